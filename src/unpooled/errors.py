@@ -1,0 +1,73 @@
+"""The exceptions of unpooled, and what each one asks of you.
+
+::
+
+    UnpooledError
+    ├── UsageError (also ValueError)   something you passed is wrong; the text says what and how to mend it
+    │   ├── DataError                  a column, a row count or a value kind does not fit what was declared
+    │   └── StudyError                 a study, party or card file is wrong: file, key, remedy
+    ├── Refusal                        everything was understood and the answer is no; nothing has changed
+    │   ├── PolicyRefusal              the party's policy does not allow this plan
+    │   ├── BudgetRefusal              the ledger has no room for this release
+    │   ├── PlanMismatch               the request belongs to another plan than the one approved
+    │   ├── ReleaseConflict            the same release key was used with other content or other data
+    │   └── LedgerDamaged              the ledger is missing, edited or rolled back; it is never re-created
+    ├── AccountingError                an event whose privacy cost is not known
+    └── ProtocolError                  a message that is malformed, too large or not allowed to leave a party
+
+    PrivacyLeakWarning (UserWarning)   a bound was read off the data, so the stated guarantee does not hold
+
+No message of any of them carries a data value: they travel to other organisations and into log files.
+"""
+
+
+class UnpooledError(Exception):
+    """Base of everything unpooled raises on purpose."""
+
+
+class UsageError(UnpooledError, ValueError):
+    """Something passed in is wrong; the message says what, where and what to do next."""
+
+
+class DataError(UsageError):
+    """The data do not fit their declaration. Names the column, never the value."""
+
+
+class StudyError(UsageError):
+    """A study, party or card file is wrong. Names the file, the key and the remedy."""
+
+
+class Refusal(UnpooledError):
+    """A well-formed request that is not granted. A refusal changes nothing."""
+
+
+class PolicyRefusal(Refusal):
+    """The party's policy does not allow the plan."""
+
+
+class BudgetRefusal(Refusal):
+    """The ledger has no room left for the release."""
+
+
+class PlanMismatch(Refusal):
+    """The request names another plan than the one this party compiled and approved."""
+
+
+class ReleaseConflict(Refusal):
+    """A release key was used before with other content, or the data behind it have changed."""
+
+
+class LedgerDamaged(Refusal):
+    """The ledger is missing, truncated, edited or rolled back. It is never re-created silently."""
+
+
+class AccountingError(UnpooledError):
+    """An event whose privacy cost is not known is refused, never guessed."""
+
+
+class ProtocolError(UnpooledError):
+    """A message is malformed, too large, or holds something that may not leave a party."""
+
+
+class PrivacyLeakWarning(UserWarning):
+    """A bound was derived from the data: the result is useful for exploration, its guarantee does not hold."""

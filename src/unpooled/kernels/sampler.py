@@ -1,0 +1,331 @@
+r"""Exact integer noise from random words: a fast floating-point path with a proven band, a slow exact path behind it.
+
+Every sampler here inverts (or rejects from) an exact law. The fast path computes a candidate in double precision together
+with a band that its error cannot leave; when no decision boundary lies inside the band the candidate IS the exact answer.
+Otherwise the coordinate is flagged, and the slow path decides with :mod:`decimal` at 90 digits and 256 further random bits.
+The result is therefore a function of the random bits alone: the same on every machine, for any chunking and thread count.
+
+What remains inexact is the slow path's last bit: at most ``2**-190`` from the truncated bits and ``1e-70`` from the
+arithmetic per decision, at most a few decisions per coordinate. ``TOTAL_VARIATION = 2**-120`` is charged for it.
+
+The bands. ``_quantile`` is Wichura's AS 241 (PPND16, accurate to 1e-16 for its rational functions). All coefficients and
+arguments are non-negative, so Horner's rule is relatively stable (Higham 2002, section 5.1): numerator, denominator, quotient and the
+rounding of the argument together stay below ``2**-47``; the band is ``2**-44``, eight times that. The resolution of a
+63-bit uniform moves the quantile by less than ``2**-49`` of itself while the tail exceeds ``2**-20``; smaller tails are flagged.
+No function in this file knows what privacy is.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from decimal import Context, Decimal, localcontext
+from functools import lru_cache
+from itertools import count
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    #: ``more(j)``: the j-th further block of 256 random bits that belongs to one coordinate.
+    MoreBits = Callable[[int], int]
+    Words = NDArray[np.uint64]
+    Integers = NDArray[np.int64]
+
+#: Distance of any sampler below from its ideal law, per coordinate (see the module's text).
+TOTAL_VARIATION = 2.0**-120
+#: Largest scale whose discrete Gaussian is read from a cumulative table; beyond it, rejection from a rounded Gaussian.
+TABLE_SCALE = 1024.0
+#: Largest scale of a Laplace magnitude that is inverted in one piece; beyond it, high and low binary digits.
+LAPLACE_SCALE = 2.0**20
+
+_SIGN = np.uint64(1 << 63)
+_MAGNITUDE = np.uint64((1 << 63) - 1)
+_GUIDE_BITS = 16
+_EXACT = Context(prec=90)
+
+
+# --- the fast path --------------------------------------------------------------------------------------------------
+
+
+@njit(inline="always", cache=True)
+def _quantile(v: np.uint64) -> float:
+    """|z| with upper tail p = (v + 1/2) / 2^64, v < 2^63: Wichura (1988), AS 241, for p >= 2^-37."""
+    q = np.float64(np.int64(0x7FFFFFFFFFFFFFFF) - np.int64(v)) * 2.0**-64
+    if q <= 0.425:
+        r = 0.180625 - q * q
+        a = ((((((2509.0809287301226727 * r + 33430.575583588128105) * r + 67265.770927008700853) * r
+              + 45921.953931549871457) * r + 13731.693765509461125) * r + 1971.5909503065514427) * r
+             + 133.14166789178437745) * r + 3.387132872796366608
+        b = ((((((5226.495278852545925 * r + 28729.085735721942674) * r + 39307.89580009271061) * r
+              + 21213.794301586595867) * r + 5394.1960214247511077) * r + 687.1870074920579083) * r
+             + 42.313330701600911252) * r + 1.0
+        return q * a / b
+    r = math.sqrt(-math.log((np.float64(v) + 0.5) * 2.0**-64)) - 1.6
+    c = ((((((7.7454501427834140764e-4 * r + 0.0227238449892691845833) * r + 0.241780725177450611770) * r
+          + 1.27045825245236838258) * r + 3.64784832476320460504) * r + 5.7694972214606914055) * r
+         + 4.6303378461565452959) * r + 1.42343711074968357734
+    d = ((((((1.05075007164441684324e-9 * r + 5.475938084995344946e-4) * r + 0.0151986665636164571966) * r
+          + 0.14810397642748007459) * r + 0.68976733498510000455) * r + 1.6763848301838038494) * r
+         + 2.05319162663775882187) * r + 1.0
+    return c / d
+
+
+@njit(nogil=True, cache=True)
+def rounded_gaussian(words: Words, scale: float, out: Integers, flagged: Integers) -> int:
+    """round(N(0, scale^2)) by inversion; returns how many coordinates were flagged for the exact path."""
+    flags = 0
+    for i in range(words.size):
+        v = words[i] & _MAGNITUDE
+        y = scale * _quantile(v)
+        k = math.floor(y + 0.5)
+        if abs(y + 0.5 - np.round(y + 0.5)) <= y * 2.0**-44 + scale * 2.0**-60 or v < np.uint64(1 << 44):
+            flagged[flags] = i
+            flags += 1
+        out[i] = np.int64(-k) if words[i] & _SIGN else np.int64(k)
+    return flags
+
+
+@njit(nogil=True, cache=True)
+def discrete_gaussian_by_rejection(
+    words: Words, accept: Words, scale: float, out: Integers, flagged: Integers
+) -> int:
+    """Discrete Gaussian of a large scale: a rounded Gaussian k, kept with probability a(k) >= 1 - k^2 / (8 scale^4).
+
+    a(k) = r(k) / r(0) with r(k) = exp(-k^2/2s^2) / P(rounded = k) = c / E_t[exp(-t^2/2s^2) cosh(k t / s^2)], t uniform
+    on [-1/2, 1/2]; hence a(k) >= 1 / cosh(k / 2s^2). Whoever fails the bound is flagged and decided exactly.
+    """
+    gaussian_flags = rounded_gaussian(words, scale, out, flagged)
+    flags, next_gaussian = 0, 0
+    merged = np.empty(words.size, dtype=np.int64)
+    for i in range(words.size):
+        doubtful = next_gaussian < gaussian_flags and flagged[next_gaussian] == i
+        if doubtful:
+            next_gaussian += 1
+        ratio = np.float64(out[i]) / (scale * scale)
+        if doubtful or np.float64(accept[i]) * 2.0**-64 >= 1.0 - ratio * ratio / 8.0 - 2.0**-40:
+            merged[flags] = i
+            flags += 1
+    flagged[:flags] = merged[:flags]
+    return flags
+
+
+@njit(nogil=True, cache=True)
+def from_table(
+    words: Words, thresholds: Words, guide: NDArray[np.int16], out: Integers, flagged: Integers
+) -> int:
+    """Magnitude m with thresholds[m-1] <= v < thresholds[m], a random sign; equality with a threshold is a tie."""
+    flags = 0
+    for i in range(words.size):
+        v = words[i] & _MAGNITUDE
+        m = np.int64(guide[v >> np.uint64(63 - _GUIDE_BITS)])
+        while thresholds[m] < v:
+            m += 1
+        if thresholds[m] == v:
+            flagged[flags] = i
+            flags += 1
+        out[i] = -m if words[i] & _SIGN else m
+    return flags
+
+
+@njit(nogil=True, cache=True)
+def discrete_laplace(words: Words, scale: float, shift: float, out: Integers, flagged: Integers) -> int:
+    """Magnitude = the largest integer below scale * (shift - ln p); see :func:`discrete_laplace_shift` for shift."""
+    flags = 0
+    for i in range(words.size):
+        v = words[i] & _MAGNITUDE
+        y = scale * (shift - math.log((np.float64(v) + 0.5) * 2.0**-63))
+        m = math.ceil(y) - 1
+        if abs(y - np.round(y)) <= y * 2.0**-44 + scale * 2.0**-42 or v < np.uint64(1 << 43):
+            flagged[flags] = i
+            flags += 1
+        out[i] = np.int64(-m) if words[i] & _SIGN else np.int64(m)
+    return flags
+
+
+@njit(nogil=True, cache=True)
+def discrete_laplace_by_digits(
+    words: Words, low_words: Words, scale: float, bits: int, out: Integers, flagged: Integers
+) -> int:
+    """Geometric magnitude high * 2^bits + low, whose digits are independent; low is uniform, kept w.p. exp(-low/scale)."""
+    flags, high_scale = 0, scale / 2.0**bits
+    for i in range(words.size):
+        v = words[i] & _MAGNITUDE
+        y = -high_scale * math.log((np.float64(v) + 0.5) * 2.0**-63)
+        high = np.int64(math.floor(y))
+        low = np.int64(low_words[i] >> np.uint64(64 - bits))
+        kept = np.float64(low_words[i] << np.uint64(bits)) * 2.0**-64
+        magnitude = (high << bits) + low
+        if (
+            abs(y - np.round(y)) <= y * 2.0**-44 + high_scale * 2.0**-42
+            or v < np.uint64(1 << 43)
+            or kept >= 1.0 - np.float64(low) / scale - 2.0**-40
+            or magnitude == 0
+        ):
+            flagged[flags] = i
+            flags += 1
+        out[i] = -magnitude if words[i] & _SIGN else magnitude
+    return flags
+
+
+# --- the exact path -------------------------------------------------------------------------------------------------
+
+
+def _uniform(first: int, first_bits: int, further: int) -> Decimal:
+    """The uniform number whose leading bits are ``first`` and whose next 256 bits are ``further``; never below 2^-256."""
+    bits = (first << 256) | further
+    return Decimal(max(bits, 1 << first_bits)) / Decimal(1 << (first_bits + 256))
+
+
+def _upper_tail(x: Decimal) -> Decimal:
+    """P(N(0,1) > x) for x >= 0 to 70 decimals: 1/2 - phi(x) sum x^(2n+1) / (2n+1)!!, a series of positive terms."""
+    term = total = x
+    square, n = x * x, 1
+    while term > Decimal("1e-85") * total:
+        n += 2
+        term *= square / n
+        total += term
+    return Decimal("0.5") - (-square / 2).exp() * total / (2 * _pi()).sqrt()
+
+
+@lru_cache(maxsize=1)
+def _pi() -> Decimal:
+    """Pi to the context's precision, by Machin's formula 16 arctan(1/5) - 4 arctan(1/239)."""
+
+    def arctan_of_inverse(n: int) -> Decimal:
+        power = total = Decimal(1) / n
+        for k in count(1):
+            power = -power / (n * n)
+            if abs(power) < Decimal("1e-95"):
+                break
+            total += power / (2 * k + 1)
+        return total
+
+    with localcontext(_EXACT, prec=100):
+        return 16 * arctan_of_inverse(5) - 4 * arctan_of_inverse(239)
+
+
+def _gaussian_magnitude(tail: Decimal, scale: Decimal) -> int:
+    """The k >= 0 with P(N > (k + 1/2)/scale) <= tail < P(N > (k - 1/2)/scale), tail < 1/2."""
+    guess = -NormalDist().inv_cdf(max(float(tail), 1e-300)) * float(scale)
+    k = max(0, math.floor(guess + 0.5))
+    half = Decimal("0.5")
+    while k > 0 and tail >= _upper_tail((k - half) / scale):
+        k -= 1
+    while tail < _upper_tail((k + half) / scale):
+        k += 1
+    return k
+
+
+def exact_rounded_gaussian(word: int, more: MoreBits, scale: float) -> int:
+    """What :func:`rounded_gaussian` must return for this word, decided with ``more(0)``."""
+    with localcontext(_EXACT):
+        k = _gaussian_magnitude(_uniform(word & int(_MAGNITUDE), 64, more(0)), Decimal(scale))
+    return -k if word >> 63 else k
+
+
+def exact_discrete_gaussian(word: int, accept: int, more: MoreBits, scale: float) -> int:
+    """What :func:`discrete_gaussian_by_rejection` must return; a rejected value is drawn anew from further blocks."""
+    with localcontext(_EXACT):
+        s = Decimal(scale)
+        half = Decimal("0.5")
+
+        def ratio(k: int) -> Decimal:
+            mass = _upper_tail((k - half) / s) - _upper_tail((k + half) / s) if k else 1 - 2 * _upper_tail(half / s)
+            return (-Decimal(k * k) / (2 * s * s)).exp() / mass
+
+        at_zero = ratio(0)
+        for block in count(step=3):
+            k = _gaussian_magnitude(_uniform(word & int(_MAGNITUDE), 64, more(block)), s)
+            if _uniform(accept, 64, more(block + 1)) * at_zero < ratio(k):
+                return -k if word >> 63 else k
+            word, accept = divmod(more(block + 2) & ((1 << 128) - 1), 1 << 64)
+    raise AssertionError  # pragma: no cover - the loop has no other end
+
+
+def exact_from_table(word: int, more: MoreBits, cumulative: Sequence[int]) -> int:
+    """What :func:`from_table` must return, decided on the 319-bit thresholds."""
+    m = bisect_right(cumulative, ((word & int(_MAGNITUDE)) << 256) | more(0))
+    return -m if word >> 63 else m
+
+
+def exact_discrete_laplace(word: int, more: MoreBits, scale: float) -> int:
+    """What :func:`discrete_laplace` must return: the largest m with p < P(|X| >= m) = 2 q^m / (1 + q)."""
+    with localcontext(_EXACT):
+        s = Decimal(scale)
+        p = _uniform(word & int(_MAGNITUDE), 63, more(0))
+        y = s * ((2 / (1 + (-1 / s).exp())).ln() - p.ln())
+        m = max(0, math.ceil(y) - 1)
+    return -m if word >> 63 else m
+
+
+def exact_discrete_laplace_by_digits(word: int, low_word: int, more: MoreBits, scale: float, bits: int) -> int:
+    """What :func:`discrete_laplace_by_digits` must return; a minus zero or a rejected low part is drawn anew."""
+    with localcontext(_EXACT):
+        s = Decimal(scale)
+        mask = (1 << (64 - bits)) - 1
+        blocks = (more(j) for j in count())
+        while True:
+            p = _uniform(word & int(_MAGNITUDE), 63, next(blocks))
+            high = math.floor(-(s / (1 << bits)) * p.ln())
+            while True:
+                low = low_word >> (64 - bits)
+                if _uniform(low_word & mask, 64 - bits, next(blocks)) < (-Decimal(low) / s).exp():
+                    break
+                low_word = next(blocks) & ((1 << 64) - 1)
+            magnitude = (high << bits) + low
+            negative = word >> 63
+            if magnitude or not negative:  # a geometric pair counts zero twice, with either sign: keep it once
+                return -magnitude if negative else magnitude
+            word, low_word = divmod(next(blocks) & ((1 << 128) - 1), 1 << 64)
+
+
+# --- tables and constants ---------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=32)
+def discrete_gaussian_table(scale: float) -> tuple[tuple[int, ...], Words, NDArray[np.int16]]:
+    """P(|X| <= m) * 2^319 for m = 0, 1, .., its leading 63 bits, and where a search for a given prefix may begin.
+
+    Weights by the recurrence w(m+1) = w(m) q^(2m+1), q = exp(-1/2s^2), in 400-bit fixed point: no rounding above 2^-380.
+    """
+    precision = 400
+    with localcontext(_EXACT, prec=130):
+        q = int((-1 / (2 * Decimal(scale) ** 2)).exp() * (1 << precision))
+    weight, ratio, square = 1 << precision, q, (q * q) >> precision
+    weights = [weight]
+    while weight >> (precision - 330):  # stop when what is left is below 2^-330
+        weight = (weight * ratio) >> precision
+        ratio = (ratio * square) >> precision
+        weights.append(2 * weight)
+    total, running, cumulative = sum(weights), 0, []
+    for w in weights:
+        running += w
+        cumulative.append((running << 319) // total)
+    # A magnitude m is chosen when v < thresholds[m]; equality of the leading bits is the tie that needs the rest.
+    thresholds = np.array([min(c >> 256, (1 << 63) - 1) for c in cumulative], dtype=np.uint64)
+    prefixes = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(63 - _GUIDE_BITS)
+    return tuple(cumulative), thresholds, np.searchsorted(thresholds, prefixes, side="left").astype(np.int16)
+
+
+def discrete_laplace_shift(scale: float) -> float:
+    """ln(2 / (1 + q)), q = exp(-1/scale): makes P(|X| >= m) = exp(shift - m/scale) for m >= 1."""
+    return -math.log1p(math.expm1(-1 / scale) / 2)
+
+
+def exact_choice(word: int, more: MoreBits, exponents: Sequence[Decimal]) -> int:
+    """Index i with probability proportional to exp(exponents[i]), all exponents <= 0 and one of them 0."""
+    with localcontext(_EXACT):
+        weights = [x.exp() if x > -400 else Decimal(0) for x in exponents]
+        left = _uniform(word, 64, more(0)) * sum(weights)
+        for i, weight in enumerate(weights):
+            left -= weight
+            if left < 0:
+                return i
+    return max(range(len(weights)), key=weights.__getitem__)  # pragma: no cover - rounding of the last partial sum

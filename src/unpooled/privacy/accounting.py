@@ -1,0 +1,262 @@
+r"""From events to (epsilon, delta), and back to the noise that a budget buys.
+
+An :class:`Event` is the privacy cost of a mechanism as a number; a :class:`Composition` of events answers
+``delta(epsilon)`` and ``epsilon(delta)``. Rules, the tightest applicable one wins (THEORY 2 of the foundation,
+``privacy/THEORY.md``):
+
+* Gaussian events alone compose exactly, :math:`\mu^2=\sum\mu_j^2`, adaptively too (Dong, Roth & Su 2022), and
+  :math:`\delta(\epsilon;\mu)=\Phi(\mu/2-\epsilon/\mu)-e^{\epsilon}\Phi(-\mu/2-\epsilon/\mu)` is exact (Balle & Wang 2018);
+* pure events alone also add up;
+* any mixture composes in zCDP, :math:`\rho=\sum\rho_j`, and is converted by dp-accounting's Rényi accountant
+  (Canonne, Kamath & Steinke 2020). Sensitivities are ours, so its relation is always ADD_OR_REMOVE_ONE: its
+  REPLACE_ONE would double them a second time;
+* the distance of a sampler from its ideal law, ``total_variation``, costs :math:`(1+e^{\epsilon})` times itself in delta.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from scipy.optimize import brentq
+from scipy.special import erfcx, ndtr
+
+from unpooled.errors import AccountingError
+from unpooled.privacy.unit import check_delta, check_epsilon, real
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Calibrated noise is this much larger than the exact solution, so that rounding never turns a fit into a misfit.
+SAFETY = 2.0**-40
+_SQRT2 = math.sqrt(2.0)
+
+
+# --- the Gaussian mechanism, exactly -------------------------------------------------------------------------------
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Smallest delta of a Gaussian release with sensitivity / sigma = mu (Balle & Wang 2018, Theorem 8)."""
+    if mu == 0:
+        return 0.0
+    if mu == math.inf:
+        return 1.0
+    upper, lower = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+    # exp(epsilon - lower^2/2) = exp(-upper^2/2), so both terms share one factor and erfcx keeps the relative accuracy.
+    factor = 0.5 * math.exp(-0.5 * upper * upper)
+    second = factor * float(erfcx(-lower / _SQRT2))
+    first = float(ndtr(upper)) if upper > 0 else factor * float(erfcx(-upper / _SQRT2))
+    return max(0.0, first - second)
+
+
+def gaussian_epsilon(delta: float, mu: float) -> float:
+    """Smallest epsilon >= 0 at which a Gaussian release with this mu is (epsilon, delta)-private."""
+    if mu == 0 or gaussian_delta(0.0, mu) <= delta:
+        return 0.0
+    if delta == 0 or mu == math.inf:
+        return math.inf
+    high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9  # the zCDP bound, never below the answer
+    return float(brentq(lambda eps: gaussian_delta(eps, mu) - delta, 0.0, high, xtol=1e-14, rtol=1e-14))
+
+
+@lru_cache(maxsize=4096)
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Largest mu = sensitivity / sigma that is (epsilon, delta)-private: the inverse of :func:`gaussian_delta`."""
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    if epsilon == math.inf:
+        return math.inf
+    if delta == 0:
+        msg = "Gaussian noise has no guarantee at delta = 0: ask for a positive delta"
+        raise AccountingError(msg)
+
+    # The logarithm of delta is close to a parabola in log mu, which brentq likes.
+    def excess(log_mu: float) -> float:
+        value = gaussian_delta(epsilon, math.exp(log_mu))
+        return (math.log(value) if value > 0 else -800.0) - math.log(delta)
+
+    return math.exp(float(brentq(excess, math.log(1e-12), math.log(1e4), xtol=1e-14, rtol=1e-14)))
+
+
+def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
+    """Standard deviation that makes one Gaussian release of this L2 sensitivity (epsilon, delta)-private, exactly.
+
+    >>> round(gaussian_sigma(1.0, 1e-5), 4)
+    3.7306
+    """
+    return real("sensitivity", sensitivity) / gaussian_mu(epsilon, delta)
+
+
+# --- events --------------------------------------------------------------------------------------------------------
+
+
+class Kind(IntEnum):
+    """What the one number of an event means. The codes are stored in ledgers: never renumber them."""
+
+    #: mu: L2 sensitivity over standard deviation of Gaussian (or rounded Gaussian) noise.
+    GAUSSIAN = 1
+    #: rho of zero-concentrated differential privacy.
+    ZCDP = 2
+    #: eps0 of an exponential-mechanism choice: eps0-DP and (eps0^2/8)-zCDP (bounded range).
+    EXPONENTIAL = 3
+    #: eps0 of any other eps0-DP mechanism: (eps0^2/2)-zCDP.
+    PURE = 4
+    #: A release whose cost is not known (published calibrations) or that has no noise at all.
+    UNBOUNDED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The cost of one release (or of ``count`` equal ones) to one unit."""
+
+    kind: Kind
+    value: float = 0.0
+    count: int = 1
+    total_variation: float = 0.0
+
+    def __post_init__(self) -> None:
+        if type(self.kind) is not Kind:
+            msg = f"unknown privacy event {self.kind!r}: its cost cannot be accounted"
+            raise AccountingError(msg)
+        numbers = (self.value, self.total_variation)
+        if not all(type(x) is float and math.isfinite(x) and x >= 0 for x in numbers):
+            msg = f"the numbers of a {self.kind.name.lower()} event must be finite floats >= 0"
+            raise AccountingError(msg)
+        if type(self.count) is not int or self.count < 0:
+            msg = "the count of an event must be an integer >= 0"
+            raise AccountingError(msg)
+
+    @property
+    def rho(self) -> float:
+        """The zCDP cost of this event."""
+        if self.count == 0:
+            return 0.0
+        per_event = {
+            Kind.GAUSSIAN: self.value**2 / 2,
+            Kind.ZCDP: self.value,
+            Kind.EXPONENTIAL: self.value**2 / 8,
+            Kind.PURE: self.value**2 / 2,
+            Kind.UNBOUNDED: math.inf,
+        }
+        return self.count * per_event[self.kind]
+
+    def __str__(self) -> str:
+        names = {Kind.GAUSSIAN: "mu", Kind.ZCDP: "rho", Kind.EXPONENTIAL: "epsilon", Kind.PURE: "epsilon"}
+        words = self.kind.name.lower()
+        if self.kind in names:
+            words += f" {names[self.kind]} = {self.value:.6g}"
+        return words + (f" x {self.count}" if self.count != 1 else "")
+
+
+NO_COST = Event(Kind.GAUSSIAN, 0.0)
+UNBOUNDED = Event(Kind.UNBOUNDED)
+
+
+class Composition:
+    """All events that touch one unit, composed (adaptively chosen events are covered by every rule used here)."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.events = tuple(event for event in events if event.count > 0)
+        for event in self.events:
+            if type(event) is not Event:
+                msg = f"cannot account for a {type(event).__name__}: only Event has a known cost"
+                raise AccountingError(msg)
+
+        def total(*kinds: Kind) -> float:
+            return math.fsum(e.value * e.count for e in self.events if e.kind in kinds)
+
+        self._unbounded = any(e.kind is Kind.UNBOUNDED for e in self.events)
+        self.mu = math.sqrt(math.fsum(e.value**2 * e.count for e in self.events if e.kind is Kind.GAUSSIAN))
+        self.pure_epsilon = total(Kind.PURE, Kind.EXPONENTIAL)
+        self.rho = math.fsum(e.rho for e in self.events)
+        self._rho_only = total(Kind.ZCDP)
+        self.total_variation = math.fsum(e.total_variation * e.count for e in self.events)
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest delta that these rules prove at this epsilon."""
+        epsilon = real("epsilon", epsilon)
+        if self._unbounded or epsilon < 0:
+            return 1.0
+        if epsilon == math.inf:
+            return 0.0
+        options = []
+        if self._rho_only == 0:
+            # Exact for Gaussians alone; with pure events, one (pure_epsilon, 0) composed with the Gaussian curve.
+            left = epsilon - self.pure_epsilon
+            options.append(gaussian_delta(left, self.mu) if left >= 0 else 1.0)
+        if self.pure_epsilon or self._rho_only:
+            options.append(zcdp_delta(epsilon, self.rho))
+        gap = (1 + math.exp(min(epsilon, 700.0))) * self.total_variation
+        return min(1.0, min(options) + gap)
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon that these rules prove at this delta (infinite when nothing is proved)."""
+        delta = check_delta(delta)
+        if self._unbounded:
+            return math.inf
+        if self.delta(0.0) <= delta:
+            return 0.0
+        if delta == 0:
+            return math.inf if self.mu or self._rho_only or self.total_variation else self.pure_epsilon
+        high = self.rho + 2 * math.sqrt(self.rho * math.log(1 / delta)) + self.pure_epsilon + 1e-9
+        if self.delta(high) > delta:  # the samplers' total variation alone exceeds what was asked
+            return math.inf
+        root = float(brentq(lambda eps: self.delta(eps) - delta, 0.0, high, xtol=1e-13, rtol=1e-13))
+        while self.delta(root) > delta:  # a bracket of a root may end on its wrong side: step to the proved one
+            root += 1e-13 + root * 1e-13
+        return root
+
+    def within(self, epsilon: float, delta: float) -> bool:
+        """Whether (epsilon, delta) is proved: the question a ledger asks before it debits."""
+        return self.delta(epsilon) <= delta
+
+    def __add__(self, other: Composition) -> Composition:
+        return Composition(self.events + other.events)
+
+
+# --- zero-concentrated differential privacy, by dp-accounting ----------------------------------------------------------
+
+
+def _accountant(rho: float, orders: Any) -> Any:  # noqa: ANN401 - dp-accounting ships no types
+    from dp_accounting import NeighboringRelation, ZCDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE)
+    accountant.compose(ZCDpEvent(rho))
+    return accountant
+
+
+def zcdp_delta(epsilon: float, rho: float) -> float:
+    """Smallest delta of rho-zCDP at this epsilon (Canonne, Kamath & Steinke 2020, Proposition 12)."""
+    import numpy as np
+
+    if rho == 0:
+        return 0.0
+    if rho == math.inf:
+        return 1.0
+    # The best order lies close to 1 + (epsilon - rho) / (2 rho); a wide grid finds it, a narrow one polishes it.
+    # Every order is a proof, so the grids cost tightness (< 1e-9 here), never validity.
+    orders = 1 + np.geomspace(1e-4, max(1e3, 4 * (epsilon + 1) / rho), 400)
+    value, best = _accountant(rho, orders).get_delta_and_optimal_order(epsilon)
+    polished = 1 + (best - 1) * np.geomspace(0.9, 1.1, 400)
+    return float(min(value, _accountant(rho, polished).get_delta(epsilon), 1.0))
+
+
+@lru_cache(maxsize=4096)
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Largest rho whose zCDP guarantee implies (epsilon, delta)."""
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    if epsilon == math.inf:
+        return math.inf
+    if delta == 0:
+        msg = "zero-concentrated privacy has no guarantee at delta = 0: ask for a positive delta"
+        raise AccountingError(msg)
+
+    def excess(log_rho: float) -> float:
+        value = zcdp_delta(epsilon, math.exp(log_rho))
+        return (math.log(value) if value > 0 else -800.0) - math.log(delta)
+
+    low = epsilon**2 / (4 * (math.log(1 / delta) + epsilon))  # from epsilon <= rho + 2 sqrt(rho log(1/delta))
+    return math.exp(float(brentq(excess, math.log(low) - 1, math.log(4 * epsilon + 4 * low), xtol=1e-12)))

@@ -1,0 +1,251 @@
+"""What is declared about the data before anybody looks at them, and how rows are coded by it.
+
+A :class:`Column` is the declaration of one column, a :class:`Bounds` the short way to write many; :class:`Coding` turns raw
+blocks into integers by public constants only: clip to the range, centre at its middle, scale by its half width, round toward
+zero to a grid. So zero lies inside every range, every coded value lies in [-grid, grid], and nothing is read off the data.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import msgspec
+import numpy as np
+
+from unpooled.errors import DataError, PrivacyLeakWarning, UsageError
+from unpooled.privacy.unit import real
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from unpooled.privacy.table import Table
+
+#: What a missing value becomes. refuse: an error before any charge; absent: it contributes zero;
+#: indicator: zero, and one more coded column says that it was missing.
+Missing = Literal["refuse", "absent", "indicator"]
+
+
+class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The public declaration of one column: a range or a list of categories, and the rule for missing values."""
+
+    name: str
+    low: float | None = None
+    high: float | None = None
+    categories: tuple[str, ...] | None = None
+    missing: Missing = "refuse"
+
+    def __post_init__(self) -> None:
+        problem = self._problem()
+        if problem:
+            msg = f"column {self.name!r}: {problem}"
+            raise UsageError(msg)
+
+    def _problem(self) -> str | None:
+        if self.missing not in get_args(Missing):
+            return f"unknown rule for missing values; choose one of {', '.join(get_args(Missing))}"
+        if self.categories is not None:
+            if self.low is not None or self.high is not None:
+                return "declare a range (low, high) or categories, not both"
+            if len(self.categories) < 2 or len(set(self.categories)) != len(self.categories):  # noqa: PLR2004
+                return "declare at least two categories, each once"
+            return None
+        if self.low is None or self.high is None:
+            return "no bounds: declare low and high, or categories"
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            return "low must be smaller than high, both finite"
+        return None
+
+    @property
+    def centre(self) -> float:
+        """The middle of the range, where coded values are zero."""
+        return (self.range[0] + self.range[1]) / 2
+
+    @property
+    def half_width(self) -> float:
+        """What one coded unit means in the column's own units."""
+        return (self.range[1] - self.range[0]) / 2
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """(low, high) of a numeric column."""
+        if self.low is None or self.high is None:
+            msg = f"column {self.name!r} has categories, not a range"
+            raise UsageError(msg)
+        return self.low, self.high
+
+    @property
+    def may_be_absent(self) -> bool:
+        """Whether a value may be missing without being refused."""
+        return self.missing != "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Declared bounds for many columns at once; scalars serve every column.
+
+    >>> from unpooled import Bounds
+    >>> [c.low for c in Bounds(low=0, high=[1, 10]).columns(["dose", "age"])]
+    [0.0, 0.0]
+
+    Parameters
+    ----------
+    low, high : number or one number per column
+        The declared range; values outside are clipped into it.
+    norm : number, optional
+        Declared bound on the L2 norm of a row's centred values; longer rows are shortened to it. Alone, it implies the
+        range [-norm, norm] for every column.
+    categories : mapping from column name (or index) to its values, optional
+    missing : "refuse", "absent" or "indicator"; or a mapping from column name (or index) to one of them
+
+    """
+
+    low: ArrayLike | None = None
+    high: ArrayLike | None = None
+    norm: float | None = None
+    categories: Mapping[str | int, Sequence[object]] | None = None
+    missing: Missing | Mapping[str | int, Missing] = "refuse"
+
+    def columns(self, names: Sequence[str]) -> tuple[Column, ...]:
+        """One :class:`Column` per name; whatever is undeclared or does not fit is an error that names the column."""
+        if self.norm is not None and not 0 < real("norm", self.norm) < math.inf:
+            msg = "norm must be a positive finite number"
+            raise UsageError(msg)
+        if self.norm is not None and self.categories:
+            msg = "declare categories or a row norm, not both: a one-hot row has its own norm"
+            raise UsageError(msg)
+        for mapping in (self.categories, None if isinstance(self.missing, str) else self.missing):
+            unknown = [key for key in mapping or () if key not in names and key not in range(len(names))]
+            if unknown:
+                msg = f"bounds name the column {unknown[0]!r}, which is not among {', '.join(names)}"
+                raise UsageError(msg)
+        low = _per_column("low", self.low if self.low is not None or self.norm is None else -self.norm, names)
+        high = _per_column("high", self.high if self.high is not None or self.norm is None else self.norm, names)
+        return tuple(self._column(i, name, low[i], high[i]) for i, name in enumerate(names))
+
+    def _column(self, i: int, name: str, low: float | None, high: float | None) -> Column:
+        def entry(mapping: Mapping[str | int, Any]) -> Any:  # noqa: ANN401 - values of two kinds of mapping
+            return mapping.get(name, mapping.get(i))
+
+        missing = self.missing if isinstance(self.missing, str) else entry(self.missing) or "refuse"
+        categories = entry(self.categories or {})
+        if categories is not None:
+            return Column(name, categories=tuple(str(c) for c in categories), missing=missing)
+        return Column(name, low, high, missing=missing)
+
+    @classmethod
+    def from_data(cls, table: Table) -> Bounds:
+        """Ranges and categories read off the data, with a warning: for exploration, no guarantee holds."""
+        warnings.warn(
+            "no bounds were declared, so they were read off the data: the result is for exploration only and carries no "
+            "privacy guarantee. Pass bounds=Bounds(low=..., high=...) to get one.",
+            PrivacyLeakWarning, stacklevel=3,
+        )
+        low, high, categories = [], [], {}
+        for name in table.names:
+            values = table[name]
+            if values.dtype == object:
+                found = sorted({str(v) for v in values if v is not None})
+                categories[name] = (found + ["(other)", "(none)"])[: max(2, len(found))]
+                low.append(0.0)
+                high.append(1.0)
+                continue
+            known = values[~np.isnan(values)]
+            smallest, largest = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+            low.append(smallest)
+            high.append(largest if largest > smallest else smallest + 1.0)
+        return cls(low, high, categories=categories, missing="absent")
+
+
+def _per_column(name: str, value: ArrayLike | None, names: Sequence[str]) -> list[float | None]:
+    if value is None:
+        return [None] * len(names)
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        msg = f"{name} must be finite numbers"
+        raise UsageError(msg)
+    if array.ndim > 1 or array.ndim == 1 and array.size != len(names):
+        msg = f"{name} has shape {array.shape}: give one number, or one for each of the {len(names)} columns"
+        raise UsageError(msg)
+    return np.broadcast_to(array.astype(np.float64), len(names)).tolist()
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """Codes blocks of rows into integers by public constants.
+
+    Numeric columns give one coded column, categories one each (one-hot), and a missing-value indicator one more.
+    ``attribute[j]`` is the declared column that coded column j belongs to: one attribute may move several of them.
+    """
+
+    columns: tuple[Column, ...]
+    grid: int
+    norm: float | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The declared columns this coding reads."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def attribute(self) -> tuple[int, ...]:
+        """For every coded column, the index of the declared column it comes from."""
+        return tuple(i for i, column in enumerate(self.columns) for _ in range(self._width(column)))
+
+    @staticmethod
+    def _width(column: Column) -> int:
+        return len(column.categories or " ") + (column.missing == "indicator")
+
+    def code(self, block: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """(coded integers, which declared values are present) of a block of raw columns."""
+        rows = block[0].size
+        coded = np.zeros((rows, len(self.attribute)), dtype=np.int64)
+        present = np.empty((rows, len(self.columns)), dtype=np.bool_)
+        at = 0
+        for i, (column, raw) in enumerate(zip(self.columns, block, strict=True)):
+            width = self._width(column)
+            present[:, i] = self._code_column(column, raw, coded[:, at : at + width])
+            at += width
+        if self.norm is not None:
+            length = np.sqrt((coded.astype(np.float64) ** 2).sum(axis=1))
+            # One part in 2^40 shorter than the bound, so that the rounding of the square root cannot exceed it.
+            shrink = np.minimum(1.0, self.grid * (1 - 2.0**-40) / np.maximum(length, 1.0))
+            coded = np.trunc(coded * shrink[:, None]).astype(np.int64)
+        return coded, present
+
+    def _code_column(self, column: Column, raw: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.bool_]:
+        if column.categories is not None:
+            text = raw if raw.dtype == object else np.array([None if np.isnan(v) else _text(v) for v in raw], dtype=object)
+            for j, category in enumerate(column.categories):
+                out[:, j] = np.where(text == category, self.grid, 0)
+            present = out[:, : len(column.categories)].any(axis=1)
+        else:
+            if raw.dtype == object:
+                msg = f"column {column.name!r} holds text where a range is declared: declare categories or convert it"
+                raise DataError(msg)
+            present = ~np.isnan(raw)
+            scale = column.half_width if self.norm is None else self.norm
+            clipped = np.clip(np.where(present, raw, column.centre), *column.range)
+            out[:, 0] = np.trunc(np.clip((clipped - column.centre) / scale, -1, 1) * self.grid)
+        if column.missing == "refuse" and not present.all():
+            what = "a value outside its declared categories or missing" if column.categories else "a missing value"
+            msg = f"column {column.name!r} holds {what}: declare missing = 'absent' or 'indicator', or clean the column"
+            raise DataError(msg)
+        if column.missing == "indicator":
+            out[:, -1] = np.where(present, 0, self.grid)
+        return present
+
+
+def _text(value: float) -> str:
+    """A number as the category it was declared as: 1.0 is '1'."""
+    return str(int(value)) if value.is_integer() else str(float(value))
+
+
+def integer_grid(n_rows: int, degree: int, largest: int = 1 << 20) -> int:
+    """The finest power-of-two grid on which a sum of n products of ``degree`` coded values stays below 2^61."""
+    exponent = (61 - math.ceil(math.log2(max(n_rows, 2)))) // degree
+    return min(largest, 1 << exponent)

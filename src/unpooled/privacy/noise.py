@@ -1,0 +1,217 @@
+"""The only privacy randomness of unpooled: keyed streams, and exact integer noise drawn from them.
+
+A :class:`Stream` is a pure function of its key: word ``i`` belongs to coordinate ``i``, whatever the chunking, the thread or the
+process that asks (so it is safe under fork), and a crashed release that is drawn again draws the same noise. A
+:class:`KeySource` derives one key per release from a root key and everything that names the release.
+
+Scales are in grid units: the released statistics are integers (SPEC section 0). All three laws are exact up to
+:data:`TOTAL_VARIATION` per coordinate, which the accountant charges to delta.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from unpooled.errors import UsageError
+from unpooled.kernels import sampler
+from unpooled.kernels.sampler import TOTAL_VARIATION
+from unpooled.privacy.unit import real
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from unpooled.kernels.sampler import Integers, MoreBits, Words
+
+__all__ = [
+    "TOTAL_VARIATION", "KeySource", "RandomBits", "Stream", "choose", "discrete_gaussian", "discrete_laplace", "rounded_gaussian",
+]
+
+SMALLEST_SCALE, LARGEST_GAUSSIAN, LARGEST_LAPLACE = 0.05, 2.0**20, 2.0**40
+#: Words drawn at a time: half a megabyte of key stream stays in the second-level cache.
+_BLOCK = 1 << 15
+
+
+class RandomBits(Protocol):
+    """What a sampler needs: words in two lanes, and further bits for single coordinates."""
+
+    def words(self, start: int, count: int, lane: int = 0) -> Words: ...
+
+    def more(self, coordinate: int, block: int) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """AES-256 in counter mode as an array of random 64-bit words; HMAC-SHA-256 for the rare further bits."""
+
+    key: bytes = field(repr=False)
+
+    @classmethod
+    def fresh(cls) -> Stream:
+        """A stream nobody can draw again: its key comes from the operating system and is kept nowhere else."""
+        return cls(os.urandom(32))
+
+    def words(self, start: int, count: int, lane: int = 0) -> Words:
+        """Words ``start .. start + count`` of one of the lanes (lanes never overlap: the lane is the counter's upper half)."""
+        block, skip = divmod(start, 2)
+        counter = (lane << 64) | block
+        encryptor = Cipher(algorithms.AES256(self.key), modes.CTR(counter.to_bytes(16, "big"))).encryptor()
+        zeros = bytes(16 * ((count + skip + 1) // 2))
+        return np.frombuffer(encryptor.update(zeros), dtype="<u8")[skip : skip + count].astype(np.uint64, copy=False)
+
+    def more(self, coordinate: int, block: int) -> int:
+        """Further 256 bits for one coordinate, independent of every word."""
+        text = b"more" + coordinate.to_bytes(8, "big") + block.to_bytes(8, "big")
+        return int.from_bytes(hmac.digest(self.key, text, hashlib.sha256), "big")
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """Derives the key of each release. ``seed`` is not None exactly when the noise is a simulation."""
+
+    root: bytes = field(repr=False)
+    seed: int | None = None
+
+    @classmethod
+    def secret(cls) -> KeySource:
+        """A root key from the operating system: real privacy."""
+        return cls(os.urandom(32))
+
+    @classmethod
+    def simulation(cls, seed: int) -> KeySource:
+        """A root key that anybody can compute from the seed: for tests and figures, never for protection."""
+        return cls(hashlib.sha256(b"unpooled simulation %d" % seed).digest(), seed)
+
+    def stream(self, *names: str | int | bytes) -> Stream:
+        """The stream of one release. Names are length-prefixed and typed, so no two lists of names collide."""
+        text = b""
+        for name in names:
+            raw = name if isinstance(name, bytes) else str(name).encode()
+            text += type(name).__name__[:1].encode() + len(raw).to_bytes(8, "big") + raw
+        return Stream(hmac.digest(self.root, text, hashlib.sha256))
+
+
+def rounded_gaussian(scale: float, size: int, *, stream: RandomBits | None = None, start: int = 0) -> Integers:
+    """``size`` independent integers with the exact law of round(N(0, scale^2)): post-processing of the Gaussian mechanism.
+
+    >>> from unpooled.privacy.noise import KeySource, rounded_gaussian
+    >>> rounded_gaussian(3.0, 5, stream=KeySource.simulation(1).stream("example")).tolist()
+    [0, 1, -1, -3, -3]
+    """
+    scale = _check_scale(scale, LARGEST_GAUSSIAN)
+    bits = stream or Stream.fresh()
+
+    def exact(i: int, word: int, more: MoreBits) -> int:  # noqa: ARG001 - one signature for all samplers
+        return sampler.exact_rounded_gaussian(word, more, scale)
+
+    return _draw(bits, size, start, lambda at, words, out, flags: sampler.rounded_gaussian(words, scale, out, flags), exact)
+
+
+def discrete_gaussian(scale: float, size: int, *, stream: RandomBits | None = None, start: int = 0) -> Integers:
+    """``size`` independent integers with P(k) proportional to exp(-k^2 / (2 scale^2)): for distributed noise."""
+    scale = _check_scale(scale, LARGEST_GAUSSIAN)
+    bits = stream or Stream.fresh()
+    if scale <= sampler.TABLE_SCALE:
+        cumulative, thresholds, guide = sampler.discrete_gaussian_table(scale)
+        return _draw(
+            bits, size, start,
+            lambda at, words, out, flags: sampler.from_table(words, thresholds, guide, out, flags),
+            lambda i, word, more: sampler.exact_from_table(word, more, cumulative),
+        )
+    return _draw(
+        bits, size, start,
+        lambda at, words, out, flags: sampler.discrete_gaussian_by_rejection(
+            words, bits.words(at, words.size, 1), scale, out, flags
+        ),
+        lambda i, word, more: sampler.exact_discrete_gaussian(word, int(bits.words(i, 1, 1)[0]), more, scale),
+    )
+
+
+def discrete_laplace(scale: float, size: int, *, stream: RandomBits | None = None, start: int = 0) -> Integers:
+    """``size`` independent integers with P(k) proportional to exp(-|k| / scale)."""
+    scale = _check_scale(scale, LARGEST_LAPLACE)
+    bits = stream or Stream.fresh()
+    if scale <= sampler.LAPLACE_SCALE:
+        shift = sampler.discrete_laplace_shift(scale)
+        return _draw(
+            bits, size, start,
+            lambda at, words, out, flags: sampler.discrete_laplace(words, scale, shift, out, flags),
+            lambda i, word, more: sampler.exact_discrete_laplace(word, more, scale),
+        )
+    digits = int(np.ceil(np.log2(scale / sampler.LAPLACE_SCALE)))
+    return _draw(
+        bits, size, start,
+        lambda at, words, out, flags: sampler.discrete_laplace_by_digits(
+            words, bits.words(at, words.size, 1), scale, digits, out, flags
+        ),
+        lambda i, word, more: sampler.exact_discrete_laplace_by_digits(
+            word, int(bits.words(i, 1, 1)[0]), more, scale, digits
+        ),
+    )
+
+
+def choose(scores: NDArray[np.int64], rate: float, *, stream: RandomBits | None = None, start: int = 0) -> int:
+    """One index of ``scores`` with P(i) proportional to exp(rate * scores[i]): the exponential mechanism.
+
+    With integer scores of sensitivity D and ``rate = epsilon / (2 D)`` the choice is epsilon-DP and (epsilon^2/8)-zCDP.
+    """
+    if scores.ndim != 1 or scores.size == 0 or scores.dtype != np.int64:
+        msg = "choose needs a non-empty one-dimensional int64 array of scores"
+        raise UsageError(msg)
+    rate = real("rate", rate)
+    if not 0 <= rate < np.inf:
+        msg = "rate must be finite and >= 0"
+        raise UsageError(msg)
+    bits = stream or Stream.fresh()
+    best = int(scores.max())
+    # Differences of int64 may overflow int64; a float holds them to 2^-53, which the band below covers.
+    exponents = rate * (scores.astype(np.float64) - float(best))
+    edges = np.cumsum(np.exp(exponents))
+    word = int(bits.words(start, 1)[0])
+    at = word * 2.0**-64 * edges[-1]
+    # Errors: exp of an exponent x is off by |x| 2^-51 of itself and |x| e^x < 1; scores beyond 2^53 lose whole units.
+    lost = rate * max(float(np.abs(scores).max()), 1.0) * 2.0**-51
+    band = edges[-1] * (scores.size + 64) * (2.0**-48 + lost)
+    index = int(np.searchsorted(edges, at, side="right"))
+    if index < scores.size and np.min(np.abs(edges - at)) > band and at > band:
+        return index
+    return sampler.exact_choice(
+        word, lambda block: bits.more(start, block), [Decimal(rate) * (int(s) - best) for s in scores]
+    )
+
+
+def _check_scale(scale: float, largest: float) -> float:
+    number = real("scale", scale)
+    if SMALLEST_SCALE <= number <= largest:
+        return number
+    msg = f"a noise scale must lie between {SMALLEST_SCALE:g} and {largest:g} grid units: choose another grid"
+    raise UsageError(msg)
+
+
+def _draw(
+    bits: RandomBits,
+    size: int,
+    start: int,
+    fast: Callable[[int, Words, Integers, Integers], int],
+    exact: Callable[[int, int, MoreBits], int],
+) -> Integers:
+    """Run the fast sampler block by block and settle what it flagged."""
+    out = np.empty(size, dtype=np.int64)
+    flagged = np.empty(min(size, _BLOCK), dtype=np.int64)
+    for begin in range(0, size, _BLOCK):
+        count = min(_BLOCK, size - begin)
+        first = start + begin
+        words = bits.words(first, count)
+        for i in flagged[: fast(first, words, out[begin : begin + count], flagged)].tolist():
+            coordinate = first + i
+            out[begin + i] = exact(coordinate, int(words[i]), lambda block, c=coordinate: bits.more(c, block))  # type: ignore[misc]
+    return out

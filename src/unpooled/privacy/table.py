@@ -1,0 +1,97 @@
+"""Raw data at a party: named columns, checked once, fingerprinted, never printed.
+
+Nothing of a table's content appears in its ``repr`` or in an error: only column names and the (public) row count do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+#: Rows that are coded at a time: a block of a few columns stays in the cache.
+BLOCK_ROWS = 1 << 16
+
+
+class Table:
+    """Columns of equal length: numbers as float64 (nan is missing), everything else as text (None is missing)."""
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        if not columns:
+            msg = "the data have no columns: name at least one"
+            raise DataError(msg)
+        self._columns = {str(name): _column(str(name), values) for name, values in columns.items()}
+        sizes = {name: values.size for name, values in self._columns.items()}
+        self.n_rows = next(iter(sizes.values()))
+        for name, size in sizes.items():
+            if size != self.n_rows:
+                msg = f"column {name!r} has {size} rows where the first column has {self.n_rows}: give equal lengths"
+                raise DataError(msg)
+        if self.n_rows < 2:  # noqa: PLR2004 - a table of one person has nothing to hide in
+            msg = f"the data have {self.n_rows} row(s): at least 2 are needed"
+            raise DataError(msg)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column names in order."""
+        return tuple(self._columns)
+
+    def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
+        """The named columns, ``rows`` rows at a time."""
+        chosen = [self[name] for name in names]
+        for start in range(0, self.n_rows, rows):
+            yield tuple(values[start : start + rows] for values in chosen)
+
+    def take(self, rows: NDArray[Any]) -> Table:
+        """The table of some of its rows."""
+        return Table({name: values[rows] for name, values in self._columns.items()})
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._columns:
+            msg = f"there is no column {name!r}: the data have {', '.join(self.names)}"
+            raise DataError(msg)
+        return self._columns[name]
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of names and values: a party refuses to answer an old request over changed data."""
+        total = hashlib.sha256()
+        for name, values in self._columns.items():
+            numeric = values.dtype == np.float64
+            raw = values.tobytes() if numeric else "\x00".join("\x01" if v is None else v for v in values).encode()
+            for part in (name.encode(), b"f8" if numeric else b"text", raw):
+                total.update(len(part).to_bytes(8, "big"))
+                total.update(part)
+        return total.digest()
+
+    def __repr__(self) -> str:
+        return f"Table(n_rows={self.n_rows}, columns={list(self.names)})"
+
+
+def _column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whatever array-like a user has
+    array = np.asarray(values)
+    if array.ndim != 1:
+        msg = f"column {name!r} has {array.ndim} dimensions: give one value per row"
+        raise DataError(msg)
+    if array.dtype.kind in "biuf":
+        column = array.astype(np.float64)
+        if np.isinf(column).any():
+            msg = f"column {name!r} holds an infinite value: replace it, or mark it as missing (nan)"
+            raise DataError(msg)
+    elif array.dtype.kind in "OUT":
+        # nan differs from itself, which tells a missing number inside a column of text.
+        column = np.array([None if v is None or v != v else str(v) for v in array.tolist()], dtype=object)  # noqa: PLR0124
+    else:
+        msg = f"column {name!r} holds {array.dtype.name} values: give numbers or text"
+        raise DataError(msg)
+    column.setflags(write=False)
+    return column
