@@ -1,0 +1,40 @@
+"""unpooled: linear models on data you cannot pool, with differential privacy that is true end to end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from unpooled.errors import PrivacyLeakWarning as PrivacyLeakWarning
+    from unpooled.errors import Refusal as Refusal
+    from unpooled.errors import UnpooledError as UnpooledError
+    from unpooled.models.describe.estimator import Description as Description
+    from unpooled.models.describe.estimator import describe as describe
+    from unpooled.privacy.bounds import Bounds as Bounds
+
+#: Public name -> module that defines it; loaded when first used, so that importing unpooled stays fast.
+_HOME = {
+    "Bounds": "unpooled.privacy.bounds",
+    "Description": "unpooled.models.describe.estimator",
+    "PrivacyLeakWarning": "unpooled.errors",
+    "Refusal": "unpooled.errors",
+    "UnpooledError": "unpooled.errors",
+    "describe": "unpooled.models.describe.estimator",
+}
+
+__all__ = ["Bounds", "Description", "PrivacyLeakWarning", "Refusal", "UnpooledError", "describe"]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME:
+        import importlib
+
+        return getattr(importlib.import_module(_HOME[name]), name)
+    msg = f"module 'unpooled' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -91,10 +91,10 @@ class KeySource:
         """A root key that anybody can compute from the seed: for tests and figures, never for protection."""
         return cls(hashlib.sha256(b"unpooled simulation %d" % seed).digest(), seed)
 
-    def stream(self, *names: str | int | bytes) -> Stream:
-        """The stream of one release. Names are length-prefixed and typed, so no two lists of names collide."""
+    def stream(self, *names: str | int | bytes, content: bytes = b"") -> Stream:
+        """The stream of one release of this content. Parts are length-prefixed and typed, so no two lists collide."""
         text = b""
-        for name in names:
+        for name in (*names, content):
             raw = name if isinstance(name, bytes) else str(name).encode()
             text += type(name).__name__[:1].encode() + len(raw).to_bytes(8, "big") + raw
         return Stream(hmac.digest(self.root, text, hashlib.sha256))

@@ -1,0 +1,133 @@
+"""Pure generator: collect the parties' noisy sums, add them up, turn sums into means and deviations with intervals.
+
+Everything here is post-processing of releases (THEORY.md, section 3).
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from unpooled.models.describe.plan import STEP, Parameters, layout, mechanism
+from unpooled.privacy.plan import check_parameters
+from unpooled.protocol.messages import Ask, Dropped, Nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from unpooled.models.describe.plan import Layout
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.roles import Conversation
+
+#: The name under which the sum of all parties is reported.
+POOLED = "pooled"
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A number, its interval, and the standard deviation that the privacy noise alone gives it."""
+
+    value: float
+    low: float
+    high: float
+    noise: float
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """One column (or one category of it) at one party, or pooled."""
+
+    source: str
+    column: str
+    category: str | None
+    count: Estimate
+    mean: Estimate | None = None
+    sd: Estimate | None = None
+
+
+def coordinate(plan: Plan) -> Conversation:
+    """Ask every party for its sums; a party that drops out is left out of the pooled figures."""
+    cards = plan.study.parties
+    replies = yield [Ask(card.name, STEP, Nothing()) for card in cards]
+    z = NormalDist().inv_cdf(0.5 + check_parameters(plan.study, Parameters).confidence / 2)
+    summaries: list[Summary] = []
+    rows, total, variance = 0, None, None
+    for card, reply in zip(cards, replies, strict=True):
+        if isinstance(reply, Dropped):
+            continue
+        release = mechanism(plan.study, card)
+        sums, noise = release.decode(reply.sums.values.numpy()), release.deviations**2
+        lay = layout(plan.study, card)
+        summaries += summarise(card.name, lay, card.rows, sums, noise, z)
+        rows += card.rows
+        total = sums if total is None else total + sums
+        variance = noise if variance is None else variance + noise
+    if total is not None and variance is not None and len(cards) > 1:
+        summaries = [*summarise(POOLED, lay, rows, total, variance, z), *summaries]
+    return tuple(summaries)
+
+
+def summarise(
+    source: str, lay: Layout, rows: int, sums: NDArray[np.float64], variance: NDArray[np.float64], z: float
+) -> Iterator[Summary]:
+    """Summaries of one vector of noisy sums whose coordinates have these noise variances."""
+    at = 0
+    for i, column in enumerate(lay.columns):
+        width = lay.width(i)
+        part, noise = sums[at : at + width], variance[at : at + width]
+        at += width
+        if column.categories is not None:
+            for category, count, v in zip(column.categories, part, noise, strict=True):
+                yield Summary(source, column.name, category, _count(count, v, rows, z))
+            continue
+        if not column.may_be_absent:
+            part, noise = np.concatenate([[rows], part]), np.concatenate([[0.0], noise])
+        units = np.array([1.0, lay.grid, float(lay.grid) ** 2])
+        yield _numeric(source, column, rows, part / units, noise / units**2, z)
+
+
+def _numeric(
+    source: str, column: Column, rows: int, sums: NDArray[np.float64], noise: NDArray[np.float64], z: float
+) -> Summary:
+    """Mean and deviation from (N, S, Q) = sum (1, z, z^2), by the delta method; sampling error and noise add up.
+
+    d mean = (dS - mean dN) / N; with V = Q/N - mean^2: d V = (dQ - 2 mean dS + (mean^2 - V) dN) / N. The sampling part is V / N for
+    the mean and, as for normal data, 2 V^2 / N for V.
+    """
+    n = max(sums[0], 2.0)
+    mean = min(max(sums[1] / n, -1.0), 1.0)
+    v = min(max(sums[2] / n - mean**2, 0.0), 1.0)
+    mean_noise = (noise[1] + mean**2 * noise[0]) / n**2
+    v_noise = (noise[2] + 4 * mean**2 * noise[1] + (mean**2 - v) ** 2 * noise[0]) / n**2
+    mean_error = z * math.sqrt(mean_noise + v / n)
+    v_error = z * math.sqrt(v_noise + 2 * v**2 / n)
+    unbias = n / (n - 1)
+    half, centre = column.half_width, column.centre
+    low, high = column.range
+    deviation = half * math.sqrt(v * unbias)
+    return Summary(
+        source, column.name, None, _count(sums[0], noise[0], rows, z),
+        Estimate(
+            centre + half * mean, max(low, centre + half * (mean - mean_error)),
+            min(high, centre + half * (mean + mean_error)), half * math.sqrt(mean_noise),
+        ),
+        Estimate(
+            deviation, half * math.sqrt(max(v - v_error, 0.0) * unbias), half * math.sqrt(min(v + v_error, 1.0) * unbias),
+            half * math.sqrt(v_noise) / (2 * math.sqrt(v)) if v > 0 else half * v_noise**0.25,
+        ),
+    )
+
+
+def _count(count: float, variance: float, rows: int, z: float) -> Estimate:
+    """A count of this very data set: its interval holds the noise only, and its bounds are known."""
+    noise = math.sqrt(variance)
+
+    def possible(value: float) -> float:
+        return float(min(max(value, 0.0), rows))
+
+    return Estimate(possible(count), possible(count - z * noise), possible(count + z * noise), noise)

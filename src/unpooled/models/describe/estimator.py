@@ -1,0 +1,160 @@
+"""``unpooled.describe``: the study run in process on arrays, and its result."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.errors import UsageError
+from unpooled.models import load
+from unpooled.privacy.bounds import Bounds
+from unpooled.privacy.plan import Card, Plan, Study, default_delta
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.table import Table
+from unpooled.privacy.unit import check_epsilon
+from unpooled.protocol.local import run_in_process
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from unpooled.models.describe.coordinator import Summary
+    from unpooled.privacy.ledger import Entry
+    from unpooled.privacy.statement import Statement
+
+
+@dataclass(frozen=True)
+class Description:
+    """Private counts, means and standard deviations; printing it gives a table.
+
+    Attributes
+    ----------
+    summaries_ : tuple of Summary
+        One per source (``"pooled"`` first, then the sites), column and category; ``count``, ``mean`` and ``sd`` each have
+        ``value``, ``low``, ``high`` and ``noise``.
+    statement_, plan_, ledger_, communication_
+        What is promised, what was released, what was debited, how many bytes were exchanged.
+
+    """
+
+    summaries_: tuple[Summary, ...]
+    plan_: Plan
+    ledger_: tuple[Entry, ...]
+    communication_: dict[str, dict[str, int]]
+
+    @property
+    def statement_(self) -> Statement:
+        """What this result promises."""
+        return self.plan_.statement
+
+    def __getitem__(self, key: tuple[str, str] | tuple[str, str, str]) -> Summary:
+        """The summary of (source, column) or (source, column, category)."""
+        source, column, *category = key
+        for summary in self.summaries_:
+            if (summary.source, summary.column, summary.category) == (source, column, *(category or [None])):
+                return summary
+        msg = f"there is no summary of {key}"
+        raise KeyError(msg)
+
+    def __str__(self) -> str:
+        lines = [f"{'source':<12}{'column':<24}{'count':>10}  {'mean [interval]':<38}{'sd [interval]'}"]
+        for s in self.summaries_:
+            name = s.column + (f" = {s.category}" if s.category is not None else "")
+            cells = [
+                f"{e.value:.5g} [{e.low:.5g}, {e.high:.5g}]" if e is not None else "" for e in (s.mean, s.sd)
+            ]
+            lines.append(f"{s.source:<12}{name:<24}{s.count.value:>10.0f}  {cells[0]:<38}{cells[1]}".rstrip())
+        return "\n".join(lines)
+
+
+def describe(
+    data: Any,  # noqa: ANN401 - array, mapping of columns, or data frame
+    bounds: Bounds | tuple[Any, Any] | None = None,
+    *,
+    sites: Sequence[object] | None = None,
+    columns: Sequence[str] | None = None,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    unit: str = "record",
+    adjacency: str = "replace",
+    confidence: float = 0.95,
+    random_state: int | None = None,
+) -> Description:
+    """Private counts, means and standard deviations of the columns of row-split data.
+
+    Parameters
+    ----------
+    data : array of shape (n, p), mapping from names to columns, or data frame
+    bounds : Bounds or (low, high)
+        Declared ranges or categories. None derives them from the data, warns, and promises nothing.
+    sites : array of n labels, optional
+        Which party each row belongs to; None is one party.
+    columns : list of names, optional
+        Names for an array's columns (default x0, x1, ..).
+    epsilon, delta, unit, adjacency
+        The privacy asked for. ``delta=None`` is min(1e-5, 0.1/n). ``epsilon=inf`` adds no noise.
+    confidence : float
+        Of the intervals, which contain the noise.
+    random_state : int, optional
+        A seed makes the noise reproducible, and the result a simulation that protects nobody.
+
+    Examples
+    --------
+    >>> import numpy as np, unpooled
+    >>> age = np.random.default_rng(0).normal(50, 10, 4000)
+    >>> result = unpooled.describe({"age": age}, unpooled.Bounds(0, 100), epsilon=1.0, random_state=0)
+    >>> abs(result["all", "age"].mean.value - 50) < 1
+    True
+
+    """
+    table = _as_table(data, columns)
+    declared = bounds is not None
+    if isinstance(bounds, tuple):
+        bounds = Bounds(*bounds)
+    if math.isinf(check_epsilon(epsilon)) and bounds is None:
+        msg = "declare bounds: even without noise they say how values are clipped"
+        raise UsageError(msg)
+    chosen = (bounds if bounds is not None else Bounds.from_data(table)).columns(table.names)
+    tables = _by_site(table, sites)
+    fewest = min(t.n_rows for t in tables.values())
+    study = Study(
+        model="describe",
+        parties=tuple(Card(name, t.n_rows, chosen) for name, t in tables.items()),
+        epsilon=epsilon, delta=default_delta(fewest) if delta is None else delta, unit=unit, adjacency=adjacency,
+        parameters={"confidence": confidence}, simulation_seed=random_state, bounds_declared=declared,
+    )
+    model = load("describe")
+    plan = model.compile(study)
+    run = run_in_process(model, plan, tables, Policy.in_process(), load)
+    return Description(run.outcome.result, plan, run.ledger, run.outcome.communication)
+
+
+def _as_table(data: Any, columns: Sequence[str] | None) -> Table:  # noqa: ANN401
+    if hasattr(data, "columns") and hasattr(data, "__getitem__"):  # polars and pandas frames
+        data = {str(name): data[name].to_numpy() for name in data.columns}
+    if hasattr(data, "items"):
+        mapping: Mapping[str, Any] = data
+        return Table({name: mapping[name] for name in columns or mapping})
+    array = np.asarray(data)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:  # noqa: PLR2004
+        msg = f"data have {array.ndim} dimensions: give rows and columns"
+        raise UsageError(msg)
+    names = list(columns) if columns is not None else [f"x{j}" for j in range(array.shape[1])]
+    if len(names) != array.shape[1]:
+        msg = f"columns names {len(names)} columns, the data have {array.shape[1]}"
+        raise UsageError(msg)
+    return Table({name: array[:, j] for j, name in enumerate(names)})
+
+
+def _by_site(table: Table, sites: Sequence[object] | None) -> dict[str, Table]:
+    if sites is None:
+        return {"all": table}
+    labels = np.array([str(site) for site in np.asarray(sites).tolist()])
+    if labels.shape != (table.n_rows,):
+        msg = f"sites has {labels.size} labels for {table.n_rows} rows"
+        raise UsageError(msg)
+    return {str(name): table.take(np.flatnonzero(labels == name)) for name in np.unique(labels)}

@@ -1,0 +1,50 @@
+"""The only file of this model that touches raw data: exact integer sums of coded columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.models.describe.messages import SumsReply
+from unpooled.models.describe.plan import RELEASE, STEP, layout
+from unpooled.privacy.bounds import Coding
+from unpooled.privacy.table import BLOCK_ROWS
+from unpooled.protocol.messages import Nothing
+from unpooled.protocol.roles import Context, Step
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.models.describe.plan import Layout
+    from unpooled.privacy.table import Table
+
+
+def sums(table: Table, lay: Layout, block_rows: int = BLOCK_ROWS) -> NDArray[np.int64]:
+    """The statistic: exact in int64, so neither row order nor blocking can change a bit of it."""
+    coding = Coding(lay.columns, lay.grid)
+    starts = np.searchsorted(coding.attribute, range(len(lay.columns)))
+    total = np.zeros(sum(lay.width(i) for i in range(len(lay.columns))), dtype=np.int64)
+    for block in table.blocks(coding.names, block_rows):
+        coded, present = coding.code(block)
+        at = 0
+        for i, column in enumerate(lay.columns):
+            z = coded[:, starts[i]]
+            if column.categories is not None:
+                part = coded[:, starts[i] : starts[i] + len(column.categories)].sum(axis=0) // lay.grid
+            elif column.may_be_absent:
+                part = np.array([present[:, i].sum(), z.sum(), z @ z])
+            else:
+                part = np.array([z.sum(), z @ z])
+            total[at : at + part.size] += part
+            at += part.size
+    return total
+
+
+def answer(context: Context, request: Nothing) -> SumsReply:  # noqa: ARG001 - the request is no more than its name
+    """Release this party's sums."""
+    statistic = sums(context.table, layout(context.plan.study, context.card))
+    return SumsReply(context.release(RELEASE, statistic))
+
+
+STEPS = (Step(STEP, Nothing, SumsReply, answer),)

@@ -1,0 +1,110 @@
+"""Budget to releases: one vector of sums per party, its layout, its sensitivity, its noise (THEORY.md, section 2)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+
+from unpooled.errors import UsageError
+from unpooled.privacy.accounting import SAFETY, gaussian_mu
+from unpooled.privacy.bounds import Column, integer_grid
+from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
+from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
+from unpooled.privacy.sensitivity import category_counts, column_moments
+from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
+
+#: Relative weights of (count, sum of z, sum of z^2). Up to sqrt 2 the squares are free under ``replace``: the worst pair is
+#: then still z = -1 against z = 1, which moves only the sum (THEORY.md, section 2).
+WEIGHTS = (1.0, 1.0, math.sqrt(2.0))
+
+STEP, RELEASE = "sums", "sums"
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a study may set for this model."""
+
+    #: Which columns to describe; None: all that the first party declares.
+    columns: tuple[str, ...] | None = None
+    #: Confidence of the reported intervals.
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not 0 < self.confidence < 1:
+            raise ValueError("confidence must lie between 0 and 1")
+        if self.columns is not None and (not self.columns or len(set(self.columns)) != len(self.columns)):
+            raise ValueError("columns must name at least one column, each once")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which coordinates the released vector has. Numeric column: [count], sum z, sum z^2; categories: one count each.
+
+    The count of a column that cannot be absent is the public number of rows and is not released.
+    """
+
+    columns: tuple[Column, ...]
+    adjacency: Adjacency
+    grid: int
+
+    def blocks(self, i: int) -> tuple[Block, ...]:
+        """The blocks of column i; widths make a noise of scale D_i the calibrated one for mu = 1."""
+        column = self.columns[i]
+        reach = self.distance(i)
+        if column.categories is not None:
+            return (Block(len(column.categories), reach),)
+        units = (1, self.grid, self.grid**2)
+        first = 0 if column.may_be_absent else 1
+        return tuple(Block(1, reach * u / w) for u, w in list(zip(units, WEIGHTS, strict=True))[first:])
+
+    def distance(self, i: int) -> float:
+        """L2 sensitivity of column i's weighted coordinates in coded units (Theorems F.1 and F.2)."""
+        column = self.columns[i]
+        if column.categories is not None:
+            return category_counts(self.adjacency)
+        count = WEIGHTS[0] if column.may_be_absent else 0.0
+        return column_moments(count, *WEIGHTS[1:], self.adjacency, may_be_absent=column.may_be_absent)
+
+    def width(self, i: int) -> int:
+        """How many coordinates column i has."""
+        return sum(block.size for block in self.blocks(i))
+
+
+def layout(study: Study, card: Card) -> Layout:
+    """The layout of one party's vector."""
+    wanted = check_parameters(study, Parameters).columns or tuple(c.name for c in study.parties[0].columns)
+    columns = tuple(card.column(name) for name in wanted)
+    for column, first in zip(columns, (study.parties[0].column(name) for name in wanted), strict=True):
+        if column != first:
+            msg = (
+                f"column {column.name!r} is declared differently by {card.name!r} and {study.parties[0].name!r}: "
+                "parties that are added up must agree on bounds, categories and the missing rule"
+            )
+            raise UsageError(msg)
+    return Layout(columns, Adjacency(study.adjacency), integer_grid(max(c.rows for c in study.parties), degree=2))
+
+
+def mechanism(study: Study, card: Card) -> GaussianRelease:
+    """One party's release: every column gets an equal share of the squared budget."""
+    lay = layout(study, card)
+    indices = range(len(lay.columns))
+    # In units of the widths every column has reach 1: a row moves them all, an attribute one of them.
+    reach = {
+        Unit.RECORD: Reach(math.sqrt(len(lay.columns)), sum(map(lay.width, indices))),
+        Unit.ATTRIBUTE: Reach(1.0, max(map(lay.width, indices))),
+    }
+    blocks = [block for i in indices for block in lay.blocks(i)]
+    mu = gaussian_mu(study.epsilon, study.delta) * (1 - SAFETY)
+    return GaussianRelease.calibrated(blocks, reach, Unit(study.unit), mu)
+
+
+def compile_plan(study: Study) -> Plan:
+    """The plan of a describe study."""
+    if Calibration(study.calibration) is not Calibration.SOUND:
+        raise UsageError("model 'describe' follows no paper: calibration must be 'sound'")
+    if study.trust:
+        msg = f"model 'describe' needs no trust; remove {', '.join(study.trust)}"
+        raise UsageError(msg)
+    releases = tuple(Release(RELEASE, card.name, STEP, mechanism(study, card)) for card in study.parties)
+    return Plan(study, Split.HORIZONTAL, releases)

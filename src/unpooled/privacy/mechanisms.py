@@ -1,0 +1,268 @@
+r"""The acts that make a value public: each object holds its noise and its privacy event together, so they cannot drift apart.
+
+All mechanisms act on exact integers (SPEC section 0). ``event(unit)`` is what the accountant composes; ``release`` draws
+the noise from a stream; nothing else in unpooled adds noise to anything.
+
+A :class:`Reach` says how far one unit can move the statistic: in multiples of the declared standard deviations (an L2 norm over
+everything that moves together) and in how many coordinates.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from unpooled.errors import AccountingError, UsageError
+from unpooled.privacy import noise
+from unpooled.privacy.accounting import NO_COST, SAFETY, UNBOUNDED, Event, Kind
+from unpooled.privacy.unit import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.noise import RandomBits
+
+
+class Mechanism(Protocol):
+    """What a plan lists: a name, its numbers for print and hash, and the cost to each unit."""
+
+    # ``release`` is not part of this: a choice needs a sensitivity that is known during the run only.
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def scale(self) -> float | None: ...
+
+    def sensitivity(self, unit: Unit) -> float | None: ...
+
+    def event(self, unit: Unit) -> Event: ...
+
+    def describe(self) -> tuple[object, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """``size`` coordinates that share the relative noise ``width``, in units of the statistic's integers."""
+
+    size: int
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The most that one unit moves a statistic: L2 ``distance`` in units of the blocks' widths, over ``coordinates``."""
+
+    distance: float
+    coordinates: int
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianRelease:
+    r"""An integer vector plus a rounded Gaussian of standard deviation ``scale * width`` in every block.
+
+    A rounded Gaussian on an integer is the Gaussian mechanism followed by rounding, so its exact law of composition
+    applies. Where the noise would exceed the sampler's largest scale, the statistic is first floored to a multiple of
+    :math:`2^{shift}`, at most :math:`2^{-18}` of the noise: flooring moves two neighbours apart by less than one such
+    step more in every coordinate that moves at all, which ``event`` charges (Theorem F.3).
+
+    ``scale = 0`` is the noise-free algorithm, whose event is unbounded.
+    """
+
+    blocks: tuple[Block, ...]
+    reach: tuple[tuple[Unit, Reach], ...]
+    scale: float
+
+    #: Shifted standard deviations lie in (2^18, 2^19], inside the sampler's range.
+    _LARGEST = 2.0**19
+
+    @classmethod
+    def calibrated(
+        cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, mu: float
+    ) -> GaussianRelease:
+        """The release whose event for ``unit`` is at most the Gaussian ``mu`` (infinite: no noise)."""
+        release = cls(tuple(blocks), tuple(sorted(reach.items())), 0.0)
+        if mu == math.inf:
+            return release
+        if not mu > 0:
+            msg = f"mu must be positive, not {mu}: ask for a larger epsilon"
+            raise UsageError(msg)
+        # Also keep every block inside the sampler's smallest scale.
+        smallest = noise.SMALLEST_SCALE / min(block.width for block in release.blocks)
+        release = replace(release, scale=max(reach[unit].distance * (1 + SAFETY) / mu, smallest))
+        while (cost := release.event(unit).value) > mu:  # flooring cost a little: once or twice round, each time closer
+            release = replace(release, scale=release.scale * max(cost / mu, 1 + SAFETY))
+        return release
+
+    @property
+    def name(self) -> str:
+        """Its name in plans and ledgers."""
+        return "rounded Gaussian" if self.scale else "no noise"
+
+    @property
+    def size(self) -> int:
+        """The number of released integers."""
+        return sum(block.size for block in self.blocks)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """L2 reach of the unit in the same units as ``scale``."""
+        return dict(self.reach)[unit].distance
+
+    def _shift(self, block: Block) -> int:
+        return max(0, math.ceil(math.log2(self.scale * block.width / self._LARGEST))) if self.scale else 0
+
+    def event(self, unit: Unit) -> Event:
+        """Gaussian, mu = (sensitivity + flooring) / scale."""
+        if not self.scale:
+            return UNBOUNDED
+        reach = dict(self.reach)[unit]
+        step = max((2.0 ** self._shift(b) / (self.scale * b.width) if self._shift(b) else 0.0) for b in self.blocks)
+        mu = reach.distance / self.scale + step * math.sqrt(reach.coordinates)
+        return Event(Kind.GAUSSIAN, mu, 1, reach.coordinates * noise.TOTAL_VARIATION)
+
+    def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
+        """The released integers; :meth:`decode` puts them back into the statistic's units."""
+        if statistic.shape != (self.size,) or statistic.dtype != np.int64:
+            msg = f"this release is of {self.size} int64 values, not {statistic.shape} {statistic.dtype}"
+            raise UsageError(msg)
+        out, at = statistic.copy(), 0
+        for block in self.blocks if self.scale else ():
+            part, shift = out[at : at + block.size], self._shift(block)
+            part >>= shift
+            part += noise.rounded_gaussian(math.ldexp(self.scale * block.width, -shift), block.size, stream=bits, start=at)
+            at += block.size
+        return out
+
+    def decode(self, released: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Released integers in the statistic's units, the middle of a floored step standing for it."""
+        out, at = released.astype(np.float64), 0
+        for block in self.blocks:
+            shift = self._shift(block)
+            if shift:
+                out[at : at + block.size] = (out[at : at + block.size] + 0.5) * 2.0**shift
+            at += block.size
+        return out
+
+    @property
+    def deviations(self) -> NDArray[np.float64]:
+        """Standard deviation of the noise of every coordinate, in the statistic's units."""
+        return np.concatenate([np.full(b.size, self.scale * b.width) for b in self.blocks])
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that defines this mechanism, for the plan's hash."""
+        blocks = tuple((b.size, b.width) for b in self.blocks)
+        return (self.name, blocks, tuple((u, r.distance, r.coordinates) for u, r in self.reach), self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceRelease:
+    """Integers plus discrete Laplace noise: pure epsilon = (L1 sensitivity) / scale, for delta = 0."""
+
+    size: int
+    reach: tuple[tuple[Unit, Reach], ...]
+    scale: float
+    name: str = "discrete Laplace"
+
+    def sensitivity(self, unit: Unit) -> float:
+        """L1 reach of the unit in grid units."""
+        return dict(self.reach)[unit].distance
+
+    def event(self, unit: Unit) -> Event:
+        """Pure epsilon."""
+        reach = dict(self.reach)[unit]
+        return Event(Kind.PURE, reach.distance / self.scale, 1, reach.coordinates * noise.TOTAL_VARIATION)
+
+    def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
+        """The statistic plus noise, in grid units."""
+        return statistic + noise.discrete_laplace(self.scale, self.size, stream=bits)
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that defines this mechanism, for the plan's hash."""
+        return (self.name, self.size, tuple((u, r.distance, r.coordinates) for u, r in self.reach), self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseShare:
+    r"""One party's share of a distributed discrete Gaussian (Kairouz, Liu & Steinke 2021, Theorem 1; SPEC section 3).
+
+    Each of the ``honest`` shares that are guaranteed to arrive has standard deviation ``scale``; their sum protects like a
+    Gaussian of standard deviation :math:`\sqrt{honest}\cdot scale` up to :math:`\tau=10\sum_{k<honest}
+    e^{-2\pi^2 scale^2 k/(k+1)}`: :math:`\epsilon^2/2`-zCDP with :math:`\epsilon=\min(\sqrt{\mu^2+\tau d/2},\mu+\tau\sqrt d)`.
+    """
+
+    size: int
+    reach: tuple[tuple[Unit, Reach], ...]
+    scale: float
+    honest: int
+    name: str = "discrete Gaussian share"
+
+    def __post_init__(self) -> None:
+        if self.honest < 1 or self.scale < 2:  # noqa: PLR2004 - below two grid units the sum is not Gaussian enough
+            msg = "a noise share needs at least one honest party and a scale of at least 2 grid units: refine the grid"
+            raise UsageError(msg)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """L2 reach of the unit in grid units."""
+        return dict(self.reach)[unit].distance
+
+    def event(self, unit: Unit) -> Event:
+        """ZCDP with rho = epsilon^2 / 2 of the theorem above."""
+        reach = dict(self.reach)[unit]
+        mu = reach.distance / (self.scale * math.sqrt(self.honest))
+        tau = 10 * math.fsum(
+            math.exp(-2 * math.pi**2 * self.scale**2 * k / (k + 1)) for k in range(1, self.honest)
+        )
+        d = reach.coordinates
+        epsilon = min(math.sqrt(mu**2 + tau * d / 2), mu + tau * math.sqrt(d))
+        return Event(Kind.ZCDP, epsilon**2 / 2, 1, d * self.honest * noise.TOTAL_VARIATION)
+
+    def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
+        """The statistic plus this party's share of the noise: private only inside the secure sum."""
+        return statistic + noise.discrete_gaussian(self.scale, self.size, stream=bits)
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that defines this mechanism, for the plan's hash."""
+        reach = tuple((u, r.distance, r.coordinates) for u, r in self.reach)
+        return (self.name, self.size, reach, self.scale, self.honest)
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyChoice:
+    """One of many candidates by the exponential mechanism; (epsilon^2/8)-zCDP per choice (bounded range).
+
+    The scores' sensitivity may be a closed form of public values that is known only during the run (SPEC section 4), so
+    ``scale`` is None here and :meth:`release` is given it.
+    """
+
+    epsilon: tuple[tuple[Unit, float], ...]
+    size: int = 1
+    name: str = "exponential mechanism"
+    scale: float | None = None
+
+    def sensitivity(self, unit: Unit) -> None:  # noqa: ARG002 - the protocol's signature
+        """Known during the run only."""
+        return
+
+    def event(self, unit: Unit) -> Event:
+        """The cost of one choice."""
+        epsilon = dict(self.epsilon)[unit]
+        return Event(Kind.EXPONENTIAL, epsilon, 1, noise.TOTAL_VARIATION) if epsilon else NO_COST
+
+    def release(self, scores: NDArray[np.int64], sensitivity: float, unit: Unit, bits: RandomBits) -> int:
+        """The index chosen among integer scores, each of which one unit moves by at most ``sensitivity``."""
+        if not 0 < sensitivity < math.inf:
+            msg = "the sensitivity of the scores must be positive and finite"
+            raise AccountingError(msg)
+        return noise.choose(scores, dict(self.epsilon)[unit] / (2 * sensitivity), stream=bits)
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that defines this mechanism, for the plan's hash."""
+        return (self.name, self.epsilon, self.size)

@@ -1,0 +1,236 @@
+"""A study as it is asked, and the plan of releases it compiles to, fixed before anybody looks at data.
+
+A :class:`Study` is public text turned into data. A model's ``compile`` makes a :class:`Plan` of it, and every party makes the
+same plan for itself: it takes bounds, sensitivities, scales and budgets from its own plan, never from the wire.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from unpooled.errors import UsageError
+from unpooled.privacy.accounting import Composition, Event
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.unit import Adjacency, Budget, Calibration, Split, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from unpooled.privacy.mechanisms import Mechanism
+    from unpooled.privacy.statement import Statement
+
+#: Raised whenever the meaning of a plan changes, so that an old approval never covers a new meaning.
+PLAN_VERSION = 1
+
+
+class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The public schema card of a party: its name, its number of rows and its declared columns."""
+
+    name: str
+    rows: int
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        if not self.name or not names or len(set(names)) != len(names) or self.rows < 2:  # noqa: PLR2004
+            msg = f"card {self.name!r}: give a name, at least 2 rows, and at least one column, each name once"
+            raise UsageError(msg)
+
+    def column(self, name: str) -> Column:
+        """The declaration of one column."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        msg = f"party {self.name!r} declares no column {name!r}; it has {', '.join(c.name for c in self.columns)}"
+        raise UsageError(msg)
+
+
+class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked: public, complete, and enough to compile the plan without data."""
+
+    model: str
+    parties: tuple[Card, ...]
+    epsilon: float
+    delta: float
+    unit: str = "record"
+    adjacency: str = "replace"
+    calibration: str = "sound"
+    parameters: dict[str, Any] = {}
+    trust: dict[str, str] = {}
+    public_seed: int = 0
+    #: None for real noise; an integer makes the study a simulation, and says so in hash and statement.
+    simulation_seed: int | None = None
+    #: False when some bound was read off the data: then nothing is guaranteed, and the statement says so.
+    bounds_declared: bool = True
+    #: Raise it to ask the same question again with fresh noise (which costs again).
+    run: int = 1
+
+    def __post_init__(self) -> None:
+        Budget(self.epsilon, self.delta, Unit.parse(self.unit))
+        Adjacency.parse(self.adjacency)
+        Calibration.parse(self.calibration)
+        names = [card.name for card in self.parties]
+        if not names or len(set(names)) != len(names):
+            msg = "a study needs at least one party, each name once"
+            raise UsageError(msg)
+
+    @property
+    def budget(self) -> Budget:
+        """The privacy that is asked for."""
+        return Budget(self.epsilon, self.delta, Unit(self.unit))
+
+    def card(self, party: str) -> Card:
+        """The card of one party."""
+        for card in self.parties:
+            if card.name == party:
+                return card
+        msg = f"the study has no party {party!r}; it has {', '.join(c.name for c in self.parties)}"
+        raise UsageError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One planned release: which party makes it, in which step, by which mechanism, how often."""
+
+    name: str
+    party: str
+    step: str
+    mechanism: Mechanism
+    count: int = 1
+
+    def event(self, unit: Unit) -> Event:
+        """Its whole cost to one unit."""
+        one = self.mechanism.event(unit)
+        return Event(one.kind, one.value, one.count * self.count, one.total_variation)
+
+    @property
+    def size(self) -> int:
+        """How many numbers one release publishes."""
+        return self.mechanism.size
+
+    @property
+    def scale(self) -> float | None:
+        """The scale of its noise; None where it is a closed form of values known only during the run."""
+        return self.mechanism.scale
+
+    def sensitivity(self, unit: Unit | str = Unit.RECORD) -> float | None:
+        """How far one unit moves it, in the units of ``scale``."""
+        return self.mechanism.sensitivity(Unit.parse(unit))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The releases of a study and what they cost together."""
+
+    study: Study
+    split: Split
+    releases: tuple[Release, ...]
+    #: Sentences about what leaves a party without noise, and why that is allowed.
+    public: tuple[str, ...] = ()
+    #: Sentences about what this model does not protect.
+    not_protected: tuple[str, ...] = ()
+    #: Sentences about what must be true for the guarantee to hold.
+    assumptions: tuple[str, ...] = ()
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of everything that defines the plan, in hex: what a party approves."""
+        releases = [(r.name, r.party, r.step, r.count, _exact(r.mechanism.describe())) for r in self.releases]
+        content = (
+            PLAN_VERSION, _exact(msgspec.to_builtins(self.study)), self.split, releases,
+            self.public, self.not_protected, self.assumptions,
+        )
+        return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
+
+    def release(self, party: str, name: str) -> Release:
+        """The planned release of this name at this party."""
+        for release in self.releases:
+            if release.party == party and release.name == name:
+                return release
+        msg = f"the plan has no release {name!r} for party {party!r}"
+        raise UsageError(msg)
+
+    def composition(self, unit: Unit | str, party: str | None = None) -> Composition:
+        """The releases that touch one unit: all of them, or those of one party."""
+        unit = Unit.parse(unit)
+        return Composition(r.event(unit) for r in self.releases if party in (None, r.party))
+
+    def _worst(self, unit: Unit | str | None) -> tuple[Composition, ...]:
+        """The compositions of which the worst is the guarantee.
+
+        A record of a vertical study is at every party at once: everything composes. Rows of a horizontal study, and
+        single attributes of any study, are at one party: the parties compose in parallel.
+        """
+        unit = Unit.parse(unit or self.study.unit)
+        if self.split is Split.VERTICAL and unit is Unit.RECORD:
+            return (self.composition(unit),)
+        return tuple(self.composition(unit, card.name) for card in self.study.parties)
+
+    def epsilon(self, delta: float, unit: Unit | str | None = None) -> float:
+        """Smallest epsilon proved at this delta, for the study's unit or another one."""
+        return max(composition.epsilon(delta) for composition in self._worst(unit))
+
+    def delta(self, epsilon: float, unit: Unit | str | None = None) -> float:
+        """Smallest delta proved at this epsilon, for the study's unit or another one."""
+        return max(composition.delta(epsilon) for composition in self._worst(unit))
+
+    @property
+    def statement(self) -> Statement:
+        """What this plan promises, in words and as data."""
+        from unpooled.privacy.statement import Statement
+
+        return Statement.of(self)
+
+    def __str__(self) -> str:
+        study = self.study
+        lines = [
+            f"plan {self.hash[:16]} · model {study.model} · {self.split} · {study.calibration}",
+            f"  asked: {study.budget}, adjacency {study.adjacency}",
+            f"  {'release':<22}{'party':<14}{'mechanism':<24}{'numbers':>8}{'sensitivity':>13}{'scale':>12}",
+        ]
+        for r in self.releases:
+            sensitivity, scale = r.sensitivity(study.unit), r.scale
+            lines.append(
+                f"  {r.name + (f' x {r.count}' if r.count > 1 else ''):<22}{r.party:<14}{r.mechanism.name:<24}{r.size:>8}"
+                f"{_number(sensitivity):>13}{_number(scale):>12}"
+            )
+        lines += [f"  public: {sentence}" for sentence in self.public]
+        for unit in Unit:
+            lines.append(f"  per {unit}: epsilon = {self.epsilon(study.delta, unit):.6g} at delta = {study.delta:g}")
+        return "\n".join(lines)
+
+
+def default_delta(n_rows: int) -> float:
+    """min(1e-5, 0.1 / n): far below the 1/n at which publishing a whole row would be allowed."""
+    return min(1e-5, 0.1 / n_rows)
+
+
+def check_parameters(study: Study, parameters: type[Any]) -> Any:  # noqa: ANN401 - the model's own struct
+    """The study's parameters as the model's struct; an unknown key or a wrong type is an error that names it."""
+    try:
+        return msgspec.convert(study.parameters, parameters, strict=True)
+    except msgspec.ValidationError as error:
+        msg = f"parameters of model {study.model!r}: {error}"
+        raise UsageError(msg) from None
+
+
+def _number(value: float | None) -> str:
+    return "in the run" if value is None else f"{value:.6g}"
+
+
+def _exact(value: object) -> object:
+    """Floats as hexadecimal text, so that a hash never depends on how a number is printed."""
+    if isinstance(value, float):
+        return value.hex() if math.isfinite(value) else str(value)
+    if isinstance(value, list | tuple):
+        return [_exact(v) for v in value]
+    if isinstance(value, dict):
+        items: Mapping[str, object] = value
+        return {k: _exact(v) for k, v in items.items()}
+    return value

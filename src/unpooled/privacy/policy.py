@@ -1,0 +1,62 @@
+"""What a party allows: the total it may spend, which calibrations and trust, and who approves a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unpooled.errors import PolicyRefusal
+from unpooled.privacy.unit import Calibration
+
+if TYPE_CHECKING:
+    from unpooled.privacy.plan import Plan
+    from unpooled.privacy.unit import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A party's standing rules. :meth:`check` refuses in words and changes nothing."""
+
+    #: The total of all studies, for the policy's unit; None is no limit (in-process estimators only).
+    budget: Budget | None
+    calibrations: frozenset[Calibration] = frozenset({Calibration.SOUND})
+    #: Trust values (such as "trusted" aggregation) that are acceptable beyond the models' safest ones.
+    trust: frozenset[str] = frozenset()
+    allow_simulation: bool = False
+    allow_derived_bounds: bool = False
+    #: Hashes of plans that need no further approval; None approves every plan that passes the other rules.
+    approved: frozenset[str] | None = frozenset()
+
+    @classmethod
+    def in_process(cls) -> Policy:
+        """Whoever calls an estimator on data in his own process has all of it already: everything is allowed."""
+        return cls(None, frozenset(Calibration), frozenset({"*"}), allow_simulation=True, allow_derived_bounds=True, approved=None)
+
+    @property
+    def allows_unbounded(self) -> bool:
+        """Whether releases of unknown cost (published calibrations) may be recorded."""
+        return Calibration.PUBLISHED in self.calibrations
+
+    def check(self, plan: Plan, *, approved_in_ledger: bool) -> None:
+        """Refuse a plan that these rules do not allow."""
+        study = plan.study
+        if Calibration(study.calibration) not in self.calibrations:
+            allowed = ", ".join(sorted(self.calibrations))
+            msg = f"this party's policy allows calibration {allowed}, not {study.calibration}: ask for a sound study"
+            raise PolicyRefusal(msg)
+        if study.simulation_seed is not None and not self.allow_simulation:
+            msg = "the study carries a simulation seed, whose noise protects nobody: remove it, or set allow_simulation = true"
+            raise PolicyRefusal(msg)
+        if not study.bounds_declared and not self.allow_derived_bounds:
+            msg = "the study's bounds were read off data: declare them"
+            raise PolicyRefusal(msg)
+        for role, trusted in study.trust.items():
+            if "*" not in self.trust and trusted not in self.trust:
+                msg = f"the study asks to trust {role} = {trusted!r}, which this party's policy does not list"
+                raise PolicyRefusal(msg)
+        if self.approved is not None and plan.hash not in self.approved and not approved_in_ledger:
+            msg = (
+                f"plan {plan.hash[:16]} is not approved here: look at it with `unpooled party check`, then approve it there "
+                "or list its hash in the policy"
+            )
+            raise PolicyRefusal(msg)

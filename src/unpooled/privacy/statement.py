@@ -1,0 +1,108 @@
+"""What is promised, to whom, and what is not: in plain words and as data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from unpooled.privacy.unit import Calibration, Split, Unit
+
+if TYPE_CHECKING:
+    from unpooled.privacy.plan import Plan
+
+_UNIT_WORDS = {
+    Unit.RECORD: "one person's whole row",
+    Unit.ATTRIBUTE: "one value of one person",
+}
+_ADJACENCY_WORDS = {
+    "replace": "is replaced by any other admissible one",
+    "zero-out": "is replaced by no contribution at all",
+}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The guarantee of one plan. ``str()`` gives words, :meth:`to_dict` data."""
+
+    #: Whether any guarantee holds at all.
+    holds: bool
+    unit: str
+    adjacency: str
+    calibration: str
+    epsilon: float
+    delta: float
+    #: The smallest epsilon proved at this delta for each unit; infinite means none.
+    epsilon_per_unit: dict[str, float]
+    protects_against: str
+    not_protected: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    warnings: tuple[str, ...]
+    plan: str
+
+    @classmethod
+    def of(cls, plan: Plan) -> Statement:
+        """The statement of a plan."""
+        study = plan.study
+        sound = study.calibration == Calibration.SOUND
+        proved = {str(unit): plan.epsilon(study.delta, unit) for unit in Unit}
+        holds = sound and study.bounds_declared and study.simulation_seed is None and math.isfinite(proved[study.unit])
+        warnings = []
+        if study.epsilon == math.inf:
+            warnings.append("epsilon is infinite: no noise was added and nothing is protected.")
+        if not sound:
+            warnings.append("This is the published calibration, kept for comparison: its own argument does not hold, see THEORY.md.")
+        if not study.bounds_declared:
+            warnings.append("Bounds were read off the data, so no guarantee holds: the noise level itself gives values away.")
+        if study.simulation_seed is not None:
+            warnings.append("The noise comes from a seed that anybody can use: this is a simulation, not a protection.")
+        fewest = min(card.rows for card in study.parties)
+        if study.delta >= 1 / fewest:
+            warnings.append(
+                f"delta = {study.delta:g} is at least 1/{fewest}: such a delta would allow publishing a whole row at random."
+            )
+        elsewhere = (
+            "every other party and the coordinator, alone or together"
+            if plan.split is Split.VERTICAL
+            else "everybody outside the party that holds the row: other parties, the coordinator, and readers of the results"
+        )
+        return cls(
+            holds=holds, unit=study.unit, adjacency=study.adjacency, calibration=study.calibration,
+            epsilon=study.epsilon, delta=study.delta, epsilon_per_unit=proved, protects_against=elsewhere,
+            not_protected=(
+                "How many rows each party holds, the declared columns and bounds, and that the study took place.",
+                *plan.public, *plan.not_protected,
+            ),
+            assumptions=(
+                "Each person is in one row of one party." if plan.split is Split.HORIZONTAL
+                else "Each person is in one row, the same at every party.",
+                "Bounds were declared without looking at the data; values outside them were clipped.",
+                "Each party runs this software unaltered and keeps its ledger and its key file to itself.",
+                *plan.assumptions,
+            ),
+            warnings=tuple(warnings), plan=plan.hash,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The statement as plain data."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        moves = f"{_UNIT_WORDS[Unit(self.unit)]} {_ADJACENCY_WORDS[self.adjacency]}"
+        if self.holds:
+            head = (
+                f"Differentially private with epsilon = {self.epsilon_per_unit[self.unit]:.4g}, delta = {self.delta:g}: "
+                f"if {moves}, no published result becomes more than e^epsilon times as likely, except with probability delta."
+            )
+        else:
+            head = "NO privacy guarantee holds for this result."
+        lines = [head, f"Unit: {self.unit}. Adjacency: {self.adjacency}. Calibration: {self.calibration}."]
+        for unit, epsilon in self.epsilon_per_unit.items():
+            if unit != self.unit or not self.holds:
+                words = f"epsilon = {epsilon:.4g} at delta = {self.delta:g}" if math.isfinite(epsilon) else "none"
+                lines.append(f"For {_UNIT_WORDS[Unit(unit)]} the arithmetic alone gives: {words}.")
+        lines.append(f"Protected against: {self.protects_against}.")
+        lines += [f"NOT protected: {sentence}" for sentence in self.not_protected]
+        lines += [f"Assumed: {sentence}" for sentence in self.assumptions]
+        lines += [f"Warning: {sentence}" for sentence in self.warnings]
+        return "\n".join(lines)

@@ -1,0 +1,212 @@
+"""Everything that can travel between a coordinator and a party, and the strict codec that refuses the rest.
+
+A reply is a frozen struct whose every field is one of
+
+* :class:`Public`: follows from the plan and public counts, the same for neighbouring data;
+* :class:`Released`: went through a mechanism of the plan and the ledger;
+* :class:`Sealed`: ciphertext for one named node;
+* :class:`Entrusted`: plain, for a named role that the policy trusts;
+* :class:`Disclosed`: columns declared public in the study.
+
+The codec checks this when a message type is registered, and the party checks that each ``Released`` was issued by its own
+ledger. Arrays are raw bytes with dtype and shape; there is no pickle, no unknown key, no unknown version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import typing
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import numpy as np
+
+from unpooled.errors import ProtocolError
+
+#: Version of the wire format; another one is refused.
+WIRE_VERSION = 1
+#: Larger messages are refused before they are parsed.
+SIZE_LIMIT = 1 << 31
+
+_DTYPES = frozenset({"<i8", "<i4", "<u8", "<f8", "<f4", "|u1"})
+
+T = TypeVar("T")
+
+
+class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An array as dtype, shape and raw little-endian bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _DTYPES:
+            raise ValueError("an array of a dtype that may not travel")
+        if any(n < 0 for n in self.shape) or math.prod(self.shape) * np.dtype(self.dtype).itemsize != len(self.data):
+            raise ValueError("an array whose bytes do not match its shape")
+
+    @classmethod
+    def of(cls, array: np.ndarray[Any, Any]) -> Array:
+        """Pack a numpy array."""
+        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        return cls(little.dtype.str, array.shape, little.tobytes())
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Unpack, read-only, without a copy."""
+        return np.frombuffer(self.data, dtype=self.dtype).reshape(self.shape)
+
+
+class Public(msgspec.Struct, Generic[T], frozen=True, forbid_unknown_fields=True):
+    """A value that follows from the plan alone: equal for neighbouring data sets (the replay audit checks it)."""
+
+    value: T
+
+
+class Released(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a mechanism of the plan made public. Only a party's ledger-backed context issues these."""
+
+    name: str
+    index: int
+    values: Array
+
+
+class Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Ciphertext that only the named node can open."""
+
+    node: str
+    ciphertext: bytes
+
+
+class Entrusted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Values in the clear for a named trusted role; the plan lists them and the policy may refuse."""
+
+    role: str
+    values: Array
+
+
+class Disclosed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Columns that the study declares public, as they are."""
+
+    columns: tuple[str, ...]
+    values: Array
+
+
+WRAPPERS: tuple[type, ...] = (Public, Released, Sealed, Entrusted, Disclosed)
+#: What may stand inside Public: small plain values, no arrays and no bytes.
+_PLAIN = (int, float, str, bool)
+
+
+class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The outer layer of every message: which plan, step and index it belongs to, and its encoded body."""
+
+    version: int
+    plan: str
+    step: str
+    index: int
+    body: msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request of a coordinator: a step of a party, with a payload of already public values."""
+
+    to: str
+    step: str
+    payload: msgspec.Struct
+    index: int = 0
+    deadline: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Stands in the place of a reply that did not come in time."""
+
+    party: str
+    reason: str
+
+
+class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The payload of a request that needs no more than its name."""
+
+
+def check_reply_type(kind: type[msgspec.Struct]) -> None:
+    """Refuse a message type with a field that is not one of the wrappers, or with more than plain values in Public."""
+    for field in msgspec.structs.fields(kind):
+        for part in _members(field.type):
+            origin = typing.get_origin(part) or part
+            if origin not in WRAPPERS:
+                msg = f"{kind.__name__}.{field.name} may leave a party but is not Public, Released, Sealed, Entrusted or Disclosed"
+                raise ProtocolError(msg)
+            if origin is Public and not _is_plain(typing.get_args(part)):
+                msg = f"{kind.__name__}.{field.name}: Public holds plain numbers and words only, never arrays"
+                raise ProtocolError(msg)
+    if not kind.__struct_config__.frozen or not kind.__struct_config__.forbid_unknown_fields:
+        msg = f"{kind.__name__} must be frozen and forbid unknown fields"
+        raise ProtocolError(msg)
+
+
+def _members(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any annotation
+    """The item types of ``tuple[X, ...]``, else the type itself."""
+    if typing.get_origin(kind) is tuple:
+        return tuple(a for a in typing.get_args(kind) if a is not Ellipsis)
+    return (kind,)
+
+
+def _is_plain(arguments: tuple[Any, ...]) -> bool:
+    return bool(arguments) and all(part in _PLAIN for a in arguments for part in _members(a))
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=lambda value: _refuse(value))  # noqa: PLW0108 - defined below
+_envelopes = msgspec.msgpack.Decoder(Envelope, strict=True)
+
+
+def _refuse(value: object) -> object:
+    msg = f"a bare {type(value).__name__} may not travel: put it through a release first"
+    raise ProtocolError(msg)
+
+
+def encode(plan: str, step: str, index: int, body: msgspec.Struct) -> bytes:
+    """The bytes of one message."""
+    return _encoder.encode(Envelope(WIRE_VERSION, plan, step, index, msgspec.Raw(_encoder.encode(body))))
+
+
+def open_envelope(blob: bytes, limit: int = SIZE_LIMIT) -> Envelope:
+    """The outer layer of a message, after its size and version were checked."""
+    if len(blob) > limit:
+        msg = f"a message of {len(blob)} bytes exceeds the limit of {limit}"
+        raise ProtocolError(msg)
+    try:
+        envelope = _envelopes.decode(blob)
+    except (msgspec.MsgspecError, ValueError) as error:
+        msg = f"a message that cannot be read: {type(error).__name__}"
+        raise ProtocolError(msg) from None
+    if envelope.version != WIRE_VERSION:
+        msg = f"a message of wire version {envelope.version}, where this program speaks {WIRE_VERSION}: use equal versions"
+        raise ProtocolError(msg)
+    return envelope
+
+
+def open_body(envelope: Envelope, kind: type[T]) -> T:
+    """The body of a message as the type that its step declares."""
+    try:
+        return msgspec.msgpack.decode(envelope.body, type=kind, strict=True)
+    except (msgspec.MsgspecError, ValueError) as error:
+        msg = f"the body of step {envelope.step!r} is not a {kind.__name__}: {type(error).__name__}"
+        raise ProtocolError(msg) from None
+
+
+def encode_content(content: object) -> bytes:
+    """Canonical bytes of plain content (a stored release, a study)."""
+    return _encoder.encode(content)
+
+
+def digest(*parts: bytes) -> bytes:
+    """SHA-256 of length-prefixed parts."""
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(len(part).to_bytes(8, "big"))
+        total.update(part)
+    return total.digest()

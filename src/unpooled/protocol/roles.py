@@ -1,0 +1,288 @@
+"""The two roles of a study: a party, which alone sees raw data, and a coordinator, which is a pure generator.
+
+A :class:`Model` is one row of the registry: how its plan is compiled, its steps at a party, its coordinator. A
+:class:`Party` answers requests: it compiles the plan for itself, asks its policy, and in every step takes bounds, scale and
+budget from that plan. What a step returns is checked and stored before it is sent; the same request gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import msgspec
+
+from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
+from unpooled.privacy.bounds import Coding
+from unpooled.privacy.ledger import Charge, ReleaseKey
+from unpooled.privacy.plan import Card, Plan, Release, Study
+from unpooled.privacy.unit import Split, Unit
+from unpooled.protocol.messages import (
+    SIZE_LIMIT,
+    Array,
+    Ask,
+    Dropped,
+    Nothing,
+    Public,
+    Released,
+    check_reply_type,
+    digest,
+    encode,
+    encode_content,
+    open_body,
+    open_envelope,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.ledger import Ledger
+    from unpooled.privacy.noise import KeySource
+    from unpooled.privacy.policy import Policy
+    from unpooled.privacy.table import Table
+
+Replies: TypeAlias = list[Any]
+#: A coordinator yields batches of requests and is sent the replies in the same order; it returns its result.
+Conversation: TypeAlias = Generator[list[Ask], Replies, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing a party can be asked to do: a function from (context, request) to a reply of declared type."""
+
+    name: str
+    request: type[msgspec.Struct]
+    reply: type[msgspec.Struct]
+    answer: Callable[[Context, Any], msgspec.Struct]
+
+    def __post_init__(self) -> None:
+        check_reply_type(self.reply)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One system: everything the protocol needs to run it. Models are rows of ``unpooled.models.REGISTRY``."""
+
+    name: str
+    split: Split
+    compile: Callable[[Study], Plan]
+    steps: tuple[Step, ...]
+    coordinate: Callable[[Plan], Conversation]
+
+    def step(self, name: str) -> Step:
+        """The step of this name."""
+        for step in (OPEN, *self.steps):
+            if step.name == name:
+                return step
+        msg = f"model {self.name!r} has no step {name!r}"
+        raise ProtocolError(msg)
+
+
+class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party's agreement: the hash of the plan it compiled for itself."""
+
+    plan: Public[str]
+
+
+class OpenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The public text of the study, from which the party compiles its own plan."""
+
+    study: Study
+
+
+class Keeper(Protocol):
+    """Where a party keeps what never leaves it (its own coefficients)."""
+
+    def keep(self, plan: str, name: str, values: NDArray[Any]) -> None: ...
+
+    def kept(self, plan: str, name: str) -> NDArray[Any]: ...
+
+
+class MemoryKeeper:
+    """Kept values of an in-process party."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, str], NDArray[Any]] = {}
+
+    def keep(self, plan: str, name: str, values: NDArray[Any]) -> None:
+        """Store one value."""
+        self._values[plan, name] = values
+
+    def kept(self, plan: str, name: str) -> NDArray[Any]:
+        """One stored value."""
+        return self._values[plan, name]
+
+
+@dataclass(slots=True)
+class Context:
+    """What a step may touch: the data, the plan, and the one way out, :meth:`release`."""
+
+    party: Party
+    plan: Plan
+    step: str
+    index: int
+    issued: list[Released] = field(default_factory=list)
+
+    @property
+    def table(self) -> Table:
+        """The party's raw data."""
+        return self.party.table
+
+    @property
+    def card(self) -> Card:
+        """This party's declared columns, as the approved study has them."""
+        return self.plan.study.card(self.party.name)
+
+    def coding(self, columns: tuple[str, ...], grid: int) -> Coding:
+        """The coding of some of the declared columns."""
+        return Coding(tuple(self.card.column(name) for name in columns), grid)
+
+    def release(self, name: str, statistic: NDArray[np.int64]) -> Released:
+        """Debit the planned release, draw its noise, and hand out the result: the only door.
+
+        The noise key is derived from everything that names the release AND from the exact statistic: the same statistic gives
+        the same bytes again (a crash costs nothing), another statistic gets unrelated noise, never the same noise twice.
+        """
+        planned = self._planned(name)
+        party, study = self.party, self.plan.study
+        fingerprint = digest(statistic.dtype.str.encode(), statistic.tobytes())
+        charge = _charge(self.plan, planned, self.index, fingerprint)
+        party.ledger.reserve([charge], party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
+        names = (self.plan.hash, party.name, self.step, self.index, name)
+        bits = party.keys_for(study).stream(*names, content=fingerprint)
+        released = Released(name, self.index, Array.of(planned.mechanism.release(statistic, bits)))
+        self.issued.append(released)
+        return released
+
+    def _planned(self, name: str) -> Release:
+        planned = self.plan.release(self.party.name, name)
+        if planned.step != self.step:
+            msg = f"release {name!r} belongs to step {planned.step!r}, not to {self.step!r}"
+            raise PlanMismatch(msg)
+        if self.index >= planned.count:
+            msg = f"release {name!r} is planned {planned.count} times; a request for one more is refused"
+            raise PlanMismatch(msg)
+        return planned
+
+    def keep(self, name: str, values: NDArray[Any]) -> None:
+        """Keep a value at this party; it never travels."""
+        self.party.keeper.keep(self.plan.hash, name, values)
+
+
+def _charge(plan: Plan, release: Release, index: int, fingerprint: bytes) -> Charge:
+    """What the ledger debits for the ``index``-th release of this kind: both come from the party's own plan."""
+    record, attribute = (release.mechanism.event(unit) for unit in (Unit.RECORD, Unit.ATTRIBUTE))
+    return Charge(ReleaseKey(plan.hash, release.step, index, release.name), fingerprint, record, attribute)
+
+
+def _open(context: Context, request: OpenRequest) -> Opened:  # noqa: ARG001 - Party.answer has compiled and checked it already
+    return Opened(Public(context.plan.hash))
+
+
+OPEN = Step("open", OpenRequest, Opened, _open)
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """An organisation: its data, its ledger and key, its policy. Answers bytes with bytes."""
+
+    name: str
+    table: Table
+    card: Card
+    ledger: Ledger
+    keys: KeySource
+    policy: Policy
+    #: The registry: model name to :class:`Model`.
+    model: Callable[[str], Model]
+    keeper: Keeper = field(default_factory=MemoryKeeper)
+    _plans: dict[str, Plan] = field(default_factory=dict)
+
+    def keys_for(self, study: Study) -> KeySource:
+        """The party's secret key source, or the simulation's if the (approved) study is one."""
+        if study.simulation_seed is None:
+            return self.keys
+        return type(self.keys).simulation(study.simulation_seed)
+
+    def answer(self, blob: bytes, limit: int = SIZE_LIMIT) -> bytes:
+        """Answer one request: from the store if it was answered before, else by running its step."""
+        envelope = open_envelope(blob, limit)
+        if envelope.step == OPEN.name:
+            self._agree(envelope.plan, open_body(envelope, OpenRequest).study)
+        plan = self._plans.get(envelope.plan)
+        if plan is None:
+            msg = f"party {self.name!r} has not opened plan {envelope.plan[:16]}: send the study first"
+            raise PlanMismatch(msg)
+        step = self.model(plan.study.model).step(envelope.step)
+        request = open_body(envelope, step.request)
+        # The data are part of what is answered: an old request over changed data is a conflict, not an old answer.
+        asked = digest(blob, self.table.digest)
+        stored = self.ledger.reply(plan.hash, step.name, envelope.index, asked)
+        if stored is not None:
+            return stored
+        context = Context(self, plan, step.name, envelope.index)
+        reply = step.answer(context, request)
+        self._check_reply(step, reply, context.issued)
+        answer = encode(plan.hash, step.name, envelope.index, reply)
+        self.ledger.commit(plan.hash, step.name, envelope.index, asked, answer)
+        return answer
+
+    def _agree(self, claimed: str, study: Study) -> None:
+        """Compile the study here, compare hashes, check card, data, policy and budget; remember the plan."""
+        card = study.card(self.name)
+        if card != self.card:
+            msg = f"the study's card of party {self.name!r} is not the one this party published: use its current card"
+            raise PlanMismatch(msg)
+        model = self.model(study.model)
+        plan = model.compile(study)
+        if plan.hash != claimed:
+            msg = f"the request claims plan {claimed[:16]}, this party compiles {plan.hash[:16]} from the same study"
+            raise PlanMismatch(msg)
+        if card.rows != self.table.n_rows:
+            msg = f"party {self.name!r}: its card declares {card.rows} rows, its data have {self.table.n_rows}"
+            raise DataError(msg)
+        self.policy.check(plan, approved_in_ledger=self.ledger.approved(plan.hash))
+        own = [r for r in plan.releases if r.party == self.name]
+        charges = [_charge(plan, release, i, bytes(32)) for release in own for i in range(release.count)]
+        self.ledger.check(charges, self.policy.budget, allow_unbounded=self.policy.allows_unbounded)
+        # Coding every row once refuses bad data here, before anything was charged or sent.
+        coding = Coding(card.columns, grid=1)
+        for block in self.table.blocks(coding.names):
+            coding.code(block)
+        self._plans[plan.hash] = plan
+
+    @staticmethod
+    def _check_reply(step: Step, reply: msgspec.Struct, issued: list[Released]) -> None:
+        if type(reply) is not step.reply:
+            msg = f"step {step.name!r} returned a {type(reply).__name__} where it declares {step.reply.__name__}"
+            raise ProtocolError(msg)
+        for name in reply.__struct_fields__:
+            value = getattr(reply, name)
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, Released) and not any(part is one for one in issued):
+                    msg = f"step {step.name!r} returned a {name!r} that its ledger did not release"
+                    raise ProtocolError(msg)
+        # Encoding to the declared type and back refuses what a field's annotation does not allow.
+        try:
+            msgspec.msgpack.decode(encode_content(reply), type=step.reply, strict=True)
+        except msgspec.ValidationError:
+            msg = f"step {step.name!r} returned a field of another type than it declares"
+            raise ProtocolError(msg) from None
+
+
+def converse(model: Model, plan: Plan) -> Conversation:
+    """The whole conversation of a study: every party agrees to the plan, then the model's coordinator runs."""
+    request = OpenRequest(plan.study)
+    opened = yield [Ask(card.name, OPEN.name, request) for card in plan.study.parties]
+    for card, reply in zip(plan.study.parties, opened, strict=True):
+        if isinstance(reply, Dropped):
+            msg = f"party {card.name!r} did not open the study: {reply.reason}"
+            raise UsageError(msg)
+        if reply.plan.value != plan.hash:
+            msg = f"party {card.name!r} agreed to plan {reply.plan.value[:16]}, not to {plan.hash[:16]}"
+            raise PlanMismatch(msg)
+    return (yield from model.coordinate(plan))
+
+
+__all__ = ["OPEN", "Context", "Conversation", "Keeper", "MemoryKeeper", "Model", "Nothing", "Party", "Step", "converse"]

@@ -1,0 +1,95 @@
+"""What a coordinator saw: every request and reply, recorded so that a study can be resumed, replayed and audited.
+
+A transcript holds only messages, and every reply in it is already private. On disk it is a sequence of frames, each with its
+length and checksum, flushed before the coordinator goes on; a frame torn by a crash is dropped, a damaged one is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from unpooled.errors import ProtocolError
+from unpooled.protocol.messages import Dropped, digest
+
+if TYPE_CHECKING:
+    from io import BufferedRandom
+
+_HEADER = 12  # 8 bytes of length, 4 of checksum
+
+
+class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One request and what came back: bytes, or the reason why nothing did."""
+
+    to: str
+    request: bytes
+    reply: bytes | None
+    reason: str = ""
+
+
+class Transcript:
+    """Records in memory, or in a file when opened with :meth:`open`."""
+
+    def __init__(self) -> None:
+        self.entries: list[Exchanged] = []
+        self._played = 0
+        self._file: BufferedRandom | None = None
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """A transcript on disk: what it already holds is played first, new entries are appended."""
+        transcript = cls()
+        path = Path(path)
+        path.touch(mode=0o600, exist_ok=True)
+        transcript._file = file = path.open("r+b")  # noqa: SIM115 - kept open until close()
+        whole = 0
+        while len(header := file.read(_HEADER)) == _HEADER:
+            body = file.read(int.from_bytes(header[:8], "big"))
+            if len(body) < int.from_bytes(header[:8], "big"):
+                break  # torn by a crash: the reply is asked for again, and the party sends the same bytes
+            if digest(body)[:4] != header[8:]:
+                file.close()
+                msg = f"transcript {path.name} is damaged: delete it to start again (parties answer from their stores)"
+                raise ProtocolError(msg)
+            transcript.entries.append(msgspec.msgpack.decode(body, type=Exchanged))
+            whole = file.tell()
+        file.truncate(whole)
+        file.seek(whole)
+        return transcript
+
+    def replay(self) -> Self:
+        """Play from the beginning."""
+        self._played = 0
+        return self
+
+    def play(self, to: str, request: bytes) -> bytes | Dropped | None:
+        """The recorded answer to this request if it is the next one on record; None at the end of the record."""
+        if self._played == len(self.entries):
+            return None
+        entry = self.entries[self._played]
+        if (entry.to, entry.request) != (to, request):
+            msg = f"the transcript is of another study: request {self._played} differs from the recorded one"
+            raise ProtocolError(msg)
+        self._played += 1
+        return Dropped(entry.to, entry.reason) if entry.reply is None else entry.reply
+
+    def record(self, to: str, request: bytes, reply: bytes | Dropped) -> None:
+        """Append an exchange; on disk it is durable when this returns."""
+        lost = isinstance(reply, Dropped)
+        entry = Exchanged(to, request, None if lost else reply, reply.reason if lost else "")
+        self.entries.append(entry)
+        self._played = len(self.entries)
+        if self._file is not None:
+            body = msgspec.msgpack.encode(entry)
+            self._file.write(len(body).to_bytes(8, "big") + digest(body)[:4] + body)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file, if there is one."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
