@@ -145,7 +145,9 @@ class Bounds:
             "privacy guarantee. Pass bounds=Bounds(low=..., high=...) to get one.",
             PrivacyLeakWarning, stacklevel=3,
         )
-        low, high, categories = [], [], {}
+        low: list[float] = []
+        high: list[float] = []
+        categories: dict[str | int, Sequence[object]] = {}
         for name in table.names:
             values = table[name]
             if values.dtype == object:
@@ -171,7 +173,7 @@ def _per_column(name: str, value: ArrayLike | None, names: Sequence[str]) -> lis
     if array.ndim > 1 or array.ndim == 1 and array.size != len(names):
         msg = f"{name} has shape {array.shape}: give one number, or one for each of the {len(names)} columns"
         raise UsageError(msg)
-    return np.broadcast_to(array.astype(np.float64), len(names)).tolist()
+    return [float(v) for v in np.broadcast_to(array, len(names))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,7 @@ class Coding:
             text = raw if raw.dtype == object else np.array([None if np.isnan(v) else _text(v) for v in raw], dtype=object)
             for j, category in enumerate(column.categories):
                 out[:, j] = np.where(text == category, self.grid, 0)
-            present = out[:, : len(column.categories)].any(axis=1)
+            present = np.asarray(out[:, : len(column.categories)].any(axis=1))
         else:
             if raw.dtype == object:
                 msg = f"column {column.name!r} holds text where a range is declared: declare categories or convert it"

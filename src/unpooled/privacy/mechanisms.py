@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 class Mechanism(Protocol):
     """What a plan lists: a name, its numbers for print and hash, and the cost to each unit."""
 
-    # ``release`` is not part of this: a choice needs a sensitivity that is known during the run only.
 
     @property
     def name(self) -> str: ...
@@ -47,6 +46,17 @@ class Mechanism(Protocol):
     def event(self, unit: Unit) -> Event: ...
 
     def describe(self) -> tuple[object, ...]: ...
+
+
+@runtime_checkable
+class Additive(Mechanism, Protocol):
+    """A mechanism that adds noise to an integer vector (a choice, by contrast, returns an index)."""
+
+    def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]: ...
+
+    def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """The distance of two releases with equal noise, in the unit of ``event(...).value``: what an audit measures."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +161,13 @@ class GaussianRelease:
             at += block.size
         return out
 
+    def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """The mu by which two released vectors with equal noise differ."""
+        if not self.scale:
+            return 0.0 if np.array_equal(one, other) else math.inf
+        steps = np.concatenate([np.full(b.size, math.ldexp(1.0, self._shift(b))) for b in self.blocks])
+        return float(np.linalg.norm((one - other) * steps / self.deviations))
+
     @property
     def deviations(self) -> NDArray[np.float64]:
         """Standard deviation of the noise of every coordinate, in the statistic's units."""
@@ -183,6 +200,10 @@ class LaplaceRelease:
     def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
         """The statistic plus noise, in grid units."""
         return statistic + noise.discrete_laplace(self.scale, self.size, stream=bits)
+
+    def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """The epsilon by which two released vectors with equal noise differ."""
+        return float(np.abs(one - other).sum()) / self.scale
 
     def describe(self) -> tuple[object, ...]:
         """Everything that defines this mechanism, for the plan's hash."""
@@ -227,6 +248,10 @@ class NoiseShare:
     def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
         """The statistic plus this party's share of the noise: private only inside the secure sum."""
         return statistic + noise.discrete_gaussian(self.scale, self.size, stream=bits)
+
+    def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """The rho by which two shares with equal noise differ once they are summed with the honest others."""
+        return float(np.square(one - other, dtype=np.float64).sum()) / (2 * self.honest * self.scale**2)
 
     def describe(self) -> tuple[object, ...]:
         """Everything that defines this mechanism, for the plan's hash."""

@@ -143,7 +143,8 @@ class Plan:
         """SHA-256 of everything that defines the plan, in hex: what a party approves."""
         releases = [(r.name, r.party, r.step, r.count, _exact(r.mechanism.describe())) for r in self.releases]
         content = (
-            PLAN_VERSION, _exact(msgspec.to_builtins(self.study)), self.split, releases,
+            # Through plain data and back, so that an int in the place of a float hashes like after a journey.
+            PLAN_VERSION, _exact(msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(self.study), Study))), self.split, releases,
             self.public, self.not_protected, self.assumptions,
         )
         return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
@@ -192,13 +193,13 @@ class Plan:
         lines = [
             f"plan {self.hash[:16]} · model {study.model} · {self.split} · {study.calibration}",
             f"  asked: {study.budget}, adjacency {study.adjacency}",
-            f"  {'release':<22}{'party':<14}{'mechanism':<24}{'numbers':>8}{'sensitivity':>13}{'scale':>12}",
+            f"  {'release':<12}{'party':<12}{'mechanism':<18}{'numbers':>9}{'sensitivity':>13}{'scale':>11}",
         ]
         for r in self.releases:
             sensitivity, scale = r.sensitivity(study.unit), r.scale
             lines.append(
-                f"  {r.name + (f' x {r.count}' if r.count > 1 else ''):<22}{r.party:<14}{r.mechanism.name:<24}{r.size:>8}"
-                f"{_number(sensitivity):>13}{_number(scale):>12}"
+                f"  {r.name + (f' x {r.count}' if r.count > 1 else ''):<12}{r.party:<12}{r.mechanism.name:<18}{r.size:>9}"
+                f"{_number(sensitivity):>13}{_number(scale):>11}"
             )
         lines += [f"  public: {sentence}" for sentence in self.public]
         for unit in Unit:

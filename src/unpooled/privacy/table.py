@@ -48,12 +48,25 @@ class Table:
     def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
         """The named columns, ``rows`` rows at a time."""
         chosen = [self[name] for name in names]
-        for start in range(0, self.n_rows, rows):
+        for start in range(0, chosen[0].size, rows):
             yield tuple(values[start : start + rows] for values in chosen)
 
     def take(self, rows: NDArray[Any]) -> Table:
         """The table of some of its rows."""
         return Table({name: values[rows] for name, values in self._columns.items()})
+
+    def omit(self, row: int) -> Table:
+        """The neighbour under zero-out: this row contributes nothing, and the public number of rows stays what it was."""
+        table = self.take(np.delete(np.arange(self.n_rows), row))
+        table.n_rows = self.n_rows
+        return table
+
+    def replace(self, row: int, values: Mapping[str, Any]) -> Table:
+        """The neighbour under replace: other values in some columns of one row."""
+        columns = {name: column.copy() for name, column in self._columns.items()}
+        for name, value in values.items():
+            columns[name][row] = value
+        return Table(columns)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self._columns:

@@ -16,6 +16,7 @@ import msgspec
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.ledger import Charge, ReleaseKey
+from unpooled.privacy.mechanisms import Additive
 from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.unit import Split, Unit
 from unpooled.protocol.messages import (
@@ -70,6 +71,8 @@ class Model:
     compile: Callable[[Study], Plan]
     steps: tuple[Step, ...]
     coordinate: Callable[[Plan], Conversation]
+    #: The coordinator's result as text for a terminal.
+    render: Callable[[Any], str]
 
     def step(self, name: str) -> Step:
         """The step of this name."""
@@ -146,13 +149,17 @@ class Context:
         the same bytes again (a crash costs nothing), another statistic gets unrelated noise, never the same noise twice.
         """
         planned = self._planned(name)
+        mechanism = planned.mechanism
+        if not isinstance(mechanism, Additive):
+            msg = f"release {name!r} is planned as {mechanism.name}, not as a vector plus noise"
+            raise PlanMismatch(msg)
         party, study = self.party, self.plan.study
         fingerprint = digest(statistic.dtype.str.encode(), statistic.tobytes())
         charge = _charge(self.plan, planned, self.index, fingerprint)
         party.ledger.reserve([charge], party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
         names = (self.plan.hash, party.name, self.step, self.index, name)
         bits = party.keys_for(study).stream(*names, content=fingerprint)
-        released = Released(name, self.index, Array.of(planned.mechanism.release(statistic, bits)))
+        released = Released(name, self.index, Array.of(mechanism.release(statistic, bits)))
         self.issued.append(released)
         return released
 
@@ -229,20 +236,24 @@ class Party:
         return answer
 
     def _agree(self, claimed: str, study: Study) -> None:
-        """Compile the study here, compare hashes, check card, data, policy and budget; remember the plan."""
-        card = study.card(self.name)
-        if card != self.card:
-            msg = f"the study's card of party {self.name!r} is not the one this party published: use its current card"
-            raise PlanMismatch(msg)
-        model = self.model(study.model)
-        plan = model.compile(study)
+        """Compile the study here, compare hashes, consider the plan; remember it."""
+        plan = self.model(study.model).compile(study)
         if plan.hash != claimed:
             msg = f"the request claims plan {claimed[:16]}, this party compiles {plan.hash[:16]} from the same study"
+            raise PlanMismatch(msg)
+        self.consider(plan, approved=self.ledger.approved(plan.hash))
+        self._plans[plan.hash] = plan
+
+    def consider(self, plan: Plan, *, approved: bool) -> None:
+        """Hold a plan against card, data, policy and ledger; refuses in words and changes nothing."""
+        card = plan.study.card(self.name)
+        if card != self.card:
+            msg = f"the study's card of party {self.name!r} is not the one this party published: use its current card"
             raise PlanMismatch(msg)
         if card.rows != self.table.n_rows:
             msg = f"party {self.name!r}: its card declares {card.rows} rows, its data have {self.table.n_rows}"
             raise DataError(msg)
-        self.policy.check(plan, approved_in_ledger=self.ledger.approved(plan.hash))
+        self.policy.check(plan, approved_in_ledger=approved)
         own = [r for r in plan.releases if r.party == self.name]
         charges = [_charge(plan, release, i, bytes(32)) for release in own for i in range(release.count)]
         self.ledger.check(charges, self.policy.budget, allow_unbounded=self.policy.allows_unbounded)
@@ -250,7 +261,6 @@ class Party:
         coding = Coding(card.columns, grid=1)
         for block in self.table.blocks(coding.names):
             coding.code(block)
-        self._plans[plan.hash] = plan
 
     @staticmethod
     def _check_reply(step: Step, reply: msgspec.Struct, issued: list[Released]) -> None:

@@ -78,8 +78,10 @@ class Transcript:
 
     def record(self, to: str, request: bytes, reply: bytes | Dropped) -> None:
         """Append an exchange; on disk it is durable when this returns."""
-        lost = isinstance(reply, Dropped)
-        entry = Exchanged(to, request, None if lost else reply, reply.reason if lost else "")
+        if isinstance(reply, Dropped):
+            entry = Exchanged(to, request, None, reply.reason)
+        else:
+            entry = Exchanged(to, request, reply)
         self.entries.append(entry)
         self._played = len(self.entries)
         if self._file is not None:

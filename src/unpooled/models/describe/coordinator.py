@@ -10,7 +10,6 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from unpooled.models.describe.plan import STEP, Parameters, layout, mechanism
 from unpooled.privacy.plan import check_parameters
@@ -19,6 +18,7 @@ from unpooled.protocol.messages import Ask, Dropped, Nothing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from unpooled.models.describe.plan import Layout
@@ -79,20 +79,21 @@ def summarise(
     at = 0
     for i, column in enumerate(lay.columns):
         width = lay.width(i)
-        part, noise = sums[at : at + width], variance[at : at + width]
+        part, noise = sums[at : at + width].tolist(), variance[at : at + width].tolist()
         at += width
         if column.categories is not None:
             for category, count, v in zip(column.categories, part, noise, strict=True):
                 yield Summary(source, column.name, category, _count(count, v, rows, z))
             continue
         if not column.may_be_absent:
-            part, noise = np.concatenate([[rows], part]), np.concatenate([[0.0], noise])
-        units = np.array([1.0, lay.grid, float(lay.grid) ** 2])
-        yield _numeric(source, column, rows, part / units, noise / units**2, z)
+            part, noise = [float(rows), *part], [0.0, *noise]
+        units = (1.0, lay.grid, lay.grid**2)
+        coded = [s / unit for s, unit in zip(part, units, strict=True)]
+        yield _numeric(source, column, rows, coded, [v / unit**2 for v, unit in zip(noise, units, strict=True)], z)
 
 
 def _numeric(
-    source: str, column: Column, rows: int, sums: NDArray[np.float64], noise: NDArray[np.float64], z: float
+    source: str, column: Column, rows: int, sums: list[float], noise: list[float], z: float
 ) -> Summary:
     """Mean and deviation from (N, S, Q) = sum (1, z, z^2), by the delta method; sampling error and noise add up.
 
@@ -131,3 +132,14 @@ def _count(count: float, variance: float, rows: int, z: float) -> Estimate:
         return float(min(max(value, 0.0), rows))
 
     return Estimate(possible(count), possible(count - z * noise), possible(count + z * noise), noise)
+
+
+def render(summaries: tuple[Summary, ...]) -> str:
+    """The summaries as a table."""
+    lines = [f"{'source':<12}{'column':<24}{'count':>8} ±{'':<7}{'mean [interval]':<34}sd [interval]"]
+    for s in summaries:
+        name = s.column + (f" = {s.category}" if s.category is not None else "")
+        spread = (s.count.high - s.count.low) / 2
+        mean, sd = (f"{e.value:.5g} [{e.low:.5g}, {e.high:.5g}]" if e is not None else "" for e in (s.mean, s.sd))
+        lines.append(f"{s.source:<12}{name:<24}{s.count.value:>8.0f} ±{spread:<7.0f}{mean:<34}{sd}".rstrip())
+    return "\n".join(lines)

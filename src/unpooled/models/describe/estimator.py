@@ -10,6 +10,7 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.models import load
+from unpooled.models.describe.coordinator import render
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
@@ -59,14 +60,7 @@ class Description:
         raise KeyError(msg)
 
     def __str__(self) -> str:
-        lines = [f"{'source':<12}{'column':<24}{'count':>10}  {'mean [interval]':<38}{'sd [interval]'}"]
-        for s in self.summaries_:
-            name = s.column + (f" = {s.category}" if s.category is not None else "")
-            cells = [
-                f"{e.value:.5g} [{e.low:.5g}, {e.high:.5g}]" if e is not None else "" for e in (s.mean, s.sd)
-            ]
-            lines.append(f"{s.source:<12}{name:<24}{s.count.value:>10.0f}  {cells[0]:<38}{cells[1]}".rstrip())
-        return "\n".join(lines)
+        return render(self.summaries_)
 
 
 def describe(

@@ -1,0 +1,274 @@
+"""Replay a study on neighbouring data with the noise frozen: what moves, and never more than declared.
+
+The requests of a recorded run are put again to parties whose data differ in one unit. With equal noise the difference of two
+releases is the difference of two statistics, so it can be held against the declared sensitivity exactly. Everything that is not
+a release must not move at all: shapes, the order of releases, public fields, refusals. Conditioning on the recorded
+requests is what adaptive composition asks for: a coordinator is a pure function of replies that are already private.
+
+Neighbours: random rows, vertices of the bounds, the centre, mirrored rows, copies of other rows, values far outside the bounds,
+missing values, and a coordinate search from the worst found so far; under both units.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.errors import UnpooledError
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.mechanisms import Additive
+from unpooled.privacy.noise import KeySource, Stream
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.protocol.local import drive, in_process
+from unpooled.protocol.messages import Array, Disclosed, Entrusted, Public, Released, Sealed, open_body, open_envelope
+from unpooled.protocol.roles import Party
+from unpooled.protocol.transcript import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.plan import Card, Plan, Study
+    from unpooled.privacy.table import Table
+    from unpooled.protocol.roles import Model
+
+    Tables = dict[str, Table]
+    Row = dict[str, Any]
+
+#: A party that the coordinator may not even notice: relative slack for the last bits of a norm, nothing more.
+_ROUNDING = 1e-9
+
+
+class FrozenKeys(KeySource):
+    """Keys that do not depend on the released content, so that two data sets meet the same noise. Audits only."""
+
+    def stream(self, *names: str | int | bytes, content: bytes = b"") -> Stream:  # noqa: ARG002 - that is the point
+        """The stream of these names, whatever the content."""
+        return super().stream(*names)
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Something that moved where it must not, or farther than declared. Holds no data value."""
+
+    unit: Unit
+    party: str
+    where: str
+    what: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What an audit found: the largest measured fraction of each declared bound, and every violation."""
+
+    #: (unit, party, release) -> measured change / declared event.
+    largest: dict[tuple[Unit, str, str], float] = field(default_factory=dict)
+    violations: list[Violation] = field(default_factory=list)
+    neighbours: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing moved farther than declared."""
+        return not self.violations
+
+    def __str__(self) -> str:
+        lines = [f"{self.neighbours} neighbouring data sets: {'no violation' if self.passed else 'VIOLATIONS'}"]
+        lines += [f"  {unit} {party}.{name}: at most {share:.4f} of the declared bound" for (unit, party, name), share in sorted(self.largest.items())]
+        lines += [f"  {v.unit} {v.party}: {v.where}: {v.what}" for v in self.violations[:10]]
+        return "\n".join(lines)
+
+
+def replay(
+    model: Model, study: Study, tables: Tables, *, registry: Callable[[str], Model], rounds: int = 20, seed: int = 0
+) -> Report:
+    """Audit one study over these tables; ``rounds`` is the number of random neighbours and of search steps."""
+    plan = model.compile(study)
+    keys = FrozenKeys.secret()
+    rng = np.random.default_rng(seed)
+    report = Report()
+
+    def party(name: str, table: Table) -> Party:
+        ledger = Ledger.in_memory()
+        return Party(name, table, study.card(name), ledger, keys, Policy.in_process(), lambda word: model if word == model.name else registry(word))
+
+    for base in _bases(plan, tables, rng):
+        transcript = Transcript()
+        drive(model, plan, in_process({name: party(name, table) for name, table in base.items()}), transcript)
+        for unit in Unit:
+            best: tuple[float, dict[str, Row]] = (-1.0, {})
+            for changes in _neighbours(plan, base, unit, rng, rounds):
+                measured = _compare(model, plan, transcript, base, changes, unit, party, report)
+                if measured > best[0] and None not in changes.values():
+                    best = (measured, {name: row for name, row in changes.items() if row is not None})
+            for _ in range(rounds if best[1] else 0):  # search: change one more value of the worst neighbour so far
+                candidate = _step(plan, best[1], unit, rng)
+                measured = _compare(model, plan, transcript, base, candidate, unit, party, report)
+                if measured > best[0]:
+                    best = (measured, candidate)
+    return report
+
+
+# --- neighbours ---------------------------------------------------------------------------------------------------------
+
+#: The row that is changed in every neighbour (which one does not matter: statistics are symmetric or row-aligned).
+_ROW = 0
+
+
+def _values(column: Column, rng: np.random.Generator) -> list[Any]:
+    """Admissible values worth trying: the ends, the middle, beyond the ends, inside, and missing where it is allowed."""
+    missing: list[Any] = [None] if column.may_be_absent else []
+    if column.categories is not None:
+        return [*column.categories, *missing]
+    low, high = column.range
+    width = high - low
+    return [low, high, column.centre, low - 3 * width, high + 3 * width, float(rng.uniform(low, high)), *([np.nan] if missing else [])]
+
+
+def _random_row(card: Card, rng: np.random.Generator) -> Row:
+    return {column.name: _pick(_values(column, rng), rng) for column in card.columns}
+
+
+def _pick(values: list[Any], rng: np.random.Generator) -> Any:  # noqa: ANN401 - a value of a column
+    return values[int(rng.integers(len(values)))]
+
+
+def _corner(card: Card, end: int) -> Row:
+    return {c.name: c.categories[-end] if c.categories is not None else c.range[end] for c in card.columns}
+
+
+def _bases(plan: Plan, tables: Tables, rng: np.random.Generator) -> Iterator[Tables]:
+    """The data as they are, and with the audited row at a corner of the bounds or anywhere inside them."""
+    cards = plan.study.parties
+    yield tables
+    for end in (0, 1):
+        yield {card.name: tables[card.name].replace(_ROW, _corner(card, end)) for card in cards}
+    yield {card.name: tables[card.name].replace(_ROW, _random_row(card, rng)) for card in cards}
+
+
+def _neighbours(
+    plan: Plan, base: Tables, unit: Unit, rng: np.random.Generator, rounds: int
+) -> Iterator[Mapping[str, Row | None]]:
+    """Changes per party; None is a row that contributes nothing."""
+    cards = plan.study.parties
+    zero_out = plan.study.adjacency == Adjacency.ZERO_OUT
+    if unit is Unit.ATTRIBUTE:
+        for card in cards:
+            for column in card.columns:
+                for value in _values(column, rng):
+                    yield {card.name: {column.name: value}}
+        return
+    # A record is one row of every party (vertical), or of one party (horizontal).
+    groups = [cards] if plan.split is Split.VERTICAL else [(card,) for card in cards]
+    for group in groups:
+        if zero_out:
+            yield dict.fromkeys((card.name for card in group), None)
+            continue  # other rows are no neighbours under zero-out
+        for end in (0, 1):
+            yield {card.name: _corner(card, end) for card in group}
+        yield {card.name: {c.name: _mirrored(c, base[card.name][c.name][_ROW]) for c in card.columns} for card in group}
+        yield {card.name: {c.name: base[card.name][c.name][1] for c in card.columns} for card in group}
+        yield {card.name: {c.name: _values(c, rng)[2 % len(_values(c, rng))] for c in card.columns} for card in group}
+        for ends in itertools.islice(itertools.product((0, 1), repeat=sum(len(card.columns) for card in group)), rounds):
+            corner = iter(ends)
+            yield {
+                card.name: {c.name: _corner(card, next(corner))[c.name] for c in card.columns} for card in group
+            }
+        for _ in range(rounds):
+            yield {card.name: _random_row(card, rng) for card in group}
+
+
+def _mirrored(column: Column, value: Any) -> Any:  # noqa: ANN401 - a value of this column
+    if column.categories is not None:
+        return column.categories[0] if value != column.categories[0] else column.categories[-1]
+    return 2 * column.centre - value
+
+
+def _step(plan: Plan, row: dict[str, Row], unit: Unit, rng: np.random.Generator) -> dict[str, Row]:
+    """The same neighbour with one value of it drawn anew."""
+    name = _pick(sorted(row), rng)
+    card = plan.study.card(name)
+    column = _pick([c for c in card.columns if c.name in row[name] or unit is Unit.RECORD], rng)
+    return {**row, name: {**row[name], column.name: _pick(_values(column, rng), rng)}}
+
+
+# --- comparison ---------------------------------------------------------------------------------------------------------
+
+
+def _compare(
+    model: Model, plan: Plan, transcript: Transcript, base: Tables, changes: Mapping[str, Row | None], unit: Unit,
+    party: Callable[[str, Table], Party], report: Report,
+) -> float:
+    """Put the recorded requests to the changed parties; note what moved; return the largest share of a declared bound."""
+    report.neighbours += 1
+    largest = 0.0
+    for name, row in changes.items():
+        if row is not None and plan.study.adjacency == Adjacency.ZERO_OUT and unit is Unit.ATTRIBUTE:
+            row = _present(plan.study.card(name), row)  # noqa: PLW2901 - a value may vanish, not become another one
+            if row is None:
+                continue
+        neighbour = party(name, base[name].omit(_ROW) if row is None else base[name].replace(_ROW, row))
+        for entry in transcript.entries:
+            if entry.to != name or entry.reply is None:
+                continue
+            step = model.step(open_envelope(entry.request).step)
+            try:
+                answer = neighbour.answer(entry.request)
+            except UnpooledError as error:
+                report.violations.append(Violation(unit, name, step.name, f"the neighbour is refused ({type(error).__name__})"))
+                break
+            ours, theirs = (open_body(open_envelope(reply), step.reply) for reply in (entry.reply, answer))
+            for field_name in step.reply.__struct_fields__:
+                largest = max(largest, _moved(plan, unit, name, f"{step.name}.{field_name}", getattr(ours, field_name), getattr(theirs, field_name), report))
+    return largest
+
+
+def _present(card: Card, row: Row) -> Row | None:
+    """Under zero-out a single value may only become missing, where that is allowed."""
+    vanishing = {name: (None if card.column(name).categories is not None else np.nan) for name in row}
+    return vanishing if all(card.column(name).may_be_absent for name in row) else None
+
+
+def _moved(plan: Plan, unit: Unit, party: str, where: str, ours: Any, theirs: Any, report: Report) -> float:  # noqa: ANN401
+    """Compare one field of two replies."""
+
+    def violated(what: str) -> float:
+        report.violations.append(Violation(unit, party, where, what))
+        return 0.0
+
+    if type(ours) is not type(theirs):
+        return violated("the message has another form")
+    if isinstance(ours, tuple):
+        if len(ours) != len(theirs):
+            return violated("the number of messages depends on the data")
+        return max((_moved(plan, unit, party, where, a, b, report) for a, b in zip(ours, theirs, strict=True)), default=0.0)
+    if isinstance(ours, Public) and ours != theirs:
+        return violated("a public field depends on the data")
+    if isinstance(ours, Sealed) and (ours.node, len(ours.ciphertext)) != (theirs.node, len(theirs.ciphertext)):
+        return violated("a sealed message's length or receiver depends on the data")
+    if isinstance(ours, Entrusted | Disclosed | Released) and _shape(ours.values) != _shape(theirs.values):
+        return violated("the shape of a message depends on the data")
+    if not isinstance(ours, Released):
+        return 0.0
+    if (ours.name, ours.index) != (theirs.name, theirs.index):
+        return violated("which release is made depends on the data")
+    mechanism = plan.release(party, ours.name).mechanism
+    if not isinstance(mechanism, Additive):
+        return 0.0
+    declared = mechanism.event(unit).value
+    share = mechanism.change(ours.values.numpy(), theirs.values.numpy()) / declared if declared else 0.0
+    key = (unit, party, ours.name)
+    report.largest[key] = max(report.largest.get(key, 0.0), share)
+    if share > 1 + _ROUNDING:
+        violated(f"moved {share:.4f} times the declared bound")
+    return share
+
+
+def _shape(array: Array) -> tuple[str, tuple[int, ...]]:
+    return array.dtype, array.shape
+
+
+__all__ = ["FrozenKeys", "Report", "Violation", "replay"]

@@ -1,0 +1,44 @@
+"""The command ``unpooled``: collects the commands and turns errors into words and exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from unpooled.cli import demo, party, plan, run
+from unpooled.errors import Refusal, UnpooledError
+
+#: A usage error exits with 2 (as the shell's own tools do), a refusal by a policy or ledger with 3.
+USAGE, REFUSED = 2, 3
+
+app = typer.Typer(
+    name="unpooled", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    help="Linear models on data you cannot pool, with differential privacy that is true end to end.",
+)
+app.command()(demo.demo)
+app.command()(plan.plan)
+app.command()(run.run)
+app.add_typer(party.app, name="party")
+
+
+@app.callback(invoke_without_command=True)
+def version(*, show: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    """Linear models on data you cannot pool, with differential privacy that is true end to end."""
+    if show:
+        from unpooled import __version__
+
+        typer.echo(f"unpooled {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        app()
+    except Refusal as refusal:
+        typer.echo(f"refused: {refusal}", err=True)
+        sys.exit(REFUSED)
+    except UnpooledError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(USAGE)

@@ -1,0 +1,132 @@
+"""``unpooled party ...``: what an organisation does before and beside a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.roles import Party
+
+app = typer.Typer(no_args_is_help=True, help="Set up a party, check a study against its policy, look at its ledger.")
+
+_CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
+_JSON = typer.Option(False, "--json", help="Print data for machines.")
+
+
+@app.command()
+def init(
+    data: Path = typer.Argument(help="The data file (CSV or Parquet); it stays where it is."),
+    name: str = typer.Option(..., "--name", help="The party's name in studies."),
+    column: list[str] = typer.Option(
+        [], "--column", help="A declaration: age=0:100, smoker=never,former,current; append ;absent or ;indicator for missing values."
+    ),
+    id_column: str | None = typer.Option(None, "--id", help="The column with row ids; it is never used as data."),
+    epsilon: float = typer.Option(1.0, help="What all studies together may spend."),
+    delta: float = typer.Option(1e-6, help="The delta of that total."),
+    unit: str = typer.Option("record", help="The unit of that total: record or attribute."),
+    folder: Path = typer.Option(Path(), "--folder", help="Where to write party.toml, the card and the ledger."),
+) -> None:
+    """Write party.toml and a public schema card, and create the ledger and its key."""
+    from unpooled.errors import StudyError
+    from unpooled.privacy.unit import Budget, Unit
+    from unpooled.study.party import create_party, scan
+
+    names = scan(data).collect_schema().names()
+    if not column:
+        missing = ", ".join(n for n in names if n != id_column)
+        msg = f"declare at least one column of {data.name} ({missing}): --column NAME=LOW:HIGH or NAME=A,B,C"
+        raise StudyError(msg)
+    columns = tuple(_declaration(text) for text in column)
+    config, card = create_party(folder, name, data, columns, Budget(epsilon, delta, Unit.parse(unit)), id_column)
+    typer.echo(f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)")
+
+
+@app.command()
+def check(
+    study: Path = typer.Argument(help="The study file."),
+    config: Path = _CONFIG,
+    *,
+    approve: bool = typer.Option(False, "--approve", help="Approve the plan without asking."),
+) -> None:
+    """Show what a study would release here and cost, hold it against the policy, and approve it."""
+    import sys
+
+    from unpooled.study.files import read_study
+    from unpooled.study.party import open_party
+    from unpooled.study.run import compile_study
+
+    compiled = compile_study(read_study(study))
+    with open_party(config) as party:
+        typer.echo(f"{compiled}\n\n{compiled.statement}\n\n{_cost(party, compiled)}\n")
+        party.consider(compiled, approved=True)
+        typer.echo("policy: this plan fits.")
+        if party.ledger.approved(compiled.hash):
+            typer.echo("It is already approved.")
+        elif approve or sys.stdin.isatty() and typer.confirm(f"Approve plan {compiled.hash[:16]}?"):
+            party.ledger.approve(compiled.hash)
+            typer.echo("Approved, and written into the ledger.")
+        else:
+            typer.echo("Not approved. Run again with --approve once you agree.")
+
+
+@app.command()
+def ledger(config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
+    """List what was approved and debited, and the total against the policy."""
+    import msgspec
+
+    from unpooled.privacy.ledger import Ledger
+    from unpooled.study.files import policy_of, read_party
+
+    text = read_party(config)
+    budget = policy_of(text).budget
+    assert budget is not None
+    with Ledger.open(config.parent / text.party.ledger) as opened:
+        entries, spent = opened.entries(), opened.composition(budget.unit).epsilon(budget.delta)
+        head = opened.head
+    if as_json:
+        data = {"entries": entries, "spent_epsilon": spent, "delta": budget.delta, "unit": budget.unit, "allowed_epsilon": budget.epsilon, "head": head}
+        typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+        return
+    for entry in entries:
+        what = "approval" if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
+        cost = "" if entry.key is None else f"record: {entry.record}; attribute: {entry.attribute}; {entry.state}"
+        typer.echo(f"{entry.position:>5}  plan {entry.plan[:16]}  {what:<24}{cost}")
+    typer.echo(f"spent: epsilon = {spent:.6g} of {budget.epsilon:g} at delta = {budget.delta:g} per {budget.unit}")
+    typer.echo(f"head {head} (write it down elsewhere to notice a ledger that was rolled back as a whole)")
+
+
+def _declaration(text: str) -> Column:
+    from unpooled.errors import UsageError
+    from unpooled.privacy.bounds import Column
+
+    name, _, rest = text.partition("=")
+    rule, _, missing = rest.partition(";")
+    how = missing or "refuse"
+    try:
+        if ":" in rule:
+            low, high = map(float, rule.split(":"))
+            return Column(name, low, high, missing=how)  # type: ignore[arg-type]
+        if "," in rule:
+            return Column(name, categories=tuple(part.strip() for part in rule.split(",")), missing=how)  # type: ignore[arg-type]
+    except ValueError as error:
+        if isinstance(error, UsageError):
+            raise
+    msg = f"--column {text!r} is not NAME=LOW:HIGH or NAME=A,B,C (with ;absent or ;indicator for missing values)"
+    raise UsageError(msg)
+
+
+def _cost(party: Party, plan: Plan) -> str:
+    budget = party.policy.budget
+    assert budget is not None
+    now = party.ledger.composition(budget.unit)
+    charged = any(entry.plan == plan.hash and entry.key is not None for entry in party.ledger.entries())
+    after = now if charged else now + plan.composition(budget.unit, party.name)
+    return (
+        f"{party.name}'s ledger, per {budget.unit} at delta = {budget.delta:g}: spent epsilon = {now.epsilon(budget.delta):.6g}; "
+        f"after this plan {after.epsilon(budget.delta):.6g}; allowed {budget.epsilon:g}"
+    )

@@ -1,0 +1,34 @@
+"""``unpooled plan STUDY``: what a study would release and cost, before anybody looks at data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+
+def plan(
+    study: Path = typer.Argument(help="The study file (study.toml)."),
+    *, as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
+) -> None:
+    """Print the plan and the promise of a study. Needs no data."""
+    from unpooled.study.files import read_study
+    from unpooled.study.run import compile_study
+
+    compiled = compile_study(read_study(study))
+    if as_json:
+        import msgspec
+
+        releases = [
+            {
+                "name": r.name, "party": r.party, "step": r.step, "mechanism": r.mechanism.name, "count": r.count,
+                "size": r.size, "sensitivity": r.sensitivity(compiled.study.unit), "scale": r.scale,
+            }
+            for r in compiled.releases
+        ]
+        data = {"plan": compiled.hash, "releases": releases, "statement": compiled.statement.to_dict()}
+        typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+        return
+    typer.echo(compiled)
+    typer.echo()
+    typer.echo(compiled.statement)

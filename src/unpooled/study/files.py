@@ -1,0 +1,209 @@
+"""The three text files of a study, read strictly: study.toml, party.toml and the public schema cards.
+
+Every error names the file, the key and the remedy. An unknown key is an error: a misspelt ``epsilon`` must never mean a default.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from unpooled.errors import StudyError, UsageError
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.plan import Card, Study, default_delta
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.unit import Budget, Calibration, Unit
+
+T = TypeVar("T")
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A strict table of a TOML file."""
+
+
+class StudySection(_Section, frozen=True):
+    """``[study]``: which model, and a number to raise for a fresh run of the same question."""
+
+    model: str
+    run: int = 1
+    public_seed: int = 0
+    simulation_seed: int | None = None
+
+
+class PrivacySection(_Section, frozen=True):
+    """``[privacy]``: what is asked for. Without ``delta`` it is min(1e-5, 0.1 / smallest number of rows)."""
+
+    epsilon: float
+    delta: float | None = None
+    unit: str = "record"
+    adjacency: str = "replace"
+    calibration: str = "sound"
+
+
+class PartyReference(_Section, frozen=True):
+    """``[[party]]``: the card of a participant, a path relative to the study file."""
+
+    card: str
+
+
+class StudyFile(_Section, frozen=True):
+    """study.toml."""
+
+    study: StudySection
+    privacy: PrivacySection
+    party: tuple[PartyReference, ...]
+    parameters: dict[str, Any] = {}
+    trust: dict[str, str] = {}
+
+
+class PartySection(_Section, frozen=True):
+    """``[party]``: its name, its data file, the column with the row ids (never used as data), and its ledger."""
+
+    name: str
+    data: str
+    ledger: str
+    id: str | None = None
+
+
+class PolicySection(_Section, frozen=True):
+    """``[policy]``: the total that all studies together may spend, and what else is allowed."""
+
+    epsilon: float
+    delta: float
+    unit: str = "record"
+    calibrations: tuple[str, ...] = ("sound",)
+    trust: tuple[str, ...] = ()
+    #: "ask": a plan runs after `unpooled party check --approve`; or the list of plan hashes that may run.
+    approval: str | tuple[str, ...] = "ask"
+    allow_simulation: bool = False
+
+
+class PartyFile(_Section, frozen=True):
+    """party.toml."""
+
+    party: PartySection
+    columns: tuple[Column, ...]
+    policy: PolicySection
+
+
+def read_study(path: str | Path) -> Study:
+    """A study file and the cards it names, as a study."""
+    path = Path(path)
+    text = _read(path, StudyFile)
+    cards = tuple(read_card(path.parent / reference.card) for reference in text.party)
+    if not cards:
+        msg = f"{path.name}: no party; add a [[party]] table with card = \"...\" for each participant"
+        raise StudyError(msg)
+    privacy = text.privacy
+    delta = default_delta(min(card.rows for card in cards)) if privacy.delta is None else privacy.delta
+    try:
+        return Study(
+            model=text.study.model, parties=cards, epsilon=privacy.epsilon, delta=delta, unit=privacy.unit,
+            adjacency=privacy.adjacency, calibration=privacy.calibration, parameters=text.parameters, trust=text.trust,
+            public_seed=text.study.public_seed, simulation_seed=text.study.simulation_seed, run=text.study.run,
+        )
+    except UsageError as error:
+        msg = f"{path.name}: {error}"
+        raise StudyError(msg) from None
+
+
+def read_card(path: str | Path) -> Card:
+    """A public schema card."""
+    return _read(Path(path), Card)
+
+
+def read_party(path: str | Path) -> PartyFile:
+    """A party file."""
+    path = Path(path)
+    text = _read(path, PartyFile)
+    try:
+        policy_of(text)
+    except UsageError as error:
+        msg = f"{path.name}, [policy]: {error}"
+        raise StudyError(msg) from None
+    return text
+
+
+def policy_of(text: PartyFile) -> Policy:
+    """The policy that a party file declares."""
+    policy = text.policy
+    if isinstance(policy.approval, str):
+        if policy.approval != "ask":
+            msg = "approval must be \"ask\" or a list of plan hashes"
+            raise UsageError(msg)
+        approved = frozenset[str]()
+    else:
+        if not all(re.fullmatch(r"[0-9a-f]{64}", plan) for plan in policy.approval):
+            msg = "approval lists something that is not a plan hash: give all 64 hexadecimal digits"
+            raise UsageError(msg)
+        approved = frozenset(policy.approval)
+    return Policy(
+        Budget(policy.epsilon, policy.delta, Unit.parse(policy.unit)),
+        frozenset(Calibration.parse(word) for word in policy.calibrations),
+        frozenset(policy.trust), allow_simulation=policy.allow_simulation, approved=approved,
+    )
+
+
+def card_of(text: PartyFile, rows: int) -> Card:
+    """The public card of a party: what its file declares, and how many rows it has."""
+    return Card(text.party.name, rows, text.columns)
+
+
+def write_card(card: Card) -> str:
+    """A card as TOML."""
+    lines = ["# Public schema card: names, kinds and declared bounds. It holds nothing that was read off the data", "# but the number of rows."]
+    lines += [f"name = {_toml(card.name)}", f"rows = {card.rows}"]
+    return "\n".join([*lines, *_columns_as_toml(card.columns)]) + "\n"
+
+
+def write_party(
+    name: str, data: str, ledger: str, columns: tuple[Column, ...], budget: Budget, id_column: str | None = None
+) -> str:
+    """A party file with the strictest policy: sound studies only, each approved by somebody."""
+    lines = ["[party]", f"name = {_toml(name)}", f"data = {_toml(data)}", f"ledger = {_toml(ledger)}"]
+    if id_column is not None:
+        lines.append(f"id = {_toml(id_column)}")
+    lines += [
+        *_columns_as_toml(columns), "",
+        "[policy]", f"# What all studies together may spend, per {budget.unit}.",
+        f"epsilon = {_toml(budget.epsilon)}", f"delta = {_toml(budget.delta)}", f"unit = {_toml(budget.unit)}",
+        'calibrations = ["sound"]', "trust = []",
+        "# Approved with `unpooled party check --approve`; or a list of the hashes of the plans that may run.", 'approval = "ask"',
+        "allow_simulation = false",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _columns_as_toml(columns: tuple[Column, ...]) -> list[str]:
+    """``[[columns]]`` tables."""
+    lines = []
+    for column in columns:
+        lines += ["", "[[columns]]"]
+        lines += [f"{key} = {_toml(value)}" for key, value in msgspec.to_builtins(column).items()]
+    return lines
+
+
+def _toml(value: object) -> str:
+    """A string, number or list of strings in TOML: JSON's spelling of them is TOML's."""
+    return json.dumps(value, ensure_ascii=False) if not isinstance(value, float) else repr(value)
+
+
+def _read(path: Path, kind: type[T]) -> T:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        msg = f"{path}: cannot be read ({error.strerror}): check the path"
+        raise StudyError(msg) from None
+    try:
+        return msgspec.toml.decode(raw, type=kind, strict=True)
+    except msgspec.ValidationError as error:
+        # msgspec names the key ("... - at `$.privacy`"); values it quotes are the file's own, never data.
+        msg = f"{path.name}: {error}. Correct or remove that key; docs/studies.md lists all of them"
+        raise StudyError(msg) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        msg = f"{path.name}: not a TOML file: {error}"
+        raise StudyError(msg) from None

@@ -1,0 +1,50 @@
+"""Run a study over parties on this disk, in this process: the rehearsal of a networked run, with the same bytes."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from unpooled.errors import StudyError
+from unpooled.models import load
+from unpooled.protocol.local import Outcome, drive, in_process
+from unpooled.protocol.transcript import Transcript
+from unpooled.study.files import read_study
+from unpooled.study.party import open_party
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from unpooled.privacy.plan import Plan, Study
+    from unpooled.protocol.local import Watch
+
+
+def compile_study(study: Study) -> Plan:
+    """The plan of a study, from its public text alone."""
+    return load(study.model).compile(study)
+
+
+def run_study(study_path: Path, party_paths: Sequence[Path], folder: Path, watch: Watch | None = None) -> tuple[Plan, Outcome]:
+    """Run a study and leave transcript, result and statement in ``folder``; a run that was cut short is continued."""
+    study = read_study(study_path)
+    plan = compile_study(study)
+    with ExitStack() as stack:
+        parties = {party.name: party for party in (stack.enter_context(open_party(path)) for path in party_paths)}
+        for card in study.parties:
+            if card.name not in parties:
+                msg = f"{study_path.name}: no party file given for {card.name!r}: add --party PATH/TO/its party.toml"
+                raise StudyError(msg)
+        folder.mkdir(parents=True, exist_ok=True)
+        transcript = Transcript.open(folder / "transcript")
+        stack.callback(transcript.close)
+        outcome = drive(load(study.model), plan, in_process(parties), transcript, watch)
+    (folder / "plan.txt").write_text(str(plan) + "\n")
+    (folder / "statement.txt").write_text(str(plan.statement) + "\n")
+    result = {
+        "plan": plan.hash, "result": outcome.result, "statement": plan.statement.to_dict(), "communication": outcome.communication,
+    }
+    (folder / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(result)))
+    return plan, outcome
