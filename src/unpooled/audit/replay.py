@@ -97,7 +97,12 @@ def replay(
 
     for base in _bases(plan, tables, rng):
         transcript = Transcript()
-        drive(model, plan, in_process({name: party(name, table) for name, table in base.items()}), transcript)
+        try:
+            drive(model, plan, in_process({name: party(name, table) for name, table in base.items()}), transcript)
+        except UnpooledError as error:
+            words = f"a study on admissible data is refused ({type(error).__name__})"
+            report.violations.append(Violation(Unit.RECORD, "any", "the whole study", words))
+            continue
         for unit in Unit:
             best: tuple[float, dict[str, Row]] = (-1.0, {})
             for changes in _neighbours(plan, base, unit, rng, rounds):

@@ -1,0 +1,651 @@
+"""The durable privacy ledger of one party: what was approved, what was paid for, and what was answered.
+
+A release is one act: :meth:`Ledger.reserve` debits it, the party draws its noise, :meth:`Ledger.commit` stores the
+reply, and only then are the bytes sent. The same request again is answered by :meth:`Ledger.reply` from the store, so
+retries, crashes and replays cost nothing and leak nothing. An error or a refusal changes nothing.
+
+Four files belong together: ``<path>`` (SQLite), its ``-journal`` while a write is under way, ``<path>.anchor`` and
+``<path>.key``, the root key of the party's noise. Rows are only ever appended, and each carries the SHA-256 of the row
+before it and of its own content: a row edited, inserted or removed breaks the chain. The anchor tells which end of the
+chain is the present one. Each write
+
+1. inserts its rows inside a transaction,
+2. writes the anchor "the old end or the new one" (temporary file, fsync, rename, fsync of the directory),
+3. commits the transaction,
+4. takes the lock again and writes the anchor "the new end", unless another process has done so.
+
+Whatever is killed wherever, the end of the database is one of the anchor's, so the ledger opens again; and an older copy
+of the database, put back, is refused. If only step 4 fails the debit stands and the caller sees a refusal: nothing is
+sent, and the next call finishes the step without a second debit. An older copy of database AND anchor put back together cannot be told from the
+truth by anything on this machine: a careful officer writes :attr:`Ledger.head` down elsewhere and compares.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import stat
+import struct
+import threading
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Self
+
+from unpooled.errors import AccountingError, BudgetRefusal, LedgerDamaged, Refusal, ReleaseConflict, UsageError
+from unpooled.privacy.accounting import NO_COST, Composition, Event, Kind
+from unpooled.privacy.unit import Budget, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+FORMAT = 1
+DIGEST_BYTES = 32  # of SHA-256, and of a root key
+LONGEST_WORD = 200
+LARGEST_REPLY = 900_000_000  # SQLite holds no more than 10^9 bytes in one row
+PATIENCE = 30.0  # seconds to wait for another process
+_LARGEST_INTEGER = 2**63 - 1
+
+#: Held around every transaction, and while the process forks: so no child inherits half a transaction of its parent.
+_LOCK = threading.RLock()
+os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+
+_COST = ", ".join(f"{{0}}_{part} INTEGER NOT NULL" for part in ("kind", "value", "count", "variation"))
+_CHAIN = f"""CREATE TABLE chain (position INTEGER PRIMARY KEY, time INTEGER NOT NULL, kind TEXT NOT NULL,
+plan TEXT NOT NULL, step TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL,
+fingerprint BLOB NOT NULL, content BLOB NOT NULL, {_COST.format("record")},
+{_COST.format("attribute")}, digest BLOB NOT NULL) STRICT"""
+_REPLIES = "CREATE TABLE replies (content BLOB PRIMARY KEY NOT NULL, body BLOB NOT NULL) STRICT"
+#: The errors of SQLite that say nothing about the ledger itself. Every other one means that it is damaged.
+_PASSING = {
+    sqlite3.SQLITE_BUSY: f"another process kept it locked for {PATIENCE:g} seconds: try again",
+    sqlite3.SQLITE_FULL: "the disk is full: make room and try again",
+    sqlite3.SQLITE_READONLY: "it cannot be written, or was replaced while open: mend its permissions or open it again",
+    sqlite3.SQLITE_IOERR: "the disk reports an error: check it and try again",
+    sqlite3.SQLITE_CANTOPEN: "it or its directory cannot be opened for writing: mend the permissions and try again",
+    sqlite3.SQLITE_PERM: "access to it is denied: mend the permissions and try again",
+}
+
+
+# --- what is charged -----------------------------------------------------------------------------------------------
+
+
+def _require(condition: bool, remedy: str) -> None:
+    if not condition:
+        raise UsageError(remedy)
+
+
+def _check_plan(plan: object) -> None:
+    right = type(plan) is str and len(plan) == 2 * DIGEST_BYTES and set(plan) <= set("0123456789abcdef")
+    _require(right, "a plan is named by its hash: 64 lowercase hexadecimal digits")
+
+
+def _check_word(what: str, word: object) -> None:
+    right = type(word) is str and 0 < len(word) <= LONGEST_WORD and word.isprintable()
+    _require(right, f"the {what} of a release must be 1 to {LONGEST_WORD} printable characters")
+
+
+def _check_step(plan: object, step: object, index: object) -> None:
+    _check_plan(plan)
+    _check_word("step", step)
+    right = type(index) is int and 0 <= index <= _LARGEST_INTEGER
+    _require(right, "the index of a step must be an integer from 0 to 2^63 - 1")
+
+
+def _check_digest(what: str, digest: object) -> None:
+    _require(type(digest) is bytes and len(digest) == DIGEST_BYTES, f"the {what} must be 32 bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseKey:
+    """The name of one release. It is paid for once, however often it is sent."""
+
+    plan: str
+    step: str
+    index: int
+    name: str
+
+    def __post_init__(self) -> None:
+        _check_step(self.plan, self.step, self.index)
+        _check_word("name", self.name)
+
+    def __str__(self) -> str:
+        return f"release {self.name!r} of {_where(self.plan, self.step, self.index)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one release costs each unit, and a digest of the request and the data behind it."""
+
+    key: ReleaseKey
+    fingerprint: bytes
+    record: Event
+    attribute: Event
+
+    def __post_init__(self) -> None:
+        _require(type(self.key) is ReleaseKey, f"a charge needs a ReleaseKey, not {type(self.key).__name__}")
+        _check_digest("fingerprint", self.fingerprint)
+        for event in (self.record, self.attribute):
+            known = type(event) is Event and event.count <= _LARGEST_INTEGER
+            _require(known, "a charge needs an Event for each unit, with a count below 2^63")
+
+    def cost(self, unit: Unit) -> Event:
+        """The event that this charge is to one unit."""
+        return self.record if unit is Unit.RECORD else self.attribute
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the ledger as people read it. An approval costs nothing and has no key."""
+
+    position: int
+    kind: Literal["charge", "approval"]
+    plan: str
+    key: ReleaseKey | None
+    record: Event
+    attribute: Event
+    state: Literal["reserved", "committed"]
+    time: int
+
+
+# --- rows and their chain ------------------------------------------------------------------------------------------
+
+
+def _where(plan: str, step: str, index: int) -> str:
+    return f"step {step!r}, index {index} of plan {plan[:12]}"
+
+
+def _pack(event: Event) -> tuple[int, ...]:
+    """An event as four integers: a float is kept as its bits, so that what was charged is what is read back."""
+    bits = struct.pack(">dqd", event.value, event.count, event.total_variation)
+    return int(event.kind), *struct.unpack(">qqq", bits)
+
+
+def _unpack(kind: int, *numbers: int) -> Event:
+    return Event(Kind(kind), *struct.unpack(">dqd", struct.pack(">qqq", *numbers)))
+
+
+class _Row(NamedTuple):
+    """One link of the chain, in the order of its columns.
+
+    ``fingerprint`` is the digest of what was asked (of a commit: the request; in the first row the random identity of
+    the ledger) and ``content`` that of what was stored (of a commit: the reply; in the first row the root key).
+    """
+
+    position: int = 0
+    time: int = 0
+    kind: str = ""
+    plan: str = ""
+    step: str = ""
+    number: int = 0
+    name: str = ""
+    fingerprint: bytes = b""
+    content: bytes = b""
+    record: Event = NO_COST
+    attribute: Event = NO_COST
+
+    @classmethod
+    def of(cls, charge: Charge) -> _Row:
+        key, costs = charge.key, (charge.record, charge.attribute)
+        return cls(0, 0, "charge", key.plan, key.step, key.index, key.name, charge.fingerprint, b"", *costs)
+
+    @property
+    def key(self) -> ReleaseKey:
+        return ReleaseKey(self.plan, self.step, self.number, self.name)
+
+    def columns(self) -> tuple[int | str | bytes, ...]:
+        return *self[:9], *_pack(self.record), *_pack(self.attribute)
+
+    @classmethod
+    def read(cls, columns: Sequence[Any]) -> _Row:
+        return cls._make((*columns[:9], _unpack(*columns[9:13]), _unpack(*columns[13:])))
+
+
+_SPELLING: dict[type, Callable[[Any], bytes]] = {
+    int: lambda number: b"i" + number.to_bytes(8, "big", signed=True),
+    str: lambda text: b"s" + text.encode(),
+    bytes: lambda body: b"b" + body,
+}
+
+
+def _link(previous: bytes, columns: Iterable[Any]) -> bytes:
+    """The digest of a row. Every column goes in with its type and length, so no two rows are spelled alike."""
+    digest = sha256(previous)
+    for value in columns:
+        spelled = _SPELLING[type(value)](value)
+        digest.update(struct.pack(">q", len(spelled)) + spelled)
+    return digest.digest()
+
+
+class _Head(NamedTuple):
+    """An end of the chain: how many rows it has, and the digest of the last one."""
+
+    rows: int
+    digest: bytes
+
+
+_NOTHING = _Head(0, sha256(f"unpooled ledger, format {FORMAT}".encode()).digest())
+
+
+# --- the ledger ----------------------------------------------------------------------------------------------------
+
+
+class Ledger:
+    """One party's account of privacy spent. Use :meth:`create` once, :meth:`open` ever after, as a context manager.
+
+    Threads may share a ledger and processes may open the same one; after a fork the child opens its own.
+    """
+
+    def __init__(self, path: Path | None, root_key: bytes, *, new: bool) -> None:
+        self.root_key = root_key
+        self._path = path
+        self._process = os.getpid()
+        # What the verified rows say. Only _catch_up adds to it, so a transaction that fails leaves no trace here.
+        self._identity = b""
+        self._head = _NOTHING
+        self._rows: list[_Row] = []
+        self._charges: dict[ReleaseKey, Charge] = {}
+        self._approved: set[str] = set()
+        self._answers: dict[tuple[str, str, int], _Row] = {}
+        uri = ":memory:" if path is None else path.as_uri() + "?mode=rw"  # rw: a missing file is never made
+        with _explained(path):
+            # Transactions are begun here, not by the driver, and _LOCK keeps the threads apart.
+            self._connection = sqlite3.connect(
+                uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with _explained(path):
+                # EXTRA also syncs the directory, so that a commit which was reported survives a loss of power.
+                for pragma in ("synchronous=EXTRA", "journal_mode=DELETE", "trusted_schema=OFF", "cell_size_check=ON"):
+                    self._connection.execute(f"PRAGMA {pragma}")
+                if new:
+                    self._lay_out()
+            with self._locked(inspect=True):
+                for answer in self._answers.values():
+                    self._body(answer.content)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str]) -> Ledger:
+        """A new ledger with a new root key. Refused where any file of a ledger is found; a failure leaves none."""
+        database = Path(path).absolute()
+        root_key, made = os.urandom(32), []
+        try:
+            # The key comes first: of two processes that create the same ledger one stops here, before it made anything.
+            _write_new(_beside(database, ".key"), root_key)
+            made.append(_beside(database, ".key"))
+            if any(os.path.lexists(_beside(database, ending)) for ending in ("-journal", "-wal", ".anchor")):
+                raise FileExistsError
+            _write_new(database, b"")
+            made += [database, _beside(database, ".anchor"), _beside(database, ".anchor.new")]
+            return cls(database, root_key, new=True)
+        except BaseException as error:
+            for file in made:
+                with suppress(OSError):
+                    file.unlink()
+            if isinstance(error, FileExistsError):
+                msg = f"{database}: a ledger, or a part of one, is already here. Open it, or choose another path"
+                raise UsageError(msg) from None
+            if isinstance(error, OSError):
+                msg = f"{database}: no ledger can be made here ({error.strerror}). Mend that, or choose another path"
+                raise Refusal(msg) from error
+            raise
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Ledger:
+        """The ledger at this path, every row and every stored reply verified. Never creates anything."""
+        database = Path(path).absolute()
+        files = database, _beside(database, ".anchor"), _beside(database, ".key")
+        try:
+            modes = [file.lstat().st_mode for file in files]
+            key = files[2].read_bytes() if all(map(stat.S_ISREG, modes)) else b""
+        except OSError as error:
+            _damaged(database, f"{error.filename} cannot be read ({error.strerror})", error)
+        if len(key) != DIGEST_BYTES or modes[2] & 0o077:
+            what = f"{files[2]} 32 bytes that only its owner may read (mode 0600)"
+            _damaged(database, f"it, its .anchor and its .key must be plain files, and {what}")
+        if not os.access(database, os.W_OK):  # SQLite would read it then, without the lock that the anchor needs
+            msg = f"{_place(database)}: {_PASSING[sqlite3.SQLITE_READONLY]}"
+            raise Refusal(msg)
+        return cls(database, key, new=False)
+
+    @classmethod
+    def in_memory(cls, root_key: bytes | None = None) -> Ledger:
+        """A ledger that ends with the process, for simulation: the same rules, no files."""
+        root_key = os.urandom(32) if root_key is None else root_key
+        _check_digest("root key", root_key)
+        return cls(None, root_key, new=True)
+
+    def close(self) -> None:
+        """Give the files back. Closing twice does no harm."""
+        with _LOCK:
+            self._connection.close()
+            self._process = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- approve, reserve, commit, reply
+
+    def approve(self, plan: str) -> None:
+        """Record that this party agreed to a plan."""
+        _check_plan(plan)
+        with self._locked():
+            if plan not in self._approved:
+                self._append(_Row(kind="approval", plan=plan))
+
+    def approved(self, plan: str) -> bool:
+        """Whether this party agreed to a plan."""
+        _check_plan(plan)
+        with self._locked():
+            return plan in self._approved
+
+    def check(self, charges: Iterable[Charge], budget: Budget | None, *, allow_unbounded: bool = False) -> None:
+        """Raise the refusal that :meth:`reserve` would; write nothing.
+
+        A plan is checked before its requests and data are at hand, so fingerprints are not compared here.
+        """
+        charges = tuple(charges)
+        with self._locked():
+            self._judge(self._new(charges, fingerprints=False), budget, allow_unbounded=allow_unbounded)
+
+    def reserve(self, charges: Iterable[Charge], budget: Budget | None, *, allow_unbounded: bool = False) -> None:
+        """Debit these releases durably, all of them or none. What was debited before is not debited again.
+
+        With a budget, everything ever charged to its unit and these charges must compose to no more than it.
+        ``allow_unbounded`` admits releases of unknown cost: the budget then holds for the others only.
+        """
+        charges = tuple(charges)
+        with self._locked():
+            new = self._new(charges, fingerprints=True)
+            self._judge(new, budget, allow_unbounded=allow_unbounded)
+            self._append(*map(_Row.of, new.values()))
+
+    def commit(self, plan: str, step: str, index: int, request: bytes, reply: bytes) -> None:
+        """Store the reply of a step, which may be sent once this returns. The charges of the step are now committed."""
+        _check_step(plan, step, index)
+        _check_digest("request", request)
+        right = type(reply) is bytes and len(reply) <= LARGEST_REPLY
+        _require(right, f"a reply must be at most {LARGEST_REPLY} bytes: encode it first, and split what is larger")
+        content = sha256(reply).digest()
+        with self._locked():
+            known = self._answers.get((plan, step, index))
+            if known is None:
+                self._connection.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (content, reply))
+                self._append(_Row(0, 0, "commit", plan, step, index, "", request, content))
+            elif (known.fingerprint, known.content) != (request, content):
+                msg = f"{_where(plan, step, index)} was answered before, to another request or with another reply"
+                raise ReleaseConflict(msg)
+
+    def reply(self, plan: str, step: str, index: int, request: bytes) -> bytes | None:
+        """The stored reply of a step, or None while there is none."""
+        _check_step(plan, step, index)
+        _check_digest("request", request)
+        with self._locked():
+            known = self._answers.get((plan, step, index))
+            if known is None:
+                return None
+            if known.fingerprint != request:
+                msg = f"{_where(plan, step, index)} was answered before, to another request: it is answered once"
+                raise ReleaseConflict(msg)
+            return self._body(known.content)
+
+    # --- what it says
+
+    def composition(self, unit: Unit) -> Composition:
+        """Everything charged to this unit, sent or not: once reserved, a release counts as spent."""
+        unit = Unit.parse(unit)
+        with self._locked():
+            return Composition(charge.cost(unit) for charge in self._charges.values())
+
+    def entries(self) -> tuple[Entry, ...]:
+        """The charges and approvals, oldest first."""
+        with self._locked():
+            return tuple(self._entry(row) for row in self._rows if row.kind in ("charge", "approval"))
+
+    @property
+    def head(self) -> str:
+        """The end of the chain. Written down elsewhere, it shows later that no row was taken back."""
+        with self._locked():
+            return self._head.digest.hex()
+
+    def _entry(self, row: _Row) -> Entry:
+        if row.kind == "approval":
+            return Entry(row.position, "approval", row.plan, None, NO_COST, NO_COST, "committed", row.time)
+        answer = self._answers.get((row.plan, row.step, row.number))
+        # A charge that comes after the reply of its step cannot be part of it.
+        sent = answer is not None and answer.position > row.position
+        state: Literal["reserved", "committed"] = "committed" if sent else "reserved"
+        return Entry(row.position, "charge", row.plan, row.key, row.record, row.attribute, state, row.time)
+
+    # --- deciding
+
+    def _new(self, charges: Iterable[Charge], *, fingerprints: bool) -> dict[ReleaseKey, Charge]:
+        """The charges that are not yet in the ledger. One that is there with other content is a conflict."""
+        new: dict[ReleaseKey, Charge] = {}
+        for charge in charges:
+            _require(type(charge) is Charge, f"only a Charge can be debited, not {type(charge).__name__}")
+            known = self._charges.get(charge.key) or new.setdefault(charge.key, charge)
+            changed = [word for word in ("record", "attribute") if getattr(known, word) != getattr(charge, word)]
+            if changed or (fingerprints and known.fingerprint != charge.fingerprint):
+                what = "at another cost" if changed else "for another request or over other data"
+                msg = f"{charge.key} was debited before {what}. A new release needs a new plan"
+                raise ReleaseConflict(msg)
+        return new
+
+    def _judge(self, new: dict[ReleaseKey, Charge], budget: Budget | None, *, allow_unbounded: bool) -> None:
+        _require(budget is None or type(budget) is Budget, f"not a Budget or None: {type(budget).__name__}")
+        if budget is None or not new:  # a retry is never refused, even if the policy has become stricter
+            return
+
+        def compose(charges: Iterable[Charge]) -> Composition:
+            events = (charge.cost(budget.unit) for charge in charges)
+            return Composition(e for e in events if not (allow_unbounded and e.kind is Kind.UNBOUNDED))
+
+        def words(events: Composition) -> str:
+            epsilon = events.epsilon(budget.delta)
+            return "unbounded" if epsilon == math.inf else f"epsilon = {epsilon:.6g}"
+
+        asked, spent = compose(new.values()), compose(self._charges.values())
+        if not (asked + spent).within(budget.epsilon, budget.delta):
+            msg = (
+                f"{_place(self._path)} has no room: at delta = {budget.delta:g}, {len(new)} new release(s) ask for"
+                f" {words(asked)}, spent is {words(spent)}, together {words(asked + spent)}; allowed is {budget}."
+                " Nothing was debited. Ask for fewer releases, more noise, or a larger budget"
+            )
+            raise BudgetRefusal(msg)
+
+    # --- the chain
+
+    @contextmanager
+    def _locked(self, *, inspect: bool = False) -> Iterator[None]:
+        """The write lock, with everything verified up to now. What was not committed inside is rolled back."""
+        with _LOCK, _explained(self._path):
+            usable = self._process == os.getpid()
+            _require(usable, f"{_place(self._path)} is closed, or was opened before a fork: open it in this process")
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                if inspect:
+                    self._inspect()
+                self._catch_up()
+                self._settle()
+                yield
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+
+    def _lay_out(self) -> None:
+        """Write the tables and the first row, which ties the chain to this ledger alone and to its root key."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        for table in (_CHAIN, _REPLIES):
+            self._connection.execute(table)
+        self._identity = os.urandom(32)
+        self._append(_Row(kind="genesis", fingerprint=self._identity, content=sha256(self.root_key).digest()))
+
+    def _inspect(self) -> None:
+        """Let SQLite check its file, and make sure that it holds our tables and nothing that acts on them."""
+        if self._connection.execute("PRAGMA integrity_check(1)").fetchall() != [("ok",)]:
+            _damaged(self._path, "the database is truncated or overwritten")
+        found = self._connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
+        if found.fetchall() != [(_CHAIN,), (_REPLIES,)]:
+            _damaged(self._path, "its tables are not those of a ledger of this version")
+
+    def _catch_up(self) -> None:
+        """Verify and take in the rows that came since the last transaction, of this process or of another."""
+        last = "SELECT digest FROM chain WHERE position = ?"
+        known = len(self._rows)
+        if known and self._connection.execute(last, (known - 1,)).fetchone() != (self._head.digest,):
+            _damaged(self._path, "rows that were there are gone or edited")
+        later = "SELECT * FROM chain WHERE position >= ? ORDER BY position"
+        for *columns, digest in self._connection.execute(later, (known,)):
+            try:
+                if digest != _link(self._head.digest, columns):
+                    raise ValueError
+                self._take_in(_Row.read(columns))
+            except (ValueError, LookupError, AccountingError) as error:
+                _damaged(self._path, f"row {len(self._rows)} was edited, or a newer version wrote it", error)
+            self._head = _Head(len(self._rows), digest)
+        if not self._rows or self._rows[0].content != sha256(self.root_key).digest():
+            _damaged(self._path, "it is empty, or its .key is that of another ledger")
+
+    def _take_in(self, row: _Row) -> None:
+        if row.position != len(self._rows) or (row.kind == "genesis") != (row.position == 0):
+            raise ValueError
+        match row.kind:
+            case "genesis":
+                self._identity = row.fingerprint
+            case "charge":
+                charge = Charge(row.key, row.fingerprint, row.record, row.attribute)
+                if self._charges.setdefault(charge.key, charge) is not charge:
+                    raise ValueError
+            case "commit":
+                self._answers[row.plan, row.step, row.number] = row
+            case "approval":
+                self._approved.add(row.plan)
+            case _:
+                raise ValueError
+        self._rows.append(row)
+
+    def _append(self, *rows: _Row) -> None:
+        """Write rows and commit: the four steps of the module's docstring."""
+        if not rows:
+            return
+        old, new, now = self._head, self._head, int(time.time())
+        insert = "INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        for row in rows:
+            columns = row._replace(position=new.rows, time=now).columns()
+            new = _Head(new.rows + 1, _link(new.digest, columns))
+            self._connection.execute(insert, (*columns, new.digest))
+        self._write_anchor(old, new)
+        self._connection.execute("COMMIT")
+        # COMMIT gave the lock back, and other processes may have written since: step 4 is to settle like anyone else.
+        try:
+            with self._locked():
+                pass
+        except Refusal as error:
+            msg = (
+                f"{_place(self._path)}: this was recorded, but its anchor could not be renewed, so nothing may be sent"
+                " yet. Make room on the disk and ask again: what was recorded is not debited twice"
+            )
+            raise Refusal(msg) from error
+
+    def _body(self, content: bytes) -> bytes:
+        found = self._connection.execute("SELECT body FROM replies WHERE content = ?", (content,)).fetchone()
+        body = found[0] if found else None
+        if not isinstance(body, bytes) or sha256(body).digest() != content:
+            _damaged(self._path, "a stored reply is missing or was edited")
+        return body
+
+    # --- the anchor, read and written only under SQLite's write lock
+
+    def _anchor(self, *heads: _Head) -> bytes:
+        ends = [{"rows": head.rows, "head": head.digest.hex()} for head in heads]
+        return json.dumps({"format": FORMAT, "ledger": self._identity.hex(), "heads": ends}, indent=1).encode() + b"\n"
+
+    def _settle(self) -> None:
+        """Make sure that the chain ends where the anchor says, and leave one end in it where a crash left two."""
+        if self._path is None:
+            return
+        file = _beside(self._path, ".anchor")
+        try:
+            found = file.read_bytes()
+            heads = [_Head(end["rows"], bytes.fromhex(end["head"])) for end in json.loads(found)["heads"]]
+            if self._anchor(*heads) != found:
+                raise ValueError
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            _damaged(self._path, f"{file} is missing, edited, or that of another ledger", error)
+        if self._head not in heads:
+            _damaged(self._path, f"it does not end where {file} says: rows are missing, or an older copy was put back")
+        if len(heads) > 1:
+            self._write_anchor(self._head)
+
+    def _write_anchor(self, *heads: _Head) -> None:
+        if self._path is None:
+            return
+        file, draft = _beside(self._path, ".anchor"), _beside(self._path, ".anchor.new")
+        try:
+            draft.unlink(missing_ok=True)
+            _write_new(draft, self._anchor(*heads))
+            draft.replace(file)
+            directory = os.open(file.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+        except OSError as error:
+            msg = f"{file} cannot be written ({error.strerror}). Nothing was debited: mend that and ask again"
+            raise Refusal(msg) from error
+
+
+# --- files and failures --------------------------------------------------------------------------------------------
+
+
+def _beside(database: Path, ending: str) -> Path:
+    return database.with_name(database.name + ending)
+
+
+def _write_new(file: Path, body: bytes) -> None:
+    """A file that was not there before, on the disk when this returns; none if it fails."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(body)
+            stream.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        file.unlink()
+        raise
+
+
+def _place(path: Path | None) -> str:
+    return "the ledger in memory" if path is None else f"ledger {path}"
+
+
+def _damaged(path: Path | None, what: str, cause: BaseException | None = None) -> NoReturn:
+    msg = (
+        f"{_place(path)}: {what}. It is left as it is. Restore its files together from the newest copy and compare the"
+        " head with the one you wrote down; or start a new ledger knowing that what was spent stays spent"
+    )
+    raise LedgerDamaged(msg) from cause
+
+
+@contextmanager
+def _explained(path: Path | None) -> Iterator[None]:
+    """Tell a disk that is full or a lock that is held from a file that is damaged."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the driver decodes names and messages, too
+        reason = _PASSING.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+        if reason is None:
+            _damaged(path, "SQLite cannot read the database", error)
+        msg = f"{_place(path)}: {reason}. Nothing was debited"
+        raise Refusal(msg) from error

@@ -1,0 +1,311 @@
+"""What every registered model must keep: equal bits in process, re-delivered, resumed and replayed; no second noise."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from cases import CASES, Case
+
+import unpooled.models
+from unpooled.audit.replay import replay
+from unpooled.errors import (
+    BudgetRefusal,
+    DataError,
+    PlanMismatch,
+    PolicyRefusal,
+    ProtocolError,
+    ReleaseConflict,
+    UsageError,
+)
+from unpooled.models import REGISTRY, load
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.noise import KeySource
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.unit import Budget, Unit
+from unpooled.protocol.local import drive, in_process, recorded_only
+from unpooled.protocol.messages import encode, open_envelope
+from unpooled.protocol.roles import OpenRequest, Party
+from unpooled.protocol.transcript import Transcript
+
+
+def policy(case: Case, **changes) -> Policy:
+    budget = Budget(case.study.epsilon, case.study.delta)
+    return dataclasses.replace(Policy(budget, allow_simulation=True, approved=None), **changes)
+
+
+def parties(case: Case, rules: Policy | None = None) -> dict[str, Party]:
+    made = {}
+    for card in case.study.parties:
+        ledger = Ledger.in_memory(root_key=bytes(32))
+        made[card.name] = Party(card.name, case.tables[card.name], card, ledger, KeySource(ledger.root_key), rules or policy(case), load)
+    return made
+
+
+def transcript_of(case: Case, people: dict[str, Party] | None = None) -> Transcript:
+    transcript = Transcript()
+    model = load(case.model)
+    drive(model, model.compile(case.study), in_process(people or parties(case)), transcript)
+    return transcript
+
+
+def spent(party: Party) -> float:
+    return party.ledger.composition(Unit.RECORD).epsilon(1e-5)
+
+
+def test_every_model_folder_is_registered_and_every_model_has_a_case() -> None:
+    folders = {path.parent.name for path in Path(unpooled.models.__file__).parent.glob("*/__init__.py")}
+    assert folders == set(REGISTRY) == set(CASES)
+    with pytest.raises(UsageError, match="describe"):
+        load("no such model")
+
+
+def test_runs_are_bitwise_equal_in_process_redelivered_and_replayed(case: Case) -> None:
+    model = load(case.model)
+    plan = model.compile(case.study)
+    people, transcript = parties(case), Transcript()
+    first = drive(model, plan, in_process(people), transcript)
+    again = drive(model, plan, in_process(people))  # the same parties: everything from their stores
+    other = drive(model, plan, in_process(parties(case)))  # other parties, same simulated noise
+    played = drive(model, plan, recorded_only, transcript.replay())
+    wanted = msgspec.msgpack.encode(first.result)
+    for outcome in (again, other, played):
+        assert msgspec.msgpack.encode(outcome.result) == wanted
+        assert outcome.communication == first.communication
+
+    def every_message_twice(batch):
+        in_process(people)(batch)
+        return in_process(people)(batch)
+
+    assert msgspec.msgpack.encode(drive(model, plan, every_message_twice).result) == wanted
+    for party in people.values():
+        planned = sum(r.count for r in plan.releases if r.party == party.name)
+        assert sum(entry.kind == "charge" for entry in party.ledger.entries()) == planned
+
+
+def test_a_crash_after_any_message_and_a_resume_draw_no_second_noise(case: Case, tmp_path: Path) -> None:
+    model = load(case.model)
+    plan = model.compile(case.study)
+    whole = transcript_of(case)
+
+    class CoordinatorDied(Exception):
+        pass
+
+    for survived in range(len(whole.entries)):
+        people, left = parties(case), survived
+        path = tmp_path / f"{survived}"
+
+        def dying(batch):
+            nonlocal left
+            out = []
+            for ask, request in batch:
+                out.append(people[ask.to].answer(request))
+                if left == 0:
+                    raise CoordinatorDied
+                left -= 1
+            return out
+
+        transcript = Transcript.open(path)
+        with pytest.raises(CoordinatorDied):
+            drive(model, plan, dying, transcript)
+        transcript.close()
+        transcript = Transcript.open(path)
+        drive(model, plan, in_process(people), transcript)
+        transcript.close()
+        assert transcript.entries == whole.entries
+        assert all(spent(party) <= case.study.epsilon for party in people.values())
+
+
+def test_a_party_that_dies_between_debit_and_reply_repeats_its_noise(case: Case, monkeypatch) -> None:
+    """The ledger keeps the reservation, the stored reply is lost: the same noise is drawn again and nothing is debited."""
+    whole = transcript_of(case)
+    people = parties(case)
+
+    class PartyDied(Exception):
+        pass
+
+    def die(*_: object) -> None:
+        raise PartyDied
+
+    for entry in whole.entries:
+        party = people[entry.to]
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "commit", die)
+            with pytest.raises(PartyDied):
+                party.answer(entry.request)
+        before = spent(party)
+        assert party.answer(entry.request) == entry.reply
+        assert spent(party) == before
+
+
+def test_releases_are_equal_under_row_permutation_and_block_size(case: Case, monkeypatch) -> None:
+    if load(case.model).split != "horizontal":
+        pytest.skip("rows of a vertical study are aligned")
+    wanted = [entry.reply for entry in transcript_of(case).entries]
+    rng = np.random.default_rng(0)
+    shuffled = {name: table.take(rng.permutation(table.n_rows)) for name, table in case.tables.items()}
+    permuted = transcript_of(dataclasses.replace(case, tables=shuffled))
+    assert [entry.reply for entry in permuted.entries] == wanted
+    from unpooled.privacy import table
+
+    original = table.Table.blocks
+    for rows in (1, 7, 1000):
+        monkeypatch.setattr(table.Table, "blocks", lambda self, names, _=0, rows=rows: original(self, names, rows))
+        assert [entry.reply for entry in transcript_of(case).entries] == wanted
+
+
+def test_replay_audit_finds_nothing(case: Case) -> None:
+    for unit in Unit:
+        report = replay(load(case.model), msgspec.structs.replace(case.study, unit=str(unit)), case.tables, registry=load, rounds=6)
+        assert report.passed, str(report)
+        assert max(report.largest.values()) > 0.3  # the bound is not vacuous
+
+
+# --- refusals: each leaves the ledger as it was -------------------------------------------------------------------------
+
+
+def open_message(case: Case, study=None, claimed: str | None = None) -> bytes:
+    plan = load(case.model).compile(study or case.study)
+    return encode(claimed or plan.hash, "open", 0, OpenRequest(study or case.study))
+
+
+@pytest.fixture
+def party(case: Case) -> Party:
+    return next(iter(parties(case).values()))
+
+
+def refused(party: Party, message: bytes, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        party.answer(message)
+    assert party.ledger.entries() == ()
+
+
+def test_a_forged_plan_is_refused(case: Case, party: Party) -> None:
+    refused(party, open_message(case, claimed="0" * 64), PlanMismatch, "compiles")
+
+
+def test_a_weaker_plan_under_an_approved_hash_is_refused(case: Case, party: Party) -> None:
+    weaker = msgspec.structs.replace(case.study, epsilon=100.0)
+    refused(party, open_message(case, weaker, load(case.model).compile(case.study).hash), PlanMismatch, "compiles")
+
+
+def test_bounds_sent_over_the_wire_are_refused(case: Case, party: Party) -> None:
+    card = case.study.parties[0]
+    column = next(c for c in card.columns if c.low is not None)
+    wider = msgspec.structs.replace(column, high=column.high * 2)
+    columns = tuple(wider if c is column else c for c in card.columns)
+    cards = tuple(msgspec.structs.replace(c, columns=columns) for c in case.study.parties)
+    refused(party, open_message(case, msgspec.structs.replace(case.study, parties=cards)), PlanMismatch, "card")
+
+
+def test_a_scale_sent_over_the_wire_is_refused(case: Case, party: Party) -> None:
+    """A request that carries one more key than its step declares cannot be read at all."""
+    model = load(case.model)
+    plan = model.compile(case.study)
+    party.answer(open_message(case))
+
+    class Smuggled(msgspec.Struct):
+        scale: float
+
+    before = party.ledger.entries()
+    with pytest.raises(ProtocolError):
+        party.answer(encode(plan.hash, model.steps[0].name, 0, Smuggled(0.001)))
+    assert party.ledger.entries() == before
+
+
+def test_changed_data_under_an_old_key_are_refused(case: Case) -> None:
+    transcript = transcript_of(case)
+    name = transcript.entries[0].to
+    people = parties(case)
+    for entry in transcript.entries:
+        if entry.to == name:
+            people[name].answer(entry.request)
+    column = case.study.parties[0].columns[0]
+    changed = case.tables[name].replace(0, {column.name: column.low})
+    stale = dataclasses.replace(people[name], table=changed)
+    before = stale.ledger.entries()
+    with pytest.raises(ReleaseConflict):
+        stale.answer(transcript.entries[0].request)
+    assert stale.ledger.entries() == before
+
+
+def test_changed_data_between_debit_and_reply_are_refused(case: Case, monkeypatch) -> None:
+    """Reserved over one statistic, released over another: the fingerprint in the ledger catches it."""
+    transcript = transcript_of(case)
+    own = [e for e in transcript.entries if e.to == transcript.entries[0].to]
+    party = parties(case)[own[0].to]
+    column = case.study.parties[0].columns[0]
+    changed = case.tables[own[0].to].replace(0, {column.name: column.low}).replace(1, {column.name: column.low})
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "commit", lambda *_: None)
+        for entry in own:
+            party.answer(entry.request)
+    stale = dataclasses.replace(party, table=changed)
+    with pytest.raises(ReleaseConflict):
+        for entry in own:
+            stale.answer(entry.request)
+
+
+def test_a_seed_is_refused_without_allow_simulation(case: Case) -> None:
+    strict = next(iter(parties(case, policy(case, allow_simulation=False)).values()))
+    refused(strict, open_message(case), PolicyRefusal, "seed")
+
+
+def test_a_plan_that_was_not_approved_is_refused(case: Case) -> None:
+    cautious = next(iter(parties(case, policy(case, approved=frozenset())).values()))
+    refused(cautious, open_message(case), PolicyRefusal, "not approved")
+    plan = load(case.model).compile(case.study)
+    cautious.ledger.approve(plan.hash)
+    cautious.answer(open_message(case))
+
+
+def test_a_study_beyond_the_budget_is_refused_when_it_opens(case: Case) -> None:
+    poor = next(iter(parties(case, policy(case, budget=Budget(case.study.epsilon * 0.999, case.study.delta))).values()))
+    refused(poor, open_message(case), BudgetRefusal, "epsilon")
+
+
+def test_a_second_run_beyond_the_budget_is_refused_and_the_first_one_stands(case: Case) -> None:
+    people = parties(case)
+    transcript_of(case, people)
+    second = dataclasses.replace(case, study=msgspec.structs.replace(case.study, run=2))
+    before = {name: party.ledger.entries() for name, party in people.items()}
+    with pytest.raises(BudgetRefusal):
+        transcript_of(second, people)
+    assert {name: party.ledger.entries() for name, party in people.items()} == before
+    transcript_of(case, people)  # the first study is still answered from the store
+
+
+def test_another_number_of_rows_is_refused(case: Case) -> None:
+    party = next(iter(parties(case).values()))
+    fewer = dataclasses.replace(party, table=party.table.take(np.arange(5)))
+    refused(fewer, open_message(case), DataError, "rows")
+
+
+def test_bad_data_are_refused_before_any_charge(case: Case) -> None:
+    party = next(iter(parties(case).values()))
+    column = next(c for c in party.card.columns if not c.may_be_absent and c.low is not None)
+    broken = dataclasses.replace(party, table=party.table.replace(3, {column.name: np.nan}))
+    refused(broken, open_message(case), DataError, column.name)
+
+
+def test_a_step_before_the_study_was_opened_is_refused(case: Case, party: Party) -> None:
+    model = load(case.model)
+    step = model.steps[0]
+    message = transcript_of(case).entries
+    later = next(e.request for e in message if open_envelope(e.request).step == step.name)
+    refused(party, later, PlanMismatch, "not opened")
+
+
+def test_more_releases_than_planned_are_refused(case: Case, party: Party) -> None:
+    message = [e for e in transcript_of(case).entries if e.to == party.name]
+    for entry in message:
+        party.answer(entry.request)
+    before = party.ledger.entries()
+    last = open_envelope(message[-1].request)
+    one_more = msgspec.msgpack.encode(msgspec.structs.replace(last, index=10_000))
+    with pytest.raises(PlanMismatch, match="one more"):
+        party.answer(one_more)
+    assert party.ledger.entries() == before

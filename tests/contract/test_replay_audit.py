@@ -1,0 +1,128 @@
+"""The audit must catch studies that are broken on purpose: too little sensitivity, control flow from data, a raw public value."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import numpy as np
+import pytest
+from cases import CASES
+
+from unpooled.audit.replay import Report, _moved, replay
+from unpooled.errors import DataError
+from unpooled.models import load
+from unpooled.models.describe.messages import SumsReply
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.table import Table
+from unpooled.privacy.unit import Unit
+from unpooled.protocol.messages import Array, Ask, Disclosed, Entrusted, Nothing, Public, Released, Sealed
+from unpooled.protocol.roles import Step
+
+COLUMNS = (Column("age", 18.0, 100.0), Column("dose", -1.0, 3.0, missing="absent"))
+RNG = np.random.default_rng(3)
+TABLES = {name: Table({"age": RNG.uniform(20, 90, 25), "dose": RNG.uniform(-1, 3, 25)}) for name in ("a", "b")}
+STUDY = Study("describe", tuple(Card(name, 25, COLUMNS) for name in TABLES), 1.0, 1e-5)
+MODEL = load("describe")
+
+
+def audit(model=MODEL, study: Study = STUDY) -> Report:
+    return replay(model, study, TABLES, registry=load, rounds=8)
+
+
+def compiled_with(change):
+    def compile_plan(study):
+        plan = MODEL.compile(study)
+        return dataclasses.replace(plan, releases=tuple(dataclasses.replace(r, mechanism=change(r.mechanism)) for r in plan.releases))
+
+    return dataclasses.replace(MODEL, compile=compile_plan)
+
+
+def with_step(reply_type, answer):
+    def coordinate(plan):
+        replies = yield [Ask(card.name, "sums", Nothing()) for card in plan.study.parties]
+        return len(replies)
+
+    return dataclasses.replace(MODEL, steps=(Step("sums", Nothing, reply_type, answer),), coordinate=coordinate)
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+@pytest.mark.parametrize("unit", list(Unit))
+def test_the_honest_study_passes_and_attains_its_bounds(unit: Unit, adjacency: str) -> None:
+    report = audit(study=msgspec.structs.replace(STUDY, unit=str(unit), adjacency=adjacency))
+    assert report.passed, str(report)
+    for (_, party, _), share in report.largest.items():
+        assert share > 0.95, party
+    assert "no violation" in str(report)
+
+
+def test_a_sensitivity_five_per_cent_too_small_is_caught() -> None:
+    """The noise is five per cent smaller than calibrated, the declared reach is shrunk to hide it."""
+
+    def shrink(mechanism):
+        reach = tuple((unit, dataclasses.replace(r, distance=0.95 * r.distance)) for unit, r in mechanism.reach)
+        return dataclasses.replace(mechanism, reach=reach, scale=0.95 * mechanism.scale)
+
+    report = audit(compiled_with(shrink))
+    assert not report.passed
+    assert {v.unit for v in report.violations} == {Unit.RECORD, Unit.ATTRIBUTE}
+    assert "VIOLATIONS" in str(report)
+
+
+def test_a_raw_value_in_a_public_field_is_caught() -> None:
+    class Leaky(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        largest: Public[float]
+
+    report = audit(with_step(Leaky, lambda c, _r: Leaky(Public(float(c.table["age"].max())))))
+    assert any("public field" in v.what for v in report.violations)
+    assert not any(str(TABLES["a"]["age"].max()) in str(v) for v in report.violations)
+
+
+def test_control_flow_that_depends_on_data_is_caught() -> None:
+    class Several(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        sums: tuple[Released, ...]
+
+    def sometimes(context, request):
+        reply = MODEL.steps[0].answer(context, request)
+        return Several((reply.sums,) if context.table["age"][0] > 60 else ())
+
+    report = audit(with_step(Several, sometimes))
+    assert any("number of messages" in v.what for v in report.violations)
+
+
+def test_a_refusal_that_depends_on_data_is_caught() -> None:
+    def moody(context, request):
+        if context.table["age"][0] >= 100:
+            raise DataError("too old")
+        return MODEL.steps[0].answer(context, request)
+
+    report = audit(with_step(SumsReply, moody), msgspec.structs.replace(STUDY))
+    assert any("refused" in v.what for v in report.violations)
+
+
+def test_shapes_names_and_forms_that_depend_on_data_are_caught() -> None:
+    two, three = Array.of(np.zeros(2)), Array.of(np.zeros(3))
+    release = Array.of(np.zeros(5, dtype=np.int64))
+    pairs = {
+        "another form": (Public(1), Entrusted("aggregator", two)),
+        "sealed": (Sealed("node", b"xxx"), Sealed("node", b"xxxx")),
+        "receiver": (Sealed("node", b"xxx"), Sealed("edon", b"xxx")),
+        "shape": (Entrusted("aggregator", two), Entrusted("aggregator", three)),
+        "the shape": (Disclosed(("age",), two), Disclosed(("age",), three)),
+        "which release": (Released("sums", 0, release), Released("sums", 1, release)),
+    }
+    plan = MODEL.compile(STUDY)
+    for words, (ours, theirs) in pairs.items():
+        report = Report()
+        assert _moved(plan, Unit.RECORD, "a", "field", ours, theirs, report) == 0
+        assert any(words in v.what for v in report.violations), words
+        report = Report()
+        _moved(plan, Unit.RECORD, "a", "field", ours, ours, report)
+        assert report.passed
+
+
+def test_every_registered_case_has_tables_that_fit_its_cards() -> None:
+    for make in CASES.values():
+        case = make()
+        assert {card.name for card in case.study.parties} == set(case.tables)

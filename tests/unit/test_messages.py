@@ -1,0 +1,296 @@
+"""The codec refuses whatever is not a release; driver and transcript refuse whatever is not theirs."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from unpooled.errors import PlanMismatch, ProtocolError, UsageError
+from unpooled.models import load
+from unpooled.models.describe.messages import SumsReply
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.noise import KeySource
+from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.table import Table
+from unpooled.protocol import messages
+from unpooled.protocol.local import drive, in_process, recorded_only
+from unpooled.protocol.messages import (
+    Array,
+    Dropped,
+    Envelope,
+    Nothing,
+    Public,
+    Released,
+    check_reply_type,
+    encode,
+    open_body,
+    open_envelope,
+)
+from unpooled.protocol.roles import MemoryKeeper, Party, Step
+from unpooled.protocol.transcript import Transcript
+
+PLAN = "0" * 64
+
+
+@pytest.mark.parametrize("dtype", ["<i8", "<i4", "<u8", "<f8", "<f4", "|u1"])
+def test_arrays_travel_exactly(dtype: str) -> None:
+    array = np.arange(12).astype(dtype).reshape(3, 4)
+    reply = SumsReply(Released("sums", 0, Array.of(array)))
+    back = open_body(open_envelope(encode(PLAN, "sums", 0, reply)), SumsReply)
+    assert back == reply
+    unpacked = back.sums.values.numpy()
+    assert unpacked.dtype == array.dtype
+    assert np.array_equal(unpacked, array)
+    assert not unpacked.flags.writeable
+
+
+def test_fortran_order_and_big_endian_arrays_are_packed_by_value() -> None:
+    array = np.asfortranarray(np.arange(6.0).reshape(2, 3)).astype(">f8")
+    assert np.array_equal(Array.of(array).numpy(), array)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "data"),
+    [("<i8", (2,), bytes(8)), ("<i8", (-1,), b""), ("|O", (1,), bytes(8)), ("<M8[s]", (1,), bytes(8)), ("<i8", (2, -1, -1), bytes(16))],
+)
+def test_arrays_that_lie_about_themselves_are_refused(dtype: str, shape: tuple[int, ...], data: bytes) -> None:
+    with pytest.raises(ValueError, match="array"):
+        Array(dtype, shape, data)
+    body = msgspec.msgpack.encode({"sums": {"name": "sums", "index": 0, "values": {"dtype": dtype, "shape": shape, "data": data}}})
+    blob = msgspec.msgpack.encode(Envelope(1, PLAN, "sums", 0, msgspec.Raw(body)))
+    with pytest.raises(ProtocolError, match="SumsReply"):
+        open_body(open_envelope(blob), SumsReply)
+
+
+def test_a_bare_array_in_a_reply_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="bare ndarray"):
+        encode(PLAN, "sums", 0, SumsReply(np.zeros(3)))  # type: ignore[arg-type]
+    with pytest.raises(ProtocolError, match="bare ndarray"):
+        encode(PLAN, "open", 0, SumsReply(Public(np.zeros(3))))  # type: ignore[arg-type]
+
+
+def test_pickled_or_otherwise_strange_bytes_are_refused() -> None:
+    import pickle
+
+    for blob in (pickle.dumps(SumsReply), b"", b"\xc1", msgspec.msgpack.encode({"version": 1}), msgspec.msgpack.encode([1, 2])):
+        with pytest.raises(ProtocolError):
+            open_envelope(blob)
+
+
+def test_unknown_versions_keys_and_sizes_are_refused() -> None:
+    blob = encode(PLAN, "sums", 0, Nothing())
+    decoded = msgspec.msgpack.decode(blob)
+    with pytest.raises(ProtocolError, match="version 2"):
+        open_envelope(msgspec.msgpack.encode({**decoded, "version": 2}))
+    with pytest.raises(ProtocolError):
+        open_envelope(msgspec.msgpack.encode({**decoded, "extra": 1}))
+    with pytest.raises(ProtocolError, match="exceeds"):
+        open_envelope(blob, limit=len(blob) - 1)
+    body = msgspec.msgpack.encode({**decoded, "body": {"surplus": 1}})
+    with pytest.raises(ProtocolError, match="Nothing"):
+        open_body(open_envelope(body), Nothing)
+
+
+class Bare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    value: float
+
+
+class PublicArray(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    value: Public[Array]
+
+
+class PublicAnything(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    value: Public
+
+
+class Thawed(msgspec.Struct, forbid_unknown_fields=True):
+    value: Public[int]
+
+
+class Several(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    value: tuple[Released, ...]
+    words: Public[tuple[str, ...]]
+
+
+@pytest.mark.parametrize("kind", [Bare, PublicArray, PublicAnything, Thawed])
+def test_message_types_with_a_second_door_are_refused_when_registered(kind: type[msgspec.Struct]) -> None:
+    with pytest.raises(ProtocolError, match=kind.__name__):
+        Step("step", Nothing, kind, lambda _c, _r: Nothing())
+    check_reply_type(Several)
+
+
+# --- a party whose step tries to smuggle --------------------------------------------------------------------------------
+
+TABLE = Table({"age": np.linspace(20, 60, 30)})
+STUDY = Study("describe", (Card("a", 30, (Column("age", 0.0, 100.0),)),), 1.0, 1e-5)
+
+
+def party(model, policy: Policy | None = None) -> Party:
+    ledger = Ledger.in_memory()
+    return Party("a", TABLE, STUDY.parties[0], ledger, KeySource(ledger.root_key), policy or Policy.in_process(), lambda _: model)
+
+
+def with_answer(answer) -> object:
+    model = load("describe")
+    return dataclasses.replace(model, steps=(dataclasses.replace(model.steps[0], answer=answer),))
+
+
+def run(model) -> None:
+    drive(model, model.compile(STUDY), in_process({"a": party(model)}))
+
+
+def test_a_released_made_by_hand_is_refused() -> None:
+    raw = Array.of(TABLE["age"])
+    with pytest.raises(ProtocolError, match="did not release"):
+        run(with_answer(lambda _c, _r: SumsReply(Released("sums", 0, raw))))
+
+
+def test_a_reply_of_another_type_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="Nothing"):
+        run(with_answer(lambda _c, _r: Nothing()))
+    with pytest.raises(ProtocolError, match="another type"):
+        run(with_answer(lambda _c, _r: SumsReply(Public(3))))  # type: ignore[arg-type]
+
+
+def test_releases_outside_the_plan_are_refused() -> None:
+    zeros = np.zeros(2, dtype=np.int64)
+    with pytest.raises(UsageError, match="no release"):
+        run(with_answer(lambda c, _r: SumsReply(c.release("more", zeros))))
+    model = load("describe")
+    other = dataclasses.replace(model, steps=(dataclasses.replace(model.steps[0], name="other"),))
+
+    def coordinate(plan):
+        from unpooled.protocol.messages import Ask
+
+        yield [Ask("a", "other", Nothing())]
+
+    with pytest.raises(PlanMismatch, match="belongs to step"):
+        run(dataclasses.replace(other, coordinate=coordinate))
+
+
+def test_a_choice_cannot_be_released_as_a_vector() -> None:
+    from unpooled.privacy.mechanisms import NoisyChoice
+    from unpooled.privacy.unit import Unit
+
+    model = load("describe")
+    choice = NoisyChoice(((Unit.RECORD, 1.0), (Unit.ATTRIBUTE, 1.0)))
+
+    def compile_plan(study):
+        plan = model.compile(study)
+        return dataclasses.replace(plan, releases=tuple(dataclasses.replace(r, mechanism=choice) for r in plan.releases))
+
+    with pytest.raises(PlanMismatch, match="exponential mechanism"):
+        run(dataclasses.replace(model, compile=compile_plan))
+
+
+def test_unknown_steps_are_refused() -> None:
+    one = party(load("describe"))
+    plan = load("describe").compile(STUDY)
+    from unpooled.protocol.roles import OpenRequest
+
+    one.answer(encode(plan.hash, "open", 0, OpenRequest(STUDY)))
+    with pytest.raises(ProtocolError, match="no step"):
+        one.answer(encode(plan.hash, "steal", 0, Nothing()))
+
+
+def test_kept_values_stay_with_the_party() -> None:
+    def answer(context, _request):
+        context.keep("secret", np.arange(3.0))
+        return load("describe").steps[0].answer(context, _request)
+
+    model = with_answer(answer)
+    one = party(model)
+    plan = model.compile(STUDY)
+    outcome = drive(model, plan, in_process({"a": one}))
+    assert isinstance(one.keeper, MemoryKeeper)
+    assert one.keeper.kept(plan.hash, "secret").tolist() == [0, 1, 2]
+    assert "secret" not in str(outcome)
+
+
+# --- driver and transcript ----------------------------------------------------------------------------------------------
+
+
+def test_a_party_that_does_not_open_ends_the_study_with_its_reason() -> None:
+    model = load("describe")
+    with pytest.raises(UsageError, match="is asleep"):
+        drive(model, model.compile(STUDY), lambda batch: [Dropped(ask.to, "is asleep") for ask, _ in batch])
+
+
+def test_a_party_that_drops_out_later_is_left_out() -> None:
+    model = load("describe")
+    one = party(model)
+
+    def exchange(batch):
+        return [one.answer(request) if ask.step == "open" else Dropped("a", "gone") for ask, request in batch]
+
+    transcript = Transcript()
+    assert drive(model, model.compile(STUDY), exchange, transcript).result == ()
+    assert drive(model, model.compile(STUDY), recorded_only, transcript.replay()).result == ()
+
+
+def test_an_answer_to_another_question_is_refused() -> None:
+    model = load("describe")
+    one = party(model)
+    plan = model.compile(STUDY)
+    wrong = []
+
+    def exchange(batch):
+        wrong.append(one.answer(batch[0][1]))
+        return [wrong[0]]
+
+    with pytest.raises(ProtocolError, match="another question"):
+        drive(model, plan, exchange)
+
+
+def test_a_party_that_agrees_to_another_plan_is_refused() -> None:
+    from unpooled.protocol.roles import Opened
+
+    model = load("describe")
+    plan = model.compile(STUDY)
+    with pytest.raises(PlanMismatch, match="agreed to plan"):
+        drive(model, plan, lambda batch: [encode(plan.hash, "open", 0, Opened(Public("f" * 64)))])
+
+
+def recorded(path: Path) -> Transcript:
+    model = load("describe")
+    transcript = Transcript.open(path)
+    drive(model, model.compile(STUDY), in_process({"a": party(model)}), transcript)
+    transcript.close()
+    transcript.close()
+    return transcript
+
+
+def test_a_torn_frame_is_dropped_and_a_damaged_one_refused(tmp_path: Path) -> None:
+    path = tmp_path / "transcript"
+    entries = recorded(path).entries
+    whole = path.read_bytes()
+    for cut in (len(whole) - 1, len(whole) - 200, 5):
+        path.write_bytes(whole[:cut])
+        reopened = Transcript.open(path)
+        reopened.close()
+        assert reopened.entries == entries[: len(reopened.entries)]
+        assert len(reopened.entries) < len(entries)
+    path.write_bytes(whole[:40] + b"\xff" + whole[41:])
+    with pytest.raises(ProtocolError, match="damaged"):
+        Transcript.open(path)
+
+
+def test_a_transcript_of_another_study_is_refused(tmp_path: Path) -> None:
+    transcript = recorded(tmp_path / "transcript")
+    model = load("describe")
+    other = msgspec.structs.replace(STUDY, epsilon=2.0)
+    with pytest.raises(ProtocolError, match="another study"):
+        drive(model, model.compile(other), recorded_only, transcript.replay())
+    transcript.entries.pop()
+    with pytest.raises(ProtocolError, match="ends before"):
+        drive(model, model.compile(STUDY), recorded_only, transcript.replay())
+
+
+def test_every_wrapper_is_documented() -> None:
+    assert {w.__name__ for w in messages.WRAPPERS} == {"Public", "Released", "Sealed", "Entrusted", "Disclosed"}
