@@ -37,7 +37,7 @@ class StudyError(UsageError):
     """A study, party or card file is wrong. Names the file, the key and the remedy."""
 
 
-class Refusal(UnpooledError):
+class Refusal(UnpooledError):  # noqa: N818 - to be refused is an answer, not an error
     """A well-formed request that is not granted. A refusal changes nothing."""
 
 

@@ -1,0 +1,1 @@
+"""The command ``unpooled``: one file per command."""

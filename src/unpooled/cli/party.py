@@ -67,7 +67,7 @@ def check(
         typer.echo("policy: this plan fits.")
         if party.ledger.approved(compiled.hash):
             typer.echo("It is already approved.")
-        elif approve or sys.stdin.isatty() and typer.confirm(f"Approve plan {compiled.hash[:16]}?"):
+        elif approve or (sys.stdin.isatty() and typer.confirm(f"Approve plan {compiled.hash[:16]}?")):
             party.ledger.approve(compiled.hash)
             typer.echo("Approved, and written into the ledger.")
         else:

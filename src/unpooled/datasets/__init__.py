@@ -1,0 +1,1 @@
+"""Simulators of the data that the experiments and demonstrations need."""

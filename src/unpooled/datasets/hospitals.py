@@ -27,7 +27,7 @@ def make_hospitals(
         age = np.clip(rng.normal(mean_age, 12, n), 18, 100).round()
         smoker = rng.choice(np.array(["never", "former", "current"], dtype=object), n, p=[0.55, 0.25, 0.2])
         pressure = (95 + 0.55 * age + 8 * (smoker == "current") + rng.normal(0, 13, n)).round()
-        pressure[rng.random(n) < 0.06] = np.nan
+        pressure[rng.choice(n, n // 16, replace=False)] = np.nan
         cholesterol = np.clip(rng.normal(5.2, 1.0, n), 2, 10).round(1)
         hospitals[name] = {"age": age, "pressure": pressure, "cholesterol": cholesterol, "smoker": smoker}
     return hospitals

@@ -49,6 +49,8 @@ _SIGN = np.uint64(1 << 63)
 _MAGNITUDE = np.uint64((1 << 63) - 1)
 _GUIDE_BITS = 16
 _EXACT = Context(prec=90)
+#: Weights below e^-400 of the largest are left out of an exact choice (far below TOTAL_VARIATION).
+_NEGLIGIBLE = -400
 
 
 # --- the fast path --------------------------------------------------------------------------------------------------
@@ -58,7 +60,7 @@ _EXACT = Context(prec=90)
 def _quantile(v: np.uint64) -> float:
     """|z| with upper tail p = (v + 1/2) / 2^64, v < 2^63: Wichura (1988), AS 241, for p >= 2^-37."""
     q = np.float64(np.int64(0x7FFFFFFFFFFFFFFF) - np.int64(v)) * 2.0**-64
-    if q <= 0.425:
+    if q <= 0.425:  # noqa: PLR2004 - the constants of AS 241
         r = 0.180625 - q * q
         a = ((((((2509.0809287301226727 * r + 33430.575583588128105) * r + 67265.770927008700853) * r
               + 45921.953931549871457) * r + 13731.693765509461125) * r + 1971.5909503065514427) * r
@@ -322,7 +324,7 @@ def discrete_laplace_shift(scale: float) -> float:
 def exact_choice(word: int, more: MoreBits, exponents: Sequence[Decimal]) -> int:
     """Index i with probability proportional to exp(exponents[i]), all exponents <= 0 and one of them 0."""
     with localcontext(_EXACT):
-        weights = [x.exp() if x > -400 else Decimal(0) for x in exponents]
+        weights = [x.exp() if x > _NEGLIGIBLE else Decimal(0) for x in exponents]
         left = _uniform(word, 64, more(0)) * sum(weights)
         for i, weight in enumerate(weights):
             left -= weight

@@ -45,7 +45,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             msg = f"column {self.name!r}: {problem}"
             raise UsageError(msg)
 
-    def _problem(self) -> str | None:
+    def _problem(self) -> str | None:  # noqa: PLR0911 - one line per rule
         if self.missing not in get_args(Missing):
             return f"unknown rule for missing values; choose one of {', '.join(get_args(Missing))}"
         if self.categories is not None:
@@ -152,7 +152,7 @@ class Bounds:
             values = table[name]
             if values.dtype == object:
                 found = sorted({str(v) for v in values if v is not None})
-                categories[name] = (found + ["(other)", "(none)"])[: max(2, len(found))]
+                categories[name] = [*found, "(other)", "(none)"][: max(2, len(found))]
                 low.append(0.0)
                 high.append(1.0)
                 continue
@@ -170,7 +170,7 @@ def _per_column(name: str, value: ArrayLike | None, names: Sequence[str]) -> lis
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
         msg = f"{name} must be finite numbers"
         raise UsageError(msg)
-    if array.ndim > 1 or array.ndim == 1 and array.size != len(names):
+    if array.ndim > 1 or (array.ndim == 1 and array.size != len(names)):
         msg = f"{name} has shape {array.shape}: give one number, or one for each of the {len(names)} columns"
         raise UsageError(msg)
     return [float(v) for v in np.broadcast_to(array, len(names))]

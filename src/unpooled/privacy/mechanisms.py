@@ -31,28 +31,41 @@ if TYPE_CHECKING:
 class Mechanism(Protocol):
     """What a plan lists: a name, its numbers for print and hash, and the cost to each unit."""
 
+    @property
+    def name(self) -> str:
+        """Its name in plans and ledgers."""
+        ...
 
     @property
-    def name(self) -> str: ...
+    def size(self) -> int:
+        """How many numbers one release publishes."""
+        ...
 
     @property
-    def size(self) -> int: ...
+    def scale(self) -> float | None:
+        """The scale of its noise; None where it is known during the run only."""
+        ...
 
-    @property
-    def scale(self) -> float | None: ...
+    def sensitivity(self, unit: Unit) -> float | None:
+        """How far one unit moves the statistic, in the units of ``scale``."""
+        ...
 
-    def sensitivity(self, unit: Unit) -> float | None: ...
+    def event(self, unit: Unit) -> Event:
+        """What one release costs one unit."""
+        ...
 
-    def event(self, unit: Unit) -> Event: ...
-
-    def describe(self) -> tuple[object, ...]: ...
+    def describe(self) -> tuple[object, ...]:
+        """Everything that defines it, for the plan's hash."""
+        ...
 
 
 @runtime_checkable
 class Additive(Mechanism, Protocol):
     """A mechanism that adds noise to an integer vector (a choice, by contrast, returns an index)."""
 
-    def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]: ...
+    def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
+        """The released integers."""
+        ...
 
     def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
         """The distance of two releases with equal noise, in the unit of ``event(...).value``: what an audit measures."""

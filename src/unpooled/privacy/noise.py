@@ -44,9 +44,13 @@ _BLOCK = 1 << 15
 class RandomBits(Protocol):
     """What a sampler needs: words in two lanes, and further bits for single coordinates."""
 
-    def words(self, start: int, count: int, lane: int = 0) -> Words: ...
+    def words(self, start: int, count: int, lane: int = 0) -> Words:
+        """Words ``start .. start + count`` of a lane."""
+        ...
 
-    def more(self, coordinate: int, block: int) -> int: ...
+    def more(self, coordinate: int, block: int) -> int:
+        """A further block of 256 bits for one coordinate."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,22 +114,23 @@ def rounded_gaussian(scale: float, size: int, *, stream: RandomBits | None = Non
     scale = _check_scale(scale, LARGEST_GAUSSIAN)
     bits = stream or Stream.fresh()
 
-    def exact(i: int, word: int, more: MoreBits) -> int:  # noqa: ARG001 - one signature for all samplers
-        return sampler.exact_rounded_gaussian(word, more, scale)
-
-    return _draw(bits, size, start, lambda at, words, out, flags: sampler.rounded_gaussian(words, scale, out, flags), exact)
+    return _draw(
+        bits, size, start,
+        lambda _at, words, out, flags: sampler.rounded_gaussian(words, scale, out, flags),
+        lambda _i, word, more: sampler.exact_rounded_gaussian(word, more, scale),
+    )
 
 
 def discrete_gaussian(scale: float, size: int, *, stream: RandomBits | None = None, start: int = 0) -> Integers:
-    """``size`` independent integers with P(k) proportional to exp(-k^2 / (2 scale^2)): for distributed noise."""
+    """``size`` independent integers with P(k) proportional to ``exp(-k^2 / (2 scale^2))``: for distributed noise."""
     scale = _check_scale(scale, LARGEST_GAUSSIAN)
     bits = stream or Stream.fresh()
     if scale <= sampler.TABLE_SCALE:
         cumulative, thresholds, guide = sampler.discrete_gaussian_table(scale)
         return _draw(
             bits, size, start,
-            lambda at, words, out, flags: sampler.from_table(words, thresholds, guide, out, flags),
-            lambda i, word, more: sampler.exact_from_table(word, more, cumulative),
+            lambda _at, words, out, flags: sampler.from_table(words, thresholds, guide, out, flags),
+            lambda _i, word, more: sampler.exact_from_table(word, more, cumulative),
         )
     return _draw(
         bits, size, start,
@@ -137,15 +142,15 @@ def discrete_gaussian(scale: float, size: int, *, stream: RandomBits | None = No
 
 
 def discrete_laplace(scale: float, size: int, *, stream: RandomBits | None = None, start: int = 0) -> Integers:
-    """``size`` independent integers with P(k) proportional to exp(-|k| / scale)."""
+    """``size`` independent integers with P(k) proportional to ``exp(-|k| / scale)``."""
     scale = _check_scale(scale, LARGEST_LAPLACE)
     bits = stream or Stream.fresh()
     if scale <= sampler.LAPLACE_SCALE:
         shift = sampler.discrete_laplace_shift(scale)
         return _draw(
             bits, size, start,
-            lambda at, words, out, flags: sampler.discrete_laplace(words, scale, shift, out, flags),
-            lambda i, word, more: sampler.exact_discrete_laplace(word, more, scale),
+            lambda _at, words, out, flags: sampler.discrete_laplace(words, scale, shift, out, flags),
+            lambda _i, word, more: sampler.exact_discrete_laplace(word, more, scale),
         )
     digits = int(np.ceil(np.log2(scale / sampler.LAPLACE_SCALE)))
     return _draw(

@@ -1,0 +1,1 @@
+"""How parties and a coordinator talk: messages, roles, the driver, transcripts."""

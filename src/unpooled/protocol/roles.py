@@ -98,9 +98,13 @@ class OpenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Keeper(Protocol):
     """Where a party keeps what never leaves it (its own coefficients)."""
 
-    def keep(self, plan: str, name: str, values: NDArray[Any]) -> None: ...
+    def keep(self, plan: str, name: str, values: NDArray[Any]) -> None:
+        """Store one value."""
+        ...
 
-    def kept(self, plan: str, name: str) -> NDArray[Any]: ...
+    def kept(self, plan: str, name: str) -> NDArray[Any]:
+        """One stored value."""
+        ...
 
 
 class MemoryKeeper:
@@ -135,7 +139,7 @@ class Context:
 
     @property
     def card(self) -> Card:
-        """This party's declared columns, as the approved study has them."""
+        """The party's declared columns, as the approved study has them."""
         return self.plan.study.card(self.party.name)
 
     def coding(self, columns: tuple[str, ...], grid: int) -> Coding:

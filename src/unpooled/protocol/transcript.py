@@ -44,7 +44,7 @@ class Transcript:
         transcript = cls()
         path = Path(path)
         path.touch(mode=0o600, exist_ok=True)
-        transcript._file = file = path.open("r+b")  # noqa: SIM115 - kept open until close()
+        transcript._file = file = path.open("r+b")
         whole = 0
         while len(header := file.read(_HEADER)) == _HEADER:
             body = file.read(int.from_bytes(header[:8], "big"))
@@ -78,15 +78,13 @@ class Transcript:
 
     def record(self, to: str, request: bytes, reply: bytes | Dropped) -> None:
         """Append an exchange; on disk it is durable when this returns."""
-        if isinstance(reply, Dropped):
-            entry = Exchanged(to, request, None, reply.reason)
-        else:
-            entry = Exchanged(to, request, reply)
+        body, reason = (None, reply.reason) if isinstance(reply, Dropped) else (reply, "")
+        entry = Exchanged(to, request, body, reason)
         self.entries.append(entry)
         self._played = len(self.entries)
         if self._file is not None:
-            body = msgspec.msgpack.encode(entry)
-            self._file.write(len(body).to_bytes(8, "big") + digest(body)[:4] + body)
+            frame = msgspec.msgpack.encode(entry)
+            self._file.write(len(frame).to_bytes(8, "big") + digest(frame)[:4] + frame)
             self._file.flush()
             os.fsync(self._file.fileno())
 

@@ -96,7 +96,7 @@ def read_study(path: str | Path) -> Study:
     text = _read(path, StudyFile)
     cards = tuple(read_card(path.parent / reference.card) for reference in text.party)
     if not cards:
-        msg = f"{path.name}: no party; add a [[party]] table with card = \"...\" for each participant"
+        msg = f'{path.name}: no party; add a [[party]] table with card = "..." for each participant'
         raise StudyError(msg)
     privacy = text.privacy
     delta = default_delta(min(card.rows for card in cards)) if privacy.delta is None else privacy.delta
@@ -133,7 +133,7 @@ def policy_of(text: PartyFile) -> Policy:
     policy = text.policy
     if isinstance(policy.approval, str):
         if policy.approval != "ask":
-            msg = "approval must be \"ask\" or a list of plan hashes"
+            msg = 'approval must be "ask" or a list of plan hashes'
             raise UsageError(msg)
         approved = frozenset[str]()
     else:

@@ -109,7 +109,7 @@ class DiskKeeper:
         """Write one value (atomically: a reader sees the old one or the new one)."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         temporary = self._file(plan, name).with_suffix(".tmp")
-        with temporary.open("wb", opener=lambda file, flags: os.open(file, flags, 0o600)) as out:
+        with open(temporary, "wb", opener=lambda file, flags: os.open(file, flags, 0o600)) as out:
             np.save(out, values, allow_pickle=False)
             out.flush()
             os.fsync(out.fileno())

@@ -54,7 +54,7 @@ class Description:
         """The summary of (source, column) or (source, column, category)."""
         source, column, *category = key
         for summary in self.summaries_:
-            if (summary.source, summary.column, summary.category) == (source, column, *(category or [None])):
+            if [summary.source, summary.column, summary.category] == [source, column, category[0] if category else None]:
                 return summary
         msg = f"there is no summary of {key}"
         raise KeyError(msg)

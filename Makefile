@@ -1,0 +1,48 @@
+# Two commands matter: `make demo` and `make test`. Both make .venv first, from pinned and hashed requirements.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint docs bench wheel lock clean
+
+demo: .venv/core.stamp
+	@$(BIN)/unpooled demo
+
+test: .venv/dev.stamp
+	$(BIN)/pytest -q --cov --cov-report=term:skip-covered
+	$(BIN)/python tests/coverage_floor.py
+
+lint: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: .venv/dev.stamp
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+
+wheel: .venv/dev.stamp
+	rm -rf build/wheel && $(BIN)/python -m build -q --wheel --no-isolation --outdir build/wheel
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --target build/wheel/site build/wheel/*.whl
+	cd build/wheel && PYTHONPATH=site ../../$(BIN)/python -c "import unpooled; assert 'site' in unpooled.__file__; from unpooled.cli.main import main; main()" demo > demo.txt
+
+bench: .venv/dev.stamp
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/noise.py
+
+# Two installs: everything pinned and hashed, then this checkout itself with the pinned build backend.
+.venv/core.stamp: requirements/core.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/core.txt
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/dev.stamp: .venv/core.stamp requirements/dev.txt
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# Needs uv. Writes versions and hashes only, no addresses.
+lock:
+	for part in core dev; do uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/$$part.in -o requirements/$$part.txt; done
+
+clean:
+	rm -rf .venv build dist docs/_build .mypy_cache .ruff_cache .import_linter_cache .coverage

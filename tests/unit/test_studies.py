@@ -1,0 +1,264 @@
+"""study.toml, party.toml and cards; the commands; what a person reads when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from unpooled.cli import main as cli
+from unpooled.errors import DataError, StudyError, UsageError
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.unit import Budget, Unit
+from unpooled.study.files import read_card, read_party, read_study
+from unpooled.study.party import DiskKeeper, create_party, open_party, read_table
+
+STUDY = """\
+[study]
+model = "describe"
+
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+
+[[party]]
+card = "north/north.card.toml"
+
+[[party]]
+card = "south/south.card.toml"
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for name, n in (("north", 300), ("south", 200)):
+        home = tmp_path / name
+        home.mkdir()
+        sex = rng.choice(["f", "m"], n).tolist()
+        frame = pl.DataFrame({"id": list(range(n)), "age": rng.normal(50, 10, n), "sex": sex, "old": [s == "f" for s in sex]})
+        (frame.write_csv if name == "north" else frame.write_parquet)(home / f"data.{'csv' if name == 'north' else 'parquet'}")
+        data = next(home.glob("data.*"))
+        columns = (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m")), Column("old", categories=("0", "1")))
+        create_party(home, name, data, columns, Budget(1.0, 1e-6), "id")
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path
+
+
+def command(world: Path, *words: str, code: int = 0) -> str:
+    """Run the command in this process, as the console script does; returns everything it printed."""
+    import contextlib
+    import io
+
+    out, err, argv = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["unpooled", *words]
+    try:
+        with contextlib.chdir(world), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as exit_:
+            cli.main()
+    finally:
+        sys.argv = argv
+    assert (exit_.value.code or 0) == code, out.getvalue() + err.getvalue()
+    return out.getvalue() + err.getvalue()
+
+
+PARTIES = ("--party", "north/party.toml", "--party", "south/party.toml")
+
+
+def approve(world: Path) -> None:
+    for name in ("north", "south"):
+        assert "Approved" in command(world, "party", "check", "study.toml", "--config", f"{name}/party.toml", "--approve")
+
+
+def test_a_study_from_plan_to_ledger(world: Path) -> None:
+    planned = command(world, "plan", "study.toml")
+    assert "Differentially private with epsilon = 1" in planned
+    as_data = json.loads(command(world, "plan", "study.toml", "--json"))
+    assert as_data["statement"]["holds"]
+    assert len(as_data["releases"]) == 2
+    refused = command(world, "run", "study.toml", *PARTIES, code=3)
+    assert "not approved" in refused
+    assert "Not approved" in command(world, "party", "check", "study.toml", "--config", "north/party.toml")
+    approve(world)
+    assert "already approved" in command(world, "party", "check", "study.toml", "--config", "north/party.toml")
+    shown = command(world, "run", "study.toml", *PARTIES)
+    assert "sex = f" in shown
+    result = json.loads((world / "study.run/result.json").read_text())
+    assert result["plan"] == as_data["plan"]
+    again = json.loads(command(world, "run", "study.toml", *PARTIES, "--json", "--out", "other"))
+    assert again["result"] == result["result"]  # another coordinator, the same stored releases
+    account = json.loads(command(world, "party", "ledger", "--config", "north/party.toml", "--json"))
+    assert account["spent_epsilon"] == pytest.approx(1.0)
+    assert [entry["kind"] for entry in account["entries"]] == ["approval", "charge"]
+    text = command(world, "party", "ledger", "--config", "north/party.toml")
+    assert "spent: epsilon = 1 of 1" in text
+    assert account["head"] in text
+    (world / "study.toml").write_text(STUDY.replace('"describe"', '"describe"\nrun = 2'))
+    over = command(world, "party", "check", "study.toml", "--config", "north/party.toml", code=3)
+    assert "no room" in over
+
+
+def test_results_of_a_study_are_right(world: Path) -> None:
+    (world / "study.toml").write_text(STUDY.replace('"describe"', '"describe"\nsimulation_seed = 1'))
+    assert "seed" in command(world, "party", "check", "study.toml", "--config", "north/party.toml", code=3)
+    for name in ("north", "south"):
+        path = world / name / "party.toml"
+        path.write_text(path.read_text().replace("allow_simulation = false", "allow_simulation = true"))
+    approve(world)
+    result = json.loads(command(world, "run", "study.toml", *PARTIES, "--json"))["result"]
+    ages = np.concatenate([pl.read_csv(world / "north/data.csv")["age"], pl.read_parquet(world / "south/data.parquet")["age"]])
+    pooled = next(r for r in result if r["source"] == "pooled" and r["column"] == "age")
+    assert pooled["mean"]["low"] < ages.mean() < pooled["mean"]["high"]
+    twice = [r["count"]["value"] for r in result if r["source"] == "pooled" and r["column"] in ("sex", "old")]
+    assert sum(twice) == pytest.approx(1000, abs=200)
+
+
+def test_approval_by_listed_hash_and_by_answer(world: Path, monkeypatch) -> None:
+    plan = json.loads(command(world, "plan", "study.toml", "--json"))["plan"]
+    path = world / "north/party.toml"
+    path.write_text(path.read_text().replace('approval = "ask"', f'approval = ["{plan}"]'))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda _question: True)
+    assert "Approved" in command(world, "party", "check", "study.toml", "--config", "south/party.toml")
+    command(world, "run", "study.toml", *PARTIES)
+
+
+def test_init_writes_files_that_work(world: Path) -> None:
+    made = command(
+        world, "party", "init", "north/data.csv", "--name", "new", "--id", "id", "--column", "age=0:100;absent",
+        "--column", "sex=f,m", "--folder", "new", "--epsilon", "2",
+    )
+    assert "new.card.toml" in made
+    card = read_card(world / "new/new.card.toml")
+    assert (card.name, card.rows) == ("new", 300)
+    assert card.columns[0] == Column("age", 0.0, 100.0, missing="absent")
+    assert read_party(world / "new/party.toml").policy.epsilon == 2.0
+    with open_party(world / "new/party.toml") as party:
+        assert party.table.n_rows == 300
+    assert oct((world / "new/new.ledger.key").stat().st_mode)[-3:] == "600"
+    assert "exists already" in command(world, "party", "init", "north/data.csv", "--name", "new", "--column", "age=0:1", "--folder", "new", code=2)
+    assert "declare at least one" in command(world, "party", "init", "north/data.csv", "--name", "x", code=2)
+    for wrong in ("age", "age=1", "age=a:b", "age=5:1", "age=0:1;maybe", "weight=0:1", "id=0:1"):
+        command(world, "party", "init", "north/data.csv", "--name", "y", "--id", "id", "--column", wrong, "--folder", "y", code=2)
+    assert not (world / "y").exists()
+
+
+STUDY_ERRORS = [
+    ("epsilon = 1.0", "epsilonn = 1.0", "epsilonn"),
+    ("epsilon = 1.0", "epsilon = nan", "nan"),
+    ("epsilon = 1.0", "epsilon = -5", "epsilon"),
+    ("epsilon = 1.0", "epsilon = true", "float"),
+    ("epsilon = 1.0", "epsilon = 1e-400", "epsilon"),
+    ("delta = 1e-6", "delta = 2", "delta"),
+    ("delta = 1e-6", 'unit = "person"', "person"),
+    ('"describe"', '"descibe"', "descibe"),
+    ('"describe"', "3", "model"),
+    ("north/north", "north/nowhere", "cannot be read"),
+    ("[study]", "[study", "not a TOML"),
+    ("south/south", "north/north", "each name once"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), STUDY_ERRORS)
+def test_errors_in_a_study_name_file_and_key(world: Path, old: str, new: str, words: str) -> None:
+    (world / "study.toml").write_text(STUDY.replace(old, new))
+    printed = command(world, "plan", "study.toml", code=2)
+    assert words in printed
+    assert "Traceback" not in printed
+
+
+PARTY_ERRORS = [
+    ("[policy]", "[polcy]", "polcy"),
+    ("epsilon = 1.0", "epsilon = inf\nhidden = 1", "hidden"),
+    ("epsilon = 1.0", "epsilon = nan", "nan"),
+    ('"ask"', '"yes"', "approval"),
+    ('"ask"', '["12"]', "64"),
+    ('["sound"]', '["loud"]', "loud"),
+    ("high = 100.0", "high = -1.0", "low must be smaller"),
+    ("data.csv", "gone.csv", "no such data file"),
+    ('name = "age"', 'name = "weight"', "no column 'weight'"),
+    ('name = "age"', 'name = "id"', "id column"),
+    ("north.ledger", "lost.ledger", "lost.ledger"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), PARTY_ERRORS)
+def test_errors_in_a_party_file_name_file_and_key(world: Path, old: str, new: str, words: str) -> None:
+    path = world / "north/party.toml"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    code = 3 if "lost" in words else 2
+    printed = command(world, "party", "check", "study.toml", "--config", "north/party.toml", code=code)
+    assert words in printed
+    assert "Traceback" not in printed
+
+
+def test_a_card_that_is_not_the_partys_own_is_refused(world: Path) -> None:
+    path = world / "north/north.card.toml"
+    path.write_text(path.read_text().replace("100.0", "200.0"))
+    south = world / "south/south.card.toml"
+    south.write_text(south.read_text().replace("100.0", "200.0"))
+    assert "card" in command(world, "party", "check", "study.toml", "--config", "north/party.toml", code=3)
+
+
+def test_a_run_without_a_partys_file_or_with_bad_data_is_refused(world: Path) -> None:
+    assert "--party" in command(world, "run", "study.toml", "--party", "north/party.toml", code=2)
+    approve(world)
+    frame = pl.read_csv(world / "north/data.csv").with_columns(pl.lit(None, dtype=pl.Float64).alias("age"))
+    frame.write_csv(world / "north/data.csv")
+    printed = command(world, "run", "study.toml", *PARTIES, code=2)
+    assert "'age'" in printed
+    with open_party(world / "south/party.toml") as party:
+        assert party.ledger.composition(Unit.RECORD).epsilon(1e-6) == 0
+
+
+def test_default_delta_and_empty_parties(world: Path) -> None:
+    (world / "study.toml").write_text(STUDY.replace("delta = 1e-6", ""))
+    assert read_study(world / "study.toml").delta == 1e-5
+    (world / "study.toml").write_text(STUDY.split("[[party]]", maxsplit=1)[0] + "")
+    with pytest.raises(StudyError, match="party"):
+        read_study(world / "study.toml")
+    (world / "study.toml").write_text("party = []\n" + STUDY.split("[[party]]", maxsplit=1)[0])
+    with pytest.raises(StudyError, match="no party"):
+        read_study(world / "study.toml")
+
+
+def test_data_files_that_cannot_be_read_give_no_content_away(tmp_path: Path) -> None:
+    broken = tmp_path / "data.parquet"
+    broken.write_bytes(b"SECRET not parquet")
+    with pytest.raises(DataError) as caught:
+        read_table(broken, ("a",))
+    assert "SECRET" not in str(caught.value)
+
+
+def test_kept_values_are_private_files(tmp_path: Path) -> None:
+    keeper = DiskKeeper(tmp_path / "kept")
+    keeper.keep("a" * 64, "coef", np.arange(3.0))
+    keeper.keep("a" * 64, "coef", np.arange(4.0))
+    assert keeper.kept("a" * 64, "coef").tolist() == [0, 1, 2, 3]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "kept").iterdir())
+    with pytest.raises(UsageError, match="nothing named"):
+        keeper.kept("b" * 64, "coef")
+    with pytest.raises(UsageError, match="letters"):
+        keeper.keep("a" * 64, "../x", np.zeros(1))
+
+
+def test_demo_version_and_help(world: Path) -> None:
+    shown = command(world, "demo", "--epsilon", "2")
+    assert "Results beside the truth" in shown
+    assert "ledger of north" in shown
+    assert "unpooled 0" in command(world, "--version")
+    assert "Commands" in command(world, "--help")
+    assert "nonsense" in command(world, "nonsense", code=2)
+
+
+def test_the_installed_command_runs(world: Path) -> None:
+    script = Path(sys.executable).parent / "unpooled"
+    done = subprocess.run([script, "plan", "nothing.toml"], capture_output=True, text=True, cwd=world, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "cannot be read" in done.stderr
+    assert done.stdout == ""
