@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from unpooled.errors import BudgetRefusal, LedgerDamaged, Refusal, ReleaseConflict, UsageError
+from unpooled.privacy import chain
 from unpooled.privacy import ledger as module
 from unpooled.privacy.accounting import NO_COST, SAFETY, UNBOUNDED, Event, Kind, gaussian_mu
-from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
+from unpooled.privacy.chain import Charge, ReleaseKey
+from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.unit import Budget, Unit
 
 if TYPE_CHECKING:
@@ -580,7 +582,7 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(path: Path, ending: str) ->
     assert refused >= (100 if ending == "" else 60)
 
 
-def forge(path: Path, row: module._Row) -> None:
+def forge(path: Path, row: module.Row) -> None:
     """Append a row with a right digest and a right anchor: what a newer version, or a skilled hand, would write."""
     with Ledger.open(path) as ledger:
         ledger._connection.execute("BEGIN IMMEDIATE")
@@ -591,15 +593,15 @@ def forge(path: Path, row: module._Row) -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        module._Row(kind="refund"),
-        module._Row(kind="genesis"),
-        module._Row.of(charge(0)),
-        module._Row.of(charge(9))._replace(plan="short"),
-        module._Row.of(charge(9))._replace(fingerprint=b""),
+        module.Row(kind="refund"),
+        module.Row(kind="genesis"),
+        module.Row.of(charge(0)),
+        module.Row.of(charge(9))._replace(plan="short"),
+        module.Row.of(charge(9))._replace(fingerprint=b""),
     ],
     ids=["unknown", "second genesis", "second charge", "no plan", "no fingerprint"],
 )
-def test_a_row_that_no_honest_ledger_writes_is_refused(path: Path, row: module._Row) -> None:
+def test_a_row_that_no_honest_ledger_writes_is_refused(path: Path, row: module.Row) -> None:
     forge(path, row)
     assert_refused_untouched(path, "newer version")
 
@@ -610,10 +612,10 @@ def test_a_row_that_no_honest_ledger_writes_is_refused(path: Path, row: module._
 def test_an_unknown_event_is_refused_not_guessed(
     path: Path, monkeypatch: pytest.MonkeyPatch, word: str, number: int
 ) -> None:
-    costs = dict(zip(("kind", "value", "count", "variation"), module._pack(TINY), strict=True)) | {word: number}
+    costs = dict(zip(("kind", "value", "count", "variation"), chain._pack(TINY), strict=True)) | {word: number}
     with monkeypatch.context() as patch:
         patch.setattr(module, "_pack", lambda _: tuple(costs.values()))
-        forge(path, module._Row.of(charge(9)))
+        forge(path, module.Row.of(charge(9)))
     assert_refused_untouched(path, "newer version")
 
 
@@ -621,7 +623,7 @@ def test_the_stored_codes_of_events_never_change() -> None:
     assert [(kind.name, kind.value) for kind in Kind] == [
         ("GAUSSIAN", 1), ("ZCDP", 2), ("EXPONENTIAL", 3), ("PURE", 4), ("UNBOUNDED", 5),
     ]  # fmt: skip
-    assert module._pack(Event(Kind.PURE, 1.0, 3, 0.5)) == (
+    assert chain._pack(Event(Kind.PURE, 1.0, 3, 0.5)) == (
         4,
         *struct.unpack(">q", struct.pack(">d", 1.0)),
         3,
@@ -632,8 +634,8 @@ def test_the_stored_codes_of_events_never_change() -> None:
 def test_no_two_rows_are_spelled_alike() -> None:
     start = bytes(32)
     spelled = [("a", "bc"), ("ab", "c"), ("abc", ""), ("abc",), (b"abc",), (b"a", "bc"), (1, 2), (1, b"2"), (2, 1), ()]
-    assert len({module._link(start, columns) for columns in spelled}) == len(spelled)
-    assert module._link(bytes(31) + b"1", ("a",)) != module._link(start, ("a",))
+    assert len({module.link(start, columns) for columns in spelled}) == len(spelled)
+    assert module.link(bytes(31) + b"1", ("a",)) != module.link(start, ("a",))
 
 
 # --- disks that are full or read-only --------------------------------------------------------------------------------

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from unpooled.errors import BudgetRefusal, LedgerDamaged, Refusal, UsageError
+from unpooled.privacy import chain
 from unpooled.privacy import ledger as module
 from unpooled.privacy.accounting import SAFETY, Event, Kind, gaussian_mu
-from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
+from unpooled.privacy.chain import Charge, ReleaseKey
+from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.unit import Budget, Unit
 
 if TYPE_CHECKING:

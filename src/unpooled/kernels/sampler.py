@@ -5,8 +5,8 @@ with a band that its error cannot leave; when no decision boundary lies inside t
 Otherwise the coordinate is flagged, and the slow path decides with :mod:`decimal` at 90 digits and 256 further random bits.
 The result is therefore a function of the random bits alone: the same on every machine, for any chunking and thread count.
 
-What remains inexact is the slow path's last bit: at most ``2**-190`` from the truncated bits and ``1e-70`` from the
-arithmetic per decision, at most a few decisions per coordinate. ``TOTAL_VARIATION = 2**-120`` is charged for it.
+What remains inexact is the slow path's last bit: at most ``2**-256`` from the truncated bits and ``1e-70`` (below
+``2**-232``) from the arithmetic per decision, a few decisions per coordinate. ``TOTAL_VARIATION = 2**-180`` is charged for it.
 
 The bands. ``_quantile`` is Wichura's AS 241 (PPND16, accurate to 1e-16 for its rational functions). All coefficients and
 arguments are non-negative, so Horner's rule is relatively stable (Higham 2002, section 5.1): numerator, denominator, quotient and the
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 #: Distance of any sampler below from its ideal law, per coordinate (see the module's text).
-TOTAL_VARIATION = 2.0**-120
+TOTAL_VARIATION = 2.0**-180
 #: Largest scale whose discrete Gaussian is read from a cumulative table; beyond it, rejection from a rounded Gaussian.
 TABLE_SCALE = 1024.0
 #: Largest scale of a Laplace magnitude that is inverted in one piece; beyond it, high and low binary digits.

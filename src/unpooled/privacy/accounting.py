@@ -24,14 +24,16 @@ from typing import TYPE_CHECKING, Any
 from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr
 
-from unpooled.errors import AccountingError
+from unpooled.errors import AccountingError, UsageError
 from unpooled.privacy.unit import check_delta, check_epsilon, real
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 #: Calibrated noise is this much larger than the exact solution, so that rounding never turns a fit into a misfit.
 SAFETY = 2.0**-40
+#: Budgets above this epsilon are calibrated as if they asked for it.
+EFFECTIVE_EPSILON = 50.0
 _SQRT2 = math.sqrt(2.0)
 
 
@@ -62,22 +64,32 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     return float(brentq(lambda eps: gaussian_delta(eps, mu) - delta, 0.0, high, xtol=1e-14, rtol=1e-14))
 
 
-@lru_cache(maxsize=4096)
+def _largest(curve: Callable[[float], float], delta: float, low: float, high: float, what: str) -> float:
+    """The largest parameter in [low, high] whose increasing delta curve stays at ``delta``."""
+    if delta == 0:
+        msg = f"{what} has no guarantee at delta = 0: ask for a positive delta"
+        raise AccountingError(msg)
+
+    # The logarithm of delta is close to a parabola in that of the parameter, which brentq likes.
+    def excess(log_parameter: float) -> float:
+        value = curve(math.exp(log_parameter))
+        return (math.log(value) if value > 0 else -800.0) - math.log(delta)
+
+    return math.exp(float(brentq(excess, math.log(low), math.log(high), xtol=1e-14, rtol=1e-14)))
+
+
+@lru_cache(maxsize=4096, typed=True)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu = sensitivity / sigma that is (epsilon, delta)-private: the inverse of :func:`gaussian_delta`."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if epsilon == math.inf:
         return math.inf
-    if delta == 0:
-        msg = "Gaussian noise has no guarantee at delta = 0: ask for a positive delta"
-        raise AccountingError(msg)
+    return _largest(lambda mu: gaussian_delta(epsilon, mu), delta, 1e-12, 1e4, "Gaussian noise")
 
-    # The logarithm of delta is close to a parabola in log mu, which brentq likes.
-    def excess(log_mu: float) -> float:
-        value = gaussian_delta(epsilon, math.exp(log_mu))
-        return (math.log(value) if value > 0 else -800.0) - math.log(delta)
 
-    return math.exp(float(brentq(excess, math.log(1e-12), math.log(1e4), xtol=1e-14, rtol=1e-14)))
+def budget_mu(epsilon: float, delta: float) -> float:
+    """The mu to calibrate a plan's Gaussian releases to, so that rounding and total variation still fit the budget."""
+    return gaussian_mu(epsilon if epsilon == math.inf else min(epsilon, EFFECTIVE_EPSILON), delta) * (1 - SAFETY)
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
@@ -86,7 +98,11 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     >>> round(gaussian_sigma(1.0, 1e-5), 4)
     3.7306
     """
-    return real("sensitivity", sensitivity) / gaussian_mu(epsilon, delta)
+    sensitivity = real("sensitivity", sensitivity)
+    if not 0 <= sensitivity < math.inf:
+        msg = "sensitivity must be finite and >= 0"
+        raise UsageError(msg)
+    return sensitivity / gaussian_mu(epsilon, delta)
 
 
 # --- events --------------------------------------------------------------------------------------------------------
@@ -134,10 +150,10 @@ class Event:
         if self.count == 0:
             return 0.0
         per_event = {
-            Kind.GAUSSIAN: self.value**2 / 2,
+            Kind.GAUSSIAN: self.value * self.value / 2,
             Kind.ZCDP: self.value,
-            Kind.EXPONENTIAL: self.value**2 / 8,
-            Kind.PURE: self.value**2 / 2,
+            Kind.EXPONENTIAL: self.value * self.value / 8,
+            Kind.PURE: self.value * self.value / 2,
             Kind.UNBOUNDED: math.inf,
         }
         return self.count * per_event[self.kind]
@@ -158,17 +174,18 @@ class Composition:
     """All events that touch one unit, composed (adaptively chosen events are covered by every rule used here)."""
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self.events = tuple(event for event in events if event.count > 0)
+        self.events = tuple(events)
         for event in self.events:
             if type(event) is not Event:
                 msg = f"cannot account for a {type(event).__name__}: only Event has a known cost"
                 raise AccountingError(msg)
+        self.events = tuple(event for event in self.events if event.count > 0)
 
         def total(*kinds: Kind) -> float:
             return math.fsum(e.value * e.count for e in self.events if e.kind in kinds)
 
         self._unbounded = any(e.kind is Kind.UNBOUNDED for e in self.events)
-        self.mu = math.sqrt(math.fsum(e.value**2 * e.count for e in self.events if e.kind is Kind.GAUSSIAN))
+        self.mu = math.sqrt(math.fsum(e.value * e.value * e.count for e in self.events if e.kind is Kind.GAUSSIAN))
         self.pure_epsilon = total(Kind.PURE, Kind.EXPONENTIAL)
         self.rho = math.fsum(e.rho for e in self.events)
         self._rho_only = total(Kind.ZCDP)
@@ -177,10 +194,13 @@ class Composition:
     def delta(self, epsilon: float) -> float:
         """Smallest delta that these rules prove at this epsilon."""
         epsilon = real("epsilon", epsilon)
-        if self._unbounded or epsilon < 0:
-            return 1.0
         if epsilon == math.inf:
             return 0.0
+        if self._unbounded or epsilon < 0:
+            return 1.0
+        # A smaller epsilon at the same delta is a stronger promise, so the curve may be cut off: beyond this point the factor
+        # of the total variation would outgrow everything else.
+        epsilon = min(epsilon, EFFECTIVE_EPSILON)
         options = []
         if self._rho_only == 0:
             # Exact for Gaussians alone; with pure events, one (pure_epsilon, 0) composed with the Gaussian curve.
@@ -188,7 +208,7 @@ class Composition:
             options.append(gaussian_delta(left, self.mu) if left >= 0 else 1.0)
         if self.pure_epsilon or self._rho_only:
             options.append(zcdp_delta(epsilon, self.rho))
-        gap = (1 + math.exp(min(epsilon, 700.0))) * self.total_variation
+        gap = (1 + math.exp(epsilon)) * self.total_variation
         return min(1.0, min(options) + gap)
 
     def epsilon(self, delta: float) -> float:
@@ -244,19 +264,11 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
     return float(min(value, _accountant(rho, polished).get_delta(epsilon), 1.0))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """Largest rho whose zCDP guarantee implies (epsilon, delta)."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if epsilon == math.inf:
         return math.inf
-    if delta == 0:
-        msg = "zero-concentrated privacy has no guarantee at delta = 0: ask for a positive delta"
-        raise AccountingError(msg)
-
-    def excess(log_rho: float) -> float:
-        value = zcdp_delta(epsilon, math.exp(log_rho))
-        return (math.log(value) if value > 0 else -800.0) - math.log(delta)
-
-    low = epsilon**2 / (4 * (math.log(1 / delta) + epsilon))  # from epsilon <= rho + 2 sqrt(rho log(1/delta))
-    return math.exp(float(brentq(excess, math.log(low) - 1, math.log(4 * epsilon + 4 * low), xtol=1e-12)))
+    low = epsilon**2 / (16 * (-math.log(delta or 1.0) + epsilon))  # from epsilon <= rho + 2 sqrt(rho log(1/delta))
+    return _largest(lambda rho: zcdp_delta(epsilon, rho), delta, low, 4 * epsilon + 16 * low, "zero-concentrated privacy")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
@@ -56,19 +57,19 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             return None
         if self.low is None or self.high is None:
             return "no bounds: declare low and high, or categories"
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high and self.half_width > 0):
             return "low must be smaller than high, both finite"
         return None
 
     @property
     def centre(self) -> float:
         """The middle of the range, where coded values are zero."""
-        return (self.range[0] + self.range[1]) / 2
+        return self.range[0] / 2 + self.range[1] / 2
 
     @property
     def half_width(self) -> float:
         """What one coded unit means in the column's own units."""
-        return (self.range[1] - self.range[0]) / 2
+        return self.range[1] / 2 - self.range[0] / 2
 
     @property
     def range(self) -> tuple[float, float]:
@@ -134,7 +135,7 @@ class Bounds:
         missing = self.missing if isinstance(self.missing, str) else entry(self.missing) or "refuse"
         categories = entry(self.categories or {})
         if categories is not None:
-            return Column(name, categories=tuple(str(c) for c in categories), missing=missing)
+            return Column(name, categories=tuple(_text(c) for c in categories), missing=missing)
         return Column(name, low, high, missing=missing)
 
     @classmethod
@@ -152,14 +153,15 @@ class Bounds:
             values = table[name]
             if values.dtype == object:
                 found = sorted({str(v) for v in values if v is not None})
-                categories[name] = [*found, "(other)", "(none)"][: max(2, len(found))]
+                spare = [word for word in ("(other)", "(none)", "(more)") if word not in found]
+                categories[name] = [*found, *spare][: max(2, len(found))]
                 low.append(0.0)
                 high.append(1.0)
                 continue
             known = values[~np.isnan(values)]
             smallest, largest = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
             low.append(smallest)
-            high.append(largest if largest > smallest else smallest + 1.0)
+            high.append(largest if largest > smallest else smallest + max(1.0, abs(smallest)))
         return cls(low, high, categories=categories, missing="absent")
 
 
@@ -242,9 +244,12 @@ class Coding:
         return present
 
 
-def _text(value: float) -> str:
-    """A number as the category it was declared as: 1.0 is '1'."""
-    return str(int(value)) if value.is_integer() else str(float(value))
+def _text(value: object) -> str:
+    """A value as a category: text as it is; 1, 1.0 and True (all stored as 1.0) are '1'."""
+    if not isinstance(value, Real | np.bool_):
+        return str(value)
+    number = float(value)
+    return str(int(number)) if number.is_integer() else str(number)
 
 
 def integer_grid(n_rows: int, degree: int, largest: int = 1 << 20) -> int:

@@ -27,28 +27,38 @@ import math
 import os
 import sqlite3
 import stat
-import struct
 import threading
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 from unpooled.errors import AccountingError, BudgetRefusal, LedgerDamaged, Refusal, ReleaseConflict, UsageError
-from unpooled.privacy.accounting import NO_COST, Composition, Event, Kind
+from unpooled.privacy.accounting import NO_COST, Composition, Kind
+from unpooled.privacy.chain import (
+    DIGEST_BYTES,
+    FORMAT,
+    NOTHING,
+    Charge,
+    Entry,
+    Head,
+    ReleaseKey,
+    Row,
+    check_digest,
+    check_plan,
+    check_step,
+    link,
+    require,
+    where,
+)
 from unpooled.privacy.unit import Budget, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
-FORMAT = 1
-DIGEST_BYTES = 32  # of SHA-256, and of a root key
-LONGEST_WORD = 200
 LARGEST_REPLY = 900_000_000  # SQLite holds no more than 10^9 bytes in one row
 PATIENCE = 30.0  # seconds to wait for another process
-_LARGEST_INTEGER = 2**63 - 1
 
 #: Held around every transaction, and while the process forks: so no child inherits half a transaction of its parent.
 _LOCK = threading.RLock()
@@ -71,166 +81,6 @@ _PASSING = {
 }
 
 
-# --- what is charged -----------------------------------------------------------------------------------------------
-
-
-def _require(condition: bool, remedy: str) -> None:
-    if not condition:
-        raise UsageError(remedy)
-
-
-def _check_plan(plan: object) -> None:
-    right = type(plan) is str and len(plan) == 2 * DIGEST_BYTES and set(plan) <= set("0123456789abcdef")
-    _require(right, "a plan is named by its hash: 64 lowercase hexadecimal digits")
-
-
-def _check_word(what: str, word: object) -> None:
-    right = type(word) is str and 0 < len(word) <= LONGEST_WORD and word.isprintable()
-    _require(right, f"the {what} of a release must be 1 to {LONGEST_WORD} printable characters")
-
-
-def _check_step(plan: object, step: object, index: object) -> None:
-    _check_plan(plan)
-    _check_word("step", step)
-    right = type(index) is int and 0 <= index <= _LARGEST_INTEGER
-    _require(right, "the index of a step must be an integer from 0 to 2^63 - 1")
-
-
-def _check_digest(what: str, digest: object) -> None:
-    _require(type(digest) is bytes and len(digest) == DIGEST_BYTES, f"the {what} must be 32 bytes")
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseKey:
-    """The name of one release. It is paid for once, however often it is sent."""
-
-    plan: str
-    step: str
-    index: int
-    name: str
-
-    def __post_init__(self) -> None:
-        _check_step(self.plan, self.step, self.index)
-        _check_word("name", self.name)
-
-    def __str__(self) -> str:
-        return f"release {self.name!r} of {_where(self.plan, self.step, self.index)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """What one release costs each unit, and a digest of the request and the data behind it."""
-
-    key: ReleaseKey
-    fingerprint: bytes
-    record: Event
-    attribute: Event
-
-    def __post_init__(self) -> None:
-        _require(type(self.key) is ReleaseKey, f"a charge needs a ReleaseKey, not {type(self.key).__name__}")
-        _check_digest("fingerprint", self.fingerprint)
-        for event in (self.record, self.attribute):
-            known = type(event) is Event and event.count <= _LARGEST_INTEGER
-            _require(known, "a charge needs an Event for each unit, with a count below 2^63")
-
-    def cost(self, unit: Unit) -> Event:
-        """The event that this charge is to one unit."""
-        return self.record if unit is Unit.RECORD else self.attribute
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of the ledger as people read it. An approval costs nothing and has no key."""
-
-    position: int
-    kind: Literal["charge", "approval"]
-    plan: str
-    key: ReleaseKey | None
-    record: Event
-    attribute: Event
-    state: Literal["reserved", "committed"]
-    time: int
-
-
-# --- rows and their chain ------------------------------------------------------------------------------------------
-
-
-def _where(plan: str, step: str, index: int) -> str:
-    return f"step {step!r}, index {index} of plan {plan[:12]}"
-
-
-def _pack(event: Event) -> tuple[int, ...]:
-    """An event as four integers: a float is kept as its bits, so that what was charged is what is read back."""
-    bits = struct.pack(">dqd", event.value, event.count, event.total_variation)
-    return int(event.kind), *struct.unpack(">qqq", bits)
-
-
-def _unpack(kind: int, *numbers: int) -> Event:
-    return Event(Kind(kind), *struct.unpack(">dqd", struct.pack(">qqq", *numbers)))
-
-
-class _Row(NamedTuple):
-    """One link of the chain, in the order of its columns.
-
-    ``fingerprint`` is the digest of what was asked (of a commit: the request; in the first row the random identity of
-    the ledger) and ``content`` that of what was stored (of a commit: the reply; in the first row the root key).
-    """
-
-    position: int = 0
-    time: int = 0
-    kind: str = ""
-    plan: str = ""
-    step: str = ""
-    number: int = 0
-    name: str = ""
-    fingerprint: bytes = b""
-    content: bytes = b""
-    record: Event = NO_COST
-    attribute: Event = NO_COST
-
-    @classmethod
-    def of(cls, charge: Charge) -> _Row:
-        key, costs = charge.key, (charge.record, charge.attribute)
-        return cls(0, 0, "charge", key.plan, key.step, key.index, key.name, charge.fingerprint, b"", *costs)
-
-    @property
-    def key(self) -> ReleaseKey:
-        return ReleaseKey(self.plan, self.step, self.number, self.name)
-
-    def columns(self) -> tuple[int | str | bytes, ...]:
-        return *self[:9], *_pack(self.record), *_pack(self.attribute)
-
-    @classmethod
-    def read(cls, columns: Sequence[Any]) -> _Row:
-        return cls._make((*columns[:9], _unpack(*columns[9:13]), _unpack(*columns[13:])))
-
-
-_SPELLING: dict[type, Callable[[Any], bytes]] = {
-    int: lambda number: b"i" + number.to_bytes(8, "big", signed=True),
-    str: lambda text: b"s" + text.encode(),
-    bytes: lambda body: b"b" + body,
-}
-
-
-def _link(previous: bytes, columns: Iterable[Any]) -> bytes:
-    """The digest of a row. Every column goes in with its type and length, so no two rows are spelled alike."""
-    digest = sha256(previous)
-    for value in columns:
-        spelled = _SPELLING[type(value)](value)
-        digest.update(struct.pack(">q", len(spelled)) + spelled)
-    return digest.digest()
-
-
-class _Head(NamedTuple):
-    """An end of the chain: how many rows it has, and the digest of the last one."""
-
-    rows: int
-    digest: bytes
-
-
-_NOTHING = _Head(0, sha256(f"unpooled ledger, format {FORMAT}".encode()).digest())
-
-
 # --- the ledger ----------------------------------------------------------------------------------------------------
 
 
@@ -246,11 +96,11 @@ class Ledger:
         self._process = os.getpid()
         # What the verified rows say. Only _catch_up adds to it, so a transaction that fails leaves no trace here.
         self._identity = b""
-        self._head = _NOTHING
-        self._rows: list[_Row] = []
+        self._head = NOTHING
+        self._rows: list[Row] = []
         self._charges: dict[ReleaseKey, Charge] = {}
         self._approved: set[str] = set()
-        self._answers: dict[tuple[str, str, int], _Row] = {}
+        self._answers: dict[tuple[str, str, int], Row] = {}
         uri = ":memory:" if path is None else path.as_uri() + "?mode=rw"  # rw: a missing file is never made
         with _explained(path):
             # Transactions are begun here, not by the driver, and _LOCK keeps the threads apart.
@@ -319,7 +169,7 @@ class Ledger:
     def in_memory(cls, root_key: bytes | None = None) -> Ledger:
         """A ledger that ends with the process, for simulation: the same rules, no files."""
         root_key = os.urandom(32) if root_key is None else root_key
-        _check_digest("root key", root_key)
+        check_digest("root key", root_key)
         return cls(None, root_key, new=True)
 
     def close(self) -> None:
@@ -338,14 +188,14 @@ class Ledger:
 
     def approve(self, plan: str) -> None:
         """Record that this party agreed to a plan."""
-        _check_plan(plan)
+        check_plan(plan)
         with self._locked():
             if plan not in self._approved:
-                self._append(_Row(kind="approval", plan=plan))
+                self._append(Row(kind="approval", plan=plan))
 
     def approved(self, plan: str) -> bool:
         """Whether this party agreed to a plan."""
-        _check_plan(plan)
+        check_plan(plan)
         with self._locked():
             return plan in self._approved
 
@@ -368,34 +218,34 @@ class Ledger:
         with self._locked():
             new = self._new(charges, fingerprints=True)
             self._judge(new, budget, allow_unbounded=allow_unbounded)
-            self._append(*map(_Row.of, new.values()))
+            self._append(*map(Row.of, new.values()))
 
     def commit(self, plan: str, step: str, index: int, request: bytes, reply: bytes) -> None:
         """Store the reply of a step, which may be sent once this returns. The charges of the step are now committed."""
-        _check_step(plan, step, index)
-        _check_digest("request", request)
+        check_step(plan, step, index)
+        check_digest("request", request)
         right = type(reply) is bytes and len(reply) <= LARGEST_REPLY
-        _require(right, f"a reply must be at most {LARGEST_REPLY} bytes: encode it first, and split what is larger")
+        require(right, f"a reply must be at most {LARGEST_REPLY} bytes: encode it first, and split what is larger")
         content = sha256(reply).digest()
         with self._locked():
             known = self._answers.get((plan, step, index))
             if known is None:
                 self._connection.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (content, reply))
-                self._append(_Row(0, 0, "commit", plan, step, index, "", request, content))
+                self._append(Row(0, 0, "commit", plan, step, index, "", request, content))
             elif (known.fingerprint, known.content) != (request, content):
-                msg = f"{_where(plan, step, index)} was answered before, to another request or with another reply"
+                msg = f"{where(plan, step, index)} was answered before, to another request or with another reply"
                 raise ReleaseConflict(msg)
 
     def reply(self, plan: str, step: str, index: int, request: bytes) -> bytes | None:
         """The stored reply of a step, or None while there is none."""
-        _check_step(plan, step, index)
-        _check_digest("request", request)
+        check_step(plan, step, index)
+        check_digest("request", request)
         with self._locked():
             known = self._answers.get((plan, step, index))
             if known is None:
                 return None
             if known.fingerprint != request:
-                msg = f"{_where(plan, step, index)} was answered before, to another request: it is answered once"
+                msg = f"{where(plan, step, index)} was answered before, to another request: it is answered once"
                 raise ReleaseConflict(msg)
             return self._body(known.content)
 
@@ -418,7 +268,7 @@ class Ledger:
         with self._locked():
             return self._head.digest.hex()
 
-    def _entry(self, row: _Row) -> Entry:
+    def _entry(self, row: Row) -> Entry:
         if row.kind == "approval":
             return Entry(row.position, "approval", row.plan, None, NO_COST, NO_COST, "committed", row.time)
         answer = self._answers.get((row.plan, row.step, row.number))
@@ -433,7 +283,7 @@ class Ledger:
         """The charges that are not yet in the ledger. One that is there with other content is a conflict."""
         new: dict[ReleaseKey, Charge] = {}
         for charge in charges:
-            _require(type(charge) is Charge, f"only a Charge can be debited, not {type(charge).__name__}")
+            require(type(charge) is Charge, f"only a Charge can be debited, not {type(charge).__name__}")
             known = self._charges.get(charge.key) or new.setdefault(charge.key, charge)
             changed = [word for word in ("record", "attribute") if getattr(known, word) != getattr(charge, word)]
             if changed or (fingerprints and known.fingerprint != charge.fingerprint):
@@ -443,7 +293,7 @@ class Ledger:
         return new
 
     def _judge(self, new: dict[ReleaseKey, Charge], budget: Budget | None, *, allow_unbounded: bool) -> None:
-        _require(budget is None or type(budget) is Budget, f"not a Budget or None: {type(budget).__name__}")
+        require(budget is None or type(budget) is Budget, f"not a Budget or None: {type(budget).__name__}")
         if budget is None or not new:  # a retry is never refused, even if the policy has become stricter
             return
 
@@ -471,7 +321,7 @@ class Ledger:
         """The write lock, with everything verified up to now. What was not committed inside is rolled back."""
         with _LOCK, _explained(self._path):
             usable = self._process == os.getpid()
-            _require(usable, f"{_place(self._path)} is closed, or was opened before a fork: open it in this process")
+            require(usable, f"{_place(self._path)} is closed, or was opened before a fork: open it in this process")
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 if inspect:
@@ -489,7 +339,7 @@ class Ledger:
         for table in (_CHAIN, _REPLIES):
             self._connection.execute(table)
         self._identity = os.urandom(32)
-        self._append(_Row(kind="genesis", fingerprint=self._identity, content=sha256(self.root_key).digest()))
+        self._append(Row(kind="genesis", fingerprint=self._identity, content=sha256(self.root_key).digest()))
 
     def _inspect(self) -> None:
         """Let SQLite check its file, and make sure that it holds our tables and nothing that acts on them."""
@@ -508,16 +358,16 @@ class Ledger:
         later = "SELECT * FROM chain WHERE position >= ? ORDER BY position"
         for *columns, digest in self._connection.execute(later, (known,)):
             try:
-                if digest != _link(self._head.digest, columns):
+                if digest != link(self._head.digest, columns):
                     raise ValueError
-                self._take_in(_Row.read(columns))
+                self._take_in(Row.read(columns))
             except (ValueError, LookupError, AccountingError) as error:
                 _damaged(self._path, f"row {len(self._rows)} was edited, or a newer version wrote it", error)
-            self._head = _Head(len(self._rows), digest)
+            self._head = Head(len(self._rows), digest)
         if not self._rows or self._rows[0].content != sha256(self.root_key).digest():
             _damaged(self._path, "it is empty, or its .key is that of another ledger")
 
-    def _take_in(self, row: _Row) -> None:
+    def _take_in(self, row: Row) -> None:
         if row.position != len(self._rows) or (row.kind == "genesis") != (row.position == 0):
             raise ValueError
         match row.kind:
@@ -535,7 +385,7 @@ class Ledger:
                 raise ValueError
         self._rows.append(row)
 
-    def _append(self, *rows: _Row) -> None:
+    def _append(self, *rows: Row) -> None:
         """Write rows and commit: the four steps of the module's docstring."""
         if not rows:
             return
@@ -543,7 +393,7 @@ class Ledger:
         insert = "INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         for row in rows:
             columns = row._replace(position=new.rows, time=now).columns()
-            new = _Head(new.rows + 1, _link(new.digest, columns))
+            new = Head(new.rows + 1, link(new.digest, columns))
             self._connection.execute(insert, (*columns, new.digest))
         self._write_anchor(old, new)
         self._connection.execute("COMMIT")
@@ -567,7 +417,7 @@ class Ledger:
 
     # --- the anchor, read and written only under SQLite's write lock
 
-    def _anchor(self, *heads: _Head) -> bytes:
+    def _anchor(self, *heads: Head) -> bytes:
         ends = [{"rows": head.rows, "head": head.digest.hex()} for head in heads]
         return json.dumps({"format": FORMAT, "ledger": self._identity.hex(), "heads": ends}, indent=1).encode() + b"\n"
 
@@ -578,7 +428,7 @@ class Ledger:
         file = _beside(self._path, ".anchor")
         try:
             found = file.read_bytes()
-            heads = [_Head(end["rows"], bytes.fromhex(end["head"])) for end in json.loads(found)["heads"]]
+            heads = [Head(end["rows"], bytes.fromhex(end["head"])) for end in json.loads(found)["heads"]]
             if self._anchor(*heads) != found:
                 raise ValueError
         except (OSError, ValueError, TypeError, KeyError) as error:
@@ -588,7 +438,7 @@ class Ledger:
         if len(heads) > 1:
             self._write_anchor(self._head)
 
-    def _write_anchor(self, *heads: _Head) -> None:
+    def _write_anchor(self, *heads: Head) -> None:
         if self._path is None:
             return
         file, draft = _beside(self._path, ".anchor"), _beside(self._path, ".anchor.new")

@@ -72,6 +72,12 @@ class Additive(Mechanism, Protocol):
         ...
 
 
+def _check_statistic(statistic: NDArray[np.int64], size: int) -> None:
+    if statistic.shape != (size,) or statistic.dtype != np.int64:
+        msg = f"this release is of {size} int64 values, not {statistic.shape} {statistic.dtype}"
+        raise UsageError(msg)
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """``size`` coordinates that share the relative noise ``width``, in units of the statistic's integers."""
@@ -119,8 +125,12 @@ class GaussianRelease:
             msg = f"mu must be positive, not {mu}: ask for a larger epsilon"
             raise UsageError(msg)
         # Also keep every block inside the sampler's smallest scale.
-        smallest = noise.SMALLEST_SCALE / min(block.width for block in release.blocks)
+        smallest = noise.SMALLEST_SCALE * (1 + SAFETY) / min(block.width for block in release.blocks)
         release = replace(release, scale=max(reach[unit].distance * (1 + SAFETY) / mu, smallest))
+        # One floored step per coordinate costs up to 2^-18 at any scale: far below that, no scale would ever do.
+        if release.floored and mu < 2.0**-16 * math.sqrt(reach[unit].coordinates):
+            msg = "epsilon is too small for a release of this size on this grid: ask for more, or release less"
+            raise UsageError(msg)
         while (cost := release.event(unit).value) > mu:  # flooring cost a little: once or twice round, each time closer
             release = replace(release, scale=release.scale * max(cost / mu, 1 + SAFETY))
         return release
@@ -139,6 +149,11 @@ class GaussianRelease:
         """L2 reach of the unit in the same units as ``scale``."""
         return dict(self.reach)[unit].distance
 
+    @property
+    def floored(self) -> bool:
+        """Whether any block's noise exceeds the sampler's range, so that its statistic is floored."""
+        return any(self._shift(block) for block in self.blocks)
+
     def _shift(self, block: Block) -> int:
         return max(0, math.ceil(math.log2(self.scale * block.width / self._LARGEST))) if self.scale else 0
 
@@ -153,9 +168,7 @@ class GaussianRelease:
 
     def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
         """The released integers; :meth:`decode` puts them back into the statistic's units."""
-        if statistic.shape != (self.size,) or statistic.dtype != np.int64:
-            msg = f"this release is of {self.size} int64 values, not {statistic.shape} {statistic.dtype}"
-            raise UsageError(msg)
+        _check_statistic(statistic, self.size)
         out, at = statistic.copy(), 0
         for block in self.blocks if self.scale else ():
             part, shift = out[at : at + block.size], self._shift(block)
@@ -212,6 +225,7 @@ class LaplaceRelease:
 
     def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
         """The statistic plus noise, in grid units."""
+        _check_statistic(statistic, self.size)
         return statistic + noise.discrete_laplace(self.scale, self.size, stream=bits)
 
     def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
@@ -260,6 +274,7 @@ class NoiseShare:
 
     def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
         """The statistic plus this party's share of the noise: private only inside the secure sum."""
+        _check_statistic(statistic, self.size)
         return statistic + noise.discrete_gaussian(self.scale, self.size, stream=bits)
 
     def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:

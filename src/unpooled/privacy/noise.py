@@ -109,7 +109,7 @@ def rounded_gaussian(scale: float, size: int, *, stream: RandomBits | None = Non
 
     >>> from unpooled.privacy.noise import KeySource, rounded_gaussian
     >>> rounded_gaussian(3.0, 5, stream=KeySource.simulation(1).stream("example")).tolist()
-    [0, 1, -1, -3, -3]
+    [6, -2, -2, -2, 5]
     """
     scale = _check_scale(scale, LARGEST_GAUSSIAN)
     bits = stream or Stream.fresh()

@@ -72,7 +72,10 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run: int = 1
 
     def __post_init__(self) -> None:
-        Budget(self.epsilon, self.delta, Unit.parse(self.unit))
+        budget = Budget(self.epsilon, self.delta, Unit.parse(self.unit))
+        # Plain floats, so that a NumPy number or an int hashes and travels like any other.
+        msgspec.structs.force_setattr(self, "epsilon", budget.epsilon)
+        msgspec.structs.force_setattr(self, "delta", budget.delta)
         Adjacency.parse(self.adjacency)
         Calibration.parse(self.calibration)
         names = [card.name for card in self.parties]
@@ -165,13 +168,21 @@ class Plan:
     def _worst(self, unit: Unit | str | None) -> tuple[Composition, ...]:
         """The compositions of which the worst is the guarantee.
 
-        A record of a vertical study is at every party at once: everything composes. Rows of a horizontal study, and
-        single attributes of any study, are at one party: the parties compose in parallel.
+        A record of a vertical study is at every party at once: everything composes. An attribute of it is at every party that
+        declares a column of this name. Rows of a horizontal study are at one party each: the parties compose in parallel.
         """
         unit = Unit.parse(unit or self.study.unit)
-        if self.split is Split.VERTICAL and unit is Unit.RECORD:
-            return (self.composition(unit),)
-        return tuple(self.composition(unit, card.name) for card in self.study.parties)
+        cards = self.study.parties
+        if self.split is Split.HORIZONTAL:
+            together = {frozenset({card.name}) for card in cards}
+        elif unit is Unit.RECORD:
+            together = {frozenset(card.name for card in cards)}
+        else:
+            columns = {column.name for card in cards for column in card.columns}
+            together = {frozenset(c.name for c in cards if any(x.name == name for x in c.columns)) for name in columns}
+        return tuple(
+            Composition(r.event(unit) for r in self.releases if r.party in parties) for parties in sorted(together, key=sorted)
+        )
 
     def epsilon(self, delta: float, unit: Unit | str | None = None) -> float:
         """Smallest epsilon proved at this delta, for the study's unit or another one."""

@@ -9,6 +9,7 @@ import hashlib
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from unpooled.errors import DataError
@@ -79,9 +80,12 @@ class Table:
         """SHA-256 of names and values: a party refuses to answer an old request over changed data."""
         total = hashlib.sha256()
         for name, values in self._columns.items():
-            numeric = values.dtype == np.float64
-            raw = values.tobytes() if numeric else "\x00".join("\x01" if v is None else v for v in values).encode()
-            for part in (name.encode(), b"f8" if numeric else b"text", raw):
+            if values.dtype == np.float64:
+                kind, raw = b"f8", values.tobytes()
+            else:  # msgpack keeps texts apart from each other and from None, whatever they hold
+                texts = [None if v is None else v.encode("utf-8", "surrogatepass") for v in values]
+                kind, raw = b"text", msgspec.msgpack.encode(texts)
+            for part in (name.encode("utf-8", "surrogatepass"), kind, raw):
                 total.update(len(part).to_bytes(8, "big"))
                 total.update(part)
         return total.digest()
@@ -91,7 +95,14 @@ class Table:
 
 
 def _column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whatever array-like a user has
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+        texts = array.tolist() if array.dtype.kind in "OUT" else []
+        # nan differs from itself, which tells a missing number inside a column of text.
+        missing = [v is None or bool(v != v) for v in texts]  # noqa: PLR0124
+    except ValueError:
+        msg = f"column {name!r} holds rows of different lengths: give one value per row"
+        raise DataError(msg) from None
     if array.ndim != 1:
         msg = f"column {name!r} has {array.ndim} dimensions: give one value per row"
         raise DataError(msg)
@@ -101,8 +112,7 @@ def _column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whatever 
             msg = f"column {name!r} holds an infinite value: replace it, or mark it as missing (nan)"
             raise DataError(msg)
     elif array.dtype.kind in "OUT":
-        # nan differs from itself, which tells a missing number inside a column of text.
-        column = np.array([None if v is None or v != v else str(v) for v in array.tolist()], dtype=object)  # noqa: PLR0124
+        column = np.array([None if gone else str(v) for v, gone in zip(texts, missing, strict=True)], dtype=object)
     else:
         msg = f"column {name!r} holds {array.dtype.name} values: give numbers or text"
         raise DataError(msg)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from numbers import Real
 from typing import Self
 
 from unpooled.errors import UsageError
@@ -64,7 +65,7 @@ class Split(_Word):
 
 def real(name: str, value: object) -> float:
     """``value`` as a float; booleans, strings and nan are refused by type."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         msg = f"{name} must be a number, not {type(value).__name__}"
         raise UsageError(msg)
     number = float(value)

@@ -17,7 +17,7 @@ from unpooled.protocol.messages import Ask, Dropped, encode, open_body, open_env
 from unpooled.protocol.roles import Keeper, Model, Party, converse
 
 if TYPE_CHECKING:
-    from unpooled.privacy.ledger import Entry
+    from unpooled.privacy.chain import Entry
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.policy import Policy
     from unpooled.privacy.table import Table

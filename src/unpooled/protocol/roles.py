@@ -15,7 +15,7 @@ import msgspec
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
 from unpooled.privacy.bounds import Coding
-from unpooled.privacy.ledger import Charge, ReleaseKey
+from unpooled.privacy.chain import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Additive
 from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.unit import Split, Unit

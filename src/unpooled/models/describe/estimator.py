@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from unpooled.models.describe.coordinator import Summary
-    from unpooled.privacy.ledger import Entry
+    from unpooled.privacy.chain import Entry
     from unpooled.privacy.statement import Statement
 
 

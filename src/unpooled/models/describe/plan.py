@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from unpooled.errors import UsageError
-from unpooled.privacy.accounting import SAFETY, gaussian_mu
+from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column, integer_grid
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
@@ -95,8 +95,7 @@ def mechanism(study: Study, card: Card) -> GaussianRelease:
         Unit.ATTRIBUTE: Reach(1.0, max(map(lay.width, indices))),
     }
     blocks = [block for i in indices for block in lay.blocks(i)]
-    mu = gaussian_mu(study.epsilon, study.delta) * (1 - SAFETY)
-    return GaussianRelease.calibrated(blocks, reach, Unit(study.unit), mu)
+    return GaussianRelease.calibrated(blocks, reach, Unit(study.unit), budget_mu(study.epsilon, study.delta))
 
 
 def compile_plan(study: Study) -> Plan:
