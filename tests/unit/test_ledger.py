@@ -614,7 +614,7 @@ def test_an_unknown_event_is_refused_not_guessed(
 ) -> None:
     costs = dict(zip(("kind", "value", "count", "variation"), chain._pack(TINY), strict=True)) | {word: number}
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_pack", lambda _: tuple(costs.values()))
+        patch.setattr(chain, "_pack", lambda _: tuple(costs.values()))
         forge(path, module.Row.of(charge(9)))
     assert_refused_untouched(path, "newer version")
 
