@@ -50,7 +50,9 @@ def main() -> None:
         print(f"scale {scale:g} (required: {required} x OpenDP)")
         for name, found in speeds.items():
             median = statistics.median(found)
-            print(f"  {name:<26}{median / 1e6:>10.2f} M/s  {median / peer:>8.0f} x  (slowest {min(found) / 1e6:.2f}, fastest {max(found) / 1e6:.2f})")
+            print(
+                f"  {name:<26}{median / 1e6:>10.2f} M/s  {median / peer:>8.0f} x  (slowest {min(found) / 1e6:.2f}, fastest {max(found) / 1e6:.2f})"
+            )
 
 
 if __name__ == "__main__":

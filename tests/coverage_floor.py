@@ -21,7 +21,9 @@ def main() -> int:
     for name, found in files.items():
         if any(name.startswith(part) or name.endswith("/" + part) for part in COMPLETE) and "/cli/" not in name:
             branches = [f"{a}->{b}" for a, b in found["missing_branches"]]
-            holes += [f"{name}: lines {found['missing_lines']} branches {branches}"] if found["missing_lines"] or branches else []
+            holes += (
+                [f"{name}: lines {found['missing_lines']} branches {branches}"] if found["missing_lines"] or branches else []
+            )
     print("\n".join(holes) or "privacy/, protocol/ and party files: every branch covered")
     return bool(holes)
 

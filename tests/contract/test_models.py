@@ -41,7 +41,9 @@ def parties(case: Case, rules: Policy | None = None) -> dict[str, Party]:
     made = {}
     for card in case.study.parties:
         ledger = Ledger.in_memory(root_key=bytes(32))
-        made[card.name] = Party(card.name, case.tables[card.name], card, ledger, KeySource(ledger.root_key), rules or policy(case), load)
+        made[card.name] = Party(
+            card.name, case.tables[card.name], card, ledger, KeySource(ledger.root_key), rules or policy(case), load
+        )
     return made
 
 
@@ -159,7 +161,9 @@ def test_releases_are_equal_under_row_permutation_and_block_size(case: Case, mon
 
 def test_replay_audit_finds_nothing(case: Case) -> None:
     for unit in Unit:
-        report = replay(load(case.model), msgspec.structs.replace(case.study, unit=str(unit)), case.tables, registry=load, rounds=6)
+        report = replay(
+            load(case.model), msgspec.structs.replace(case.study, unit=str(unit)), case.tables, registry=load, rounds=6
+        )
         assert report.passed, str(report)
         assert max(report.largest.values()) > 0.3  # the bound is not vacuous
 

@@ -34,7 +34,9 @@ def audit(model=MODEL, study: Study = STUDY) -> Report:
 def compiled_with(change):
     def compile_plan(study):
         plan = MODEL.compile(study)
-        return dataclasses.replace(plan, releases=tuple(dataclasses.replace(r, mechanism=change(r.mechanism)) for r in plan.releases))
+        return dataclasses.replace(
+            plan, releases=tuple(dataclasses.replace(r, mechanism=change(r.mechanism)) for r in plan.releases)
+        )
 
     return dataclasses.replace(MODEL, compile=compile_plan)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
 import mpmath
@@ -133,11 +132,13 @@ def test_agrees_with_opendp(scale: float) -> None:
 def test_quantile_error_is_far_inside_the_band() -> None:
     """|computed / true - 1| stays below 2^-47 (the band is 2^-44), at random and at the branch points of AS 241."""
     rng = np.random.default_rng(1)
-    v = np.concatenate([
-        rng.integers(1 << 44, 1 << 63, 1500, dtype=np.uint64),
-        (2.0 ** rng.uniform(44, 63, 1500)).astype(np.uint64),
-        np.array([(1 << 44), (1 << 63) - 2, int(0.075 * 2**64), int(0.075 * 2**64) + 1], dtype=np.uint64),
-    ])
+    v = np.concatenate(
+        [
+            rng.integers(1 << 44, 1 << 63, 1500, dtype=np.uint64),
+            (2.0 ** rng.uniform(44, 63, 1500)).astype(np.uint64),
+            np.array([(1 << 44), (1 << 63) - 2, int(0.075 * 2**64), int(0.075 * 2**64) + 1], dtype=np.uint64),
+        ]
+    )
     with mpmath.workdps(40):
         for word in v.tolist():
             p = (mpmath.mpf(word) + 0.5) / mpmath.mpf(2) ** 64
@@ -269,7 +270,7 @@ def test_noise_is_a_function_of_key_and_coordinate() -> None:
         assert np.array_equal(np.concatenate(list(parts)), whole[:100_000])
 
 
-def _child(queue) -> None:  # noqa: ANN001
+def _child(queue) -> None:
     queue.put(noise.rounded_gaussian(50.0, 1000, stream=stream("fork")).tolist())
 
 

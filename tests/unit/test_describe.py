@@ -29,7 +29,7 @@ def test_without_noise_it_is_numpy() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         unpooled.describe(DATA, BOUNDS, epsilon=math.inf)
-    for source, rows in [("pooled", slice(None)), *((s, SITES == s) for s in "xyz")]:
+    for source, rows in [("pooled", slice(None)), *((s, s == SITES) for s in "xyz")]:
         age, dose = DATA["age"][rows], DATA["dose"][rows]
         known = dose[~np.isnan(dose)]
         for name, values in (("age", age), ("dose", known)):
@@ -49,7 +49,10 @@ def test_arrays_frames_and_mappings_give_the_same() -> None:
     results = [
         unpooled.describe(data, (0, 100), columns=columns, random_state=3)
         for data, columns in (
-            ({"age": ages}, None), (pl.DataFrame({"age": ages}), None), (ages[:, None], ["age"]), (ages, ["age"]),
+            ({"age": ages}, None),
+            (pl.DataFrame({"age": ages}), None),
+            (ages[:, None], ["age"]),
+            (ages, ["age"]),
         )
     ]
     assert len({str(r.summaries_) for r in results}) == 1
@@ -193,6 +196,8 @@ def test_parties_that_disagree_about_a_column_are_refused() -> None:
 
     study = unpooled.describe(DATA, BOUNDS, sites=SITES).plan_.study
     first, *others = study.parties
-    other = msgspec.structs.replace(first, columns=(msgspec.structs.replace(first.columns[0], high=99.0), *first.columns[1:]))
+    other = msgspec.structs.replace(
+        first, columns=(msgspec.structs.replace(first.columns[0], high=99.0), *first.columns[1:])
+    )
     with pytest.raises(UsageError, match="declared differently"):
         load("describe").compile(msgspec.structs.replace(study, parties=(others[0], other)))

@@ -206,9 +206,7 @@ def test_one_full_gaussian_fits_and_nothing_more(ledger: Ledger) -> None:
     ledger.reserve([charge(0, FULL)], BUDGET)
     head = ledger.head
     for ask in (ledger.check, ledger.reserve):
-        with pytest.raises(
-            BudgetRefusal, match=r"ask for epsilon = .* spent is epsilon = 1, .* allowed is epsilon = 1,"
-        ):
+        with pytest.raises(BudgetRefusal, match=r"ask for epsilon = .* spent is epsilon = 1, .* allowed is epsilon = 1,"):
             ask([charge(1)], BUDGET)
     assert ledger.head == head
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from unpooled.errors import BudgetRefusal, LedgerDamaged, Refusal, UsageError
-from unpooled.privacy import chain
 from unpooled.privacy import ledger as module
 from unpooled.privacy.accounting import SAFETY, Event, Kind, gaussian_mu
 from unpooled.privacy.chain import Charge, ReleaseKey
@@ -199,9 +198,7 @@ def test_a_database_rolled_back_by_one_row_after_a_crash_is_refused(path: Path) 
     def work(_: int) -> None:
         with Ledger.open(path) as ledger:
             write = ledger._write_anchor
-            ledger._write_anchor = lambda *heads: (
-                write(*heads) if len(heads) > 1 else os.kill(os.getpid(), signal.SIGKILL)
-            )
+            ledger._write_anchor = lambda *heads: write(*heads) if len(heads) > 1 else os.kill(os.getpid(), signal.SIGKILL)
             ledger.reserve([charge("release", 0)], BUDGET)
 
     assert gather(*fork(work))[0] == -signal.SIGKILL

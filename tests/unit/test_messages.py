@@ -57,12 +57,20 @@ def test_fortran_order_and_big_endian_arrays_are_packed_by_value() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "shape", "data"),
-    [("<i8", (2,), bytes(8)), ("<i8", (-1,), b""), ("|O", (1,), bytes(8)), ("<M8[s]", (1,), bytes(8)), ("<i8", (2, -1, -1), bytes(16))],
+    [
+        ("<i8", (2,), bytes(8)),
+        ("<i8", (-1,), b""),
+        ("|O", (1,), bytes(8)),
+        ("<M8[s]", (1,), bytes(8)),
+        ("<i8", (2, -1, -1), bytes(16)),
+    ],
 )
 def test_arrays_that_lie_about_themselves_are_refused(dtype: str, shape: tuple[int, ...], data: bytes) -> None:
     with pytest.raises(ValueError, match="array"):
         Array(dtype, shape, data)
-    body = msgspec.msgpack.encode({"sums": {"name": "sums", "index": 0, "values": {"dtype": dtype, "shape": shape, "data": data}}})
+    body = msgspec.msgpack.encode(
+        {"sums": {"name": "sums", "index": 0, "values": {"dtype": dtype, "shape": shape, "data": data}}}
+    )
     blob = msgspec.msgpack.encode(Envelope(1, PLAN, "sums", 0, msgspec.Raw(body)))
     with pytest.raises(ProtocolError, match="SumsReply"):
         open_body(open_envelope(blob), SumsReply)
@@ -78,7 +86,13 @@ def test_a_bare_array_in_a_reply_is_refused() -> None:
 def test_pickled_or_otherwise_strange_bytes_are_refused() -> None:
     import pickle
 
-    for blob in (pickle.dumps(SumsReply), b"", b"\xc1", msgspec.msgpack.encode({"version": 1}), msgspec.msgpack.encode([1, 2])):
+    for blob in (
+        pickle.dumps(SumsReply),
+        b"",
+        b"\xc1",
+        msgspec.msgpack.encode({"version": 1}),
+        msgspec.msgpack.encode([1, 2]),
+    ):
         with pytest.raises(ProtocolError):
             open_envelope(blob)
 
@@ -133,7 +147,9 @@ STUDY = Study("describe", (Card("a", 30, (Column("age", 0.0, 100.0),)),), 1.0, 1
 
 def party(model, policy: Policy | None = None) -> Party:
     ledger = Ledger.in_memory()
-    return Party("a", TABLE, STUDY.parties[0], ledger, KeySource(ledger.root_key), policy or Policy.in_process(), lambda _: model)
+    return Party(
+        "a", TABLE, STUDY.parties[0], ledger, KeySource(ledger.root_key), policy or Policy.in_process(), lambda _: model
+    )
 
 
 def with_answer(answer) -> object:

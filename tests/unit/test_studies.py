@@ -41,8 +41,12 @@ def world(tmp_path: Path) -> Path:
         home = tmp_path / name
         home.mkdir()
         sex = rng.choice(["f", "m"], n).tolist()
-        frame = pl.DataFrame({"id": list(range(n)), "age": rng.normal(50, 10, n), "sex": sex, "old": [s == "f" for s in sex]})
-        (frame.write_csv if name == "north" else frame.write_parquet)(home / f"data.{'csv' if name == 'north' else 'parquet'}")
+        frame = pl.DataFrame(
+            {"id": list(range(n)), "age": rng.normal(50, 10, n), "sex": sex, "old": [s == "f" for s in sex]}
+        )
+        (frame.write_csv if name == "north" else frame.write_parquet)(
+            home / f"data.{'csv' if name == 'north' else 'parquet'}"
+        )
         data = next(home.glob("data.*"))
         columns = (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m")), Column("old", categories=("0", "1")))
         create_party(home, name, data, columns, Budget(1.0, 1e-6), "id")
@@ -58,7 +62,12 @@ def command(world: Path, *words: str, code: int = 0) -> str:
     out, err, argv = io.StringIO(), io.StringIO(), sys.argv
     sys.argv = ["unpooled", *words]
     try:
-        with contextlib.chdir(world), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as exit_:
+        with (
+            contextlib.chdir(world),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as exit_,
+        ):
             cli.main()
     finally:
         sys.argv = argv
@@ -110,7 +119,9 @@ def test_results_of_a_study_are_right(world: Path) -> None:
         path.write_text(path.read_text().replace("allow_simulation = false", "allow_simulation = true"))
     approve(world)
     result = json.loads(command(world, "run", "study.toml", *PARTIES, "--json"))["result"]
-    ages = np.concatenate([pl.read_csv(world / "north/data.csv")["age"], pl.read_parquet(world / "south/data.parquet")["age"]])
+    ages = np.concatenate(
+        [pl.read_csv(world / "north/data.csv")["age"], pl.read_parquet(world / "south/data.parquet")["age"]]
+    )
     pooled = next(r for r in result if r["source"] == "pooled" and r["column"] == "age")
     assert pooled["mean"]["low"] < ages.mean() < pooled["mean"]["high"]
     twice = [r["count"]["value"] for r in result if r["source"] == "pooled" and r["column"] in ("sex", "old")]
@@ -129,8 +140,22 @@ def test_approval_by_listed_hash_and_by_answer(world: Path, monkeypatch) -> None
 
 def test_init_writes_files_that_work(world: Path) -> None:
     made = command(
-        world, "party", "init", "north/data.csv", "--name", "new", "--id", "id", "--column", "age=0:100;absent",
-        "--column", "sex=f,m", "--folder", "new", "--epsilon", "2",
+        world,
+        "party",
+        "init",
+        "north/data.csv",
+        "--name",
+        "new",
+        "--id",
+        "id",
+        "--column",
+        "age=0:100;absent",
+        "--column",
+        "sex=f,m",
+        "--folder",
+        "new",
+        "--epsilon",
+        "2",
     )
     assert "new.card.toml" in made
     card = read_card(world / "new/new.card.toml")
@@ -140,10 +165,14 @@ def test_init_writes_files_that_work(world: Path) -> None:
     with open_party(world / "new/party.toml") as party:
         assert party.table.n_rows == 300
     assert oct((world / "new/new.ledger.key").stat().st_mode)[-3:] == "600"
-    assert "exists already" in command(world, "party", "init", "north/data.csv", "--name", "new", "--column", "age=0:1", "--folder", "new", code=2)
+    assert "exists already" in command(
+        world, "party", "init", "north/data.csv", "--name", "new", "--column", "age=0:1", "--folder", "new", code=2
+    )
     assert "declare at least one" in command(world, "party", "init", "north/data.csv", "--name", "x", code=2)
     for wrong in ("age", "age=1", "age=a:b", "age=5:1", "age=0:1;maybe", "weight=0:1", "id=0:1"):
-        command(world, "party", "init", "north/data.csv", "--name", "y", "--id", "id", "--column", wrong, "--folder", "y", code=2)
+        command(
+            world, "party", "init", "north/data.csv", "--name", "y", "--id", "id", "--column", wrong, "--folder", "y", code=2
+        )
     assert not (world / "y").exists()
 
 
@@ -258,7 +287,9 @@ def test_demo_version_and_help(world: Path) -> None:
 
 def test_the_installed_command_runs(world: Path) -> None:
     script = Path(sys.executable).parent / "unpooled"
-    done = subprocess.run([script, "plan", "nothing.toml"], capture_output=True, text=True, cwd=world, timeout=60, check=False)
+    done = subprocess.run(
+        [script, "plan", "nothing.toml"], capture_output=True, text=True, cwd=world, timeout=60, check=False
+    )
     assert done.returncode == 2
     assert "cannot be read" in done.stderr
     assert done.stdout == ""

@@ -77,7 +77,10 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"{self.neighbours} neighbouring data sets: {'no violation' if self.passed else 'VIOLATIONS'}"]
-        lines += [f"  {unit} {party}.{name}: at most {share:.4f} of the declared bound" for (unit, party, name), share in sorted(self.largest.items())]
+        lines += [
+            f"  {unit} {party}.{name}: at most {share:.4f} of the declared bound"
+            for (unit, party, name), share in sorted(self.largest.items())
+        ]
         lines += [f"  {v.unit} {v.party}: {v.where}: {v.what}" for v in self.violations[:10]]
         return "\n".join(lines)
 
@@ -93,7 +96,15 @@ def replay(
 
     def party(name: str, table: Table) -> Party:
         ledger = Ledger.in_memory()
-        return Party(name, table, study.card(name), ledger, keys, Policy.in_process(), lambda word: model if word == model.name else registry(word))
+        return Party(
+            name,
+            table,
+            study.card(name),
+            ledger,
+            keys,
+            Policy.in_process(),
+            lambda word: model if word == model.name else registry(word),
+        )
 
     for base in _bases(plan, tables, rng):
         transcript = Transcript()
@@ -130,7 +141,15 @@ def _values(column: Column, rng: np.random.Generator) -> list[Any]:
         return [*column.categories, *missing]
     low, high = column.range
     width = high - low
-    return [low, high, column.centre, low - 3 * width, high + 3 * width, float(rng.uniform(low, high)), *([np.nan] if missing else [])]
+    return [
+        low,
+        high,
+        column.centre,
+        low - 3 * width,
+        high + 3 * width,
+        float(rng.uniform(low, high)),
+        *([np.nan] if missing else []),
+    ]
 
 
 def _random_row(card: Card, rng: np.random.Generator) -> Row:
@@ -179,9 +198,7 @@ def _neighbours(
         yield {card.name: {c.name: _values(c, rng)[2 % len(_values(c, rng))] for c in card.columns} for card in group}
         for ends in itertools.islice(itertools.product((0, 1), repeat=sum(len(card.columns) for card in group)), rounds):
             corner = iter(ends)
-            yield {
-                card.name: {c.name: _corner(card, next(corner))[c.name] for c in card.columns} for card in group
-            }
+            yield {card.name: {c.name: _corner(card, next(corner))[c.name] for c in card.columns} for card in group}
         for _ in range(rounds):
             yield {card.name: _random_row(card, rng) for card in group}
 
@@ -204,8 +221,14 @@ def _step(plan: Plan, row: dict[str, Row], unit: Unit, rng: np.random.Generator)
 
 
 def _compare(
-    model: Model, plan: Plan, transcript: Transcript, base: Tables, changes: Mapping[str, Row | None], unit: Unit,
-    party: Callable[[str, Table], Party], report: Report,
+    model: Model,
+    plan: Plan,
+    transcript: Transcript,
+    base: Tables,
+    changes: Mapping[str, Row | None],
+    unit: Unit,
+    party: Callable[[str, Table], Party],
+    report: Report,
 ) -> float:
     """Put the recorded requests to the changed parties; note what moved; return the largest share of a declared bound."""
     report.neighbours += 1
@@ -223,11 +246,24 @@ def _compare(
             try:
                 answer = neighbour.answer(entry.request)
             except UnpooledError as error:
-                report.violations.append(Violation(unit, name, step.name, f"the neighbour is refused ({type(error).__name__})"))
+                report.violations.append(
+                    Violation(unit, name, step.name, f"the neighbour is refused ({type(error).__name__})")
+                )
                 break
             ours, theirs = (open_body(open_envelope(reply), step.reply) for reply in (entry.reply, answer))
             for field_name in step.reply.__struct_fields__:
-                largest = max(largest, _moved(plan, unit, name, f"{step.name}.{field_name}", getattr(ours, field_name), getattr(theirs, field_name), report))
+                largest = max(
+                    largest,
+                    _moved(
+                        plan,
+                        unit,
+                        name,
+                        f"{step.name}.{field_name}",
+                        getattr(ours, field_name),
+                        getattr(theirs, field_name),
+                        report,
+                    ),
+                )
     return largest
 
 
@@ -238,7 +274,14 @@ def _present(card: Card, row: Row) -> Row | None:
 
 
 def _moved(  # noqa: C901, PLR0911 - one line per way to move
-    plan: Plan, unit: Unit, party: str, where: str, ours: Any, theirs: Any, report: Report) -> float:  # noqa: ANN401
+    plan: Plan,
+    unit: Unit,
+    party: str,
+    where: str,
+    ours: Any,
+    theirs: Any,
+    report: Report,  # noqa: ANN401 - any field
+) -> float:
     """Compare one field of two replies."""
 
     def violated(what: str) -> float:

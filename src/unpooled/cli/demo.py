@@ -60,7 +60,9 @@ def _set_up(folder: Path, hospitals: Hospitals, epsilon: float) -> tuple[Path, l
     from unpooled.study.run import compile_study
 
     columns = (
-        Column("age", 18.0, 100.0), Column("pressure", 70.0, 230.0, missing="absent"), Column("cholesterol", 2.0, 10.0),
+        Column("age", 18.0, 100.0),
+        Column("pressure", 70.0, 230.0, missing="absent"),
+        Column("cholesterol", 2.0, 10.0),
         Column("smoker", categories=("never", "former", "current")),
     )
     parties, cards = [], []
@@ -73,8 +75,8 @@ def _set_up(folder: Path, hospitals: Hospitals, epsilon: float) -> tuple[Path, l
         cards.append(card.relative_to(folder))
     study = folder / "study.toml"
     study.write_text(
-        '[study]\nmodel = "describe"\n\n[privacy]\nunit = "record"\n' + f"epsilon = {epsilon!r}\ndelta = 1e-5\n"
-        + "".join(f'\n[[party]]\ncard = "{card}"\n' for card in cards)
+        '[study]\nmodel = "describe"\n\n[privacy]\nunit = "record"\n'
+        f"epsilon = {epsilon!r}\ndelta = 1e-5\n" + "".join(f'\n[[party]]\ncard = "{card}"\n' for card in cards)
     )
     plan = compile_study(read_study(study))
     for path in parties:
@@ -89,7 +91,9 @@ def _beside_truth(summaries: tuple[Summary, ...], hospitals: Hospitals) -> Grid:
 
     grid = Grid(box=None, pad_edge=False)
     for title in ("source", "column", "count", "truth", "mean [95 %]", "truth", "sd [95 %]", "truth"):
-        grid.add_column(title, style="dim" if title == "truth" else None, justify="left" if title in ("source", "column") else "right")
+        grid.add_column(
+            title, style="dim" if title == "truth" else None, justify="left" if title in ("source", "column") else "right"
+        )
     for s in summaries:
         chosen = hospitals.values() if s.source == "pooled" else [hospitals[s.source]]
         values = np.concatenate([h[s.column] for h in chosen])

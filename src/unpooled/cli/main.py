@@ -13,7 +13,10 @@ from unpooled.errors import Refusal, UnpooledError
 USAGE, REFUSED = 2, 3
 
 app = typer.Typer(
-    name="unpooled", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    name="unpooled",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
     help="Linear models on data you cannot pool, with differential privacy that is true end to end.",
 )
 app.command()(demo.demo)

@@ -23,7 +23,9 @@ def init(
     data: Path = typer.Argument(help="The data file (CSV or Parquet); it stays where it is."),
     name: str = typer.Option(..., "--name", help="The party's name in studies."),
     column: list[str] = typer.Option(
-        [], "--column", help="A declaration: age=0:100, smoker=never,former,current; append ;absent or ;indicator for missing values."
+        [],
+        "--column",
+        help="A declaration: age=0:100, smoker=never,former,current; append ;absent or ;indicator for missing values.",
     ),
     id_column: str | None = typer.Option(None, "--id", help="The column with row ids; it is never used as data."),
     epsilon: float = typer.Option(1.0, help="What all studies together may spend."),
@@ -43,7 +45,9 @@ def init(
         raise StudyError(msg)
     columns = tuple(_declaration(text) for text in column)
     config, card = create_party(folder, name, data, columns, Budget(epsilon, delta, Unit.parse(unit)), id_column)
-    typer.echo(f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)")
+    typer.echo(
+        f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)"
+    )
 
 
 @app.command()
@@ -89,7 +93,14 @@ def ledger(config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
         entries, spent = opened.entries(), opened.composition(budget.unit).epsilon(budget.delta)
         head = opened.head
     if as_json:
-        data = {"entries": entries, "spent_epsilon": spent, "delta": budget.delta, "unit": budget.unit, "allowed_epsilon": budget.epsilon, "head": head}
+        data = {
+            "entries": entries,
+            "spent_epsilon": spent,
+            "delta": budget.delta,
+            "unit": budget.unit,
+            "allowed_epsilon": budget.epsilon,
+            "head": head,
+        }
         typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
         return
     for entry in entries:

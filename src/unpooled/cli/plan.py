@@ -9,7 +9,8 @@ import typer
 
 def plan(
     study: Path = typer.Argument(help="The study file (study.toml)."),
-    *, as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
+    *,
+    as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
     """Print the plan and the promise of a study. Needs no data."""
     from unpooled.study.files import read_study
@@ -21,8 +22,14 @@ def plan(
 
         releases = [
             {
-                "name": r.name, "party": r.party, "step": r.step, "mechanism": r.mechanism.name, "count": r.count,
-                "size": r.size, "sensitivity": r.sensitivity(compiled.study.unit), "scale": r.scale,
+                "name": r.name,
+                "party": r.party,
+                "step": r.step,
+                "mechanism": r.mechanism.name,
+                "count": r.count,
+                "size": r.size,
+                "sensitivity": r.sensitivity(compiled.study.unit),
+                "scale": r.scale,
             }
             for r in compiled.releases
         ]

@@ -62,20 +62,24 @@ def _quantile(v: np.uint64) -> float:
     q = np.float64(np.int64(0x7FFFFFFFFFFFFFFF) - np.int64(v)) * 2.0**-64
     if q <= 0.425:  # noqa: PLR2004 - the constants of AS 241
         r = 0.180625 - q * q
+        # fmt: off
         a = ((((((2509.0809287301226727 * r + 33430.575583588128105) * r + 67265.770927008700853) * r
               + 45921.953931549871457) * r + 13731.693765509461125) * r + 1971.5909503065514427) * r
              + 133.14166789178437745) * r + 3.387132872796366608
         b = ((((((5226.495278852545925 * r + 28729.085735721942674) * r + 39307.89580009271061) * r
               + 21213.794301586595867) * r + 5394.1960214247511077) * r + 687.1870074920579083) * r
              + 42.313330701600911252) * r + 1.0
+        # fmt: on
         return q * a / b
     s = math.sqrt(-math.log((np.float64(v) + 0.5) * 2.0**-64)) - 1.6
+    # fmt: off
     c = ((((((7.7454501427834140764e-4 * s + 0.0227238449892691845833) * s + 0.241780725177450611770) * s
           + 1.27045825245236838258) * s + 3.64784832476320460504) * s + 5.7694972214606914055) * s
          + 4.6303378461565452959) * s + 1.42343711074968357734
     d = ((((((1.05075007164441684324e-9 * s + 5.475938084995344946e-4) * s + 0.0151986665636164571966) * s
           + 0.14810397642748007459) * s + 0.68976733498510000455) * s + 1.6763848301838038494) * s
          + 2.05319162663775882187) * s + 1.0
+    # fmt: on
     return c / d
 
 
@@ -95,9 +99,7 @@ def rounded_gaussian(words: Words, scale: float, out: Integers, flagged: Integer
 
 
 @njit(nogil=True, cache=True)
-def discrete_gaussian_by_rejection(
-    words: Words, accept: Words, scale: float, out: Integers, flagged: Integers
-) -> int:
+def discrete_gaussian_by_rejection(words: Words, accept: Words, scale: float, out: Integers, flagged: Integers) -> int:
     """Discrete Gaussian of a large scale: a rounded Gaussian k, kept with probability a(k) >= 1 - k^2 / (8 scale^4).
 
     a(k) = r(k) / r(0) with r(k) = exp(-k^2/2s^2) / P(rounded = k) = c / E_t[exp(-t^2/2s^2) cosh(k t / s^2)], t uniform
@@ -119,9 +121,7 @@ def discrete_gaussian_by_rejection(
 
 
 @njit(nogil=True, cache=True)
-def from_table(
-    words: Words, thresholds: Words, guide: NDArray[np.int16], out: Integers, flagged: Integers
-) -> int:
+def from_table(words: Words, thresholds: Words, guide: NDArray[np.int16], out: Integers, flagged: Integers) -> int:
     """Magnitude m with thresholds[m-1] <= v < thresholds[m], a random sign; equality with a threshold is a tie."""
     flags = 0
     for i in range(words.size):

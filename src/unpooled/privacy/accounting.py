@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Calibrated noise is this much larger than the exact solution, so that rounding never turns a fit into a misfit.
 SAFETY = 2.0**-40
 #: Budgets above this epsilon are calibrated as if they asked for it.
-EFFECTIVE_EPSILON = 50.0
+EFFECTIVE_EPSILON = 30.0
 _SQRT2 = math.sqrt(2.0)
 
 
@@ -75,7 +75,10 @@ def _largest(curve: Callable[[float], float], delta: float, low: float, high: fl
         value = curve(math.exp(log_parameter))
         return (math.log(value) if value > 0 else -800.0) - math.log(delta)
 
-    return math.exp(float(brentq(excess, math.log(low), math.log(high), xtol=1e-14, rtol=1e-14)))
+    parameter = math.exp(float(brentq(excess, math.log(low), math.log(high), xtol=1e-14, rtol=1e-14)))
+    while curve(parameter) > delta * (1 + 1e-9):  # a bracket of a root may end on its wrong side
+        parameter *= 1 - 1e-6
+    return parameter
 
 
 @lru_cache(maxsize=4096, typed=True)
@@ -198,9 +201,10 @@ class Composition:
             return 0.0
         if self._unbounded or epsilon < 0:
             return 1.0
-        # A smaller epsilon at the same delta is a stronger promise, so the curve may be cut off: beyond this point the factor
-        # of the total variation would outgrow everything else.
-        epsilon = min(epsilon, EFFECTIVE_EPSILON)
+        # What holds for a smaller epsilon holds for this one: far out, the factor of the total variation would outgrow everything.
+        return min(self._delta(epsilon), self._delta(min(epsilon, EFFECTIVE_EPSILON)))
+
+    def _delta(self, epsilon: float) -> float:
         options = []
         if self._rho_only == 0:
             # Exact for Gaussians alone; with pure events, one (pure_epsilon, 0) composed with the Gaussian curve.
@@ -208,7 +212,7 @@ class Composition:
             options.append(gaussian_delta(left, self.mu) if left >= 0 else 1.0)
         if self.pure_epsilon or self._rho_only:
             options.append(zcdp_delta(epsilon, self.rho))
-        gap = (1 + math.exp(epsilon)) * self.total_variation
+        gap = (1 + math.exp(min(epsilon, 700.0))) * self.total_variation
         return min(1.0, min(options) + gap)
 
     def epsilon(self, delta: float) -> float:
@@ -257,7 +261,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
     if rho == math.inf:
         return 1.0
     # The best order lies close to 1 + (epsilon - rho) / (2 rho); a wide grid finds it, a narrow one polishes it.
-    # Every order is a proof, so the grids cost tightness (< 1e-9 here), never validity.
+    # Every order is a proof, so the grids cost tightness (about 1e-6 here), never validity.
     orders = 1 + np.geomspace(1e-4, max(1e3, 4 * (epsilon + 1) / rho), 400)
     value, best = _accountant(rho, orders).get_delta_and_optimal_order(epsilon)
     polished = 1 + (best - 1) * np.geomspace(0.9, 1.1, 400)
@@ -271,4 +275,6 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     if epsilon == math.inf:
         return math.inf
     low = epsilon**2 / (16 * (-math.log(delta or 1.0) + epsilon))  # from epsilon <= rho + 2 sqrt(rho log(1/delta))
-    return _largest(lambda rho: zcdp_delta(epsilon, rho), delta, low, 4 * epsilon + 16 * low, "zero-concentrated privacy")
+    return _largest(
+        lambda rho: zcdp_delta(epsilon, rho), delta, low, 4 * epsilon + 16 * low + 100, "zero-concentrated privacy"
+    )

@@ -144,7 +144,8 @@ class Bounds:
         warnings.warn(
             "no bounds were declared, so they were read off the data: the result is for exploration only and carries no "
             "privacy guarantee. Pass bounds=Bounds(low=..., high=...) to get one.",
-            PrivacyLeakWarning, stacklevel=3,
+            PrivacyLeakWarning,
+            stacklevel=3,
         )
         low: list[float] = []
         high: list[float] = []

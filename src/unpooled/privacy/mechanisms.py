@@ -114,9 +114,7 @@ class GaussianRelease:
     _LARGEST = 2.0**19
 
     @classmethod
-    def calibrated(
-        cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, mu: float
-    ) -> GaussianRelease:
+    def calibrated(cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, mu: float) -> GaussianRelease:
         """The release whose event for ``unit`` is at most the Gaussian ``mu`` (infinite: no noise)."""
         release = cls(tuple(blocks), tuple(sorted(reach.items())), 0.0)
         if mu == math.inf:
@@ -191,13 +189,20 @@ class GaussianRelease:
         """The mu by which two released vectors with equal noise differ."""
         if not self.scale:
             return 0.0 if np.array_equal(one, other) else math.inf
-        steps = np.concatenate([np.full(b.size, math.ldexp(1.0, self._shift(b))) for b in self.blocks])
-        return float(np.linalg.norm((one - other) * steps / self.deviations))
+        per_step = np.concatenate(
+            [np.full(b.size, math.ldexp(1.0, self._shift(b)) / (self.scale * b.width)) for b in self.blocks]
+        )
+        return float(np.linalg.norm((one - other) * per_step))
 
     @property
     def deviations(self) -> NDArray[np.float64]:
-        """Standard deviation of the noise of every coordinate, in the statistic's units."""
-        return np.concatenate([np.full(b.size, self.scale * b.width) for b in self.blocks])
+        """Standard deviation of every released coordinate in the statistic's units: noise, and rounding to a step."""
+        if not self.scale:
+            return np.zeros(self.size)
+        rounding = 1 / math.sqrt(12)
+        return np.concatenate(
+            [np.full(b.size, math.hypot(self.scale * b.width, rounding * 2.0 ** self._shift(b))) for b in self.blocks]
+        )
 
     def describe(self) -> tuple[object, ...]:
         """Everything that defines this mechanism, for the plan's hash."""
@@ -207,7 +212,7 @@ class GaussianRelease:
 
 @dataclass(frozen=True, slots=True)
 class LaplaceRelease:
-    """Integers plus discrete Laplace noise: pure epsilon = (L1 sensitivity) / scale, for delta = 0."""
+    """Integers plus discrete Laplace noise: epsilon = (L1 sensitivity) / scale, delta = the sampler's total variation alone."""
 
     size: int
     reach: tuple[tuple[Unit, Reach], ...]
@@ -265,9 +270,7 @@ class NoiseShare:
         """ZCDP with rho = epsilon^2 / 2 of the theorem above."""
         reach = dict(self.reach)[unit]
         mu = reach.distance / (self.scale * math.sqrt(self.honest))
-        tau = 10 * math.fsum(
-            math.exp(-2 * math.pi**2 * self.scale**2 * k / (k + 1)) for k in range(1, self.honest)
-        )
+        tau = 10 * math.fsum(math.exp(-2 * math.pi**2 * self.scale**2 * k / (k + 1)) for k in range(1, self.honest))
         d = reach.coordinates
         epsilon = min(math.sqrt(mu**2 + tau * d / 2), mu + tau * math.sqrt(d))
         return Event(Kind.ZCDP, epsilon**2 / 2, 1, d * self.honest * noise.TOTAL_VARIATION)

@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     from unpooled.kernels.sampler import Integers, MoreBits, Words
 
 __all__ = [
-    "TOTAL_VARIATION", "KeySource", "RandomBits", "Stream", "choose", "discrete_gaussian", "discrete_laplace", "rounded_gaussian",
+    "TOTAL_VARIATION",
+    "KeySource",
+    "RandomBits",
+    "Stream",
+    "choose",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "rounded_gaussian",
 ]
 
 SMALLEST_SCALE, LARGEST_GAUSSIAN, LARGEST_LAPLACE = 0.05, 2.0**20, 2.0**40
@@ -115,7 +122,9 @@ def rounded_gaussian(scale: float, size: int, *, stream: RandomBits | None = Non
     bits = stream or Stream.fresh()
 
     return _draw(
-        bits, size, start,
+        bits,
+        size,
+        start,
         lambda _at, words, out, flags: sampler.rounded_gaussian(words, scale, out, flags),
         lambda _i, word, more: sampler.exact_rounded_gaussian(word, more, scale),
     )
@@ -128,12 +137,16 @@ def discrete_gaussian(scale: float, size: int, *, stream: RandomBits | None = No
     if scale <= sampler.TABLE_SCALE:
         cumulative, thresholds, guide = sampler.discrete_gaussian_table(scale)
         return _draw(
-            bits, size, start,
+            bits,
+            size,
+            start,
             lambda _at, words, out, flags: sampler.from_table(words, thresholds, guide, out, flags),
             lambda _i, word, more: sampler.exact_from_table(word, more, cumulative),
         )
     return _draw(
-        bits, size, start,
+        bits,
+        size,
+        start,
         lambda at, words, out, flags: sampler.discrete_gaussian_by_rejection(
             words, bits.words(at, words.size, 1), scale, out, flags
         ),
@@ -148,13 +161,17 @@ def discrete_laplace(scale: float, size: int, *, stream: RandomBits | None = Non
     if scale <= sampler.LAPLACE_SCALE:
         shift = sampler.discrete_laplace_shift(scale)
         return _draw(
-            bits, size, start,
+            bits,
+            size,
+            start,
             lambda _at, words, out, flags: sampler.discrete_laplace(words, scale, shift, out, flags),
             lambda _i, word, more: sampler.exact_discrete_laplace(word, more, scale),
         )
     digits = int(np.ceil(np.log2(scale / sampler.LAPLACE_SCALE)))
     return _draw(
-        bits, size, start,
+        bits,
+        size,
+        start,
         lambda at, words, out, flags: sampler.discrete_laplace_by_digits(
             words, bits.words(at, words.size, 1), scale, digits, out, flags
         ),

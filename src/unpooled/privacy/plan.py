@@ -147,8 +147,13 @@ class Plan:
         releases = [(r.name, r.party, r.step, r.count, _exact(r.mechanism.describe())) for r in self.releases]
         content = (
             # Through plain data and back, so that an int in the place of a float hashes like after a journey.
-            PLAN_VERSION, _exact(msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(self.study), Study))), self.split, releases,
-            self.public, self.not_protected, self.assumptions,
+            PLAN_VERSION,
+            _exact(msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(self.study), Study))),
+            self.split,
+            releases,
+            self.public,
+            self.not_protected,
+            self.assumptions,
         )
         return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 
@@ -181,7 +186,8 @@ class Plan:
             columns = {column.name for card in cards for column in card.columns}
             together = {frozenset(c.name for c in cards if any(x.name == name for x in c.columns)) for name in columns}
         return tuple(
-            Composition(r.event(unit) for r in self.releases if r.party in parties) for parties in sorted(together, key=sorted)
+            Composition(r.event(unit) for r in self.releases if r.party in parties)
+            for parties in sorted(together, key=sorted)
         )
 
     def epsilon(self, delta: float, unit: Unit | str | None = None) -> float:

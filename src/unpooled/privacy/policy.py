@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,9 @@ class Policy:
     @classmethod
     def in_process(cls) -> Policy:
         """Whoever calls an estimator on data in his own process has all of it already: everything is allowed."""
-        return cls(None, frozenset(Calibration), frozenset({"*"}), allow_simulation=True, allow_derived_bounds=True, approved=None)
+        return cls(
+            None, frozenset(Calibration), frozenset({"*"}), allow_simulation=True, allow_derived_bounds=True, approved=None
+        )
 
     @property
     def allows_unbounded(self) -> bool:
@@ -44,8 +47,13 @@ class Policy:
             allowed = ", ".join(sorted(self.calibrations))
             msg = f"this party's policy allows calibration {allowed}, not {study.calibration}: ask for a sound study"
             raise PolicyRefusal(msg)
+        if study.epsilon == math.inf and self.budget is not None:
+            msg = "the study asks for epsilon = inf, which is no privacy at all: ask for a finite epsilon"
+            raise PolicyRefusal(msg)
         if study.simulation_seed is not None and not self.allow_simulation:
-            msg = "the study carries a simulation seed, whose noise protects nobody: remove it, or set allow_simulation = true"
+            msg = (
+                "the study carries a simulation seed, whose noise protects nobody: remove it, or set allow_simulation = true"
+            )
             raise PolicyRefusal(msg)
         if not study.bounds_declared and not self.allow_derived_bounds:
             msg = "the study's bounds were read off data: declare them"

@@ -11,9 +11,7 @@ import math
 from unpooled.privacy.unit import Adjacency
 
 
-def column_moments(
-    count: float, first: float, second: float, adjacency: Adjacency, *, may_be_absent: bool
-) -> float:
+def column_moments(count: float, first: float, second: float, adjacency: Adjacency, *, may_be_absent: bool) -> float:
     r"""L2 sensitivity of :math:`\sum_i (a, b z_i, c z_i^2)` over the present values, :math:`z_i\in[-1,1]` (Theorem F.1).
 
     ``count``, ``first``, ``second`` are the weights a, b, c (noise of standard deviation 1 is then added to each

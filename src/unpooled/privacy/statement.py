@@ -51,9 +51,13 @@ class Statement:
         if study.epsilon == math.inf:
             warnings.append("epsilon is infinite: no noise was added and nothing is protected.")
         if not sound:
-            warnings.append("This is the published calibration, kept for comparison: its own argument does not hold, see THEORY.md.")
+            warnings.append(
+                "This is the published calibration, kept for comparison: its own argument does not hold, see THEORY.md."
+            )
         if not study.bounds_declared:
-            warnings.append("Bounds were read off the data, so no guarantee holds: the noise level itself gives values away.")
+            warnings.append(
+                "Bounds were read off the data, so no guarantee holds: the noise level itself gives values away."
+            )
         if study.simulation_seed is not None:
             warnings.append("The noise comes from a seed that anybody can use: this is a simulation, not a protection.")
         fewest = min(card.rows for card in study.parties)
@@ -67,20 +71,29 @@ class Statement:
             else "everybody outside the party that holds the row: other parties, the coordinator, and readers of the results"
         )
         return cls(
-            holds=holds, unit=study.unit, adjacency=study.adjacency, calibration=study.calibration,
-            epsilon=study.epsilon, delta=study.delta, epsilon_per_unit=proved, protects_against=elsewhere,
+            holds=holds,
+            unit=study.unit,
+            adjacency=study.adjacency,
+            calibration=study.calibration,
+            epsilon=study.epsilon,
+            delta=study.delta,
+            epsilon_per_unit=proved,
+            protects_against=elsewhere,
             not_protected=(
                 "How many rows each party holds, the declared columns and bounds, and that the study took place.",
-                *plan.public, *plan.not_protected,
+                *plan.public,
+                *plan.not_protected,
             ),
             assumptions=(
-                "Each person is in one row of one party." if plan.split is Split.HORIZONTAL
+                "Each person is in one row of one party."
+                if plan.split is Split.HORIZONTAL
                 else "Each person is in one row, the same at every party.",
                 "Bounds were declared without looking at the data; values outside them were clipped.",
                 "Each party runs this software unaltered and keeps its ledger and its key file to itself.",
                 *plan.assumptions,
             ),
-            warnings=tuple(warnings), plan=plan.hash,
+            warnings=tuple(warnings),
+            plan=plan.hash,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -106,8 +107,12 @@ def _column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whatever 
     if array.ndim != 1:
         msg = f"column {name!r} has {array.ndim} dimensions: give one value per row"
         raise DataError(msg)
-    if array.dtype.kind in "biuf":
-        column = array.astype(np.float64)
+    numbers = (
+        bool(texts) and not all(missing) and all(gone or isinstance(v, Real) for v, gone in zip(texts, missing, strict=True))
+    )
+    if array.dtype.kind in "biuf" or numbers:
+        column = np.array([np.nan if gone else v for v, gone in zip(texts, missing, strict=True)]) if numbers else array
+        column = column.astype(np.float64)
         if np.isinf(column).any():
             msg = f"column {name!r} holds an infinite value: replace it, or mark it as missing (nan)"
             raise DataError(msg)

@@ -68,7 +68,11 @@ def real(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         msg = f"{name} must be a number, not {type(value).__name__}"
         raise UsageError(msg)
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        msg = f"{name} is too large for a float"
+        raise UsageError(msg) from None
     if math.isnan(number):
         msg = f"{name} is nan: give a number"
         raise UsageError(msg)

@@ -59,9 +59,7 @@ def drive(
         return Outcome(end.value, communication)
 
 
-def _answers(
-    requests: list[tuple[Ask, bytes]], exchange: Exchange, transcript: Transcript | None
-) -> list[bytes | Dropped]:
+def _answers(requests: list[tuple[Ask, bytes]], exchange: Exchange, transcript: Transcript | None) -> list[bytes | Dropped]:
     if transcript is None:
         return exchange(requests)
     known: list[bytes | Dropped] = []

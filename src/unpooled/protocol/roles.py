@@ -7,6 +7,7 @@ budget from that plan. What a step returns is checked and stored before it is se
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -158,11 +159,11 @@ class Context:
             msg = f"release {name!r} is planned as {mechanism.name}, not as a vector plus noise"
             raise PlanMismatch(msg)
         party, study = self.party, self.plan.study
-        fingerprint = digest(statistic.dtype.str.encode(), statistic.tobytes())
-        charge = _charge(self.plan, planned, self.index, fingerprint)
+        content = digest(statistic.tobytes())
+        charge = _charge(self.plan, planned, self.index, party.fingerprint(content))
         party.ledger.reserve([charge], party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
         names = (self.plan.hash, party.name, self.step, self.index, name)
-        bits = party.keys_for(study).stream(*names, content=fingerprint)
+        bits = party.keys_for(study).stream(*names, content=content)
         released = Released(name, self.index, Array.of(mechanism.release(statistic, bits)))
         self.issued.append(released)
         return released
@@ -216,6 +217,10 @@ class Party:
             return self.keys
         return type(self.keys).simulation(study.simulation_seed)
 
+    def fingerprint(self, content: bytes) -> bytes:
+        """A digest for the ledger, keyed: whoever reads a copy of the ledger cannot try out small data sets."""
+        return hmac.digest(self.ledger.root_key, content, "sha256")
+
     def answer(self, blob: bytes, limit: int = SIZE_LIMIT) -> bytes:
         """Answer one request: from the store if it was answered before, else by running its step."""
         envelope = open_envelope(blob, limit)
@@ -228,7 +233,7 @@ class Party:
         step = self.model(plan.study.model).step(envelope.step)
         request = open_body(envelope, step.request)
         # The data are part of what is answered: an old request over changed data is a conflict, not an old answer.
-        asked = digest(blob, self.table.digest)
+        asked = self.fingerprint(digest(blob, self.table.digest))
         stored = self.ledger.reply(plan.hash, step.name, envelope.index, asked)
         if stored is not None:
             return stored

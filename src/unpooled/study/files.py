@@ -102,9 +102,18 @@ def read_study(path: str | Path) -> Study:
     delta = default_delta(min(card.rows for card in cards)) if privacy.delta is None else privacy.delta
     try:
         return Study(
-            model=text.study.model, parties=cards, epsilon=privacy.epsilon, delta=delta, unit=privacy.unit,
-            adjacency=privacy.adjacency, calibration=privacy.calibration, parameters=text.parameters, trust=text.trust,
-            public_seed=text.study.public_seed, simulation_seed=text.study.simulation_seed, run=text.study.run,
+            model=text.study.model,
+            parties=cards,
+            epsilon=privacy.epsilon,
+            delta=delta,
+            unit=privacy.unit,
+            adjacency=privacy.adjacency,
+            calibration=privacy.calibration,
+            parameters=text.parameters,
+            trust=text.trust,
+            public_seed=text.study.public_seed,
+            simulation_seed=text.study.simulation_seed,
+            run=text.study.run,
         )
     except UsageError as error:
         msg = f"{path.name}: {error}"
@@ -144,7 +153,9 @@ def policy_of(text: PartyFile) -> Policy:
     return Policy(
         Budget(policy.epsilon, policy.delta, Unit.parse(policy.unit)),
         frozenset(Calibration.parse(word) for word in policy.calibrations),
-        frozenset(policy.trust), allow_simulation=policy.allow_simulation, approved=approved,
+        frozenset(policy.trust),
+        allow_simulation=policy.allow_simulation,
+        approved=approved,
     )
 
 
@@ -155,7 +166,10 @@ def card_of(text: PartyFile, rows: int) -> Card:
 
 def write_card(card: Card) -> str:
     """A card as TOML."""
-    lines = ["# Public schema card: names, kinds and declared bounds. It holds nothing that was read off the data", "# but the number of rows."]
+    lines = [
+        "# Public schema card: names, kinds and declared bounds. It holds nothing that was read off the data",
+        "# but the number of rows.",
+    ]
     lines += [f"name = {_toml(card.name)}", f"rows = {card.rows}"]
     return "\n".join([*lines, *_columns_as_toml(card.columns)]) + "\n"
 
@@ -168,11 +182,17 @@ def write_party(
     if id_column is not None:
         lines.append(f"id = {_toml(id_column)}")
     lines += [
-        *_columns_as_toml(columns), "",
-        "[policy]", f"# What all studies together may spend, per {budget.unit}.",
-        f"epsilon = {_toml(budget.epsilon)}", f"delta = {_toml(budget.delta)}", f"unit = {_toml(budget.unit)}",
-        'calibrations = ["sound"]', "trust = []",
-        "# Approved with `unpooled party check --approve`; or a list of the hashes of the plans that may run.", 'approval = "ask"',
+        *_columns_as_toml(columns),
+        "",
+        "[policy]",
+        f"# What all studies together may spend, per {budget.unit}.",
+        f"epsilon = {_toml(budget.epsilon)}",
+        f"delta = {_toml(budget.delta)}",
+        f"unit = {_toml(budget.unit)}",
+        'calibrations = ["sound"]',
+        "trust = []",
+        "# Approved with `unpooled party check --approve`; or a list of the hashes of the plans that may run.",
+        'approval = "ask"',
         "allow_simulation = false",
     ]
     return "\n".join(lines) + "\n"

@@ -76,8 +76,14 @@ def open_party(path: str | Path) -> Iterator[Party]:
     table = read_table(path.parent / text.party.data, names, text.party.id)
     with Ledger.open(path.parent / text.party.ledger) as ledger:
         yield Party(
-            text.party.name, table, card_of(text, table.n_rows), ledger, KeySource(ledger.root_key),
-            policy_of(text), load, DiskKeeper(path.parent / f"{text.party.ledger}.kept"),
+            text.party.name,
+            table,
+            card_of(text, table.n_rows),
+            ledger,
+            KeySource(ledger.root_key),
+            policy_of(text),
+            load,
+            DiskKeeper(path.parent / f"{text.party.ledger}.kept"),
         )
 
 

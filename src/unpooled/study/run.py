@@ -27,7 +27,9 @@ def compile_study(study: Study) -> Plan:
     return load(study.model).compile(study)
 
 
-def run_study(study_path: Path, party_paths: Sequence[Path], folder: Path, watch: Watch | None = None) -> tuple[Plan, Outcome]:
+def run_study(
+    study_path: Path, party_paths: Sequence[Path], folder: Path, watch: Watch | None = None
+) -> tuple[Plan, Outcome]:
     """Run a study and leave transcript, result and statement in ``folder``; a run that was cut short is continued."""
     study = read_study(study_path)
     plan = compile_study(study)
@@ -44,7 +46,10 @@ def run_study(study_path: Path, party_paths: Sequence[Path], folder: Path, watch
     (folder / "plan.txt").write_text(str(plan) + "\n")
     (folder / "statement.txt").write_text(str(plan.statement) + "\n")
     result = {
-        "plan": plan.hash, "result": outcome.result, "statement": plan.statement.to_dict(), "communication": outcome.communication,
+        "plan": plan.hash,
+        "result": outcome.result,
+        "statement": plan.statement.to_dict(),
+        "communication": outcome.communication,
     }
     (folder / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(result)))
     return plan, outcome

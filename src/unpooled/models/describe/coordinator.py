@@ -92,9 +92,7 @@ def summarise(
         yield _numeric(source, column, rows, coded, [v / unit**2 for v, unit in zip(noise, units, strict=True)], z)
 
 
-def _numeric(
-    source: str, column: Column, rows: int, sums: list[float], noise: list[float], z: float
-) -> Summary:
+def _numeric(source: str, column: Column, rows: int, sums: list[float], noise: list[float], z: float) -> Summary:
     """Mean and deviation from (N, S, Q) = sum (1, z, z^2), by the delta method; sampling error and noise add up.
 
     d mean = (dS - mean dN) / N; with V = Q/N - mean^2: d V = (dQ - 2 mean dS + (mean^2 - V) dN) / N. The sampling part is V / N for
@@ -112,13 +110,20 @@ def _numeric(
     low, high = column.range
     deviation = half * math.sqrt(v * unbias)
     return Summary(
-        source, column.name, None, _count(sums[0], noise[0], rows, z),
+        source,
+        column.name,
+        None,
+        _count(sums[0], noise[0], rows, z),
         Estimate(
-            centre + half * mean, max(low, centre + half * (mean - mean_error)),
-            min(high, centre + half * (mean + mean_error)), half * math.sqrt(mean_noise),
+            centre + half * mean,
+            max(low, centre + half * (mean - mean_error)),
+            min(high, centre + half * (mean + mean_error)),
+            half * math.sqrt(mean_noise),
         ),
         Estimate(
-            deviation, half * math.sqrt(max(v - v_error, 0.0) * unbias), half * math.sqrt(min(v + v_error, 1.0) * unbias),
+            deviation,
+            half * math.sqrt(max(v - v_error, 0.0) * unbias),
+            half * math.sqrt(min(v + v_error, 1.0) * unbias),
             half * math.sqrt(v_noise) / (2 * math.sqrt(v)) if v > 0 else half * v_noise**0.25,
         ),
     )

@@ -116,8 +116,13 @@ def describe(
     study = Study(
         model="describe",
         parties=tuple(Card(name, t.n_rows, chosen) for name, t in tables.items()),
-        epsilon=epsilon, delta=default_delta(fewest) if delta is None else delta, unit=unit, adjacency=adjacency,
-        parameters={"confidence": confidence}, simulation_seed=random_state, bounds_declared=declared,
+        epsilon=epsilon,
+        delta=default_delta(fewest) if delta is None else delta,
+        unit=unit,
+        adjacency=adjacency,
+        parameters={"confidence": confidence},
+        simulation_seed=random_state,
+        bounds_declared=declared,
     )
     model = load("describe")
     plan = model.compile(study)

@@ -1,0 +1,312 @@
+"""Declared bounds and the integer coding: no data value ever leaves [-grid, grid], or turns up in an error."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from unpooled.errors import DataError, PrivacyLeakWarning, UsageError
+from unpooled.privacy.bounds import Bounds, Coding, Column, integer_grid
+from unpooled.privacy.table import Table
+
+quick = settings(deadline=None, database=None, derandomize=True, max_examples=100)
+GRID = 1 << 20
+SENTINEL = 987654.321
+
+
+def code(column: Column, values: object, grid: int = GRID, norm: float | None = None) -> tuple[np.ndarray, np.ndarray]:
+    table = Table({column.name: values})
+    return Coding((column,), grid, norm).code((table[column.name],))
+
+
+# --- columns --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "no bounds"),
+        ({"low": 0.0}, "no bounds"),
+        ({"high": 0.0}, "no bounds"),
+        ({"low": 1.0, "high": 1.0}, "low must be smaller"),
+        ({"low": 2.0, "high": 1.0}, "low must be smaller"),
+        ({"low": 0.0, "high": math.inf}, "finite"),
+        ({"low": math.nan, "high": 1.0}, "finite"),
+        ({"categories": ("a",)}, "at least two"),
+        ({"categories": ("a", "a")}, "each once"),
+        ({"categories": ("a", "b"), "low": 0.0}, "not both"),
+        ({"categories": ("a", "b"), "high": 0.0}, "not both"),
+        ({"low": 0.0, "high": 1.0, "missing": "zero"}, "refuse, absent, indicator"),
+    ],
+)
+def test_a_declaration_that_bounds_nothing_is_refused_and_named(arguments: dict, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        Column("age", **arguments)
+    assert "'age'" in str(caught.value)
+
+
+def test_a_column_knows_its_middle_and_half_width() -> None:
+    column = Column("age", -10.0, 50.0)
+    assert (column.range, column.centre, column.half_width, column.may_be_absent) == ((-10.0, 50.0), 20.0, 30.0, False)
+    assert Column("age", 0.0, 1.0, missing="absent").may_be_absent
+    with pytest.raises(UsageError, match="categories, not a range"):
+        _ = Column("sex", categories=("f", "m")).range
+
+
+def test_a_range_too_narrow_for_a_float_is_refused() -> None:
+    with pytest.raises(UsageError):
+        Column("x", 0.0, 5e-324)
+
+
+def test_a_range_whose_middle_overflows_is_refused_or_coded() -> None:
+    with suppress(UsageError):
+        assert math.isfinite(Column("x", 1e308, 1.7e308).centre)
+
+
+# --- Bounds ---------------------------------------------------------------------------------------------------------------
+
+
+def test_scalars_serve_every_column_and_lists_their_own() -> None:
+    first, second = Bounds(low=0, high=[1, 10]).columns(["dose", "age"])
+    assert (first, second) == (Column("dose", 0.0, 1.0), Column("age", 0.0, 10.0))
+    assert type(first.low) is float
+
+
+def test_a_norm_alone_implies_ranges_and_a_range_wins_over_it() -> None:
+    assert Bounds(norm=2).columns(["a"])[0].range == (-2.0, 2.0)
+    assert Bounds(low=0, norm=2).columns(["a"])[0].range == (0.0, 2.0)
+    assert Bounds(high=1, norm=2).columns(["a"])[0].range == (-2.0, 1.0)
+
+
+def test_categories_and_missing_rules_by_name_or_index() -> None:
+    bounds = Bounds(0, 1, categories={"sex": ["f", "m"], 2: [1, 2]}, missing={0: "absent", "site": "indicator"})
+    dose, sex, site = bounds.columns(["dose", "sex", "site"])
+    assert (dose.missing, sex.missing, site.missing) == ("absent", "refuse", "indicator")
+    assert (dose.range, sex.categories, site.categories) == ((0.0, 1.0), ("f", "m"), ("1", "2"))
+    assert all(c.missing == "absent" for c in Bounds(0, 1, missing="absent").columns(["a", "b"]))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        (Bounds(), "no bounds"),
+        (Bounds(low=0), "no bounds"),
+        (Bounds(0, 1, categories={"sec": ["f", "m"]}), "'sec', which is not among dose, sex"),
+        (Bounds(0, 1, missing={7: "absent"}), "7, which is not among"),
+        (Bounds(0, 1, missing={"dose": "drop"}), "unknown rule"),
+        (Bounds([0, 0, 0], 1), r"low has shape \(3,\): give one number, or one for each of the 2"),
+        (Bounds(0, [[1, 1]]), r"high has shape \(1, 2\)"),
+        (Bounds("a", 1), "low must be finite"),
+        (Bounds(0, [1, None]), "high must be finite"),
+        (Bounds(0, [1, math.nan]), "high must be finite"),
+        (Bounds(low=False, high=True), "low must be finite"),
+        (Bounds(norm=0), "norm must be a positive"),
+        (Bounds(norm=-1), "norm must be a positive"),
+        (Bounds(norm=math.inf), "norm must be a positive"),
+        (Bounds(norm=math.nan), "norm is nan"),
+        (Bounds(norm=True), "norm must be a number"),
+        (Bounds(norm=1, categories={"sex": ["f", "m"]}), "not both"),
+    ],
+)
+def test_bounds_that_do_not_fit_are_refused(bounds: Bounds, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        bounds.columns(["dose", "sex"])
+
+
+def test_bounds_read_off_the_data_warn_and_cover_them() -> None:
+    data = {
+        "x": [3.0, np.nan, -1.5],
+        "flat": [2.0, 2.0, 2.0],
+        "none": [np.nan] * 3,
+        "sex": ["m", None, "f"],
+        "one": ["a", "a", None],
+        "empty": np.array([None] * 3, dtype=object),
+    }
+    table = Table(data)
+    with pytest.warns(PrivacyLeakWarning, match="no privacy guarantee|carries no"):
+        bounds = Bounds.from_data(table)
+    columns = {c.name: c for c in bounds.columns(table.names)}
+    assert columns["x"].range == (-1.5, 3.0)
+    assert columns["flat"].range[0] == 2.0 < columns["flat"].range[1]
+    assert columns["none"].range == (0.0, 1.0)
+    assert columns["sex"].categories == ("f", "m")
+    assert columns["one"].categories == ("a", "(other)")
+    assert columns["empty"].categories == ("(other)", "(none)")
+    assert {c.missing for c in columns.values()} == {"absent"}
+    Coding(bounds.columns(table.names), GRID).code(next(table.blocks(table.names)))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1e300, 1e300],
+        ["(other)", "(other)"],
+    ],
+)
+def test_bounds_can_be_read_off_any_table(values: list) -> None:
+    table = Table({"x": values})
+    with pytest.warns(PrivacyLeakWarning):
+        assert len(Bounds.from_data(table).columns(["x"])) == 1
+
+
+# --- numeric coding -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(-1.0, 1.0), (-10.0, 50.0), (0.0, 1e-9), (1e6, 1e6 + 1), (-3.0, -2.0), (-1e300, 1e300)]
+)
+def test_the_ends_code_to_plus_and_minus_the_grid_and_the_middle_to_zero(low: float, high: float) -> None:
+    coded, present = code(Column("x", low, high), [low, (low + high) / 2, high])
+    assert coded[:, 0].tolist() == [-GRID, 0, GRID]
+    assert present.all()
+
+
+def test_values_are_clipped_then_rounded_toward_zero() -> None:
+    coded, _ = code(Column("x", -1.0, 3.0), [-7.0, 1.0 + 2 * 2.75 / 8, 1.0 - 2 * 2.75 / 8, 1.0 + 2 * 0.99 / 8, 99.0], grid=8)
+    assert coded[:, 0].tolist() == [-8, 2, -2, 0, 8]
+
+
+wide = st.floats(allow_nan=True, allow_infinity=False, width=64)
+
+
+@quick
+@given(
+    st.tuples(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9)),
+    st.lists(wide, min_size=2, max_size=8),
+    st.sampled_from([1, 8, GRID, 1 << 30]),
+)
+def test_no_coded_value_leaves_the_grid_and_rounding_never_goes_outward(span: tuple, values: list, grid: int) -> None:
+    column = Column("x", span[0], span[0] + span[1], missing="indicator")
+    coded, present = code(column, values, grid)
+    assert np.abs(coded).max() <= grid
+    z = np.clip((np.clip(np.nan_to_num(values), *column.range) - column.centre) / column.half_width, -1, 1) * present[:, 0]
+    assert (np.abs(coded[:, 0]) <= np.abs(z) * grid * (1 + 1e-12)).all()
+    assert (np.abs(coded[:, 0] - z * grid) < 1 + np.abs(z) * grid * 1e-12).all()
+    assert (coded[:, 1] == np.where(present[:, 0], 0, grid)).all()
+    assert (present[:, 0] == ~np.isnan(values)).all()
+
+
+@quick
+@given(
+    hnp.arrays(np.float64, st.tuples(st.integers(2, 6), st.integers(1, 7)), elements=st.floats(-1e12, 1e12)),
+    st.sampled_from([1, 8, 1000, GRID, 1 << 30]),
+    st.sampled_from([1e-6, 0.5, 1.0, 3.0, 1e9]),
+)
+def test_no_row_is_longer_than_the_grid_when_a_norm_is_declared(data: np.ndarray, grid: int, norm: float) -> None:
+    names = [f"x{j}" for j in range(data.shape[1])]
+    coding = Coding(Bounds(norm=norm).columns(names), grid, norm)
+    coded, _ = coding.code([data[:, j] for j in range(data.shape[1])])
+    for row in coded.tolist():
+        assert sum(v * v for v in row) <= grid * grid  # in Python integers: exact
+
+
+def test_a_short_row_is_left_alone_and_a_long_one_keeps_its_direction() -> None:
+    coding = Coding(Bounds(norm=5.0).columns(["a", "b"]), GRID, 5.0)
+    coded, _ = coding.code([np.array([0.3, 30.0, 3.0]), np.array([0.4, 40.0, 4.0])])
+    assert coded[0].tolist() == [int(0.06 * GRID), int(0.08 * GRID)]
+    assert coded[1, 0] / coded[1, 1] == pytest.approx(1.0)  # each column is clipped to its own range first: (5, 5)
+    assert np.hypot(*coded[1]) == pytest.approx(GRID, abs=2)
+    assert np.hypot(*coded[2]) == pytest.approx(GRID, abs=2)
+
+
+def test_forgetting_to_shorten_rows_is_caught() -> None:
+    coded, _ = Coding(Bounds(norm=1.0).columns(["a", "b"]), 8).code([np.array([1.0]), np.array([1.0])])
+    assert (coded[0] ** 2).sum() > 64
+
+
+@pytest.mark.parametrize("degree", [1, 2, 4])
+def test_integer_sums_cannot_overflow(degree: int) -> None:
+    for n in (2, 3, 1000, 1 << 20, (1 << 20) + 1, 1 << 40):
+        grid = integer_grid(n, degree)
+        assert n * grid**degree <= 1 << 61
+        assert grid == 1 << 20 or n * (2 * grid) ** degree > 1 << 60
+    assert integer_grid(2, 1, largest=1 << 10) == 1 << 10
+
+
+# --- categories and missing values ----------------------------------------------------------------------------------------
+
+
+def test_a_category_is_one_hot() -> None:
+    coded, present = code(Column("sex", categories=("f", "m", "x")), ["m", "f", "x"], grid=8)
+    assert coded.tolist() == [[0, 8, 0], [8, 0, 0], [0, 0, 8]]
+    assert present.all()
+
+
+@pytest.mark.parametrize(
+    ("missing", "wanted"), [("absent", [[8, 0], [0, 0], [0, 0]]), ("indicator", [[8, 0, 0], [0, 0, 8], [0, 0, 8]])]
+)
+def test_missing_and_unknown_categories_contribute_nothing(missing: str, wanted: list) -> None:
+    coded, present = code(Column("sex", categories=("f", "m"), missing=missing), ["f", None, "?"], grid=8)
+    assert coded.tolist() == wanted
+    assert present[:, 0].tolist() == [True, False, False]
+
+
+def test_missing_numbers_contribute_nothing() -> None:
+    coded, present = code(Column("x", 10.0, 20.0, missing="absent"), [20.0, np.nan, 10.0], grid=8)
+    assert coded[:, 0].tolist() == [8, 0, -8]
+    assert present[:, 0].tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        [1, 2],
+        ["1", "2"],
+        [1.0, 2.0],
+        np.array([1.0, 2.0]),
+        [np.int64(1), np.int64(2)],
+    ],
+)
+def test_categories_that_are_numbers_match_a_numeric_column(declared: object) -> None:
+    column = Bounds(categories={"g": declared}).columns(["g"])[0]
+    coded, _ = code(column, [2.0, 1.0], grid=1)
+    assert coded.tolist() == [[0, 1], [1, 0]]
+
+
+def test_boolean_categories_match_a_boolean_column() -> None:
+    column = Bounds(categories={"g": [False, True]}).columns(["g"])[0]
+    assert code(column, [True, False], grid=1)[0].tolist() == [[0, 1], [1, 0]]
+
+
+def test_fractions_and_missing_values_in_a_numeric_category() -> None:
+    column = Column("g", categories=("0.5", "2"), missing="absent")
+    assert code(column, [0.5, 2.0, np.nan, 3.0], grid=1)[0].tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]
+
+
+def test_coded_columns_know_their_attribute() -> None:
+    coding = Coding(
+        (
+            Column("x", 0.0, 1.0, missing="indicator"),
+            Column("sex", categories=("f", "m", "d"), missing="indicator"),
+            Column("y", 0.0, 1.0),
+        ),
+        8,
+    )
+    assert coding.attribute == (0, 0, 1, 1, 1, 1, 2)
+    assert coding.names == ("x", "sex", "y")
+
+
+# --- errors never carry a value -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "words"),
+    [
+        (Column("x", 0.0, 1.0), [SENTINEL, np.nan], "a missing value"),
+        (Column("x", 0.0, 1.0), ["SECRET", "b"], "text where a range"),
+        (Column("x", categories=("f", "m")), ["f", "SECRET"], "outside its declared categories"),
+        (Column("x", categories=("1", "2")), [1.0, SENTINEL], "outside its declared categories"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_never_repeated(column: Column, values: list, words: str) -> None:
+    with pytest.raises(DataError, match=words) as caught:
+        code(column, values)
+    assert "'x'" in str(caught.value)
+    assert "SECRET" not in repr(caught.value)
+    assert "9876" not in repr(caught.value)

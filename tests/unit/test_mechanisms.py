@@ -1,0 +1,372 @@
+"""Mechanisms: the event says what the noise does, the noise is what the event says, and misuse is refused."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from unpooled.errors import AccountingError, UsageError
+from unpooled.kernels import sampler
+from unpooled.privacy import noise
+from unpooled.privacy.accounting import NO_COST, UNBOUNDED, Composition, Event, Kind, gaussian_mu
+from unpooled.privacy.mechanisms import (
+    Additive,
+    Block,
+    GaussianRelease,
+    LaplaceRelease,
+    NoiseShare,
+    NoisyChoice,
+    Reach,
+)
+from unpooled.privacy.noise import KeySource
+from unpooled.privacy.unit import Unit
+
+RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
+
+
+def stream(*names: str | int) -> noise.Stream:
+    return KeySource.simulation(7).stream(*names)
+
+
+def both(distance: float, coordinates: int) -> tuple[tuple[Unit, Reach], ...]:
+    return ((RECORD, Reach(distance, coordinates)), (ATTRIBUTE, Reach(distance / 2, 1)))
+
+
+def calibrated(blocks: list[Block], distance: float, mu: float, coordinates: int | None = None) -> GaussianRelease:
+    reach = dict(both(distance, coordinates or sum(b.size for b in blocks)))
+    return GaussianRelease.calibrated(blocks, reach, RECORD, mu)
+
+
+# --- rounded Gaussian: event, scale, shift --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exponent", range(17, 46))
+def test_events_and_shifts_over_all_scales(exponent: int) -> None:
+    """From below the first shift to 2^45: the shifted noise stays in (2^18, 2^19], and the event adds one step per coordinate."""
+    for factor in (1.0, 1.0 + 2**-30, 1.37):
+        release = GaussianRelease((Block(3, 1.0), Block(1, 0.5)), both(5.0, 4), factor * 2.0**exponent)
+        steps = []
+        for block in release.blocks:
+            deviation = release.scale * block.width
+            shift = release._shift(block)
+            assert shift == (0 if deviation <= 2**19 else shift)
+            assert shift == 0 or 2**18 < deviation / 2**shift <= 2**19
+            steps.append(2.0**shift / deviation if shift else 0.0)
+        event = release.event(RECORD)
+        assert event.value == pytest.approx(5.0 / release.scale + max(steps) * 2, rel=1e-14)
+        assert event.value <= 5.0 / release.scale + 2 * 2.0**-18
+        assert event.total_variation == 4 * noise.TOTAL_VARIATION
+        assert release.event(ATTRIBUTE).value == pytest.approx(2.5 / release.scale + max(steps), rel=1e-14)
+
+
+@pytest.mark.parametrize("width", [1.0, 0.3, 3.0, 2.0**20, 2.0**40])
+@pytest.mark.parametrize("mu", [1e-2, 0.3, 10.0])
+def test_calibration_meets_mu_without_waste(mu: float, width: float) -> None:
+    release = calibrated([Block(2, width), Block(3, 2 * width)], 4.0, mu)
+    assert release.event(RECORD).value <= mu
+    if release.scale * width > 1:  # else the sampler's smallest scale asks for more
+        assert release.event(RECORD).value >= mu * (1 - 1e-3)
+    assert (release.deviations >= noise.SMALLEST_SCALE * (1 - 1e-12)).all()
+    assert (release.size, release.sensitivity(RECORD), release.sensitivity(ATTRIBUTE), release.name) == (
+        5,
+        4.0,
+        2.0,
+        "rounded Gaussian",
+    )
+    noise_alone = np.array([release.scale * w for w in (width,) * 2 + (2 * width,) * 3])
+    step = np.maximum(1.0, 2.0 ** np.ceil(np.log2(noise_alone / 2**19)))
+    assert release.deviations == pytest.approx(np.hypot(noise_alone, step / math.sqrt(12)), rel=1e-12)
+    released = release.release(np.zeros(5, dtype=np.int64), stream("calibrated"))
+    assert released.dtype == np.int64
+    assert np.isfinite(release.decode(released)).all()
+
+
+@pytest.mark.parametrize(("mu", "coordinates"), [(1e-6, 1), (1e-4, 10_000)])
+def test_a_mu_below_the_floor_is_met_or_refused(mu: float, coordinates: int) -> None:
+    with suppress(UsageError):
+        assert calibrated([Block(coordinates, 2.0**40)], 1.0, mu).event(RECORD).value <= mu
+
+
+def test_the_smallest_scale_is_one_the_sampler_takes() -> None:
+    release = calibrated([Block(1, math.sqrt(6))], 1e-9, 50.0)
+    release.release(np.zeros(1, dtype=np.int64), stream("smallest"))
+
+
+@pytest.mark.parametrize("mu", [0.0, -1.0, math.nan])
+def test_a_mu_that_is_not_positive_is_refused(mu: float) -> None:
+    with pytest.raises(UsageError, match="mu must be positive"):
+        calibrated([Block(1, 1.0)], 1.0, mu)
+
+
+def test_no_noise_is_exact_and_unbounded() -> None:
+    release = calibrated([Block(2, 1.0)], 1.0, math.inf)
+    values = np.array([3, -(2**60)], dtype=np.int64)
+    released = release.release(values, stream("none"))
+    assert released.tolist() == values.tolist()
+    assert released is not values
+    assert release.decode(released).tolist() == values.tolist()
+    assert release.event(RECORD) == UNBOUNDED
+    assert (release.name, release.scale) == ("no noise", 0.0)
+    assert release.change(values, values) == 0.0
+    assert release.change(values, values + 1) == math.inf
+
+
+# --- rounded Gaussian: what is released -----------------------------------------------------------------------------------
+
+DRAWS = 20_000
+
+
+def variance_p_value(errors: np.ndarray) -> float:
+    """Two-sided chi-square p-value that these errors, in declared deviations, have variance one."""
+    tail = stats.chi2.cdf((errors**2).sum(), errors.size)
+    return 2 * min(tail, 1 - tail)
+
+
+@pytest.mark.parametrize("scale", [3.0, 1000.0, 2.0**19, 2.0**19 * 1.01, 2.0**30, 2.0**45])
+def test_released_noise_has_the_declared_deviation_and_no_bias(scale: float) -> None:
+    release = GaussianRelease((Block(DRAWS, 1.0), Block(DRAWS, 0.25)), both(1.0, 1), scale)
+    truth = np.random.default_rng(1).integers(-(2**50), 2**50, 2 * DRAWS)
+    decoded = release.decode(release.release(truth, stream("deviation", str(scale))))
+    errors = (decoded - truth) / release.deviations
+    for declared, width in ((errors[:DRAWS], 1.0), (errors[DRAWS:], 0.25)):
+        assert scale * width > 0.7  # rounding adds 1/12 to the variance: so much is in the declared deviation
+        assert variance_p_value(declared) > 1e-4
+        assert abs(declared.mean()) < 4.5 / math.sqrt(DRAWS)
+        assert variance_p_value(declared * 1.06) < 1e-6  # six per cent off is caught
+    assert abs(np.corrcoef(errors[:DRAWS], errors[DRAWS:])[0, 1]) < 4.5 / math.sqrt(DRAWS)
+
+
+def test_decoding_a_floored_value_has_no_bias_of_half_a_step() -> None:
+    """The noise itself is taken out, for it would hide half a step of 2^-19 deviations."""
+    release = GaussianRelease((Block(DRAWS, 1.0),), both(1.0, 1), 2.0**30)
+    shift = 11
+    truth = np.random.default_rng(2).integers(-(2**40), 2**40, DRAWS)
+    drawn = noise.rounded_gaussian(2.0 ** (30 - shift), DRAWS, stream=stream("half"))
+    residual = (release.decode(release.release(truth, stream("half"))) - truth) / 2.0**shift - drawn
+    assert np.abs(residual).max() <= 0.5
+    assert abs(residual.mean()) < 4.5 / math.sqrt(12 * DRAWS)
+    assert abs((residual - 0.5).mean()) > 0.4  # what a missing half step would look like
+
+
+def test_equal_noise_cancels_and_change_measures_what_is_left() -> None:
+    release = GaussianRelease((Block(1, 1.0), Block(2, 2.0)), both(1.0, 3), 2.0**22)
+    one, other = np.array([0, 1 << 30, -1], dtype=np.int64), np.array([-1, 0, -1], dtype=np.int64)
+    released = [release.release(s, stream("cancel")) for s in (one, other)]
+    assert (released[0] - released[1]).tolist() == [1, 1 << (30 - 4), 0]
+    assert release.change(*released) == pytest.approx(math.hypot(8 / 2**22, 2**30 / 2**23), rel=1e-12)
+
+
+def test_blocks_do_not_share_noise() -> None:
+    released = GaussianRelease((Block(50, 1.0), Block(50, 1.0)), both(1.0, 1), 1000.0).release(
+        np.zeros(100, np.int64), stream("blocks")
+    )
+    whole = noise.rounded_gaussian(1000.0, 100, stream=stream("blocks"))
+    assert released.tolist() == whole.tolist()
+    assert released[:50].tolist() != released[50:].tolist()
+
+
+WRONG = [np.zeros(3, np.int64), np.zeros((2, 1), np.int64), np.zeros(2), np.zeros(2, np.int32), np.array(0, np.int64)]
+
+
+@pytest.mark.parametrize("statistic", WRONG)
+def test_a_statistic_of_another_shape_or_type_is_refused(statistic: np.ndarray) -> None:
+    with pytest.raises(UsageError, match="2 int64 values"):
+        GaussianRelease((Block(2, 1.0),), both(1.0, 2), 3.0).release(statistic, stream("shape"))
+
+
+@pytest.mark.parametrize(
+    "statistic", [np.zeros(1, np.int64), np.zeros((3, 2), np.int64), np.zeros(2), np.array(0, np.int64)]
+)
+@pytest.mark.parametrize("mechanism", [LaplaceRelease(2, both(1.0, 2), 3.0), NoiseShare(2, both(1.0, 2), 3.0, 2)])
+def test_other_mechanisms_refuse_other_shapes_too(mechanism: Additive, statistic: np.ndarray) -> None:
+    with pytest.raises(UsageError):
+        mechanism.release(statistic, stream("shape"))
+
+
+# --- discrete Laplace -----------------------------------------------------------------------------------------------------
+
+
+def laplace_probabilities(scale: float, reach: int) -> np.ndarray:
+    """P(-reach .. reach), from the tail P(|X| >= m) = exp(shift - m / scale) that the sampler inverts."""
+    tail = np.exp(sampler.discrete_laplace_shift(scale) - np.arange(1, reach + 2) / scale)
+    one_side = (tail[:-1] - tail[1:]) / 2
+    return np.concatenate([one_side[::-1], [1 - tail[0]], one_side])
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 7.5, 1000.0])
+@pytest.mark.parametrize("distance", [1, 2, 5])
+def test_laplace_ratios_are_at_most_its_pure_epsilon(scale: float, distance: int) -> None:
+    release = LaplaceRelease(1, both(float(distance), 1), scale)
+    event = release.event(RECORD)
+    assert (event.kind, event.value, event.total_variation) == (Kind.PURE, distance / scale, noise.TOTAL_VARIATION)
+    p = laplace_probabilities(scale, int(8 * scale) + 20)
+    ratios = np.abs(np.log(p[distance:] / p[:-distance]))
+    assert ratios.max() <= event.value * (1 + 1e-7)
+    assert ratios.max() >= event.value * (1 - 1e-7)
+    assert p.sum() == pytest.approx(1 - math.exp(-(int(8 * scale) + 21) / scale), abs=1e-4)
+
+
+def test_laplace_adds_its_noise_and_describes_itself() -> None:
+    release = LaplaceRelease(4, both(2.0, 3), 5.0)
+    values = np.arange(4)
+    released = release.release(values, stream("laplace"))
+    assert (released - values).tolist() == noise.discrete_laplace(5.0, 4, stream=stream("laplace")).tolist()
+    assert release.sensitivity(ATTRIBUTE) == 1.0
+    assert release.change(released, released + np.array([1, -2, 0, 0])) == pytest.approx(3 / 5)
+    assert release.describe() == ("discrete Laplace", 4, ((RECORD, 2.0, 3), (ATTRIBUTE, 1.0, 1)), 5.0)
+    assert isinstance(release, Additive)
+
+
+# --- shares of distributed noise ------------------------------------------------------------------------------------------
+
+
+def discrete_gaussian(scale: float) -> np.ndarray:
+    k = np.arange(-math.ceil(14 * scale), math.ceil(14 * scale) + 1)
+    p = np.exp(-(k**2) / (2 * scale**2))
+    return p / p.sum()
+
+
+def true_share_delta(scale: float, honest: int, distance: int, epsilon: float) -> float:
+    """Exact hockey-stick divergence of the sum of ``honest`` discrete Gaussians and its shift by ``distance``."""
+    total = discrete_gaussian(scale)
+    for _ in range(honest - 1):
+        total = np.convolve(total, discrete_gaussian(scale))
+    pad = np.zeros(distance)
+    p, q = np.concatenate([total, pad]), np.concatenate([pad, total])
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+@pytest.mark.parametrize("honest", [1, 2, 5])
+@pytest.mark.parametrize("scale", [2.0, 2.7, 6.0])
+@pytest.mark.parametrize("distance", [1, 3, 10])
+def test_a_share_protects_as_its_event_says(scale: float, honest: int, distance: int) -> None:
+    share = NoiseShare(1, both(float(distance), 1), scale, honest)
+    event = share.event(RECORD)
+    assert event.kind is Kind.ZCDP
+    assert event.total_variation == honest * noise.TOTAL_VARIATION
+    assert event.value >= distance**2 / (2 * honest * scale**2) * (1 - 1e-12)
+    for epsilon in (0.0, 0.3, 1.0, 3.0, 6.0):
+        assert true_share_delta(scale, honest, distance, epsilon) <= Composition([event]).delta(epsilon) + 1e-13
+
+
+def test_an_event_of_too_many_honest_parties_is_caught() -> None:
+    event = NoiseShare(1, both(6.0, 1), 2.0, 4).event(RECORD)
+    assert true_share_delta(2.0, 2, 6, 1.0) > Composition([event]).delta(1.0)
+
+
+def test_the_continuous_formula_fails_below_the_smallest_share() -> None:
+    """Why a share needs two grid units: at scale 0.5 two discrete Gaussians exceed the Gaussian of equal variance (THEORY 002.6)."""
+    from unpooled.privacy.accounting import gaussian_delta
+
+    gaps = [true_share_delta(0.5, 2, 1, e) - gaussian_delta(e, 1 / (0.5 * math.sqrt(2))) for e in (0.5, 1.0, 2.0)]
+    assert max(gaps) > 0.01
+
+
+def test_the_theorem_of_the_share_is_followed_to_the_letter() -> None:
+    scale, honest, d = 2.0, 4, 10**14  # so many coordinates that tau counts
+    tau = 10 * sum(math.exp(-2 * math.pi**2 * scale**2 * k / (k + 1)) for k in (1, 2, 3))
+    mu = 3.0 / (scale * math.sqrt(honest))
+    assert tau * d > 1e-3
+    wanted = min(mu**2 + tau * d / 2, (mu + tau * math.sqrt(d)) ** 2) / 2
+    assert NoiseShare(d, both(3.0, d), scale, honest).event(RECORD).value == pytest.approx(wanted, rel=1e-14)
+
+
+@pytest.mark.parametrize(("scale", "honest"), [(1.99, 3), (2.0, 0), (0.0, 1), (3.0, -1)])
+def test_shares_that_are_too_thin_are_refused(scale: float, honest: int) -> None:
+    with pytest.raises(UsageError, match="at least one honest party and a scale of at least 2"):
+        NoiseShare(1, both(1.0, 1), scale, honest)
+
+
+def test_a_share_adds_its_noise_and_describes_itself() -> None:
+    share = NoiseShare(3, both(2.0, 3), 4.0, 2)
+    values = np.array([5, 6, 7])
+    released = share.release(values, stream("share"))
+    assert (released - values).tolist() == noise.discrete_gaussian(4.0, 3, stream=stream("share")).tolist()
+    assert share.sensitivity(RECORD) == 2.0
+    assert share.change(released, released + np.array([2, 0, 0])) == pytest.approx(4 / (2 * 2 * 16))
+    assert share.describe() == ("discrete Gaussian share", 3, ((RECORD, 2.0, 3), (ATTRIBUTE, 1.0, 1)), 4.0, 2)
+
+
+# --- the exponential mechanism --------------------------------------------------------------------------------------------
+
+
+class Sweep:
+    """Words at the middles of ``cells`` equal intervals: frequencies become probabilities, to one cell per boundary."""
+
+    def __init__(self, cells: int) -> None:
+        self.cells = cells
+
+    def words(self, start: int, count: int, lane: int = 0) -> np.ndarray:
+        return ((np.arange(start, start + count, dtype=object) * 2 + 1) * (1 << 63) // self.cells).astype(np.uint64)
+
+    def more(self, coordinate: int, block: int) -> int:
+        return 1 << 255
+
+
+def probabilities(scores: list[int], rate: float, cells: int = 2048) -> np.ndarray:
+    picks = [noise.choose(np.array(scores, dtype=np.int64), rate, stream=Sweep(cells), start=i) for i in range(cells)]
+    return np.bincount(picks, minlength=len(scores)) / cells
+
+
+def test_choices_have_the_probabilities_of_the_exponential_mechanism() -> None:
+    scores = [7, 0, -3, 7, 5]
+    weights = np.exp(0.2 * np.array(scores))
+    assert np.abs(probabilities(scores, 0.2) - weights / weights.sum()).max() <= 1 / 2048
+    wrong = np.exp(0.4 * np.array(scores))  # the factor 2 forgotten
+    assert np.abs(probabilities(scores, 0.2) - wrong / wrong.sum()).max() > 0.05
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_neighbouring_scores_change_no_choice_by_more_than_its_epsilon(epsilon: float) -> None:
+    sensitivity = 4
+    mechanism = NoisyChoice(((RECORD, epsilon), (ATTRIBUTE, 0.0)))
+    rng = np.random.default_rng(4)
+    worst = 0.0
+    for _ in range(6):
+        scores = rng.integers(-10, 10, 3)
+        moves = np.full(3, -sensitivity)
+        moves[rng.integers(3)] = sensitivity
+        p, q = (probabilities(s.tolist(), epsilon / (2 * sensitivity)) for s in (scores, scores + moves))
+        worst = max(worst, float(np.abs(np.log(p / q)).max()))
+        picked = mechanism.release(scores, float(sensitivity), RECORD, stream("pick"))
+        assert picked == noise.choose(scores, epsilon / (2 * sensitivity), stream=stream("pick"))
+    assert worst <= epsilon + 0.02
+    assert worst >= 0.6 * epsilon
+
+
+def test_a_choice_costs_its_epsilon_per_unit() -> None:
+    mechanism = NoisyChoice(((RECORD, 0.5), (ATTRIBUTE, 0.0)), size=3)
+    assert mechanism.event(RECORD) == Event(Kind.EXPONENTIAL, 0.5, 1, noise.TOTAL_VARIATION)
+    assert mechanism.event(ATTRIBUTE) == NO_COST
+    assert mechanism.sensitivity(RECORD) is None
+    assert mechanism.scale is None
+    assert mechanism.describe() == ("exponential mechanism", ((RECORD, 0.5), (ATTRIBUTE, 0.0)), 3)
+    assert not isinstance(mechanism, Additive)
+
+
+@pytest.mark.parametrize("sensitivity", [0.0, -1.0, math.inf, math.nan])
+def test_a_choice_needs_a_sensitivity(sensitivity: float) -> None:
+    with pytest.raises(AccountingError, match="sensitivity"):
+        NoisyChoice(((RECORD, 0.5),)).release(np.zeros(2, np.int64), sensitivity, RECORD, stream("bad"))
+
+
+@pytest.mark.parametrize("scores", [np.zeros(2), np.zeros((2, 2), np.int64), np.zeros(0, np.int64)])
+def test_a_choice_needs_integer_scores(scores: np.ndarray) -> None:
+    with pytest.raises(UsageError, match="int64"):
+        NoisyChoice(((RECORD, 0.5),)).release(scores, 1.0, RECORD, stream("bad"))
+
+
+def test_a_mechanism_calibrated_for_a_budget_is_charged_that_budget() -> None:
+    release = calibrated([Block(4, 8.0)], 2.0, gaussian_mu(1.0, 1e-5) * (1 - 2.0**-40))
+    assert Composition([release.event(RECORD)]).within(1.0, 1e-5)
+    assert Composition([release.event(RECORD)]).epsilon(1e-5) == pytest.approx(1.0, rel=1e-6)
+    assert Composition([release.event(ATTRIBUTE)]).epsilon(1e-5) < 0.51
+
+
+def test_describe_lists_every_number_of_a_release() -> None:
+    release = GaussianRelease((Block(2, 0.5), Block(1, 3.0)), both(2.0, 3), 7.0)
+    assert release.describe() == ("rounded Gaussian", ((2, 0.5), (1, 3.0)), ((RECORD, 2.0, 3), (ATTRIBUTE, 1.0, 1)), 7.0)

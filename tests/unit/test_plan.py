@@ -1,0 +1,489 @@
+"""Plans, statements and policies: what is hashed, what is composed, what is said, what is refused."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+import unpooled
+from unpooled.errors import PolicyRefusal, UsageError
+from unpooled.models.describe.plan import compile_plan
+from unpooled.privacy.accounting import SAFETY, UNBOUNDED, Composition, gaussian_mu
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.mechanisms import Block, GaussianRelease, LaplaceRelease, NoiseShare, NoisyChoice, Reach
+from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, default_delta
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.unit import Budget, Calibration, Split, Unit
+
+RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
+COLUMNS = (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m"), missing="absent"))
+CARDS = (Card("clinic", 500, COLUMNS), Card("lab", 300, COLUMNS))
+
+
+def study(**changes: object) -> Study:
+    return Study(**{"model": "describe", "parties": CARDS, "epsilon": 1.0, "delta": 1e-5, **changes})
+
+
+def gaussian(mu: float = 0.2, attribute_mu: float = 0.1) -> GaussianRelease:
+    """Scale 10, so that the reaches are 10 times the mus."""
+    reach = ((RECORD, Reach(10 * mu, 1)), (ATTRIBUTE, Reach(10 * attribute_mu, 1)))
+    return GaussianRelease((Block(2, 1.0),), reach, 10.0)
+
+
+def plan(*mus: float, split: Split = Split.VERTICAL, **changes: object) -> Plan:
+    """One Gaussian release per party."""
+    releases = tuple(Release("sums", card.name, "sums", gaussian(mu, mu / 2)) for card, mu in zip(CARDS, mus, strict=False))
+    return Plan(study(**changes), split, releases)
+
+
+# --- studies and cards ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epsilon": 0.0},
+        {"epsilon": math.nan},
+        {"epsilon": True},
+        {"delta": 1.0},
+        {"unit": "person"},
+        {"adjacency": "add"},
+        {"calibration": "loose"},
+        {"parties": ()},
+        {"parties": (CARDS[0], CARDS[0])},
+    ],
+)
+def test_a_study_that_makes_no_sense_is_refused(changes: dict) -> None:
+    with pytest.raises(UsageError):
+        study(**changes)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("", 5, COLUMNS), ("a", 1, COLUMNS), ("a", 5, ()), ("a", 5, (COLUMNS[0], COLUMNS[0]))]
+)
+def test_a_card_that_makes_no_sense_is_refused(arguments: tuple) -> None:
+    with pytest.raises(UsageError, match="card"):
+        Card(*arguments)
+
+
+def test_cards_columns_and_releases_are_found_by_name_or_the_known_ones_are_named() -> None:
+    here = plan(0.1, 0.2)
+    assert here.study.card("lab") is CARDS[1]
+    assert CARDS[0].column("sex") is COLUMNS[1]
+    assert here.release("lab", "sums") is here.releases[1]
+    with pytest.raises(UsageError, match="no party 'x'; it has clinic, lab"):
+        here.study.card("x")
+    with pytest.raises(UsageError, match="no column 'x'; it has age, sex"):
+        CARDS[0].column("x")
+    for party, name in (("clinic", "x"), ("x", "sums")):
+        with pytest.raises(UsageError, match="no release"):
+            here.release(party, name)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [({"confidense": 0.9}, "confidense"), ({"confidence": "high"}, "confidence"), ({"confidence": 2.0}, "between 0 and 1")],
+)
+def test_parameters_of_a_model_are_strict(parameters: dict, words: str) -> None:
+    from unpooled.models.describe.plan import Parameters
+
+    with pytest.raises(UsageError, match=words):
+        check_parameters(study(parameters=parameters), Parameters)
+    assert check_parameters(study(parameters={"confidence": 0.9}), Parameters).confidence == 0.9
+
+
+def test_the_default_delta_is_far_below_one_person() -> None:
+    assert default_delta(100) == 1e-5
+    assert default_delta(10**6) == pytest.approx(1e-7)
+
+
+# --- the hash -------------------------------------------------------------------------------------------------------------
+
+BASE = {
+    "model": "describe",
+    "parties": CARDS,
+    "epsilon": 1.0,
+    "delta": 1e-5,
+    "unit": "record",
+    "adjacency": "replace",
+    "calibration": "sound",
+    "parameters": {"a": 1.5, "b": {"c": [1, 2.5], "d": "x"}},
+    "trust": {"sum": "trusted"},
+    "public_seed": 0,
+    "simulation_seed": None,
+    "bounds_declared": True,
+    "run": 1,
+}
+FIELD_CHANGES = {
+    "model": ["other"],
+    "epsilon": [1.0000000000000002, math.inf],
+    "delta": [1.0000001e-5, 0],
+    "unit": ["attribute"],
+    "adjacency": ["zero-out"],
+    "calibration": ["published"],
+    "public_seed": [1],
+    "simulation_seed": [0, 1],
+    "bounds_declared": [False],
+    "run": [2],
+    "parameters": [
+        {},
+        {"a": 1.5},
+        {"a": 1.5000000000000002, "b": BASE["parameters"]["b"]},
+        {"a": 1.5, "b": {"c": [1, 2.5], "d": "y"}},
+        {"a": 1.5, "b": {"c": [2.5, 1], "d": "x"}},
+    ],
+    "trust": [{}, {"sum": "other"}, {"mean": "trusted"}],
+    "parties": [
+        CARDS[:1],
+        CARDS[::-1],
+        (Card("Clinic", 500, COLUMNS), CARDS[1]),
+        (Card("clinic", 501, COLUMNS), CARDS[1]),
+        (Card("clinic", 500, COLUMNS[:1]), CARDS[1]),
+        (Card("clinic", 500, COLUMNS[::-1]), CARDS[1]),
+        *(
+            (Card("clinic", 500, (column, COLUMNS[1])), CARDS[1])
+            for column in (
+                Column("Age", 0.0, 100.0),
+                Column("age", 1e-300, 100.0),
+                Column("age", 0.0, 100.00000000000001),
+                Column("age", 0.0, 100.0, missing="absent"),
+                Column("age", categories=("0", "100")),
+            )
+        ),
+        *(
+            (Card("clinic", 500, (COLUMNS[0], column)), CARDS[1])
+            for column in (
+                Column("sex", categories=("m", "f"), missing="absent"),
+                Column("sex", categories=("f", "m"), missing="indicator"),
+                Column("sex", categories=("f", "m", "d"), missing="absent"),
+            )
+        ),
+    ],
+}
+ONE = ((RECORD, Reach(1.0, 1)),)
+MECHANISMS = {
+    "gaussian": (
+        GaussianRelease((Block(2, 1.0),), ONE, 3.0),
+        [
+            GaussianRelease((Block(3, 1.0),), ONE, 3.0),
+            GaussianRelease((Block(2, 1.0000000000000002),), ONE, 3.0),
+            GaussianRelease((Block(1, 1.0), Block(1, 1.0)), ONE, 3.0),
+            GaussianRelease((Block(2, 1.0),), ((RECORD, Reach(1.0, 2)),), 3.0),
+            GaussianRelease((Block(2, 1.0),), ((RECORD, Reach(0.9, 1)),), 3.0),
+            GaussianRelease((Block(2, 1.0),), ((ATTRIBUTE, Reach(1.0, 1)),), 3.0),
+            GaussianRelease((Block(2, 1.0),), ONE, 3.0000000000000004),
+            GaussianRelease((Block(2, 1.0),), ONE, 0.0),
+        ],
+    ),
+    "laplace": (
+        LaplaceRelease(2, ONE, 3.0),
+        [LaplaceRelease(3, ONE, 3.0), LaplaceRelease(2, ((RECORD, Reach(2.0, 1)),), 3.0), LaplaceRelease(2, ONE, 3.5)],
+    ),
+    "share": (
+        NoiseShare(2, ONE, 3.0, 4),
+        [
+            NoiseShare(3, ONE, 3.0, 4),
+            NoiseShare(2, ONE, 3.0, 5),
+            NoiseShare(2, ONE, 2.5, 4),
+            NoiseShare(2, ((RECORD, Reach(1.0, 2)),), 3.0, 4),
+            LaplaceRelease(2, ONE, 3.0),
+        ],
+    ),
+    "choice": (
+        NoisyChoice(((RECORD, 0.5),)),
+        [NoisyChoice(((RECORD, 0.6),)), NoisyChoice(((ATTRIBUTE, 0.5),)), NoisyChoice(((RECORD, 0.5),), size=2)],
+    ),
+}
+
+
+def hash_of(changes: dict, releases: tuple[Release, ...] = (), **others: object) -> str:
+    return Plan(Study(**{**BASE, **changes}), others.pop("split", Split.VERTICAL), releases, **others).hash
+
+
+def test_every_field_of_a_study_is_hashed() -> None:
+    assert set(FIELD_CHANGES) == set(Study.__struct_fields__)
+    hashes = [hash_of({})] + [hash_of({field: value}) for field, values in FIELD_CHANGES.items() for value in values]
+    assert len(set(hashes)) == len(hashes)
+    assert len(hashes[0]) == 64
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_number_of_a_mechanism_is_hashed(name: str) -> None:
+    base, changed = MECHANISMS[name]
+    hashes = [hash_of({}, (Release("r", "clinic", "s", mechanism),)) for mechanism in (base, *changed)]
+    assert len(set(hashes)) == len(hashes)
+
+
+def test_every_part_of_a_plan_is_hashed() -> None:
+    mechanism = gaussian()
+    release = Release("r", "clinic", "s", mechanism)
+    hashes = [
+        hash_of({}, (r,))
+        for r in (release, *(replace(release, **c) for c in ({"name": "q"}, {"party": "lab"}, {"step": "t"}, {"count": 2})))
+    ]
+    hashes += [hash_of({}), hash_of({}, (release, release)), hash_of({}, (release,), split=Split.HORIZONTAL)]
+    hashes += [hash_of({}, (release,), **{field: ("x",)}) for field in ("public", "not_protected", "assumptions")]
+    assert len(set(hashes)) == len(hashes)
+
+
+def test_the_order_of_a_dictionary_and_a_journey_do_not_change_the_hash() -> None:
+    turned = {"parameters": {"b": {"d": "x", "c": [1, 2.5]}, "a": 1.5}}
+    assert hash_of(turned) == hash_of({})
+    assert hash_of({"epsilon": 1}) == hash_of({})
+    for start in (study(), study(epsilon=2, delta=0), study(parameters={"columns": ("age",), "confidence": 0.9})):
+        arrived = msgspec.msgpack.decode(msgspec.msgpack.encode(start), type=Study, strict=True)
+        assert Plan(arrived, Split.VERTICAL, ()).hash == Plan(start, Split.VERTICAL, ()).hash
+
+
+def test_other_processes_compute_the_same_hash() -> None:
+    program = """
+from unpooled.models.describe.plan import compile_plan
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.plan import Card, Study
+columns = (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m"), missing="absent"))
+cards = (Card("clinic", 500, columns), Card("lab", 300, columns))
+print(compile_plan(Study("describe", cards, 1.0, 1e-5, parameters={"confidence": 0.9, "columns": ["sex", "age"]})).hash)
+"""
+    here = compile_plan(study(parameters={"columns": ["sex", "age"], "confidence": 0.9})).hash
+    source = str(Path(unpooled.__file__).parents[1])
+    for seed in ("1", "77"):
+        ran = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": source},
+        )
+        assert ran.stdout.strip() == here
+
+
+@pytest.mark.parametrize("changes", [{"epsilon": np.float64(1.0)}, {"delta": np.float64(1e-5)}])
+def test_a_numpy_number_is_as_good_as_a_plain_one(changes: dict) -> None:
+    assert Plan(study(**changes), Split.VERTICAL, ()).hash == Plan(study(), Split.VERTICAL, ()).hash
+
+
+# --- composition ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_record_of_a_vertical_study_pays_for_all_parties() -> None:
+    both = plan(0.3, 0.4)
+    together = Composition([gaussian(0.3).event(RECORD), gaussian(0.4).event(RECORD)])
+    assert together.mu == pytest.approx(0.5)
+    assert both.epsilon(1e-5) == together.epsilon(1e-5)
+    assert both.delta(1.0) == together.delta(1.0)
+    assert both.composition("record").events == together.events
+    assert both.composition("record", "lab").events == together.events[1:]
+
+
+@pytest.mark.parametrize(
+    ("split", "unit"), [(Split.HORIZONTAL, "record"), (Split.HORIZONTAL, "attribute"), (Split.VERTICAL, "attribute")]
+)
+def test_what_is_at_one_party_pays_for_the_worst(split: Split, unit: str) -> None:
+    apart = (CARDS[0], Card("lab", 300, (Column("dose", 0.0, 1.0),)))  # no column in common
+    both, alone = plan(0.3, 0.4, split=split, parties=apart), Composition([gaussian(0.4, 0.2).event(Unit(unit))])
+    assert both.epsilon(1e-5, unit) == alone.epsilon(1e-5)
+    assert both.delta(0.5, unit) == alone.delta(0.5)
+    assert plan(0.4, 0.3, split=split, parties=apart).epsilon(1e-5, unit) == alone.epsilon(1e-5)
+
+
+def test_releases_of_one_party_add_up_whatever_the_split() -> None:
+    releases = tuple(Release(name, "clinic", "s", gaussian(0.3)) for name in "ab")
+    for split in Split:
+        assert Plan(study(), split, releases).epsilon(1e-5) == Composition([gaussian(0.3).event(RECORD)] * 2).epsilon(1e-5)
+
+
+def test_a_release_that_is_repeated_is_charged_every_time() -> None:
+    release = Release("r", "clinic", "s", gaussian(0.2), count=4)
+    assert release.event(RECORD).count == 4
+    assert Plan(study(), Split.VERTICAL, (release,)).composition(RECORD).mu == pytest.approx(0.4)
+    assert (release.size, release.scale, release.sensitivity("attribute")) == (2, 10.0, 1.0)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.01])
+def test_epsilon_and_delta_are_inverse(delta: float) -> None:
+    for unit in (None, "record", "attribute"):
+        both = plan(0.3, 0.4)
+        epsilon = both.epsilon(delta, unit)
+        assert both.delta(epsilon, unit) <= delta
+        assert both.delta(epsilon * (1 - 1e-6), unit) > delta
+    assert plan(0.3, 0.4, unit="attribute").epsilon(delta) == plan(0.3, 0.4).epsilon(delta, ATTRIBUTE)
+
+
+def test_an_attribute_that_two_parties_hold_pays_twice() -> None:
+    both = plan(0.3, 0.4)  # both cards declare age and sex
+    assert both.epsilon(1e-5, "attribute") >= Composition(
+        [gaussian(0.3, 0.15).event(ATTRIBUTE), gaussian(0.4, 0.2).event(ATTRIBUTE)]
+    ).epsilon(1e-5)
+
+
+@pytest.mark.parametrize("unit", ["record", "attribute"])
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+@pytest.mark.parametrize("epsilon", [0.1, 1, 10.0])
+def test_a_compiled_plan_costs_what_was_asked_and_no_more(unit: str, adjacency: str, epsilon: float) -> None:
+    compiled = compile_plan(study(unit=unit, adjacency=adjacency, epsilon=epsilon))
+    assert compiled.delta(epsilon) <= 1e-5
+    assert compiled.epsilon(1e-5) == pytest.approx(epsilon, rel=1e-6)
+    assert compiled.statement.holds
+    assert (compiled.epsilon(1e-5, "attribute") < 0.9 * epsilon) == (unit == "record")
+
+
+def test_a_plan_prints_its_releases() -> None:
+    choice = Release("pick", "lab", "step", NoisyChoice(((RECORD, 0.1), (ATTRIBUTE, 0.1))), count=3)
+    both = plan(0.3, 0.4)
+    text = str(Plan(both.study, both.split, (*both.releases, choice), public=("The labels are known to all.",)))
+    for words in (
+        "clinic",
+        "lab",
+        "pick x 3",
+        "in the run",
+        "rounded Gaussian",
+        "public: The labels",
+        "per record: epsilon =",
+        "per attribute: epsilon =",
+    ):
+        assert words in text
+
+
+# --- statements -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sound_statement_says_what_holds() -> None:
+    here = plan(0.1, 0.1)
+    statement = here.statement
+    assert statement.holds
+    assert statement.warnings == ()
+    assert statement.plan == here.hash
+    text = str(statement)
+    assert text.startswith(
+        f"Differentially private with epsilon = {here.epsilon(1e-5):.4g}, delta = 1e-05: if one person's whole row is replaced"
+    )
+    assert "For one value of one person the arithmetic alone gives: epsilon =" in text
+    assert "every other party and the coordinator" in text
+    assert "NOT protected: How many rows" in text
+    assert "the same at every party" in text
+    data = statement.to_dict()
+    assert data["epsilon_per_unit"] == {"record": here.epsilon(1e-5), "attribute": here.epsilon(1e-5, "attribute")}
+    assert data["holds"] is True
+
+
+def test_a_statement_speaks_of_its_own_split_unit_and_adjacency() -> None:
+    text = str(plan(0.1, 0.1, split=Split.HORIZONTAL, unit="attribute", adjacency="zero-out").statement)
+    assert "if one value of one person is replaced by no contribution at all" in text
+    assert "Each person is in one row of one party." in text
+    assert "everybody outside the party that holds the row" in text
+    assert "For one person's whole row the arithmetic alone gives" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"calibration": "published"}, "published calibration"),
+        ({"bounds_declared": False}, "read off the data"),
+        ({"simulation_seed": 0}, "simulation"),
+    ],
+)
+def test_a_statement_that_does_not_hold_says_so_and_why(changes: dict, words: str) -> None:
+    statement = plan(0.1, 0.1, **changes).statement
+    assert not statement.holds
+    assert any(words in warning for warning in statement.warnings)
+    assert str(statement).startswith("NO privacy guarantee holds")
+    assert "For one person's whole row the arithmetic alone gives: epsilon =" in str(statement)
+
+
+def test_an_infinite_epsilon_protects_nothing() -> None:
+    statement = compile_plan(study(epsilon=math.inf)).statement
+    assert not statement.holds
+    assert any("epsilon is infinite" in warning for warning in statement.warnings)
+    assert "gives: none." in str(statement)
+    assert statement.epsilon_per_unit == {"record": math.inf, "attribute": math.inf}
+
+
+@pytest.mark.parametrize(("delta", "warned"), [(1 / 300, True), (0.1, True), (1 / 301, False)])
+def test_a_delta_of_one_over_the_fewest_rows_draws_a_warning(delta: float, warned: bool) -> None:
+    statement = plan(0.1, 0.1, delta=delta).statement
+    assert any("at least 1/300" in warning for warning in statement.warnings) == warned
+    assert statement.holds
+
+
+def test_a_statement_repeats_what_the_model_says() -> None:
+    here = plan(0.1, 0.1)
+    text = str(
+        Plan(
+            here.study, here.split, here.releases, ("Signs are public.",), ("The labels.",), ("Noise is drawn here.",)
+        ).statement
+    )
+    for line in ("NOT protected: Signs are public.", "NOT protected: The labels.", "Assumed: Noise is drawn here."):
+        assert line in text
+
+
+# --- policies -------------------------------------------------------------------------------------------------------------
+
+
+def policy(**changes: object) -> Policy:
+    return replace(Policy(Budget(1.0, 1e-5), approved=None), **changes)
+
+
+def test_a_policy_that_finds_nothing_wrong_says_nothing() -> None:
+    assert policy().check(plan(0.1, 0.1), approved_in_ledger=False) is None
+    assert not policy().allows_unbounded
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "allowed"),
+    [
+        ({"calibration": "published"}, "allows calibration sound, not published", {"calibrations": frozenset(Calibration)}),
+        ({"simulation_seed": 0}, "simulation seed", {"allow_simulation": True}),
+        ({"bounds_declared": False}, "read off data", {"allow_derived_bounds": True}),
+        ({"trust": {"aggregation": "trusted"}}, "to trust aggregation = 'trusted'", {"trust": frozenset({"trusted"})}),
+        ({"trust": {"aggregation": "trusted"}}, "to trust", {"trust": frozenset({"*"})}),
+    ],
+)
+def test_a_policy_refuses_until_it_allows(changes: dict, words: str, allowed: dict) -> None:
+    here = plan(0.1, 0.1, **changes)
+    with pytest.raises(PolicyRefusal, match=words):
+        policy().check(here, approved_in_ledger=True)
+    policy(**allowed).check(here, approved_in_ledger=True)
+
+
+def test_one_trusted_word_does_not_cover_another() -> None:
+    with pytest.raises(PolicyRefusal, match="'local'"):
+        policy(trust=frozenset({"trusted"})).check(plan(0.1, trust={"a": "trusted", "b": "local"}), approved_in_ledger=True)
+
+
+def test_a_plan_needs_an_approval_somewhere() -> None:
+    here = plan(0.1, 0.1)
+    asking = policy(approved=frozenset())
+    with pytest.raises(PolicyRefusal, match=f"plan {here.hash[:16]} is not approved"):
+        asking.check(here, approved_in_ledger=False)
+    asking.check(here, approved_in_ledger=True)
+    policy(approved=frozenset({here.hash})).check(here, approved_in_ledger=False)
+    with pytest.raises(PolicyRefusal, match="not approved"):
+        policy(approved=frozenset({plan(0.1, 0.2).hash})).check(here, approved_in_ledger=False)
+    assert Policy(None).approved == frozenset()
+
+
+def test_whoever_owns_the_process_may_do_everything() -> None:
+    owner = Policy.in_process()
+    assert owner.budget is None
+    assert owner.allows_unbounded
+    owner.check(
+        plan(0.1, 0.1, calibration="published", simulation_seed=1, bounds_declared=False, trust={"a": "anything"}),
+        approved_in_ledger=False,
+    )
+
+
+def test_an_unbounded_release_has_no_epsilon_in_a_plan() -> None:
+    release = Release("raw", "clinic", "s", replace(gaussian(), scale=0.0), count=2)
+    here = Plan(study(), Split.VERTICAL, (release,))
+    assert release.event(RECORD).kind is UNBOUNDED.kind
+    assert here.epsilon(1e-5) == math.inf
+    assert not here.statement.holds
+    assert plan(gaussian_mu(1.0, 1e-5) * (1 - SAFETY)).delta(1.0) <= 1e-5
