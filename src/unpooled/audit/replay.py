@@ -278,9 +278,9 @@ def _moved(  # noqa: C901, PLR0911 - one line per way to move
     unit: Unit,
     party: str,
     where: str,
-    ours: Any,
-    theirs: Any,
-    report: Report,  # noqa: ANN401 - any field
+    ours: Any,  # noqa: ANN401 - any field of a reply
+    theirs: Any,  # noqa: ANN401
+    report: Report,
 ) -> float:
     """Compare one field of two replies."""
 
