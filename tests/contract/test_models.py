@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,7 @@ from unpooled.models import REGISTRY, load
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import Budget, Unit
+from unpooled.privacy.unit import Budget, Calibration, Unit
 from unpooled.protocol.local import drive, in_process, recorded_only
 from unpooled.protocol.messages import encode, open_envelope
 from unpooled.protocol.roles import OpenRequest, Party
@@ -256,6 +257,11 @@ def test_changed_data_between_debit_and_reply_are_refused(case: Case, monkeypatc
 def test_a_seed_is_refused_without_allow_simulation(case: Case) -> None:
     strict = next(iter(parties(case, policy(case, allow_simulation=False)).values()))
     refused(strict, open_message(case), PolicyRefusal, "seed")
+
+
+def test_an_infinite_epsilon_is_refused_by_every_policy_with_a_budget(case: Case) -> None:
+    party = next(iter(parties(case, policy(case, calibrations=frozenset(Calibration))).values()))
+    refused(party, open_message(case, msgspec.structs.replace(case.study, epsilon=math.inf)), PolicyRefusal, "no privacy")
 
 
 def test_a_plan_that_was_not_approved_is_refused(case: Case) -> None:

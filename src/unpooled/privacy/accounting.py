@@ -75,10 +75,7 @@ def _largest(curve: Callable[[float], float], delta: float, low: float, high: fl
         value = curve(math.exp(log_parameter))
         return (math.log(value) if value > 0 else -800.0) - math.log(delta)
 
-    parameter = math.exp(float(brentq(excess, math.log(low), math.log(high), xtol=1e-14, rtol=1e-14)))
-    while curve(parameter) > delta * (1 + 1e-9):  # a bracket of a root may end on its wrong side
-        parameter *= 1 - 1e-6
-    return parameter
+    return math.exp(float(brentq(excess, math.log(low), math.log(high), xtol=1e-14, rtol=1e-14)))
 
 
 @lru_cache(maxsize=4096, typed=True)

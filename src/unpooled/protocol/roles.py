@@ -143,10 +143,6 @@ class Context:
         """The party's declared columns, as the approved study has them."""
         return self.plan.study.card(self.party.name)
 
-    def coding(self, columns: tuple[str, ...], grid: int) -> Coding:
-        """The coding of some of the declared columns."""
-        return Coding(tuple(self.card.column(name) for name in columns), grid)
-
     def release(self, name: str, statistic: NDArray[np.int64]) -> Released:
         """Debit the planned release, draw its noise, and hand out the result: the only door.
 
