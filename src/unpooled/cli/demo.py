@@ -39,7 +39,8 @@ def demo(
         study, parties = _set_up(folder, hospitals, epsilon)
         with progress() as watch:
             plan, outcome = run_study(study, parties, folder / "run", watch)
-        console.print(f"\n[bold]The plan[/] that each of them approved before anybody looked at data\n{plan}\n")
+        console.print("\n[bold]The plan[/] that each of them approved before anybody looked at data")
+        console.print(f"{plan}\n", soft_wrap=True)
         console.print("[bold]Results[/] beside the truth, which only this demonstration can know")
         console.print(_beside_truth(outcome.result, hospitals))
         console.print(Panel(str(plan.statement), title="What is promised", title_align="left"))
@@ -89,23 +90,25 @@ def _beside_truth(summaries: tuple[Summary, ...], hospitals: Hospitals) -> Grid:
     import numpy as np
     from rich.table import Table as Grid
 
-    grid = Grid(box=None, pad_edge=False)
-    for title in ("source", "column", "count", "truth", "mean [95 %]", "truth", "sd [95 %]", "truth"):
-        grid.add_column(
-            title, style="dim" if title == "truth" else None, justify="left" if title in ("source", "column") else "right"
-        )
+    grid = Grid(box=None, pad_edge=False, padding=(0, 1))
+    for title in ("", "count (truth)", "mean [95 %] (truth)", "sd [95 %] (truth)"):
+        grid.add_column(title, no_wrap=True)
+    source = ""
     for s in summaries:
-        chosen = hospitals.values() if s.source == "pooled" else [hospitals[s.source]]
+        if s.source != source:
+            source = s.source
+            grid.add_row(f"[bold]{source}[/]")
+        chosen = hospitals.values() if source == "pooled" else [hospitals[source]]
         values = np.concatenate([h[s.column] for h in chosen])
-        row = [s.source, s.column if s.category is None else f"{s.column} = {s.category}", f"{s.count.value:.0f}"]
         if s.mean is None or s.sd is None:
-            row += [f"{(values == s.category).sum()}"]
-        else:
-            known = values[~np.isnan(values)]
-            row += [f"{known.size}"]
-            for estimate, truth in ((s.mean, known.mean()), (s.sd, known.std(ddof=1))):
-                row += [f"{estimate.value:.2f} \\[{estimate.low:.2f}, {estimate.high:.2f}]", f"{truth:.2f}"]
-        grid.add_row(*row)
+            grid.add_row(f"  {s.category}", f"{s.count.value:.0f} [dim]({(values == s.category).sum()})[/]")
+            continue
+        known = values[~np.isnan(values)]
+        cells = [
+            f"{e.value:.3g} \\[{e.low:.3g}, {e.high:.3g}] [dim]({truth:.3g})[/]"
+            for e, truth in ((s.mean, known.mean()), (s.sd, known.std(ddof=1)))
+        ]
+        grid.add_row(s.column, f"{s.count.value:.0f} [dim]({known.size})[/]", *cells)
     return grid
 
 
