@@ -12,19 +12,32 @@ if TYPE_CHECKING:
     from unpooled.errors import UnpooledError as UnpooledError
     from unpooled.models.describe.estimator import Description as Description
     from unpooled.models.describe.estimator import describe as describe
+    from unpooled.models.pride.estimator import PrideClassifier as PrideClassifier
+    from unpooled.models.pride.estimator import PrideRegressor as PrideRegressor
     from unpooled.privacy.bounds import Bounds as Bounds
 
 #: Public name -> module that defines it; loaded when first used, so that importing unpooled stays fast.
 _HOME = {
     "Bounds": "unpooled.privacy.bounds",
     "Description": "unpooled.models.describe.estimator",
+    "PrideClassifier": "unpooled.models.pride.estimator",
+    "PrideRegressor": "unpooled.models.pride.estimator",
     "PrivacyLeakWarning": "unpooled.errors",
     "Refusal": "unpooled.errors",
     "UnpooledError": "unpooled.errors",
     "describe": "unpooled.models.describe.estimator",
 }
 
-__all__ = ["Bounds", "Description", "PrivacyLeakWarning", "Refusal", "UnpooledError", "describe"]
+__all__ = [
+    "Bounds",
+    "Description",
+    "PrideClassifier",
+    "PrideRegressor",
+    "PrivacyLeakWarning",
+    "Refusal",
+    "UnpooledError",
+    "describe",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from unpooled.datasets.hospitals import make_hospitals
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
@@ -34,4 +36,25 @@ def describe_case() -> Case:
     return Case("describe", Study("describe", cards, 1.0, 1e-5, simulation_seed=7), tables)
 
 
-CASES: dict[str, Callable[[], Case]] = {"describe": describe_case}
+def pride_case() -> Case:
+    """Three parties with different columns of the same people: ragged, one of them only sends, one column is public."""
+    rng = np.random.default_rng(4)
+    n = 24
+    clinic = {"age": rng.uniform(20, 90, n), "pressure": np.where(rng.random(n) < 0.2, np.nan, rng.uniform(90, 200, n))}
+    laboratory = {f"marker{j}": rng.normal(0, 1, n) for j in range(5)}
+    registry = {"smoker": rng.choice(np.array(["no", "yes", None], dtype=object), n), "region": rng.uniform(0, 1, n)}
+    response = {"y": clinic["age"] / 50 + laboratory["marker0"] + rng.normal(0, 0.3, n)}
+    columns = {
+        "clinic": (Column("age", 18.0, 100.0), Column("pressure", 70.0, 230.0, missing="indicator")),
+        "laboratory": tuple(Column(f"marker{j}", -3.0, 4.0) for j in range(5)),
+        "registry": (Column("region", 0.0, 1.0), Column("smoker", categories=("no", "yes"), missing="absent")),
+    }
+    tables = {
+        "clinic": Table({**clinic, **response}), "laboratory": Table({**laboratory, **response}), "registry": Table(registry),
+    }
+    cards = tuple(Card(name, n, columns[name], () if name == "registry" else ("y",)) for name in tables)
+    parameters = {"sketch_dim": 2, "public": ["region"]}
+    return Case("pride", Study("pride", cards, 1.0, 1e-5, unit="attribute", parameters=parameters, simulation_seed=7), tables)
+
+
+CASES: dict[str, Callable[[], Case]] = {"describe": describe_case, "pride": pride_case}

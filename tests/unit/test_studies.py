@@ -16,7 +16,8 @@ from unpooled.errors import DataError, StudyError, UsageError
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Budget, Unit
 from unpooled.study.files import read_card, read_party, read_study
-from unpooled.study.party import DiskKeeper, create_party, open_party, read_table
+from unpooled.study.data import read_table
+from unpooled.study.party import DiskKeeper, create_party, open_party
 
 STUDY = """\
 [study]

@@ -28,6 +28,7 @@ def init(
         help="A declaration: age=0:100, smoker=never,former,current; append ;absent or ;indicator for missing values.",
     ),
     id_column: str | None = typer.Option(None, "--id", help="The column with row ids; it is never used as data."),
+    label: list[str] = typer.Option([], "--label", help="A column the party uses itself (a response); it never leaves."),
     epsilon: float = typer.Option(1.0, help="What all studies together may spend."),
     delta: float = typer.Option(1e-6, help="The delta of that total."),
     unit: str = typer.Option("record", help="The unit of that total: record or attribute."),
@@ -36,7 +37,8 @@ def init(
     """Write party.toml and a public schema card, and create the ledger and its key."""
     from unpooled.errors import StudyError
     from unpooled.privacy.unit import Budget, Unit
-    from unpooled.study.party import create_party, scan
+    from unpooled.study.data import scan
+    from unpooled.study.party import create_party
 
     names = scan(data).collect_schema().names()
     if not column:
@@ -44,7 +46,9 @@ def init(
         msg = f"declare at least one column of {data.name} ({missing}): --column NAME=LOW:HIGH or NAME=A,B,C"
         raise StudyError(msg)
     columns = tuple(_declaration(text) for text in column)
-    config, card = create_party(folder, name, data, columns, Budget(epsilon, delta, Unit.parse(unit)), id_column)
+    config, card = create_party(
+        folder, name, data, columns, Budget(epsilon, delta, Unit.parse(unit)), id_column, tuple(label)
+    )
     typer.echo(
         f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)"
     )

@@ -139,14 +139,14 @@ class Bounds:
         return Column(name, low, high, missing=missing)
 
     @classmethod
-    def from_data(cls, table: Table) -> Bounds:
+    def from_data(cls, table: Table, *, warn: bool = True) -> Bounds:
         """Ranges and categories read off the data, with a warning: for exploration, no guarantee holds."""
-        warnings.warn(
-            "no bounds were declared, so they were read off the data: the result is for exploration only and carries no "
-            "privacy guarantee. Pass bounds=Bounds(low=..., high=...) to get one.",
-            PrivacyLeakWarning,
-            stacklevel=3,
-        )
+        if warn:
+            message = (
+                "no bounds were declared, so they were read off the data: the result is for exploration only and carries no "
+                "privacy guarantee. Pass bounds=Bounds(low=..., high=...) to get one."
+            )
+            warnings.warn(message, PrivacyLeakWarning, stacklevel=3)
         low: list[float] = []
         high: list[float] = []
         categories: dict[str | int, Sequence[object]] = {}
@@ -205,10 +205,16 @@ class Coding:
     def _width(column: Column) -> int:
         return len(column.categories or " ") + (column.missing == "indicator")
 
+    def real(self, block: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+        """The same code without rounding, in [-1, 1]: for what a party computes and keeps for itself."""
+        return self._fill(block, np.zeros((block[0].size, len(self.attribute))))[0] / self.grid
+
     def code(self, block: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """(coded integers, which declared values are present) of a block of raw columns."""
+        return self._fill(block, np.zeros((block[0].size, len(self.attribute)), dtype=np.int64))
+
+    def _fill(self, block: Sequence[NDArray[Any]], coded: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         rows = block[0].size
-        coded = np.zeros((rows, len(self.attribute)), dtype=np.int64)
         present = np.empty((rows, len(self.columns)), dtype=np.bool_)
         at = 0
         for i, (column, raw) in enumerate(zip(self.columns, block, strict=True)):
@@ -216,13 +222,13 @@ class Coding:
             present[:, i] = self._code_column(column, raw, coded[:, at : at + width])
             at += width
         if self.norm is not None:
-            length = np.sqrt((coded.astype(np.float64) ** 2).sum(axis=1))
+            length = np.sqrt((coded.astype(np.float64) ** 2).sum(axis=1, dtype=np.float64))
             # One part in 2^40 shorter than the bound, so that the rounding of the square root cannot exceed it.
-            shrink = np.minimum(1.0, self.grid * (1 - 2.0**-40) / np.maximum(length, 1.0))
-            coded = np.trunc(coded * shrink[:, None]).astype(np.int64)
+            shrink = np.minimum(1.0, self.grid * (1 - 2.0**-40) / np.maximum(length, 1.0))  # and toward zero, in integers
+            coded[...] = coded * shrink[:, None]
         return coded, present
 
-    def _code_column(self, column: Column, raw: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _code_column(self, column: Column, raw: NDArray[Any], out: NDArray[Any]) -> NDArray[np.bool_]:
         if column.categories is not None:
             text = raw if raw.dtype == object else np.array([None if np.isnan(v) else _text(v) for v in raw], dtype=object)
             for j, category in enumerate(column.categories):
@@ -235,7 +241,7 @@ class Coding:
             present = ~np.isnan(raw)
             scale = column.half_width if self.norm is None else self.norm
             clipped = np.clip(np.where(present, raw, column.centre), *column.range)
-            out[:, 0] = np.trunc(np.clip((clipped - column.centre) / scale, -1, 1) * self.grid)
+            out[:, 0] = np.clip((clipped - column.centre) / scale, -1, 1) * self.grid  # into integers: toward zero
         if column.missing == "refuse" and not present.all():
             what = "a value outside its declared categories or missing" if column.categories else "a missing value"
             msg = f"column {column.name!r} holds {what}: declare missing = 'absent' or 'indicator', or clean the column"

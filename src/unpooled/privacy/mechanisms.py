@@ -72,6 +72,15 @@ class Additive(Mechanism, Protocol):
         ...
 
 
+@runtime_checkable
+class Scaled(Mechanism, Protocol):
+    """A mechanism whose noise is a fixed multiple of a sensitivity that is known only during the run."""
+
+    def release_scaled(self, statistic: NDArray[np.float64], sensitivity: float, bits: RandomBits) -> NDArray[np.float64]:
+        """The released numbers."""
+        ...
+
+
 def _check_statistic(statistic: NDArray[np.int64], size: int) -> None:
     if statistic.shape != (size,) or statistic.dtype != np.int64:
         msg = f"this release is of {size} int64 values, not {statistic.shape} {statistic.dtype}"
@@ -208,6 +217,72 @@ class GaussianRelease:
         """Everything that defines this mechanism, for the plan's hash."""
         blocks = tuple((b.size, b.width) for b in self.blocks)
         return (self.name, blocks, tuple((u, r.distance, r.coordinates) for u, r in self.reach), self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class NoNoise:
+    """The statistic itself: the noise-free algorithm, whose event is unbounded."""
+
+    size: int
+    name: str = "no noise"
+    scale: float = 0.0
+
+    def sensitivity(self, unit: Unit) -> None:  # noqa: ARG002 - the protocol's signature
+        """Not needed: nothing is promised."""
+        return
+
+    def event(self, unit: Unit) -> Event:  # noqa: ARG002 - the protocol's signature
+        """Unbounded."""
+        return UNBOUNDED
+
+    def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:  # noqa: ARG002
+        """What was given."""
+        return statistic
+
+    def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """Any difference is beyond every bound."""
+        return 0.0 if np.array_equal(one, other) else math.inf
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that defines this mechanism, for the plan's hash."""
+        return (self.name, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledGaussian:
+    r"""Real numbers plus Gaussian noise of ``multiplier`` times a sensitivity D that the run makes known.
+
+    The numbers are rounded to a grid of step g, a power of two of at most :math:`2^{-10}` of the noise, which moves two
+    neighbours apart by less than g more in every coordinate: the noise is calibrated to :math:`D + g\sqrt{size}` (SPEC section 0).
+    """
+
+    size: int
+    mu: tuple[tuple[Unit, float], ...]
+    multiplier: float
+    name: str = "rounded Gaussian"
+    scale: float | None = None
+
+    def sensitivity(self, unit: Unit) -> None:  # noqa: ARG002 - known during the run only
+        """Known during the run only."""
+        return
+
+    def event(self, unit: Unit) -> Event:
+        """Gaussian, with the planned mu of this unit."""
+        return Event(Kind.GAUSSIAN, dict(self.mu)[unit], 1, self.size * noise.TOTAL_VARIATION)
+
+    def release_scaled(self, statistic: NDArray[np.float64], sensitivity: float, bits: RandomBits) -> NDArray[np.float64]:
+        """The released numbers, multiples of the step."""
+        if statistic.shape != (self.size,) or not 0 < sensitivity < math.inf:
+            msg = f"this release is of {self.size} numbers with a positive finite sensitivity"
+            raise UsageError(msg)
+        step = 2.0 ** math.floor(math.log2(self.multiplier * sensitivity) - 12)
+        scale = self.multiplier * (sensitivity / step + math.sqrt(self.size))
+        integers = np.rint(statistic / step).astype(np.int64) + noise.rounded_gaussian(scale, self.size, stream=bits)
+        return integers * step
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that defines this mechanism, for the plan's hash."""
+        return (self.name, self.size, self.mu, self.multiplier)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,11 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     name: str
     rows: int
     columns: tuple[Column, ...]
+    #: Columns that the party holds for its own use (a response, say). They never leave, so they need no bounds.
+    labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        names = [column.name for column in self.columns]
+        names = [*(column.name for column in self.columns), *self.labels]
         if not self.name or not names or len(set(names)) != len(names) or self.rows < 2:  # noqa: PLR2004
             msg = f"card {self.name!r}: give a name, at least 2 rows, and at least one column, each name once"
             raise UsageError(msg)
@@ -136,6 +138,8 @@ class Plan:
     releases: tuple[Release, ...]
     #: Sentences about what leaves a party without noise, and why that is allowed.
     public: tuple[str, ...] = ()
+    #: Sentences about why no guarantee holds at all (a published calibration, raw values sent to somebody); mostly none.
+    voids: tuple[str, ...] = ()
     #: Sentences about what this model does not protect.
     not_protected: tuple[str, ...] = ()
     #: Sentences about what must be true for the guarantee to hold.
@@ -152,6 +156,7 @@ class Plan:
             self.split,
             releases,
             self.public,
+            self.voids,
             self.not_protected,
             self.assumptions,
         )

@@ -46,8 +46,14 @@ class Statement:
         study = plan.study
         sound = study.calibration == Calibration.SOUND
         proved = {str(unit): plan.epsilon(study.delta, unit) for unit in Unit}
-        holds = sound and study.bounds_declared and study.simulation_seed is None and math.isfinite(proved[study.unit])
-        warnings = []
+        holds = (
+            sound
+            and not plan.voids
+            and study.bounds_declared
+            and study.simulation_seed is None
+            and math.isfinite(proved[study.unit])
+        )
+        warnings = list(plan.voids)
         if study.epsilon == math.inf:
             warnings.append("epsilon is infinite: no noise was added and nothing is protected.")
         if not sound:

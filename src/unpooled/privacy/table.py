@@ -31,16 +31,14 @@ class Table:
         if not columns:
             msg = "the data have no columns: name at least one"
             raise DataError(msg)
-        self._columns = {str(name): _column(str(name), values) for name, values in columns.items()}
+        self._columns = {str(name): as_column(str(name), values) for name, values in columns.items()}
         sizes = {name: values.size for name, values in self._columns.items()}
         self.n_rows = next(iter(sizes.values()))
         for name, size in sizes.items():
             if size != self.n_rows:
                 msg = f"column {name!r} has {size} rows where the first column has {self.n_rows}: give equal lengths"
                 raise DataError(msg)
-        if self.n_rows < 2:  # noqa: PLR2004 - a table of one person has nothing to hide in
-            msg = f"the data have {self.n_rows} row(s): at least 2 are needed"
-            raise DataError(msg)
+        check_rows(self.n_rows)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,10 +69,13 @@ class Table:
         return Table(columns)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        if name not in self._columns:
+        self._check(name)
+        return self._columns[name]
+
+    def _check(self, name: str) -> None:
+        if name not in self.names:
             msg = f"there is no column {name!r}: the data have {', '.join(self.names)}"
             raise DataError(msg)
-        return self._columns[name]
 
     @cached_property
     def digest(self) -> bytes:
@@ -95,7 +96,15 @@ class Table:
         return f"Table(n_rows={self.n_rows}, columns={list(self.names)})"
 
 
-def _column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whatever array-like a user has
+def check_rows(rows: int) -> None:
+    """At least two rows: a table of one person has nothing to hide in."""
+    if rows < 2:  # noqa: PLR2004
+        msg = f"the data have {rows} row(s): at least 2 are needed"
+        raise DataError(msg)
+
+
+def as_column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whatever array-like a user has
+    """One column, checked: numbers as float64, everything else as text."""
     try:
         array = np.asarray(values)
         texts = array.tolist() if array.dtype.kind in "OUT" else []
@@ -123,3 +132,8 @@ def _column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whatever 
         raise DataError(msg)
     column.setflags(write=False)
     return column
+
+
+def is_complete(values: NDArray[Any]) -> bool:
+    """Whether a column has no missing value."""
+    return not any(v is None for v in values) if values.dtype == object else not bool(np.isnan(values).any())

@@ -6,7 +6,7 @@ three cannot differ: every message is encoded and decoded even when it never lea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,7 +14,7 @@ from unpooled.errors import ProtocolError
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.protocol.messages import Ask, Dropped, encode, open_body, open_envelope
-from unpooled.protocol.roles import Keeper, Model, Party, converse
+from unpooled.protocol.roles import Keeper, MemoryKeeper, Model, Party, converse
 
 if TYPE_CHECKING:
     from unpooled.privacy.chain import Entry
@@ -106,14 +106,28 @@ class LocalRun:
 
 
 def run_in_process(
-    model: Model, plan: Plan, tables: dict[str, Table], policy: Policy, registry: Callable[[str], Model]
+    model: Model,
+    plan: Plan,
+    tables: dict[str, Table],
+    policy: Policy,
+    registry: Callable[[str], Model],
+    keepers: Mapping[str, Keeper] | None = None,
 ) -> LocalRun:
     """Run a plan over tables of this process, with ledgers in memory: what every estimator's ``fit`` does."""
     parties = {}
     for card in plan.study.parties:
         ledger = Ledger.in_memory()
         keys = KeySource(ledger.root_key)
-        parties[card.name] = Party(card.name, tables[card.name], card, ledger, keys, policy, registry)
+        parties[card.name] = Party(
+            card.name,
+            tables[card.name],
+            card,
+            ledger,
+            keys,
+            policy,
+            registry,
+            (keepers or {}).get(card.name) or MemoryKeeper(),
+        )
     try:
         outcome = drive(model, plan, in_process(parties))
         entries = tuple(entry for party in parties.values() for entry in party.ledger.entries())

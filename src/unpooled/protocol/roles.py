@@ -17,8 +17,9 @@ import msgspec
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.chain import Charge, ReleaseKey
-from unpooled.privacy.mechanisms import Additive
+from unpooled.privacy.mechanisms import Additive, Scaled
 from unpooled.privacy.plan import Card, Plan, Release, Study
+from unpooled.privacy.table import is_complete
 from unpooled.privacy.unit import Split, Unit
 from unpooled.protocol.messages import (
     SIZE_LIMIT,
@@ -37,6 +38,8 @@ from unpooled.protocol.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import ItemsView, Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -111,8 +114,8 @@ class Keeper(Protocol):
 class MemoryKeeper:
     """Kept values of an in-process party."""
 
-    def __init__(self) -> None:
-        self._values: dict[tuple[str, str], NDArray[Any]] = {}
+    def __init__(self, values: Mapping[tuple[str, str], NDArray[Any]] | None = None) -> None:
+        self._values = dict(values or {})
 
     def keep(self, plan: str, name: str, values: NDArray[Any]) -> None:
         """Store one value."""
@@ -120,7 +123,14 @@ class MemoryKeeper:
 
     def kept(self, plan: str, name: str) -> NDArray[Any]:
         """One stored value."""
+        if (plan, name) not in self._values:
+            msg = f"nothing named {name!r} is kept for plan {plan[:16]}"
+            raise UsageError(msg)
         return self._values[plan, name]
+
+    def items(self) -> ItemsView[tuple[str, str], NDArray[Any]]:
+        """Everything kept, by (plan, name)."""
+        return self._values.items()
 
 
 @dataclass(slots=True)
@@ -143,15 +153,17 @@ class Context:
         """The party's declared columns, as the approved study has them."""
         return self.plan.study.card(self.party.name)
 
-    def release(self, name: str, statistic: NDArray[np.int64]) -> Released:
+    def release(self, name: str, statistic: NDArray[Any], sensitivity: float | None = None) -> Released:
         """Debit the planned release, draw its noise, and hand out the result: the only door.
+
+        ``sensitivity`` is for mechanisms whose scale is a closed form of values that are public only during the run.
 
         The noise key is derived from everything that names the release AND from the exact statistic: the same statistic gives
         the same bytes again (a crash costs nothing), another statistic gets unrelated noise, never the same noise twice.
         """
         planned = self._planned(name)
         mechanism = planned.mechanism
-        if not isinstance(mechanism, Additive):
+        if not isinstance(mechanism, Additive | Scaled):
             msg = f"release {name!r} is planned as {mechanism.name}, not as a vector plus noise"
             raise PlanMismatch(msg)
         party, study = self.party, self.plan.study
@@ -160,7 +172,14 @@ class Context:
         party.ledger.reserve([charge], party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
         names = (self.plan.hash, party.name, self.step, self.index, name)
         bits = party.keys_for(study).stream(*names, content=content)
-        released = Released(name, self.index, Array.of(mechanism.release(statistic, bits)))
+        if isinstance(mechanism, Scaled):
+            if sensitivity is None:
+                msg = f"release {name!r} needs the sensitivity that this run gives it"
+                raise PlanMismatch(msg)
+            values = mechanism.release_scaled(statistic, sensitivity, bits)
+        else:
+            values = mechanism.release(statistic, bits)
+        released = Released(name, self.index, Array.of(values))
         self.issued.append(released)
         return released
 
@@ -262,6 +281,10 @@ class Party:
         own = [r for r in plan.releases if r.party == self.name]
         charges = [_charge(plan, release, i, bytes(32)) for release in own for i in range(release.count)]
         self.ledger.check(charges, self.policy.budget, allow_unbounded=self.policy.allows_unbounded)
+        for label in card.labels:
+            if not is_complete(self.table[label]):
+                msg = f"column {label!r} holds a missing value: clean it, or leave those rows out at every party"
+                raise DataError(msg)
         # Coding every row once refuses bad data here, before anything was charged or sent.
         coding = Coding(card.columns, grid=1)
         for block in self.table.blocks(coding.names):

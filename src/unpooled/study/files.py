@@ -61,12 +61,16 @@ class StudyFile(_Section, frozen=True):
 
 
 class PartySection(_Section, frozen=True):
-    """``[party]``: its name, its data file, the column with the row ids (never used as data), and its ledger."""
+    """``[party]``: its name, its data file, its ledger, and columns that are not data to be protected.
+
+    ``id`` is the column with the row ids (never used), ``labels`` are columns that the party uses itself and that never leave.
+    """
 
     name: str
     data: str
     ledger: str
     id: str | None = None
+    labels: tuple[str, ...] = ()
 
 
 class PolicySection(_Section, frozen=True):
@@ -161,7 +165,7 @@ def policy_of(text: PartyFile) -> Policy:
 
 def card_of(text: PartyFile, rows: int) -> Card:
     """The public card of a party: what its file declares, and how many rows it has."""
-    return Card(text.party.name, rows, text.columns)
+    return Card(text.party.name, rows, text.columns, text.party.labels)
 
 
 def write_card(card: Card) -> str:
@@ -171,16 +175,26 @@ def write_card(card: Card) -> str:
         "# but the number of rows.",
     ]
     lines += [f"name = {_toml(card.name)}", f"rows = {card.rows}"]
+    if card.labels:
+        lines.append(f"labels = {_toml(card.labels)}")
     return "\n".join([*lines, *_columns_as_toml(card.columns)]) + "\n"
 
 
 def write_party(
-    name: str, data: str, ledger: str, columns: tuple[Column, ...], budget: Budget, id_column: str | None = None
+    name: str,
+    data: str,
+    ledger: str,
+    columns: tuple[Column, ...],
+    budget: Budget,
+    id_column: str | None = None,
+    labels: tuple[str, ...] = (),
 ) -> str:
     """A party file with the strictest policy: sound studies only, each approved by somebody."""
     lines = ["[party]", f"name = {_toml(name)}", f"data = {_toml(data)}", f"ledger = {_toml(ledger)}"]
     if id_column is not None:
         lines.append(f"id = {_toml(id_column)}")
+    if labels:
+        lines.append(f"labels = {_toml(labels)}")
     lines += [
         *_columns_as_toml(columns),
         "",

@@ -9,62 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.errors import DataError, StudyError, UsageError
+from unpooled.errors import StudyError, UsageError
 from unpooled.models import load
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card
-from unpooled.privacy.table import Table
 from unpooled.protocol.roles import Party
+from unpooled.study.data import read_table
 from unpooled.study.files import card_of, policy_of, read_party, write_card, write_party
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import polars as pl
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.unit import Budget
-
-
-def read_table(path: Path, names: tuple[str, ...], never: str | None = None) -> Table:
-    """The named columns of a CSV or Parquet file; ``never`` is the id column, which is not data."""
-    frame = scan(path)
-    present = frame.collect_schema().names()
-    for name in names:
-        if name not in present:
-            msg = f"{path.name} has no column {name!r}: its columns are {', '.join(present)}"
-            raise DataError(msg)
-        if name == never:
-            msg = f"column {name!r} is the id column and cannot be declared as data"
-            raise StudyError(msg)
-    return Table({name: _to_numpy(column) for name, column in frame.select(names).collect().to_dict().items()})
-
-
-def scan(path: Path) -> pl.LazyFrame:
-    """A lazy frame over a CSV or Parquet file."""
-    import polars as pl
-
-    if not path.is_file():
-        msg = f"{path}: there is no such data file: correct `data` in party.toml"
-        raise StudyError(msg)
-    try:
-        frame = pl.scan_parquet(path) if path.suffix == ".parquet" else pl.scan_csv(path, infer_schema_length=None)
-        frame.collect_schema()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        # The text of a parser's error may quote data: name its kind only.
-        msg = f"{path.name}: cannot be read as CSV or Parquet ({type(error).__name__})"
-        raise DataError(msg) from None
-    return frame
-
-
-def _to_numpy(column: pl.Series) -> NDArray[Any]:
-    import polars as pl
-
-    if column.dtype.is_numeric() or column.dtype == pl.Boolean:
-        return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    return np.array(column.cast(pl.String).to_list(), dtype=object)
 
 
 @contextmanager
@@ -72,7 +32,7 @@ def open_party(path: str | Path) -> Iterator[Party]:
     """The party that a party.toml describes, its ledger opened and verified."""
     path = Path(path)
     text = read_party(path)
-    names = tuple(column.name for column in text.columns)
+    names = (*(column.name for column in text.columns), *text.party.labels)
     table = read_table(path.parent / text.party.data, names, text.party.id)
     with Ledger.open(path.parent / text.party.ledger) as ledger:
         yield Party(
@@ -88,19 +48,25 @@ def open_party(path: str | Path) -> Iterator[Party]:
 
 
 def create_party(
-    folder: Path, name: str, data: Path, columns: tuple[Column, ...], budget: Budget, id_column: str | None = None
+    folder: Path,
+    name: str,
+    data: Path,
+    columns: tuple[Column, ...],
+    budget: Budget,
+    id_column: str | None = None,
+    labels: tuple[str, ...] = (),
 ) -> tuple[Path, Path]:
     """Write party.toml and the public card, and create the ledger and its key; nothing that exists is overwritten."""
-    table = read_table(data, tuple(column.name for column in columns), id_column)
+    table = read_table(data, (*(column.name for column in columns), *labels), id_column)
     config, card_file, ledger = folder / "party.toml", folder / f"{name}.card.toml", folder / f"{name}.ledger"
     for path in (config, card_file):
         if path.exists():
             msg = f"{path} exists already: edit it, or choose another folder"
             raise StudyError(msg)
-    card = write_card(Card(name, table.n_rows, columns))
+    card = write_card(Card(name, table.n_rows, columns, labels))
     folder.mkdir(parents=True, exist_ok=True)
     Ledger.create(ledger).close()
-    config.write_text(write_party(name, os.path.relpath(data, folder), ledger.name, columns, budget, id_column))
+    config.write_text(write_party(name, os.path.relpath(data, folder), ledger.name, columns, budget, id_column, labels))
     card_file.write_text(card)
     return config, card_file
 

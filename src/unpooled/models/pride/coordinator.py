@@ -1,0 +1,76 @@
+"""Pure generator: collect the sketches, pass each party those of the others, ask for estimates (or predictions)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from unpooled.errors import UsageError
+from unpooled.models.pride.messages import EstimateRequest, FoldsRequest, PredictRequest, Received, ScoreRequest
+from unpooled.models.pride.plan import ESTIMATE, FOLDS, PREDICT, SCORE, SKETCH, Parameters, parts
+from unpooled.privacy.plan import check_parameters
+from unpooled.protocol.messages import Array, Ask, Dropped, Entrusted, Nothing
+
+if TYPE_CHECKING:
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.roles import Conversation, Replies
+
+#: Penalties of global cross-validation, in units of n (the paper's lambda).
+GLOBAL_PENALTIES = np.logspace(-5, 5, 41)
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    """What the coordinator may know: who estimated, and the penalty if it was chosen globally."""
+
+    estimated: tuple[str, ...]
+    alpha: float | None = None
+
+
+def coordinate(plan: Plan) -> Conversation:
+    """Two rounds (four with global cross-validation, which is not private)."""
+    parameters: Parameters = check_parameters(plan.study, Parameters)
+    held = parts(plan.study)
+    replies = yield [Ask(part.card.name, SKETCH, Nothing()) for part in held]
+    _complete(replies)
+    received = {
+        part.card.name: Received(part.card.name, reply.sketch, reply.disclosed)
+        for part, reply in zip(held, replies, strict=True)
+    }
+
+    def others(name: str) -> tuple[Received, ...]:
+        return tuple(r for other, r in received.items() if other != name and (r.sketch or r.disclosed))
+
+    if parameters.fitted is not None:
+        names = [part.card.name for part in held]
+        _complete((yield [Ask(name, PREDICT, PredictRequest(others(name), parameters.fitted)) for name in names]))
+        return Fitted(tuple(names))
+    names = [part.card.name for part in held if part.knows_response]
+    alpha = None
+    if parameters.alpha == "global-cv":
+        alphas = tuple((GLOBAL_PENALTIES * held[0].card.rows).tolist())
+        replies = yield [Ask(name, FOLDS, FoldsRequest(others(name), alphas)) for name in names]
+        _complete(replies)
+        total = sum(reply.contributions.values.numpy() for reply in replies)
+        request = ScoreRequest(Entrusted("cross-validation", Array.of(np.asarray(total))))
+        replies = yield [Ask(names[0], SCORE, request)]
+        _complete(replies)
+        alpha = alphas[int(np.argmin(replies[0].losses.values.numpy()))]
+    _complete((yield [Ask(name, ESTIMATE, EstimateRequest(others(name), alpha)) for name in names]))
+    return Fitted(tuple(names), alpha)
+
+
+def _complete(replies: Replies) -> None:
+    for reply in replies:
+        if isinstance(reply, Dropped):
+            msg = f"party {reply.party!r} dropped out ({reply.reason}); a vertical study needs them all: resume it later"
+            raise UsageError(msg)
+
+
+def render(result: Fitted) -> str:
+    """The result as text."""
+    lines = [f"coefficients are kept at {', '.join(result.estimated)}"]
+    if result.alpha is not None:
+        lines.append(f"alpha by global cross-validation (not private): {result.alpha:.6g}")
+    return "\n".join(lines)

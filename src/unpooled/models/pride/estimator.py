@@ -1,0 +1,382 @@
+"""``PrideRegressor`` and ``PrideClassifier``: thin scikit-learn estimators over the PRIDE study, run in process."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unpooled.errors import UsageError
+from unpooled.models import load
+from unpooled.models.pride.plan import parts
+from unpooled.privacy.bounds import Bounds, Coding, Column
+from unpooled.privacy.plan import Card, Plan, Study, default_delta
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.table import Table
+from unpooled.protocol.local import run_in_process
+from unpooled.protocol.roles import MemoryKeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from unpooled.privacy.statement import Statement
+
+    Vector = NDArray[np.float64]
+
+#: The label column of the in-process parties; no feature can be called so.
+_RESPONSE = "(response)"
+
+
+class _Pride(BaseEstimator):
+    """What the two estimators share: columns to parties, study, run, coefficients back in the data's own units."""
+
+    _task: str
+
+    def __init__(
+        self,
+        parties: int | Mapping[str, Sequence[int | str]] = 2,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        bounds: Bounds | tuple[Any, Any] | None = None,
+        y_bounds: tuple[float, float] | None = None,
+        unit: str = "attribute",
+        adjacency: str = "replace",
+        calibration: str = "sound",
+        alpha: float | str = "marginal-likelihood",
+        sketch: str | Mapping[str, ArrayLike] = "srht",
+        sketch_dim: float = 0.05,
+        grids: Mapping[str, tuple[int, ...]] | None = None,
+        noise_model: str = "calibrated",
+        public: Sequence[int | str] = (),
+        clip_norm: float | None = None,
+        folds: int = 5,
+        fit_intercept: bool = True,
+        public_seed: int = 0,
+        random_state: int | None = None,
+    ) -> None:
+        self.parties = parties
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.y_bounds = y_bounds
+        self.unit = unit
+        self.adjacency = adjacency
+        self.calibration = calibration
+        self.alpha = alpha
+        self.sketch = sketch
+        self.sketch_dim = sketch_dim
+        self.grids = grids
+        self.noise_model = noise_model
+        self.public = public
+        self.clip_norm = clip_norm
+        self.folds = folds
+        self.fit_intercept = fit_intercept
+        self.public_seed = public_seed
+        self.random_state = random_state
+
+    # --- plan ------------------------------------------------------------------------------------------------------------
+
+    def plan(self, n_samples: int, n_features: int) -> Plan:
+        """The plan of a fit to data of this shape, without data."""
+        names = [f"x{j}" for j in range(n_features)]
+        columns = self._declared(None, names).columns(names)
+        return load("pride").compile(self._study(n_samples, names, columns, declared=True))
+
+    def _declared(self, table: Table | None, names: list[str]) -> Bounds:
+        if isinstance(self.bounds, Bounds):
+            return self.bounds
+        if self.bounds is not None:
+            return Bounds(*self.bounds)
+        if table is None:
+            raise UsageError("a plan needs bounds: pass bounds=Bounds(low=..., high=...)")
+        return Bounds.from_data(table, warn=not math.isinf(self.epsilon))
+
+    def _assigned(self, names: list[str]) -> dict[str, list[str]]:
+        """Which columns each party holds."""
+        if isinstance(self.parties, int):
+            if self.parties < 1:
+                raise UsageError("parties must be at least 1, or a mapping from names to columns")
+            count = min(self.parties, len(names))
+            return {f"party{k}": [str(c) for c in chunk] for k, chunk in enumerate(np.array_split(names, count))}
+        assigned = {party: [_name(names, column) for column in columns] for party, columns in self.parties.items()}
+        given = [column for columns in assigned.values() for column in columns]
+        if sorted(given) != sorted(names):
+            raise UsageError("parties must hold every column exactly once")
+        return assigned
+
+    def _study(
+        self, rows: int, names: list[str], columns: tuple[Column, ...], *, declared: bool, fitted: str | None = None
+    ) -> Study:
+        by_name = dict(zip(names, columns, strict=True))
+        assigned = self._assigned(names)
+        cards = tuple(
+            Card(party, rows, tuple(by_name[c] for c in held), labels=() if fitted else (_RESPONSE,))
+            for party, held in assigned.items()
+        )
+        matrices = (
+            {} if isinstance(self.sketch, str) else {k: np.asarray(v, dtype=float).tolist() for k, v in self.sketch.items()}
+        )
+        parameters: dict[str, Any] = {
+            "response": _RESPONSE,
+            "task": self._task,
+            "sketch": self.sketch if isinstance(self.sketch, str) else "matrix",
+            "sketch_dim": _plain(self.sketch_dim),
+            "grids": {k: [int(n) for n in v] for k, v in (self.grids or {}).items()},
+            "matrices": matrices,
+            "public": [_name(names, column) for column in self.public],
+            "alpha": _plain(self.alpha),
+            "noise_model": self.noise_model,
+            "fit_intercept": bool(self.fit_intercept),
+            "clip_norm": None if self.clip_norm is None else float(self.clip_norm),
+            "folds": int(self.folds),
+            "fitted": fitted,
+        }
+        return Study(
+            model="pride",
+            parties=cards,
+            epsilon=self.epsilon,
+            delta=default_delta(rows) if self.delta is None else self.delta,
+            unit=self.unit,
+            adjacency=self.adjacency,
+            calibration=self.calibration,
+            parameters=parameters,
+            trust={"cross-validation": "trusted"} if self.alpha == "global-cv" and not fitted else {},
+            public_seed=self.public_seed,
+            simulation_seed=None if self.random_state is None else _seed(self.random_state),
+            bounds_declared=declared,
+        )
+
+    # --- fit ---------------------------------------------------------------------------------------------------------------
+
+    def _fit(self, X: NDArray[Any], response: Vector) -> Self:
+        names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])]
+        table = Table({name: X[:, j] for j, name in enumerate(names)})
+        declared = self.bounds is not None
+        columns = self._declared(table, names).columns(names)
+        study = self._study(X.shape[0], names, columns, declared=declared)
+        model = load("pride")
+        plan = model.compile(study)
+        tables = {
+            card.name: Table({**{c.name: table[c.name] for c in card.columns}, _RESPONSE: response})
+            for card in study.parties
+        }
+        run = run_in_process(model, plan, tables, Policy.in_process(), load)
+        self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
+        self.kept_ = {
+            name: {key: values for (_, key), values in keeper.items()}
+            for name, keeper in run.kept.items()
+            if isinstance(keeper, MemoryKeeper)
+        }
+        self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
+        self._columns = columns
+        self._unscale(table, columns)
+        return self
+
+    def _unscale(self, table: Table, columns: tuple[Column, ...]) -> None:
+        """Coefficients of the coded columns to those of the data's own: b / half width, the intercept takes up the centres."""
+        coding = Coding(columns, 1)
+        coded = coding.real([table[name] for name in coding.names])
+        first = {
+            column.name: int(i)
+            for column, i in zip(columns, np.searchsorted(coding.attribute, range(len(columns))), strict=True)
+        }
+        coefficients = np.zeros(coded.shape[1])
+        for part in parts(self.plan_.study):
+            kept = iter(self.kept_[part.card.name]["coded_coefficients"].tolist())
+            for half in (part.private, part.public):
+                for j, column in enumerate(half.columns):
+                    for k in range(half.attribute.count(j)):
+                        coefficients[first[column.name] + k] = next(kept)
+        decision = float(np.mean([kept["mean_decision"][0] for kept in self.kept_.values()]))
+        intercept = decision - float(coded.mean(axis=0) @ coefficients)
+        if not self.fit_intercept and self.calibration != "published":
+            intercept = 0.0
+        for column in columns:
+            if column.categories is None:
+                at = first[column.name]
+                coefficients[at] /= column.half_width
+                intercept -= column.centre * coefficients[at]
+        self.coef_, self.intercept_ = coefficients, float(intercept)
+
+    def _decision(self, X: ArrayLike) -> Vector:
+        check_is_fitted(self)
+        array = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite())
+        if self.coef_.size == array.shape[1]:
+            decision: Vector = array @ self.coef_ + self.intercept_
+            return decision
+        # Categories and missing-value indicators have columns of their own; numeric ones keep their own units.
+        coding = Coding(self._columns, 1)
+        coded = coding.real([array[:, j] for j in range(array.shape[1])])
+        for j, column in enumerate(self._columns):
+            if column.categories is None:
+                at = int(np.searchsorted(coding.attribute, j))
+                coded[:, at] = coded[:, at] * column.half_width + column.centre
+        expanded: Vector = coded @ self.coef_ + self.intercept_
+        return expanded
+
+    def _finite(self) -> bool | str:
+        refuses = not isinstance(self.bounds, Bounds) or self.bounds.missing == "refuse"
+        return True if refuses else "allow-nan"
+
+    def _decision_at(self, party: str, X: ArrayLike) -> Vector:
+        """Decision values of new rows at one party: the others release perturbed sketches of them (a ledger entry each)."""
+        check_is_fitted(self)
+        array = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite())
+        if party not in self.kept_:
+            msg = f"there is no party {party!r}; there are {', '.join(self.kept_)}"
+            raise UsageError(msg)
+        names = [column.name for column in self._columns]
+        study = self._study(
+            array.shape[0], names, self._columns, declared=self.plan_.study.bounds_declared, fitted=self.plan_.hash
+        )
+        model = load("pride")
+        plan = model.compile(study)
+        tables = {card.name: Table({c.name: array[:, names.index(c.name)] for c in card.columns}) for card in study.parties}
+        keepers = {
+            name: MemoryKeeper({(self.plan_.hash, key): v for key, v in kept.items()}) for name, kept in self.kept_.items()
+        }
+        run = run_in_process(model, plan, tables, Policy.in_process(), load, keepers)
+        self.prediction_plan_, self.prediction_ledger_ = plan, run.ledger
+        predictions: Vector = run.kept[party].kept(plan.hash, "predictions")
+        return predictions
+
+    @property
+    def statement_(self) -> Statement:
+        """What the fit promises, and what it does not."""
+        check_is_fitted(self)
+        return self.plan_.statement
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")
+
+
+class PrideRegressor(RegressorMixin, _Pride):
+    """Ridge regression on column-split data: every party fits its columns beside perturbed sketches of the others'.
+
+    Parameters
+    ----------
+    parties : int or mapping from party names to columns (indices or names)
+        An int splits the columns evenly.
+    epsilon, delta, unit, adjacency
+        The privacy asked for: one value of one person (unit "attribute", the paper's S-differential privacy) or a whole row
+        ("record", sketched rows are then shortened to ``clip_norm``). ``delta=None`` is min(1e-5, 0.1/n); ``epsilon=inf`` is DUAL-LOCO.
+    bounds : Bounds or (low, high)
+        Declared ranges; they also set centre and scale of every column. None derives them, warns, and promises nothing.
+    y_bounds
+        Not used: the response stays with the parties. Kept so that all estimators take the same arguments.
+    calibration : "sound" or "published"
+    alpha : "marginal-likelihood", "local-cv", "global-cv" (not private), or a number
+        The penalty, as scikit-learn's alpha on columns scaled by their declared half width.
+    sketch : "srht", "gaussian", "dct", or a mapping from party names to public matrices
+    sketch_dim : int, or float as a fraction of a party's columns; 0 is the semi-naive baseline (nothing is sent)
+    grids : mapping from party names to the shape of the grid its columns lie on (dct)
+    noise_model : "calibrated" or "plain"
+        Regression calibration of the received sketches, or the paper's plain use of them.
+    public : columns that are not sensitive and sent as they are
+    clip_norm, folds, fit_intercept, public_seed, random_state
+        ``random_state`` makes the noise a reproducible simulation that protects nobody.
+
+    Attributes
+    ----------
+    coef_, intercept_ : in the data's own units (one coefficient per category where categories are declared)
+    alpha_ : the penalty of each party
+    statement_, plan_, ledger_, communication_, kept_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unpooled import PrideRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (400, 40))
+    >>> y = X[:, 0] - X[:, 30] + 0.1 * rng.normal(size=400)
+    >>> model = PrideRegressor(parties=2, bounds=(-1, 1), epsilon=5.0, sketch_dim=0.2).fit(X, y)
+    >>> model.statement_.unit, model.plan_.epsilon(model.plan_.study.delta) <= 5.0
+    ('attribute', True)
+
+    """
+
+    _task = "regression"
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit every party's columns."""
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2, ensure_all_finite=self._finite()
+        )
+        return self._fit(X, np.asarray(y, dtype=np.float64))
+
+    def predict(self, X: ArrayLike) -> Vector:
+        """``X @ coef_ + intercept_``: needs all columns of the new rows in one place."""
+        return self._decision(X)
+
+    def predict_at(self, party: str, X: ArrayLike) -> Vector:
+        """Predictions of new rows at one party, from its own columns and newly released sketches of the others'."""
+        return self._decision_at(party, X)
+
+
+class PrideClassifier(ClassifierMixin, _Pride):
+    """Logistic regression on column-split data; parameters and attributes as for :class:`PrideRegressor`, two classes."""
+
+    _task = "classification"
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit every party's columns."""
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, ensure_all_finite=self._finite())
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if type_of_target(y) != "binary" or self.classes_.size != 2:  # noqa: PLR2004 - a logistic model of two classes
+            if self.classes_.size == 1:
+                raise UsageError("Classifier can't train when only one class is present.")
+            msg = f"Only binary classification is supported. The type of the target is {type_of_target(y)}."
+            raise UsageError(msg)
+        return self._fit(X, np.where(codes == 1, 1.0, -1.0))
+
+    def decision_function(self, X: ArrayLike) -> Vector:
+        """``X @ coef_ + intercept_``; positive means ``classes_[1]``."""
+        return self._decision(X)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The more likely class of every row."""
+        decision = self._decision(X)
+        return np.asarray(self.classes_[(decision > 0).astype(int)])
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities of the two classes."""
+        positive = 1 / (1 + np.exp(-np.clip(self._decision(X), -500, 500)))
+        return np.column_stack([1 - positive, positive])
+
+    def predict_at(self, party: str, X: ArrayLike) -> NDArray[Any]:
+        """Classes of new rows at one party, from its own columns and newly released sketches of the others'."""
+        return np.asarray(self.classes_[(self._decision_at(party, X) > 0).astype(int)])
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def _name(names: list[str], column: int | str) -> str:
+    if isinstance(column, str) and column in names:
+        return column
+    if isinstance(column, int | np.integer) and -len(names) <= column < len(names):
+        return names[column]
+    msg = f"there is no column {column!r} among {len(names)}"
+    raise UsageError(msg)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a NumPy number, a number or a word
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _seed(state: Any) -> int:  # noqa: ANN401 - an int or a RandomState
+    if isinstance(state, np.random.RandomState):
+        return int(state.randint(2**31))
+    if isinstance(state, int | np.integer) and not isinstance(state, bool):
+        return int(state)
+    raise UsageError("random_state must be None (real noise) or an integer (a simulation)")

@@ -1,0 +1,294 @@
+"""The only file of this model that touches raw data: sketch, estimate, (not privately) cross-validate, predict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.errors import DataError, UsageError
+from unpooled.kernels.newton import LogisticPath
+from unpooled.kernels.ridge import RidgePath
+from unpooled.models.pride.local import Calibration, choose_alpha, random_folds
+from unpooled.models.pride.messages import (
+    Estimated,
+    EstimateRequest,
+    Folds,
+    FoldsRequest,
+    Predicted,
+    PredictRequest,
+    Received,
+    ScoreRequest,
+    Scores,
+    Sketch,
+)
+from unpooled.models.pride.plan import (
+    ESTIMATE,
+    FOLDS,
+    PREDICT,
+    SCORE,
+    SKETCH,
+    Parameters,
+    Part,
+    PublishedNoise,
+    clip_length,
+    parts,
+)
+from unpooled.privacy.mechanisms import GaussianRelease, NoNoise
+from unpooled.privacy.plan import check_parameters
+from unpooled.privacy.unit import Unit
+from unpooled.protocol.messages import Array, Disclosed, Entrusted, Nothing, Public
+from unpooled.protocol.roles import Context, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.table import Table
+
+    Vector = NDArray[np.float64]
+    Matrix = NDArray[np.float64]
+
+#: Rows sketched at a time: coded block and sketch stay in the cache.
+BLOCK_ROWS = 4096
+
+
+def _part(context: Context) -> Part:
+    return next(part for part in parts(context.plan.study) if part.card.name == context.party.name)
+
+
+def _parameters(context: Context) -> Parameters:
+    parameters: Parameters = check_parameters(context.plan.study, Parameters)
+    return parameters
+
+
+# --- step 1: the sketch --------------------------------------------------------------------------------------------------
+
+
+def sketch(context: Context, request: Nothing) -> Sketch:  # noqa: ARG001 - the request is no more than its name
+    """Z_k = X_k Pi_k + W_k, once for everybody."""
+    part, table = _part(context), context.table
+    released = ()
+    if part.sketch is not None:
+        mechanism = context.plan.release(part.card.name, SKETCH).mechanism
+        if isinstance(mechanism, PublishedNoise):
+            standardised = _standardised(part, table)
+            theta = float(np.ptp(standardised, axis=0).max())
+            released = (context.release(SKETCH, part.sketch.apply_real(standardised).ravel(), theta),)
+        elif isinstance(mechanism, NoNoise):
+            released = (context.release(SKETCH, part.sketch.apply_real(_real(part, table)).ravel()),)
+        else:
+            clip = clip_length(context.plan.study, part) if context.plan.study.unit == Unit.RECORD else None
+            released = (context.release(SKETCH, exact_sketch(part, table, clip).ravel()),)
+    disclosed = ()
+    if part.public.columns:
+        columns = np.concatenate([part.public.real(block) for block in table.blocks(part.public.names)])
+        disclosed = (Disclosed(part.public.names, Array.of(columns)),)
+    return Sketch(released, disclosed)
+
+
+def exact_sketch(part: Part, table: Table, clip: int | None, block_rows: int = BLOCK_ROWS) -> NDArray[np.int64]:
+    """The integers X_k Pi_k, rows shortened to length ``clip`` where it is given."""
+    assert part.sketch is not None
+    out = np.empty((table.n_rows, part.sketch.size), dtype=np.int64)
+    at = 0
+    for block in table.blocks(part.private.names, block_rows):
+        coded, _ = part.private.code(block)
+        rows = part.sketch.apply(coded)
+        if clip is not None:
+            length = np.sqrt((rows.astype(np.float64) ** 2).sum(axis=1))
+            long = length > clip
+            # Toward zero, and a hair below the bound, so that rounding cannot lengthen a row.
+            rows[long] = rows[long] * (clip * (1 - 2.0**-40) / length[long])[:, None]
+        out[at : at + rows.shape[0]] = rows
+        at += rows.shape[0]
+    return out
+
+
+def _real(part: Part, table: Table) -> Matrix:
+    if not part.private.columns:
+        return np.empty((table.n_rows, 0))
+    return np.concatenate([part.private.real(block) for block in table.blocks(part.private.names)])
+
+
+def _standardised(part: Part, table: Table) -> Matrix:
+    """Mean 0 and variance 1, read off the data, as the paper does."""
+    real = _real(part, table)
+    deviation = real.std(axis=0)
+    return (real - real.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+
+
+# --- the local design --------------------------------------------------------------------------------------------------
+
+
+def _own(context: Context, part: Part) -> Matrix:
+    """The party's own coded columns, private then public: raw, because nothing computed from them leaves."""
+    published = context.plan.study.calibration == "published"
+    own = _standardised(part, context.table) if published else _real(part, context.table)
+    if part.public.columns:
+        public = [part.public.real(block) for block in context.table.blocks(part.public.names)]
+        own = np.hstack([own, np.concatenate(public)])
+    return own
+
+
+def _others(context: Context, received: Sequence[Received]) -> tuple[Matrix, Vector]:
+    """The received columns side by side, and the standard deviation of the noise in each (0 for public columns)."""
+    rows = context.table.n_rows
+    columns: list[Matrix] = [np.empty((rows, 0))]
+    noise: list[Vector] = [np.empty(0)]
+    for other in received:
+        part = next(p for p in parts(context.plan.study) if p.card.name == other.party)
+        for released in other.sketch:
+            values, deviation = decode_sketch(context, part, released.values.numpy())
+            columns.append(values)
+            noise.append(np.full(values.shape[1], deviation))
+        for disclosed in other.disclosed:
+            plain = disclosed.values.numpy()
+            columns.append(plain)
+            noise.append(np.zeros(plain.shape[1]))
+    return np.hstack(columns), np.concatenate(noise)
+
+
+def decode_sketch(context: Context, part: Part, values: NDArray[np.generic]) -> tuple[Matrix, float]:
+    """Another party's released sketch in coded units, and the standard deviation of its noise."""
+    assert part.sketch is not None
+    mechanism = context.plan.release(part.card.name, SKETCH).mechanism
+    if not isinstance(mechanism, GaussianRelease):
+        # The published noise level is theta times a public factor; theta is not sent, so it is not known here.
+        return values.astype(np.float64).reshape(-1, part.sketch.size), 0.0
+    unit = part.sketch.unit / part.private.grid
+    decoded = mechanism.decode(values.astype(np.int64)) * unit
+    return decoded.reshape(-1, part.sketch.size), mechanism.scale * unit
+
+
+def _response(context: Context) -> Vector:
+    parameters = _parameters(context)
+    values = context.table[parameters.response]
+    if values.dtype == object:
+        msg = f"column {parameters.response!r} holds text: code the response as numbers (-1 and 1 for classification)"
+        raise DataError(msg)
+    if parameters.task == "classification" and not np.isin(values, (-1.0, 1.0)).all():
+        msg = f"column {parameters.response!r} must hold -1 and 1 only for classification"
+        raise DataError(msg)
+    return np.asarray(values, dtype=np.float64)
+
+
+def _path(parameters: Parameters, design: Matrix, response: Vector) -> RidgePath | LogisticPath:
+    kind = RidgePath if parameters.task == "regression" else LogisticPath
+    return kind.of(design, response, fit_intercept=parameters.fit_intercept)
+
+
+def _design(context: Context, received: Sequence[Received]) -> Matrix:
+    """[X_k, Z_j for j != k], the noisy columns calibrated where that was asked for; keeps what new rows will need."""
+    part, parameters = _part(context), _parameters(context)
+    own = _own(context, part)
+    others, noise = _others(context, received)
+    noisy = noise > 0
+    if parameters.noise_model == "calibrated" and noisy.any():
+        # Public columns are free of noise: they stand on the side of what is known exactly.
+        known = np.hstack([own, others[:, ~noisy]])
+        calibration = Calibration.fit(known, others[:, noisy], noise[noisy])
+        others = others.copy()
+        others[:, noisy] = calibration.apply(known, others[:, noisy], noise[noisy])
+        context.keep("known_means", calibration.own_means)
+        context.keep("noisy_means", calibration.noisy_means)
+        context.keep("calibration", calibration.coefficients)
+    return np.hstack([own, others])
+
+
+# --- step 2: coefficients ------------------------------------------------------------------------------------------------
+
+
+def estimate(context: Context, request: EstimateRequest) -> Estimated:
+    """Solve the local problem and keep its solution: own coefficients, those of the received columns, intercept, alpha."""
+    part, parameters = _part(context), _parameters(context)
+    _need_response(part, parameters)
+    design, response = _design(context, request.received), _response(context)
+    path = _path(parameters, design, response)
+    folds = random_folds(response.size, parameters.folds, context.plan.study.public_seed)
+    alpha = choose_alpha(path, parameters.alpha if request.alpha is None else request.alpha, folds)
+    coefficients, intercept = path.solve(alpha)
+    own = len(part.private.attribute) + len(part.public.attribute)
+    context.keep("coefficients", coefficients[:own])
+    context.keep("received_coefficients", coefficients[own:])
+    context.keep("intercept", np.array([intercept]))
+    context.keep("alpha", np.array([alpha]))
+    context.keep("mean_decision", np.array([float(design.mean(axis=0) @ coefficients) + intercept]))
+    context.keep("coded_coefficients", _unstandardised(context, part, coefficients[:own]))
+    return Estimated(())
+
+
+def _unstandardised(context: Context, part: Part, coefficients: Vector) -> Vector:
+    """Own coefficients in units of the bounds' coding, also where the published form standardised the columns."""
+    if context.plan.study.calibration != "published":
+        return coefficients
+    deviation = _real(part, context.table).std(axis=0)
+    scale = np.ones(coefficients.size)
+    scale[: deviation.size] = np.where(deviation > 0, deviation, 1.0)
+    return coefficients / scale
+
+
+def _need_response(part: Part, parameters: Parameters) -> None:
+    if not part.knows_response:
+        msg = f"party {part.card.name!r} has no label column {parameters.response!r} and only sends"
+        raise UsageError(msg)
+
+
+# --- global cross-validation, as in the paper: not private -----------------------------------------------------------------
+
+
+def folds(context: Context, request: FoldsRequest) -> Folds:
+    """Held-out contributions x_k . beta_k(alpha) of this party's block for every penalty: raw functions of the data."""
+    part, parameters = _part(context), _parameters(context)
+    _need_response(part, parameters)
+    own = len(part.private.attribute) + len(part.public.attribute)
+    design, response = _design(context, request.received), _response(context)
+    contributions = np.empty((len(request.alphas), response.size))
+    for fold in random_folds(response.size, parameters.folds, context.plan.study.public_seed):
+        train = np.setdiff1d(np.arange(response.size), fold)
+        path = _path(parameters, design[train], response[train])
+        centre = design[train, :own].mean(axis=0) if parameters.fit_intercept else 0.0
+        for a, alpha in enumerate(request.alphas):
+            contributions[a, fold] = (design[fold, :own] - centre) @ path.solve(alpha)[0][:own]
+    return Folds(Entrusted("cross-validation", Array.of(contributions)))
+
+
+def score(context: Context, request: ScoreRequest) -> Scores:
+    """Mean squared error of the summed contributions for every penalty, by a party that knows the response."""
+    parameters, response = _parameters(context), _response(context)
+    total = request.contributions.values.numpy()
+    errors = np.empty_like(total)
+    for fold in random_folds(response.size, parameters.folds, context.plan.study.public_seed):
+        train = np.setdiff1d(np.arange(response.size), fold)
+        errors[:, fold] = response[fold] - (response[train].mean() if parameters.fit_intercept else 0.0) - total[:, fold]
+    return Scores(Entrusted("cross-validation", Array.of((errors**2).mean(axis=1))))
+
+
+# --- new rows --------------------------------------------------------------------------------------------------------------
+
+
+def predict(context: Context, request: PredictRequest) -> Predicted:
+    """Predict new rows with the kept solution of an earlier plan; the predictions stay here."""
+    part = _part(context)
+    kept = lambda name: context.party.keeper.kept(request.fitted, name)  # noqa: E731 - a word for a long call
+    own = _own(context, part)
+    others, noise = _others(context, request.received)
+    noisy = noise > 0
+    if _parameters(context).noise_model == "calibrated" and noisy.any():
+        known = np.hstack([own, others[:, ~noisy]])
+        calibration = Calibration(kept("known_means"), kept("noisy_means"), kept("calibration"))
+        others = others.copy()
+        others[:, noisy] = calibration.apply(known, others[:, noisy], noise[noisy])
+    decision = own @ kept("coefficients") + others @ kept("received_coefficients") + kept("intercept")[0]
+    context.keep("predictions", decision)
+    return Predicted(Public(part.card.rows))
+
+
+STEPS = (
+    Step(SKETCH, Nothing, Sketch, sketch),
+    Step(FOLDS, FoldsRequest, Folds, folds),
+    Step(SCORE, ScoreRequest, Scores, score),
+    Step(ESTIMATE, EstimateRequest, Estimated, estimate),
+    Step(PREDICT, PredictRequest, Predicted, predict),
+)

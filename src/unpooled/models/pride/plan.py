@@ -1,0 +1,272 @@
+"""Budget to releases: one perturbed sketch per party, calibrated soundly or as published (THEORY.md, sections 2 and 3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from unpooled.errors import UsageError
+from unpooled.models.pride.sketch import PublicSketch
+from unpooled.privacy import noise
+from unpooled.privacy.accounting import UNBOUNDED, budget_mu
+from unpooled.privacy.bounds import Coding
+from unpooled.privacy.mechanisms import Block, GaussianRelease, NoNoise, Reach
+from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
+from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.accounting import Event
+    from unpooled.privacy.mechanisms import Mechanism
+    from unpooled.privacy.noise import RandomBits
+
+SKETCH, FOLDS, SCORE, ESTIMATE, PREDICT = "sketch", "folds", "score", "estimate", "predict"
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a study may set for this model."""
+
+    #: The label column with the response, at every party that estimates; a party without it only sends (scenario B).
+    response: str = "y"
+    task: str = "regression"
+    sketch: str = "srht"
+    #: Columns of the sketch: a number, or a fraction of the party's coded columns; 0 sends nothing (semi-naive).
+    sketch_dim: int | float = 0.05
+    #: Shape of the grid a party's columns lie on, row by row (dct only; default: one axis).
+    grids: dict[str, tuple[int, ...]] = {}
+    #: A public matrix per party (sketch = "matrix").
+    matrices: dict[str, tuple[tuple[float, ...], ...]] = {}
+    #: Columns declared public (scenario A): sent plain, never sketched.
+    public: tuple[str, ...] = ()
+    #: "marginal-likelihood", "local-cv", "global-cv" (not private), or scikit-learn's alpha.
+    alpha: float | str = "marginal-likelihood"
+    noise_model: str = "calibrated"
+    fit_intercept: bool = True
+    #: Bound C on the length of a sketched row in coded units (unit = "record"); None is 1.25 sqrt(columns / 3).
+    clip_norm: float | None = None
+    folds: int = 5
+    #: The plan whose coefficients predict these (new) rows; None fits.
+    fitted: str | None = None
+
+    def __post_init__(self) -> None:
+        choices = {
+            "task": ("regression", "classification"),
+            "sketch": ("srht", "gaussian", "dct", "matrix"),
+            "noise_model": ("calibrated", "plain"),
+        }
+        for name, words in choices.items():
+            if getattr(self, name) not in words:
+                msg = f"{name} must be one of {', '.join(words)}"
+                raise ValueError(msg)
+        if isinstance(self.alpha, str):
+            if self.alpha not in ("marginal-likelihood", "local-cv", "global-cv"):
+                raise ValueError("alpha must be a number, marginal-likelihood, local-cv or global-cv")
+        elif not 0 < self.alpha < math.inf:
+            raise ValueError("alpha must be positive and finite")
+        if self.alpha == "global-cv" and self.task != "regression":
+            raise ValueError("global-cv reproduces the paper's regressions only: choose another alpha")
+        if not 0 <= self.sketch_dim < math.inf or (self.clip_norm is not None and not 0 < self.clip_norm < math.inf):
+            raise ValueError("sketch_dim must be >= 0, clip_norm positive, both finite")
+        if self.folds < 2:  # noqa: PLR2004 - one fold leaves nothing to train on
+            raise ValueError("folds must be at least 2")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one party holds and sends: its private columns, their coding and sketch, and its public columns."""
+
+    card: Card
+    private: Coding
+    public: Coding
+    sketch: PublicSketch | None
+    knows_response: bool
+
+    @property
+    def firsts(self) -> list[int]:
+        """The first coded column of every private column."""
+        return [int(i) for i in np.searchsorted(self.private.attribute, range(len(self.private.columns)))]
+
+
+def data_grid(features: int) -> int:
+    """The grid of coded data: 2^16, or what keeps the sum of a row of integers below 2^30."""
+    return 1 << min(16, 30 - max(features - 1, 1).bit_length())
+
+
+@lru_cache(maxsize=64)
+def _parts(study_bytes: bytes) -> tuple[Part, ...]:
+    study = msgspec.msgpack.decode(study_bytes, type=Study)
+    parameters = check_parameters(study, Parameters)
+    declared = {c.name for card in study.parties for c in card.columns}
+    for name in (*parameters.public,):
+        if name not in declared:
+            msg = f"parameters.public names the column {name!r}, which no party declares"
+            raise UsageError(msg)
+    parts = []
+    for index, card in enumerate(study.parties):
+        private = tuple(c for c in card.columns if c.name not in parameters.public)
+        public = tuple(c for c in card.columns if c.name in parameters.public)
+        features = len(Coding(private, 1).attribute)
+        grid = data_grid(max(features, 1))
+        size = _size(parameters, card, features)
+        sketch = None
+        if size:
+            given = parameters.matrices.get(card.name)
+            sketch = PublicSketch.draw(
+                parameters.sketch,
+                features,
+                size,
+                study.public_seed * 1_000_003 + index,
+                grid=grid,
+                shape=tuple(parameters.grids.get(card.name, ())),
+                matrix=None if given is None else np.array(given, dtype=np.float64),
+            )
+        parts.append(Part(card, Coding(private, grid), Coding(public, grid), sketch, parameters.response in card.labels))
+    return tuple(parts)
+
+
+def parts(study: Study) -> tuple[Part, ...]:
+    """What every party holds and sends, in the study's order: a function of the public study."""
+    return _parts(msgspec.msgpack.encode(study))
+
+
+def _size(parameters: Parameters, card: Card, features: int) -> int:
+    if parameters.sketch == "matrix" and features:
+        given = parameters.matrices.get(card.name)
+        if given is None:
+            msg = f"sketch = 'matrix' needs parameters.matrices.{card.name}"
+            raise UsageError(msg)
+        return len(given[0])
+    wanted = parameters.sketch_dim
+    if wanted == 0 or features == 0:
+        return 0
+    size = max(1, round(wanted * features)) if isinstance(wanted, float) else wanted
+    most = features if parameters.sketch == "dct" else 1 << max(features - 1, 0).bit_length()
+    return min(size, most) if parameters.sketch != "gaussian" else size
+
+
+# --- calibration ------------------------------------------------------------------------------------------------------
+
+
+def published_sigma(theta: float, epsilon: float, delta: float, row_norm: float = 1.0) -> float:
+    r"""Noise of the paper's Theorem 1: :math:`\sigma = w\theta\epsilon^{-1}\sqrt{2(\ln(1/(2\delta))+\epsilon)}`.
+
+    >>> round(published_sigma(7.4118, 1.0, 0.05), 2)
+    19.05
+    """
+    return row_norm * theta / epsilon * math.sqrt(2 * (math.log(1 / (2 * delta)) + epsilon))
+
+
+@dataclass(frozen=True)
+class PublishedNoise:
+    """The paper's noise. Its theta is the largest range of a standardised column, read off the data: the cost is unknown."""
+
+    size: int
+    multiplier: float
+    name: str = "published Gaussian"
+    scale: float | None = None
+
+    def sensitivity(self, unit: Unit) -> None:  # noqa: ARG002 - read off the data during the run
+        """Read off the data during the run."""
+        return
+
+    def event(self, unit: Unit) -> Event:  # noqa: ARG002 - the protocol's signature
+        """Unbounded: theta is data-derived (THEORY.md, section 3)."""
+        return UNBOUNDED
+
+    def release_scaled(self, statistic: NDArray[np.float64], sensitivity: float, bits: RandomBits) -> NDArray[np.float64]:
+        """The sketch plus Gaussian noise of w theta times the multiplier, on a grid of 2^-18 of itself."""
+        step = self.multiplier * sensitivity * 2.0**-18
+        return statistic + step * noise.rounded_gaussian(2.0**18, statistic.size, stream=bits).reshape(statistic.shape)
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that defines this mechanism, for the plan's hash."""
+        return (self.name, self.size, self.multiplier)
+
+
+def _mechanism(study: Study, part: Part, senders: int) -> Mechanism:
+    """One party's release; ``senders`` parties release in all."""
+    assert part.sketch is not None
+    numbers = part.card.rows * part.sketch.size
+    if study.epsilon == math.inf:
+        return NoNoise(numbers)
+    if Calibration(study.calibration) is Calibration.PUBLISHED:
+        return PublishedNoise(numbers, published_sigma(1.0, study.epsilon, study.delta))
+    grid, m = part.private.grid, part.sketch.size
+    columns = part.private.columns
+    attribute = grid * max(part.sketch.attribute_reach(c, f) for c, f in zip(columns, part.firsts, strict=True))
+    mu = budget_mu(study.epsilon, study.delta)
+    if Unit(study.unit) is Unit.RECORD:
+        # Rows are shortened to C after sketching; a shortened row is then rounded toward zero, by less than 1 per coordinate.
+        record = 2.0 * clip_length(study, part)
+        attribute = min(attribute + math.sqrt(m), record)
+        mu /= math.sqrt(senders)
+    else:
+        record = grid * part.sketch.record_reach(columns, part.firsts)
+    reach = {Unit.RECORD: Reach(record, m), Unit.ATTRIBUTE: Reach(attribute, m)}
+    return GaussianRelease.calibrated([Block(numbers, 1.0)], reach, Unit(study.unit), mu)
+
+
+def clip_length(study: Study, part: Part) -> int:
+    """The bound C on a sketched row, in the integers of the sketch."""
+    assert part.sketch is not None
+    bound = check_parameters(study, Parameters).clip_norm
+    if bound is None:
+        bound = 1.25 * math.sqrt(len(part.private.attribute) / 3)
+    return max(1, math.floor(bound * part.private.grid / part.sketch.unit))
+
+
+def compile_plan(study: Study) -> Plan:
+    """The plan of a PRIDE study."""
+    parameters = check_parameters(study, Parameters)
+    if Adjacency(study.adjacency) is not Adjacency.REPLACE:
+        raise UsageError(
+            "rows of a vertical study are aligned and visible, so a row cannot vanish: adjacency must be 'replace'"
+        )
+    rows = {card.rows for card in study.parties}
+    if len(rows) != 1:
+        raise UsageError(
+            "the parties of a vertical study must hold the same rows, in the same order: their cards differ in number"
+        )
+    if Calibration(study.calibration) is Calibration.PUBLISHED:
+        if Unit(study.unit) is not Unit.ATTRIBUTE or parameters.sketch != "srht":
+            raise UsageError("the published calibration is for unit 'attribute' and the SRHT only")
+        if study.delta == 0 or parameters.fitted is not None:
+            raise UsageError("the published calibration needs delta > 0, and has no release for new rows")
+    allowed = {"cross-validation": "trusted"} if parameters.alpha == "global-cv" else {}
+    if study.trust != allowed:
+        msg = (
+            "alpha = 'global-cv' sends raw predictions: the study must say [trust] cross-validation = 'trusted'"
+            if allowed
+            else f"PRIDE needs no trust; remove {', '.join(study.trust)}"
+        )
+        raise UsageError(msg)
+    held = parts(study)
+    if not any(part.knows_response for part in held) and parameters.fitted is None:
+        msg = f"no party has a label column {parameters.response!r}: somebody must know the response"
+        raise UsageError(msg)
+    senders = [part for part in held if part.sketch is not None]
+    releases = tuple(Release(SKETCH, part.card.name, SKETCH, _mechanism(study, part, len(senders))) for part in senders)
+    public = tuple(f"The column {name!r}, which the study declares public." for name in parameters.public)
+    voids = ()
+    if parameters.alpha == "global-cv":
+        voids = (
+            "Global cross-validation sends held-out predictions, raw functions of the data, to the coordinator: it is not private.",
+        )
+    return Plan(
+        study,
+        Split.VERTICAL,
+        releases,
+        public,
+        voids,
+        not_protected=(
+            f"The labels (column {parameters.response!r}): every estimating party has its own copy, nobody else gets one.",
+            "The coefficients beta_k, which stay with their party and are functions of its raw data: publishing them is another release.",
+            "A choice of alpha by global cross-validation, which needs raw predictions; the default and local cross-validation are free.",
+        ),
+    )
