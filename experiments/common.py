@@ -16,7 +16,9 @@ def data_file(name: str) -> Path:
     """A file of real data, or a plain word about why there is none."""
     path = DATA / name
     if not path.is_file():
-        sys.exit(f"{name} is not in {DATA}: set UNPOOLED_DATA to the folder with the experiments' data (they are not shipped)")
+        sys.exit(
+            f"{name} is not in {DATA}: set UNPOOLED_DATA to the folder with the experiments' data (they are not shipped)"
+        )
     return path
 
 
@@ -30,7 +32,9 @@ def write_table(name: str, title: str, header: list[str], rows: list[list[str]])
     print(text)
 
 
-def curves(name: str, panels: dict[str, dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]], xlabel: str, *, log: bool = True) -> None:
+def curves(
+    name: str, panels: dict[str, dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]], xlabel: str, *, log: bool = True
+) -> None:
     """One panel per key, one line per method: (x, median, quartile band); a single x is drawn as a horizontal line."""
     import matplotlib as mpl
 

@@ -71,7 +71,9 @@ def measures(model: PrideRegressor, optimum: np.ndarray, split: tuple[np.ndarray
     ]
 
 
-def study(name: str, split: tuple[np.ndarray, ...], fractions: tuple[float, ...], repetitions: int, *, ordered: bool) -> None:
+def study(
+    name: str, split: tuple[np.ndarray, ...], fractions: tuple[float, ...], repetitions: int, *, ordered: bool
+) -> None:
     X, y, *_ = split
     theta = float(np.ptp(X, axis=0).max())
     base = {"parties": PARTIES, "bounds": (-theta, theta), "delta": DELTA}
@@ -86,16 +88,23 @@ def study(name: str, split: tuple[np.ndarray, ...], fractions: tuple[float, ...]
         settings = {**base, "sketch_dim": fraction}
 
         def repeated(options: dict, settings: dict = settings) -> np.ndarray:
-            return np.array([
-                measures(PrideRegressor(**{**settings, **options, "random_state": s, "public_seed": s}).fit(X, y), optimum, split)
-                for s in range(repetitions)
-            ])
+            return np.array(
+                [
+                    measures(
+                        PrideRegressor(**{**settings, **options, "random_state": s, "public_seed": s}).fit(X, y),
+                        optimum,
+                        split,
+                    )
+                    for s in range(repetitions)
+                ]
+            )
 
         loco = repeated({"epsilon": np.inf, "noise_model": "plain"})
         rows.append([name, "DUAL-LOCO", f"{fraction:g}", "", *(f"{v:.3f}" for v in np.median(loco, axis=0))])
         private = {
             (method, epsilon): repeated({**options, "epsilon": epsilon})
-            for method, options in PRIVATE.items() if ordered or method != "DCT + calibrated"
+            for method, options in PRIVATE.items()
+            if ordered or method != "DCT + calibrated"
             for epsilon in EPSILONS
         }
         rows += [
@@ -113,7 +122,12 @@ def study(name: str, split: tuple[np.ndarray, ...], fractions: tuple[float, ...]
                 lines[method] = (np.array(EPSILONS), np.median(stack, axis=1), np.quantile(stack, [0.25, 0.75], axis=1))
             panels[measure] = lines
         curves(f"pride_{name}_{fraction:g}", panels, "epsilon")
-    write_table(f"pride_{name}", f"PRIDE on {name}, medians of {repetitions} repetitions", ["data", "method", "m/tau", "epsilon", *MEASURES], rows)
+    write_table(
+        f"pride_{name}",
+        f"PRIDE on {name}, medians of {repetitions} repetitions",
+        ["data", "method", "m/tau", "epsilon", *MEASURES],
+        rows,
+    )
 
 
 def penalties(split: tuple[np.ndarray, ...]) -> None:
@@ -123,14 +137,25 @@ def penalties(split: tuple[np.ndarray, ...]) -> None:
     rows = []
     for epsilon in EPSILONS[1:]:
         settings = {
-            "parties": PARTIES, "bounds": (-bound, bound), "delta": DELTA, "epsilon": epsilon, "calibration": "published",
-            "noise_model": "plain", "random_state": 0,
+            "parties": PARTIES,
+            "bounds": (-bound, bound),
+            "delta": DELTA,
+            "epsilon": epsilon,
+            "calibration": "published",
+            "noise_model": "plain",
+            "random_state": 0,
         }
         both = {alpha: PrideRegressor(alpha=alpha, **settings).fit(X, y) for alpha in ("global-cv", "local-cv")}
         found = [next(iter(both["global-cv"].alpha_.values())), *both["local-cv"].alpha_.values()]
         tested = [measures(model, model.coef_, split)[3] for model in both.values()]
         rows.append([f"{epsilon:g}", *(f"{alpha:.3g}" for alpha in found), *(f"{v:.3f}" for v in tested)])
-    header = ["epsilon", "global alpha", *(f"local alpha, k = {k + 1}" for k in range(PARTIES)), "test MSE global", "test MSE local"]
+    header = [
+        "epsilon",
+        "global alpha",
+        *(f"local alpha, k = {k + 1}" for k in range(PARTIES)),
+        "test MSE global",
+        "test MSE local",
+    ]
     write_table("pride_penalties", "Table E.1 on sea-level pressure: alpha = n lambda", header, rows)
 
 

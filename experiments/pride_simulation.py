@@ -38,8 +38,15 @@ def errors(field: ConfoundedField, options: dict, fraction: float, alpha: str, s
     """The four measures of one fit."""
     parties = {"x": range(field.block), "c": range(field.block, field.design.shape[1])}
     settings = {
-        "parties": parties, "bounds": (-THETA / 2, THETA / 2), "delta": DELTA, "alpha": alpha, "sketch_dim": fraction,
-        "random_state": seed, "public_seed": seed, "grids": {"x": field.shape, "c": field.shape}, **options,
+        "parties": parties,
+        "bounds": (-THETA / 2, THETA / 2),
+        "delta": DELTA,
+        "alpha": alpha,
+        "sketch_dim": fraction,
+        "random_state": seed,
+        "public_seed": seed,
+        "grids": {"x": field.shape, "c": field.shape},
+        **options,
     }
     model = PrideRegressor(**settings).fit(field.design[:TRAIN], field.response[:TRAIN])
     difference, true, b = model.coef_ - field.coefficients, field.coefficients, field.block
@@ -64,12 +71,16 @@ def main(repetitions: int = 20) -> None:
     for alpha in PENALTIES:
         for name, options in FIXED.items():
             for fraction in fractions(alpha) if name == "DUAL-LOCO" else (0.05,):
-                found[alpha, name, fraction, None] = np.array([errors(f, options, fraction, alpha, s) for s, f in enumerate(fields)])
+                found[alpha, name, fraction, None] = np.array(
+                    [errors(f, options, fraction, alpha, s) for s, f in enumerate(fields)]
+                )
         for fraction in fractions(alpha):
             for epsilon in EPSILONS:
                 for name, options in PRIVATE.items():
                     key = alpha, name, fraction, epsilon
-                    found[key] = np.array([errors(f, {**options, "epsilon": epsilon}, fraction, alpha, s) for s, f in enumerate(fields)])
+                    found[key] = np.array(
+                        [errors(f, {**options, "epsilon": epsilon}, fraction, alpha, s) for s, f in enumerate(fields)]
+                    )
             print(f"alpha {alpha}, m = {fraction} tau done", flush=True)
     rows = []
     for (alpha, name, fraction, epsilon), values in found.items():
@@ -78,7 +89,9 @@ def main(repetitions: int = 20) -> None:
         if epsilon is not None and name != "published":
             pairs = values[:, 0] / found[alpha, "published", fraction, epsilon][:, 0]
             ratio = f"{np.median(pairs):.2f} ({(pairs < 1).mean():.0%})"
-        rows.append([alpha, name, f"{fraction:g}", "" if epsilon is None else f"{epsilon:g}", *(f"{v:.3f}" for v in middle), ratio])
+        rows.append(
+            [alpha, name, f"{fraction:g}", "" if epsilon is None else f"{epsilon:g}", *(f"{v:.3f}" for v in middle), ratio]
+        )
     header = ["alpha", "method", "m/tau", "epsilon", *MEASURES, "block X against published (share of runs better)"]
     write_table("pride_simulation", f"PRIDE on the simulation, medians of {repetitions} repetitions", header, rows)
     for alpha in PENALTIES:

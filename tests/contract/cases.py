@@ -50,11 +50,15 @@ def pride_case() -> Case:
         "registry": (Column("region", 0.0, 1.0), Column("smoker", categories=("no", "yes"), missing="absent")),
     }
     tables = {
-        "clinic": Table({**clinic, **response}), "laboratory": Table({**laboratory, **response}), "registry": Table(registry),
+        "clinic": Table({**clinic, **response}),
+        "laboratory": Table({**laboratory, **response}),
+        "registry": Table(registry),
     }
     cards = tuple(Card(name, n, columns[name], () if name == "registry" else ("y",)) for name in tables)
     parameters = {"sketch_dim": 2, "public": ["region"]}
-    return Case("pride", Study("pride", cards, 1.0, 1e-5, unit="attribute", parameters=parameters, simulation_seed=7), tables)
+    return Case(
+        "pride", Study("pride", cards, 1.0, 1e-5, unit="attribute", parameters=parameters, simulation_seed=7), tables
+    )
 
 
 CASES: dict[str, Callable[[], Case]] = {"describe": describe_case, "pride": pride_case}

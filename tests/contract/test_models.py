@@ -34,7 +34,7 @@ from unpooled.protocol.transcript import Transcript
 
 
 def policy(case: Case, **changes) -> Policy:
-    budget = Budget(case.study.epsilon, case.study.delta)
+    budget = Budget(case.study.epsilon, case.study.delta, Unit(case.study.unit))
     return dataclasses.replace(Policy(budget, allow_simulation=True, approved=None), **changes)
 
 
@@ -55,8 +55,8 @@ def transcript_of(case: Case, people: dict[str, Party] | None = None) -> Transcr
     return transcript
 
 
-def spent(party: Party) -> float:
-    return party.ledger.composition(Unit.RECORD).epsilon(1e-5)
+def spent(case: Case, party: Party) -> float:
+    return party.ledger.composition(Unit(case.study.unit)).epsilon(case.study.delta)
 
 
 def test_every_model_folder_is_registered_and_every_model_has_a_case() -> None:
@@ -119,7 +119,7 @@ def test_a_crash_after_any_message_and_a_resume_draw_no_second_noise(case: Case,
         drive(model, plan, in_process(people), transcript)
         transcript.close()
         assert transcript.entries == whole.entries
-        assert all(spent(party) <= case.study.epsilon for party in people.values())
+        assert all(spent(case, party) <= case.study.epsilon for party in people.values())
 
 
 def test_a_party_that_dies_between_debit_and_reply_repeats_its_noise(case: Case, monkeypatch) -> None:
@@ -139,9 +139,9 @@ def test_a_party_that_dies_between_debit_and_reply_repeats_its_noise(case: Case,
             patch.setattr(Ledger, "commit", die)
             with pytest.raises(PartyDied):
                 party.answer(entry.request)
-        before = spent(party)
+        before = spent(case, party)
         assert party.answer(entry.request) == entry.reply
-        assert spent(party) == before
+        assert spent(case, party) == before
 
 
 def test_releases_are_equal_under_row_permutation_and_block_size(case: Case, monkeypatch) -> None:
@@ -201,8 +201,10 @@ def test_bounds_sent_over_the_wire_are_refused(case: Case, party: Party) -> None
     card = case.study.parties[0]
     column = next(c for c in card.columns if c.low is not None)
     wider = msgspec.structs.replace(column, high=column.high * 2)
-    columns = tuple(wider if c is column else c for c in card.columns)
-    cards = tuple(msgspec.structs.replace(c, columns=columns) for c in case.study.parties)
+    cards = tuple(
+        msgspec.structs.replace(c, columns=tuple(wider if x.name == column.name else x for x in c.columns))
+        for c in case.study.parties
+    )
     refused(party, open_message(case, msgspec.structs.replace(case.study, parties=cards)), PlanMismatch, "card")
 
 
@@ -273,7 +275,13 @@ def test_a_plan_that_was_not_approved_is_refused(case: Case) -> None:
 
 
 def test_a_study_beyond_the_budget_is_refused_when_it_opens(case: Case) -> None:
-    poor = next(iter(parties(case, policy(case, budget=Budget(case.study.epsilon * 0.999, case.study.delta))).values()))
+    poor = next(
+        iter(
+            parties(
+                case, policy(case, budget=Budget(case.study.epsilon * 0.999, case.study.delta, Unit(case.study.unit)))
+            ).values()
+        )
+    )
     refused(poor, open_message(case), BudgetRefusal, "epsilon")
 
 
@@ -314,7 +322,8 @@ def test_more_releases_than_planned_are_refused(case: Case, party: Party) -> Non
     for entry in message:
         party.answer(entry.request)
     before = party.ledger.entries()
-    last = open_envelope(message[-1].request)
+    releasing = {r.step for r in load(case.model).compile(case.study).releases}
+    last = next(e for e in map(open_envelope, (m.request for m in reversed(message))) if e.step in releasing)
     one_more = msgspec.msgpack.encode(msgspec.structs.replace(last, index=10_000))
     with pytest.raises(PlanMismatch, match="one more"):
         party.answer(one_more)

@@ -15,8 +15,8 @@ from unpooled.cli import main as cli
 from unpooled.errors import DataError, StudyError, UsageError
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Budget, Unit
-from unpooled.study.files import read_card, read_party, read_study
 from unpooled.study.data import read_table
+from unpooled.study.files import read_card, read_party, read_study
 from unpooled.study.party import DiskKeeper, create_party, open_party
 
 STUDY = """\

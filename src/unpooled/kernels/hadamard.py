@@ -16,8 +16,9 @@ Kronecker product of three smaller ones.
 
 That is ``P log2(P/32) + 32 m`` operations instead of ``P log2 P`` and a second pass over P outputs. Two things make LLVM vectorise
 it and must survive any edit: strides and trip counts are literals (so unrolled operands provably do not overlap), and every
-arithmetic result is cast back to the scratch type (numba would widen int32 to int64). No order of summation is left to the
-compiler, hence float results do not depend on blocking, threads or vector width. No function in this file knows what privacy is.
+arithmetic result is cast back to the scratch type (numba would widen int32 to int64). Every row takes the same path, hence float
+results do not depend on blocking or threads; on another processor the sums of step 3 may be ordered otherwise, so their last bits
+may differ, while integers are equal everywhere. No function in this file knows what privacy is.
 """
 
 from __future__ import annotations
@@ -48,19 +49,16 @@ _BLOCKS = _PIECE // _BLOCK
 _PITCH = _PIECE + _BLOCK
 #: One radix-8 pass over 256 entries is all that a row this short needs.
 _SHORT = 8 * _BLOCK
-#: Partial sums per output that are added in a fixed order by ``_reduce``; as many as one AVX-512 register has doubles.
-_PARTS = 8
 #: Entries below which a second thread costs more than it saves, and entries of one row block (bounds the copy of odd layouts).
 _SMALL, _ROW_BLOCK = 1 << 19, 1 << 20
 
 # Indices are unsigned, so that numba compiles no test for negative ones; mixing in a signed integer would make them floats.
 _U = np.uint64
-_N32, _N256, _NPARTS = _U(32), _U(256), _U(_PARTS)
+_N32, _N256 = _U(32), _U(256)
 _S1, _S2, _S3, _S4, _S5, _S6, _S7 = (_U(32 * k) for k in range(1, 8))
 _L1, _L2, _L3, _L4, _L5, _L6, _L7 = (_U(256 * k) for k in range(1, 8))
 _G1, _G2, _G3, _G4, _G5, _G6, _G7 = (_U(_PITCH * k) for k in range(1, 8))
-_P1, _P2, _P3, _P4, _P5, _P6, _P7 = (_U(k) for k in range(1, 8))
-_LANE8, _LANE16, _LANE24 = _U(8), _U(16), _U(24)
+_P2, _P3, _P4, _P5, _P6, _P7 = (_U(k) for k in range(2, 8))
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -82,63 +80,99 @@ def _eight(T: Any, a0: Any, a1: Any, a2: Any, a3: Any, a4: Any, a5: Any, a6: Any
     return T(c0 + c1), T(c0 - c1), T(c2 + c3), T(c2 - c3), T(c4 + c5), T(c4 - c5), T(c6 + c7), T(c6 - c7)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _load(x: NDArray[Any], at: np.uint64, signs: NDArray[np.int8], s: np.uint64, w: NDArray[Any], to: np.uint64) -> None:
     """Signs and the upper three levels of a piece: entries 256 apart, from the input to scratch."""
     T = w.dtype.type
     for j in range(_N256):
         i, t, o = at + j, s + j, to + j
         (
-            w[o], w[o + _L1], w[o + _L2], w[o + _L3], w[o + _L4], w[o + _L5], w[o + _L6], w[o + _L7],
+            w[o],
+            w[o + _L1],
+            w[o + _L2],
+            w[o + _L3],
+            w[o + _L4],
+            w[o + _L5],
+            w[o + _L6],
+            w[o + _L7],
         ) = _eight(
-            T, _signed(T, x[i], signs[t]), _signed(T, x[i + _L1], signs[t + _L1]), _signed(T, x[i + _L2], signs[t + _L2]),
-            _signed(T, x[i + _L3], signs[t + _L3]), _signed(T, x[i + _L4], signs[t + _L4]),
-            _signed(T, x[i + _L5], signs[t + _L5]), _signed(T, x[i + _L6], signs[t + _L6]),
+            T,
+            _signed(T, x[i], signs[t]),
+            _signed(T, x[i + _L1], signs[t + _L1]),
+            _signed(T, x[i + _L2], signs[t + _L2]),
+            _signed(T, x[i + _L3], signs[t + _L3]),
+            _signed(T, x[i + _L4], signs[t + _L4]),
+            _signed(T, x[i + _L5], signs[t + _L5]),
+            _signed(T, x[i + _L6], signs[t + _L6]),
             _signed(T, x[i + _L7], signs[t + _L7]),
         )
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _inside(w: NDArray[Any], at: np.uint64) -> None:
     """Three levels in place over 256 entries: entries 32 apart."""
     T = w.dtype.type
     for j in range(_N32):
         i = at + j
         (
-            w[i], w[i + _S1], w[i + _S2], w[i + _S3], w[i + _S4], w[i + _S5], w[i + _S6], w[i + _S7],
-        ) = _eight(
-            T, w[i], w[i + _S1], w[i + _S2], w[i + _S3], w[i + _S4], w[i + _S5], w[i + _S6], w[i + _S7]
-        )
+            w[i],
+            w[i + _S1],
+            w[i + _S2],
+            w[i + _S3],
+            w[i + _S4],
+            w[i + _S5],
+            w[i + _S6],
+            w[i + _S7],
+        ) = _eight(T, w[i], w[i + _S1], w[i + _S2], w[i + _S3], w[i + _S4], w[i + _S5], w[i + _S6], w[i + _S7])
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _gather(w: NDArray[Any], at: np.uint64, v: NDArray[Any]) -> None:
     """The same block of eight pieces: three levels, read one pitch apart, written side by side."""
     T = v.dtype.type
     for j in range(_N32):
         i = at + j
         (
-            v[j], v[j + _S1], v[j + _S2], v[j + _S3], v[j + _S4], v[j + _S5], v[j + _S6], v[j + _S7],
-        ) = _eight(
-            T, w[i], w[i + _G1], w[i + _G2], w[i + _G3], w[i + _G4], w[i + _G5], w[i + _G6], w[i + _G7]
-        )
+            v[j],
+            v[j + _S1],
+            v[j + _S2],
+            v[j + _S3],
+            v[j + _S4],
+            v[j + _S5],
+            v[j + _S6],
+            v[j + _S7],
+        ) = _eight(T, w[i], w[i + _G1], w[i + _G2], w[i + _G3], w[i + _G4], w[i + _G5], w[i + _G6], w[i + _G7])
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _across8(u: NDArray[Any], at: np.uint64, step: np.uint64, v: NDArray[Any], to: np.uint64) -> None:
     """One radix-8 operation on blocks of 32: read ``step`` apart, written side by side."""
     T = v.dtype.type
     for j in range(_N32):
         i, o = at + j, to + j
         (
-            v[o], v[o + _S1], v[o + _S2], v[o + _S3], v[o + _S4], v[o + _S5], v[o + _S6], v[o + _S7],
+            v[o],
+            v[o + _S1],
+            v[o + _S2],
+            v[o + _S3],
+            v[o + _S4],
+            v[o + _S5],
+            v[o + _S6],
+            v[o + _S7],
         ) = _eight(
-            T, u[i], u[i + step], u[i + step * _P2], u[i + step * _P3], u[i + step * _P4], u[i + step * _P5],
-            u[i + step * _P6], u[i + step * _P7],
+            T,
+            u[i],
+            u[i + step],
+            u[i + step * _P2],
+            u[i + step * _P3],
+            u[i + step * _P4],
+            u[i + step * _P5],
+            u[i + step * _P6],
+            u[i + step * _P7],
         )
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _across2(u: NDArray[Any], at: np.uint64, step: np.uint64, v: NDArray[Any], to: np.uint64) -> None:
     """One radix-2 operation on blocks of 32, for the levels that eights do not divide."""
     T = v.dtype.type
@@ -149,41 +183,36 @@ def _across2(u: NDArray[Any], at: np.uint64, step: np.uint64, v: NDArray[Any], t
         v[o + _S1] = T(a - b)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True, fastmath={"reassoc"})
 def _lanes(
-    v: NDArray[Any], base: np.uint64, rows: Indices, table: NDArray[Any], lanes: Indices, slots: Indices,
-    first: int, last: int, p: NDArray[Any], parts: np.uint64,
+    v: NDArray[Any],
+    base: np.uint64,
+    rows: Indices,
+    table: NDArray[Any],
+    lanes: Indices,
+    slots: Indices,
+    scale: Any,  # noqa: ANN401
+    first: int,
+    last: int,
+    width: np.uint64,
+    out: NDArray[Any],
 ) -> None:
-    """Eight partial sums, each over four lanes, of every output in first .. last - 1.
+    """Outputs first .. last - 1: 32 transformed entries times a row of H_32, scaled.
 
-    ``parts`` is always 8, but must not be a literal: LLVM would unroll eight scalar copies before it looks for vectors.
+    ``width`` is always 32, but must not be a literal: LLVM would unroll 32 scalar steps before it looks for vectors. The sum may
+    be reordered (only here), which the compiler decides once for all rows.
     """
-    T = p.dtype.type
+    T = out.dtype.type
     for t in range(first, last):
-        a0, b0, p0 = base + rows[t], lanes[t], slots[t]
-        for j in range(parts):
-            a, b = a0 + j, b0 + j
-            p[p0 + j] = T(
-                T(T(v[a] * table[b]) + T(v[a + _LANE8] * table[b + _LANE8]))
-                + T(T(v[a + _LANE16] * table[b + _LANE16]) + T(v[a + _LANE24] * table[b + _LANE24]))
-            )
+        a, b = base + rows[t], lanes[t]
+        total = T(0)
+        for j in range(width):
+            total = T(total + T(v[a + j] * table[b + j]))
+        out[slots[t]] = T(scale * total)
 
 
-@njit(nogil=True, cache=True)
-def _reduce(p: NDArray[Any], scale: Any, out: NDArray[Any]) -> None:  # noqa: ANN401
-    """The eight partial sums of every output, added as a tree, and scaled."""
-    T = p.dtype.type
-    for t in range(_U(out.size)):
-        i = t * _NPARTS
-        even = T(T(p[i] + p[i + _P4]) + T(p[i + _P2] + p[i + _P6]))
-        odd = T(T(p[i + _P1] + p[i + _P5]) + T(p[i + _P3] + p[i + _P7]))
-        out[t] = T(scale * T(even + odd))
-
-
-@njit(nogil=True, cache=True)
-def _within(
-    x: NDArray[Any], start: int, tau: int, signs: NDArray[np.int8], w: NDArray[Any], rest: NDArray[Any]
-) -> None:
+@njit(nogil=True, cache=True, forceinline=True)
+def _within(x: NDArray[Any], start: int, tau: int, signs: NDArray[np.int8], w: NDArray[Any], rest: NDArray[Any]) -> None:
     """Signs and all six levels inside every piece of one row; what lies beyond tau is zero."""
     T = w.dtype.type
     if tau <= _SHORT:
@@ -205,10 +234,10 @@ def _within(
             _inside(w, _U(q * _PITCH + g * _SHORT))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _between(w: NDArray[Any], block: int, pieces: int, u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
     """All levels across at least two pieces, for one block of each; returns u or v, whichever holds the result."""
-    if pieces == 8:  # noqa: PLR2004 - tau from 8193 to 16384, with literal strides
+    if pieces == 8:  # noqa: PLR2004 - tau from 2049 to 16384, with literal strides
         _gather(w, _U(block * _BLOCK), u)
         return u
     source, base, gap, levels = w, block * _BLOCK, _PITCH, pieces
@@ -227,9 +256,23 @@ def _between(w: NDArray[Any], block: int, pieces: int, u: NDArray[Any], v: NDArr
 
 @njit(nogil=True, cache=True)
 def _transform(
-    x: NDArray[Any], stride: int, tau: int, signs: NDArray[np.int8], pieces: int, starts: NDArray[np.int64], rows: Indices,
-    lanes: Indices, slots: Indices, table: NDArray[Any], scale: Any, w: NDArray[Any], u: NDArray[Any],  # noqa: ANN401
-    v: NDArray[Any], p: NDArray[Any], rest: NDArray[Any], parts: np.uint64, out: NDArray[Any],
+    x: NDArray[Any],
+    stride: int,
+    tau: int,
+    signs: NDArray[np.int8],
+    pieces: int,
+    starts: NDArray[np.int64],
+    rows: Indices,
+    lanes: Indices,
+    slots: Indices,
+    table: NDArray[Any],
+    scale: Any,  # noqa: ANN401
+    w: NDArray[Any],
+    u: NDArray[Any],
+    v: NDArray[Any],
+    rest: NDArray[Any],
+    width: np.uint64,
+    out: NDArray[Any],
 ) -> None:
     """Rows of ``x`` that begin ``stride`` entries apart. ``w`` and ``rest`` must hold zeros."""
     for r in range(out.shape[0]):
@@ -241,8 +284,7 @@ def _transform(
                 source, base = _between(w, b, pieces, u, v), 0
             else:
                 source, base = w, b * _BLOCK
-            _lanes(source, _U(base), rows, table, lanes, slots, starts[b], starts[b + 1], p, parts)
-        _reduce(p, scale, out[r])
+            _lanes(source, _U(base), rows, table, lanes, slots, scale, starts[b], starts[b + 1], width, out[r])
 
 
 # --- the transform ----------------------------------------------------------------------------------------------------
@@ -251,7 +293,8 @@ def _transform(
 def _walsh(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.int8]:
     """H[rows, columns] = (-1)^(number of binary digits that are 1 in both)."""
     common = np.bitwise_count(rows[:, None] & columns[None, :])
-    return (1 - 2 * (common & 1).astype(np.int8)).astype(np.int8)
+    entries: NDArray[np.int8] = 1 - 2 * (common & 1).astype(np.int8)
+    return entries
 
 
 def _zeros(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -319,7 +362,7 @@ class Srht:
             ("_starts", np.searchsorted(block[order], np.arange(_BLOCKS + 1)).astype(np.int64)),
             ("_rows", rows.astype(np.uint64)),
             ("_lanes", (columns[order] % _BLOCK * _BLOCK).astype(np.uint64)),
-            ("_slots", (order * _PARTS).astype(np.uint64)),
+            ("_slots", order.astype(np.uint64)),
         ):
             array.flags.writeable = False
             object.__setattr__(self, name, array)
@@ -366,7 +409,9 @@ class Srht:
 
     def matrix(self) -> NDArray[np.float64]:
         """The dense Pi, tau x m with entries +-1/sqrt(m); meant for small cases."""
-        dense: NDArray[np.float64] = self.signs[:, None] * _walsh(np.arange(self.signs.size), self.columns) / math.sqrt(self.columns.size)
+        dense: NDArray[np.float64] = (
+            self.signs[:, None] * _walsh(np.arange(self.signs.size), self.columns) / math.sqrt(self.columns.size)
+        )
         return dense
 
     def apply(
@@ -413,13 +458,7 @@ class Srht:
             raise UsageError(msg)
         n = X.shape[0]
         dtype = _output_type(X.dtype, bound, tau)
-        if out is None:
-            out = np.empty((n, m), dtype=dtype)
-        elif out.shape != (n, m) or out.dtype != dtype or not (out.flags.carray and out.dtype.isnative):
-            msg = f"out must be a writeable C-contiguous array of shape {(n, m)} and type {dtype}"
-            raise UsageError(msg)
-        elif np.may_share_memory(X, out):
-            raise UsageError("out must not overlap X: rows of X would be overwritten before they are read")
+        out = _output(X, out, (n, m), dtype)
         if threads is None:
             threads = 1 if n * tau < _SMALL else _processors()
         workers = _integer(threads, "threads", 1)
@@ -449,7 +488,8 @@ class Srht:
     def _worker(self, X: NDArray[Any], out: NDArray[Any], dtype: np.dtype[Any], size: int) -> Callable[[int], None]:
         """What one thread does with the row block that begins at ``start``."""
         tau, m = self.signs.size, self.columns.size
-        pieces = max(1, self.padded // _PIECE)
+        # Two or four pieces are padded to eight with zeros: a wanted column below P means the same in a larger H.
+        pieces = max(8, self.padded // _PIECE) if tau > _PIECE else 1
         scale = dtype.type(1 / math.sqrt(m) if dtype.kind == "f" else 1)
         table = _zeros(_BLOCK * _BLOCK, dtype)
         table[:] = _walsh(np.arange(_BLOCK), np.arange(_BLOCK)).ravel()
@@ -457,12 +497,38 @@ class Srht:
         def work(start: int) -> None:
             flat, stride = _flat_rows(X[start : start + size])
             _transform(
-                flat, stride, tau, self._padded_signs, pieces, self._starts, self._rows, self._lanes, self._slots, table, scale,
-                _zeros(pieces * _PITCH, dtype), _zeros(pieces * _BLOCK, dtype), _zeros(pieces * _BLOCK, dtype),
-                _zeros(_PARTS * m, dtype), _zeros(_PIECE, flat.dtype), _NPARTS, out[start : start + size],
+                flat,
+                stride,
+                tau,
+                self._padded_signs,
+                pieces,
+                self._starts,
+                self._rows,
+                self._lanes,
+                self._slots,
+                table,
+                scale,
+                _zeros(pieces * _PITCH, dtype),
+                _zeros(pieces * _BLOCK, dtype),
+                _zeros(pieces * _BLOCK, dtype),
+                _zeros(_PIECE, flat.dtype),
+                _N32,
+                out[start : start + size],
             )
 
         return work
+
+
+def _output(X: NDArray[Any], out: NDArray[Any] | None, shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The caller's array if it will do, or a new one."""
+    if out is None:
+        return np.empty(shape, dtype=dtype)
+    if out.shape != shape or out.dtype != dtype or not (out.flags.carray and out.dtype.isnative):
+        msg = f"out must be a writeable C-contiguous array of shape {shape} and type {dtype}"
+        raise UsageError(msg)
+    if np.may_share_memory(X, out):
+        raise UsageError("out must not overlap X: rows of X would be overwritten before they are read")
+    return out
 
 
 def _flat_rows(X: NDArray[Any]) -> tuple[NDArray[Any], int]:

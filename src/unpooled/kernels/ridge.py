@@ -11,6 +11,8 @@ Solutions and evidence rest on the eigendecomposition of K, made when first aske
   squares predicts held-out rows F with residuals :math:`(I - H_{FF})^{-1} (y - \hat y)_F` exactly.
 
 All large products go through scipy's BLAS: numpy carries a second one, and two pools of threads that take turns wait for each other.
+Factorisations of matrices of this size (hundreds to a few thousand rows) run on one thread: they gain little from a second one and
+synchronise so often that a single busy neighbour makes them hundreds of times slower (benchmarks/ridge.py).
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import blas, eigh, lapack
 from scipy.optimize import minimize_scalar
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,9 +40,34 @@ if TYPE_CHECKING:
 #: Eigenvalues below this share of the largest are numerical zeros.
 _RANK = 1e-12
 #: Above this many folds one eigendecomposition and the hat matrix cost less than one reduction per fold (benchmarks/ridge.py).
-_FEW_FOLDS = 16
+_FEW_FOLDS = 10
 #: Below this size LAPACK has nothing to reduce.
 _TINY = 3
+
+
+class _OneThread:
+    """BLAS on one thread inside a with block; callers on several threads share one limit, the last one out lifts it."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = Lock(), 0
+        self._pools: Any = None
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._pools = self._pools or ThreadpoolController()  # numpy's and scipy's libraries are loaded by now
+                self._limit = self._pools.limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.restore_original_limits()
+
+
+one_thread = _OneThread()
 
 
 def product(a: Matrix, b: Matrix) -> Matrix:
@@ -67,7 +96,8 @@ def spectrum(design: Matrix, squared: Matrix) -> tuple[Vector, Matrix]:
     n, p = design.shape
     if squared.size == 0:
         return np.empty(0), np.empty((n, 0))
-    squares, vectors = eigh(squared, check_finite=False, driver="evd")
+    with one_thread:
+        squares, vectors = eigh(squared, check_finite=False, driver="evd")
     keep = squares > max(_RANK * float(squares[-1]), np.finfo(np.float64).tiny)
     squares, vectors = squares[keep], vectors[:, keep]
     return squares, (vectors if n <= p else product(design, vectors) / np.sqrt(squares))
@@ -146,12 +176,13 @@ class RidgePath:
         if any(fold.size >= self.target.size for fold in folds):
             msg = "a fold holds out every row: nothing is left to fit on"
             raise ValueError(msg)
-        if len(folds) > _FEW_FOLDS:
-            return self._by_hat_matrix(penalties, folds)
-        predictions = np.full((penalties.size, self.target.size), np.nan)
-        for fold in folds:
-            predictions[:, fold] = self._by_refit(penalties, fold)
-        return predictions + self.target_mean
+        with one_thread:
+            if len(folds) > _FEW_FOLDS:
+                return self._by_hat_matrix(penalties, folds) + self.target_mean
+            predictions = np.full((penalties.size, self.target.size), np.nan)
+            for fold in folds:
+                predictions[:, fold] = self._by_refit(penalties, fold)
+            return predictions + self.target_mean
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Folds) -> Vector:
         """Mean squared error of held-out predictions for every penalty."""
@@ -194,7 +225,7 @@ class RidgePath:
             square = left[rows] ** 2
             remaining = product(square, kept) + (0.0 if everything else (1 - constant - square.sum(axis=1))[:, None])
             predictions[:, rows] = (self.target[rows, None] - residuals[rows] / remaining).T
-            return predictions + self.target_mean
+            return predictions
         for fold in folds:
             part = left[fold]
             null = 0.0 if everything else np.eye(fold.size) - constant - product(part, part.T)
@@ -203,14 +234,14 @@ class RidgePath:
                 if info:
                     raise _too_small(alphas[a])
                 predictions[a, fold] = self.target[fold] - solved.ravel()
-        return predictions + self.target_mean
+        return predictions
 
 
-def lowest(criterion: Callable[[float], float], grid: Vector) -> float:
+def lowest(criterion: Callable[[float], float], grid: Vector, precision: float = 1e-6) -> float:
     """Where a criterion of a positive number is smallest: the best of an increasing grid, refined between its neighbours."""
     best = int(np.argmin([criterion(float(x)) for x in grid]))
     bounds = np.log(grid[max(best - 1, 0)]), np.log(grid[min(best + 1, grid.size - 1)])
-    found = minimize_scalar(lambda x: criterion(math.exp(x)), bounds=bounds, method="bounded", options={"xatol": 1e-6})
+    found = minimize_scalar(lambda x: criterion(math.exp(x)), bounds=bounds, method="bounded", options={"xatol": precision})
     return math.exp(found.x)
 
 
@@ -223,7 +254,10 @@ def _shifted_solutions(matrix: Matrix, alphas: Vector, target: Vector) -> Matrix
     size = target.size
     if size < _TINY:
         shifted = matrix + alphas[:, None, None] * np.eye(size)
-        return np.linalg.solve(shifted, np.broadcast_to(target[:, None], (alphas.size, size, 1)))[:, :, 0].T
+        few: Matrix = np.asarray(
+            np.linalg.solve(shifted, np.broadcast_to(target[:, None], (alphas.size, size, 1))), np.float64
+        )
+        return few[:, :, 0].T
     symmetric = matrix if matrix.flags.f_contiguous else matrix.T
     # dsytrd leaves Q as reflectors of rows 2.. below the first subdiagonal: the same layout as a QR factor's.
     packed, diagonal, beside, tau, _ = lapack.dsytrd(symmetric, lower=1, lwork=64 * size, overwrite_a=1)
@@ -279,7 +313,9 @@ def shrink_singular_values(matrix: Matrix, noise: float) -> Matrix:
     if few > many:
         return shrink_singular_values(matrix.T, noise).T
     # Through the small Gram matrix: what it loses (below 1e-8 of the largest) is far below the noise or set to zero anyway.
-    squares, left = eigh(gram(matrix), check_finite=False, driver="evd")
+    squared = gram(matrix)
+    with one_thread:
+        squares, left = eigh(squared, check_finite=False, driver="evd")
     y2 = squares / (noise**2 * many)
     beta = few / many
     kept = y2 >= (1 + math.sqrt(beta)) ** 2

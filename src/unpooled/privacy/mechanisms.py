@@ -278,7 +278,7 @@ class ScaledGaussian:
         step = 2.0 ** math.floor(math.log2(self.multiplier * sensitivity) - 12)
         scale = self.multiplier * (sensitivity / step + math.sqrt(self.size))
         integers = np.rint(statistic / step).astype(np.int64) + noise.rounded_gaussian(scale, self.size, stream=bits)
-        return integers * step
+        return np.asarray(integers * step, dtype=np.float64)
 
     def describe(self) -> tuple[object, ...]:
         """Everything that defines this mechanism, for the plan's hash."""

@@ -40,7 +40,6 @@ from unpooled.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from unpooled.privacy.ledger import Ledger
@@ -115,7 +114,7 @@ class MemoryKeeper:
     """Kept values of an in-process party."""
 
     def __init__(self, values: Mapping[tuple[str, str], NDArray[Any]] | None = None) -> None:
-        self._values = dict(values or {})
+        self._values: dict[tuple[str, str], NDArray[Any]] = dict(values or {})
 
     def keep(self, plan: str, name: str, values: NDArray[Any]) -> None:
         """Store one value."""
@@ -176,7 +175,7 @@ class Context:
             if sensitivity is None:
                 msg = f"release {name!r} needs the sensitivity that this run gives it"
                 raise PlanMismatch(msg)
-            values = mechanism.release_scaled(statistic, sensitivity, bits)
+            values: NDArray[Any] = mechanism.release_scaled(statistic, sensitivity, bits)
         else:
             values = mechanism.release(statistic, bits)
         released = Released(name, self.index, Array.of(values))

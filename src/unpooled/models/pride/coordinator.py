@@ -26,6 +26,8 @@ class Fitted(msgspec.Struct, frozen=True):
 
     estimated: tuple[str, ...]
     alpha: float | None = None
+    #: Privately published coefficients of each party's coded columns, where the study asked for them.
+    published: dict[str, tuple[float, ...]] = {}
 
 
 def coordinate(plan: Plan) -> Conversation:
@@ -57,8 +59,14 @@ def coordinate(plan: Plan) -> Conversation:
         replies = yield [Ask(names[0], SCORE, request)]
         _complete(replies)
         alpha = alphas[int(np.argmin(replies[0].losses.values.numpy()))]
-    _complete((yield [Ask(name, ESTIMATE, EstimateRequest(others(name), alpha)) for name in names]))
-    return Fitted(tuple(names), alpha)
+    replies = yield [Ask(name, ESTIMATE, EstimateRequest(others(name), alpha)) for name in names]
+    _complete(replies)
+    published = {
+        name: tuple(release.values.numpy().tolist())
+        for name, reply in zip(names, replies, strict=True)
+        for release in reply.published
+    }
+    return Fitted(tuple(names), alpha, published)
 
 
 def _complete(replies: Replies) -> None:
@@ -71,6 +79,8 @@ def _complete(replies: Replies) -> None:
 def render(result: Fitted) -> str:
     """The result as text."""
     lines = [f"coefficients are kept at {', '.join(result.estimated)}"]
+    for name, values in result.published.items():
+        lines.append(f"published by {name}: " + ", ".join(f"{v:.4g}" for v in values))
     if result.alpha is not None:
         lines.append(f"alpha by global cross-validation (not private): {result.alpha:.6g}")
     return "\n".join(lines)

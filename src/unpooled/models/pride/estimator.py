@@ -57,6 +57,7 @@ class _Pride(BaseEstimator):
         public: Sequence[int | str] = (),
         clip_norm: float | None = None,
         folds: int = 5,
+        publish: float = 0.0,
         fit_intercept: bool = True,
         public_seed: int = 0,
         random_state: int | None = None,
@@ -77,6 +78,7 @@ class _Pride(BaseEstimator):
         self.public = public
         self.clip_norm = clip_norm
         self.folds = folds
+        self.publish = publish
         self.fit_intercept = fit_intercept
         self.public_seed = public_seed
         self.random_state = random_state
@@ -86,10 +88,10 @@ class _Pride(BaseEstimator):
     def plan(self, n_samples: int, n_features: int) -> Plan:
         """The plan of a fit to data of this shape, without data."""
         names = [f"x{j}" for j in range(n_features)]
-        columns = self._declared(None, names).columns(names)
+        columns = self._declared(None).columns(names)
         return load("pride").compile(self._study(n_samples, names, columns, declared=True))
 
-    def _declared(self, table: Table | None, names: list[str]) -> Bounds:
+    def _declared(self, table: Table | None) -> Bounds:
         if isinstance(self.bounds, Bounds):
             return self.bounds
         if self.bounds is not None:
@@ -136,6 +138,8 @@ class _Pride(BaseEstimator):
             "fit_intercept": bool(self.fit_intercept),
             "clip_norm": None if self.clip_norm is None else float(self.clip_norm),
             "folds": int(self.folds),
+            "publish": float(self.publish),
+            "response_bound": None if self.y_bounds is None else float(np.abs(self.y_bounds).max()),
             "fitted": fitted,
         }
         return Study(
@@ -159,7 +163,7 @@ class _Pride(BaseEstimator):
         names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])]
         table = Table({name: X[:, j] for j, name in enumerate(names)})
         declared = self.bounds is not None
-        columns = self._declared(table, names).columns(names)
+        columns = self._declared(table).columns(names)
         study = self._study(X.shape[0], names, columns, declared=declared)
         model = load("pride")
         plan = model.compile(study)
@@ -174,6 +178,7 @@ class _Pride(BaseEstimator):
             for name, keeper in run.kept.items()
             if isinstance(keeper, MemoryKeeper)
         }
+        self.published_ = {name: np.array(values) for name, values in run.outcome.result.published.items()}
         self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
         self._columns = columns
         self._unscale(table, columns)
@@ -269,8 +274,8 @@ class PrideRegressor(RegressorMixin, _Pride):
         ("record", sketched rows are then shortened to ``clip_norm``). ``delta=None`` is min(1e-5, 0.1/n); ``epsilon=inf`` is DUAL-LOCO.
     bounds : Bounds or (low, high)
         Declared ranges; they also set centre and scale of every column. None derives them, warns, and promises nothing.
-    y_bounds
-        Not used: the response stays with the parties. Kept so that all estimators take the same arguments.
+    y_bounds : (low, high), optional
+        Needed only to publish the coefficients of a regression; otherwise the response stays with the parties.
     calibration : "sound" or "published"
     alpha : "marginal-likelihood", "local-cv", "global-cv" (not private), or a number
         The penalty, as scikit-learn's alpha on columns scaled by their declared half width.
@@ -280,6 +285,9 @@ class PrideRegressor(RegressorMixin, _Pride):
     noise_model : "calibrated" or "plain"
         Regression calibration of the received sketches, or the paper's plain use of them.
     public : columns that are not sensitive and sent as they are
+    publish : share of the squared budget
+        Releases the coefficients too (``published_``, of the coded columns); needs a number ``alpha``, ``fit_intercept=False`` and
+        ``noise_model="plain"``, because everything else reads the data. 0 keeps them at their parties.
     clip_norm, folds, fit_intercept, public_seed, random_state
         ``random_state`` makes the noise a reproducible simulation that protects nobody.
 
@@ -287,6 +295,7 @@ class PrideRegressor(RegressorMixin, _Pride):
     ----------
     coef_, intercept_ : in the data's own units (one coefficient per category where categories are declared)
     alpha_ : the penalty of each party
+    published_ : privately published coefficients of each party's coded columns
     statement_, plan_, ledger_, communication_, kept_
 
     Examples
@@ -309,7 +318,7 @@ class PrideRegressor(RegressorMixin, _Pride):
         X, y = validate_data(
             self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2, ensure_all_finite=self._finite()
         )
-        return self._fit(X, np.asarray(y, dtype=np.float64))
+        return self._fit(np.asarray(X), np.asarray(y, dtype=np.float64))
 
     def predict(self, X: ArrayLike) -> Vector:
         """``X @ coef_ + intercept_``: needs all columns of the new rows in one place."""
@@ -335,7 +344,7 @@ class PrideClassifier(ClassifierMixin, _Pride):
                 raise UsageError("Classifier can't train when only one class is present.")
             msg = f"Only binary classification is supported. The type of the target is {type_of_target(y)}."
             raise UsageError(msg)
-        return self._fit(X, np.where(codes == 1, 1.0, -1.0))
+        return self._fit(np.asarray(X), np.where(codes == 1, 1.0, -1.0))
 
     def decision_function(self, X: ArrayLike) -> Vector:
         """``X @ coef_ + intercept_``; positive means ``classes_[1]``."""

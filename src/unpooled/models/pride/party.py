@@ -23,6 +23,7 @@ from unpooled.models.pride.messages import (
     Sketch,
 )
 from unpooled.models.pride.plan import (
+    COEFFICIENTS,
     ESTIMATE,
     FOLDS,
     PREDICT,
@@ -32,12 +33,13 @@ from unpooled.models.pride.plan import (
     Part,
     PublishedNoise,
     clip_length,
+    coefficients_reach,
     parts,
 )
 from unpooled.privacy.mechanisms import GaussianRelease, NoNoise
 from unpooled.privacy.plan import check_parameters
 from unpooled.privacy.unit import Unit
-from unpooled.protocol.messages import Array, Disclosed, Entrusted, Nothing, Public
+from unpooled.protocol.messages import Array, Disclosed, Entrusted, Nothing, Public, Released
 from unpooled.protocol.roles import Context, Step
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def _parameters(context: Context) -> Parameters:
 def sketch(context: Context, request: Nothing) -> Sketch:  # noqa: ARG001 - the request is no more than its name
     """Z_k = X_k Pi_k + W_k, once for everybody."""
     part, table = _part(context), context.table
-    released = ()
+    released: tuple[Released, ...] = ()
     if part.sketch is not None:
         mechanism = context.plan.release(part.card.name, SKETCH).mechanism
         if isinstance(mechanism, PublishedNoise):
@@ -81,7 +83,7 @@ def sketch(context: Context, request: Nothing) -> Sketch:  # noqa: ARG001 - the 
         else:
             clip = clip_length(context.plan.study, part) if context.plan.study.unit == Unit.RECORD else None
             released = (context.release(SKETCH, exact_sketch(part, table, clip).ravel()),)
-    disclosed = ()
+    disclosed: tuple[Disclosed, ...] = ()
     if part.public.columns:
         columns = np.concatenate([part.public.real(block) for block in table.blocks(part.public.names)])
         disclosed = (Disclosed(part.public.names, Array.of(columns)),)
@@ -116,7 +118,8 @@ def _standardised(part: Part, table: Table) -> Matrix:
     """Mean 0 and variance 1, read off the data, as the paper does."""
     real = _real(part, table)
     deviation = real.std(axis=0)
-    return (real - real.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    standardised: Matrix = (real - real.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    return standardised
 
 
 # --- the local design --------------------------------------------------------------------------------------------------
@@ -171,6 +174,8 @@ def _response(context: Context) -> Vector:
     if parameters.task == "classification" and not np.isin(values, (-1.0, 1.0)).all():
         msg = f"column {parameters.response!r} must hold -1 and 1 only for classification"
         raise DataError(msg)
+    if parameters.publish and parameters.response_bound is not None:
+        values = np.clip(values, -parameters.response_bound, parameters.response_bound)
     return np.asarray(values, dtype=np.float64)
 
 
@@ -216,7 +221,10 @@ def estimate(context: Context, request: EstimateRequest) -> Estimated:
     context.keep("alpha", np.array([alpha]))
     context.keep("mean_decision", np.array([float(design.mean(axis=0) @ coefficients) + intercept]))
     context.keep("coded_coefficients", _unstandardised(context, part, coefficients[:own]))
-    return Estimated(())
+    if not parameters.publish:
+        return Estimated(())
+    reach = coefficients_reach(part, response.size, parameters, design[:, own:])
+    return Estimated((context.release(COEFFICIENTS, coefficients[:own], reach),))
 
 
 def _unstandardised(context: Context, part: Part, coefficients: Vector) -> Vector:
@@ -271,7 +279,10 @@ def score(context: Context, request: ScoreRequest) -> Scores:
 def predict(context: Context, request: PredictRequest) -> Predicted:
     """Predict new rows with the kept solution of an earlier plan; the predictions stay here."""
     part = _part(context)
-    kept = lambda name: context.party.keeper.kept(request.fitted, name)  # noqa: E731 - a word for a long call
+
+    def kept(name: str) -> NDArray[np.float64]:
+        return context.party.keeper.kept(request.fitted, name)
+
     own = _own(context, part)
     others, noise = _others(context, request.received)
     noisy = noise > 0

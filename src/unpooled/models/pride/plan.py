@@ -15,7 +15,7 @@ from unpooled.models.pride.sketch import PublicSketch
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import UNBOUNDED, budget_mu
 from unpooled.privacy.bounds import Coding
-from unpooled.privacy.mechanisms import Block, GaussianRelease, NoNoise, Reach
+from unpooled.privacy.mechanisms import Block, GaussianRelease, NoNoise, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.noise import RandomBits
 
 SKETCH, FOLDS, SCORE, ESTIMATE, PREDICT = "sketch", "folds", "score", "estimate", "predict"
+COEFFICIENTS = "coefficients"
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,6 +52,10 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Bound C on the length of a sketched row in coded units (unit = "record"); None is 1.25 sqrt(columns / 3).
     clip_norm: float | None = None
     folds: int = 5
+    #: Share of the squared budget that goes to publishing the coefficients; 0 keeps them at their parties.
+    publish: float = 0.0
+    #: Bound on |y| (regression with publish > 0 only); the response is clipped to it.
+    response_bound: float | None = None
     #: The plan whose coefficients predict these (new) rows; None fits.
     fitted: str | None = None
 
@@ -73,6 +78,14 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("global-cv reproduces the paper's regressions only: choose another alpha")
         if not 0 <= self.sketch_dim < math.inf or (self.clip_norm is not None and not 0 < self.clip_norm < math.inf):
             raise ValueError("sketch_dim must be >= 0, clip_norm positive, both finite")
+        if not 0 <= self.publish < 1:
+            raise ValueError("publish must lie in [0, 1)")
+        if self.publish and (isinstance(self.alpha, str) or self.fit_intercept or self.noise_model != "plain"):
+            raise ValueError(
+                "publish needs a number alpha, fit_intercept = false and noise_model = plain: anything else reads the data"
+            )
+        if self.publish and self.task == "regression" and not (self.response_bound and 0 < self.response_bound < math.inf):
+            raise ValueError("publish needs response_bound, a declared bound on the absolute value of the response")
         if self.folds < 2:  # noqa: PLR2004 - one fold leaves nothing to train on
             raise ValueError("folds must be at least 2")
 
@@ -200,7 +213,8 @@ def _mechanism(study: Study, part: Part, senders: int) -> Mechanism:
     grid, m = part.private.grid, part.sketch.size
     columns = part.private.columns
     attribute = grid * max(part.sketch.attribute_reach(c, f) for c, f in zip(columns, part.firsts, strict=True))
-    mu = budget_mu(study.epsilon, study.delta)
+    parameters: Parameters = check_parameters(study, Parameters)
+    mu = budget_mu(study.epsilon, study.delta) * math.sqrt(1 - parameters.publish)
     if Unit(study.unit) is Unit.RECORD:
         # Rows are shortened to C after sketching; a shortened row is then rounded toward zero, by less than 1 per coordinate.
         record = 2.0 * clip_length(study, part)
@@ -212,10 +226,43 @@ def _mechanism(study: Study, part: Part, senders: int) -> Mechanism:
     return GaussianRelease.calibrated([Block(numbers, 1.0)], reach, Unit(study.unit), mu)
 
 
+def _publication(study: Study, part: Part, estimating: int) -> Mechanism:
+    """The release of one party's own coefficients; an attribute moves one party's, a record those of all."""
+    size = len(part.private.attribute) + len(part.public.attribute)
+    if study.epsilon == math.inf:
+        return NoNoise(size)
+    parameters: Parameters = check_parameters(study, Parameters)
+    if Calibration(study.calibration) is Calibration.PUBLISHED:
+        raise UsageError("the paper publishes no coefficients: publish needs calibration = 'sound'")
+    mu = budget_mu(study.epsilon, study.delta) * math.sqrt(parameters.publish)
+    if Unit(study.unit) is Unit.RECORD:
+        mu /= math.sqrt(estimating)
+    return ScaledGaussian(size, ((Unit.RECORD, mu), (Unit.ATTRIBUTE, mu)), 1 / mu)
+
+
+def coefficients_reach(part: Part, rows: int, parameters: Parameters, received: NDArray[np.float64]) -> float:
+    r"""How far one person's row moves the solution: a closed form of the plan and of what was received (THEORY.md, section 7).
+
+    The objective is alpha-strongly convex, so the solution moves by at most 2 sup|grad f| / alpha. Rows of the design have length
+    at most R, R^2 = (own coded columns) + max_i |received_i|^2. Logistic: |grad f| <= R. Squared loss: |b| <= Y sqrt(n / alpha)
+    because the objective at b is at most its value at 0, so |grad f| <= R (R Y sqrt(n / alpha) + Y).
+    """
+    assert not isinstance(parameters.alpha, str)
+    # A one-hot group has length 1, as a numeric column has; an indicator replaces its column.
+    own = len(part.private.columns) + len(part.public.columns)
+    longest = math.sqrt(own + float((received**2).sum(axis=1).max(initial=0.0)))
+    slope = longest
+    if parameters.task == "regression":
+        assert parameters.response_bound is not None
+        slope *= parameters.response_bound * (longest * math.sqrt(rows / parameters.alpha) + 1)
+    return 2 * slope / parameters.alpha * (1 + 1e-9)
+
+
 def clip_length(study: Study, part: Part) -> int:
     """The bound C on a sketched row, in the integers of the sketch."""
     assert part.sketch is not None
-    bound = check_parameters(study, Parameters).clip_norm
+    parameters: Parameters = check_parameters(study, Parameters)
+    bound = parameters.clip_norm
     if bound is None:
         bound = 1.25 * math.sqrt(len(part.private.attribute) / 3)
     return max(1, math.floor(bound * part.private.grid / part.sketch.unit))
@@ -251,9 +298,14 @@ def compile_plan(study: Study) -> Plan:
         msg = f"no party has a label column {parameters.response!r}: somebody must know the response"
         raise UsageError(msg)
     senders = [part for part in held if part.sketch is not None]
-    releases = tuple(Release(SKETCH, part.card.name, SKETCH, _mechanism(study, part, len(senders))) for part in senders)
+    releases = [Release(SKETCH, part.card.name, SKETCH, _mechanism(study, part, len(senders))) for part in senders]
+    if parameters.publish and parameters.fitted is None:
+        estimating = [part for part in held if part.knows_response]
+        releases += [
+            Release(COEFFICIENTS, p.card.name, ESTIMATE, _publication(study, p, len(estimating))) for p in estimating
+        ]
     public = tuple(f"The column {name!r}, which the study declares public." for name in parameters.public)
-    voids = ()
+    voids: tuple[str, ...] = ()
     if parameters.alpha == "global-cv":
         voids = (
             "Global cross-validation sends held-out predictions, raw functions of the data, to the coordinator: it is not private.",
@@ -261,7 +313,7 @@ def compile_plan(study: Study) -> Plan:
     return Plan(
         study,
         Split.VERTICAL,
-        releases,
+        tuple(releases),
         public,
         voids,
         not_protected=(

@@ -91,7 +91,8 @@ class PublicSketch:
     def row(self, j: int) -> NDArray[np.float64]:
         """Row j of Pi in integers."""
         if self.integers is not None:
-            return self.integers[j]
+            row: NDArray[np.float64] = self.integers[j]
+            return row
         assert self.srht is not None
         parity = np.array([int(j & int(c)).bit_count() & 1 for c in self.srht.columns])
         return np.where(parity == 1, -1.0, 1.0) * float(self.srht.signs[j])

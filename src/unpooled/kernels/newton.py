@@ -1,0 +1,331 @@
+r"""L2-penalised logistic regression by Newton's method: minimise :math:`\sum_i \log(1 + e^{-y_i u_i}) + \frac\alpha2 |b|^2`, :math:`u = Xb + c`.
+
+Labels are -1 and 1; the intercept c is not penalised. The minimiser lies in the span of the rows, :math:`b = X^T\theta`. With at most as
+many rows as columns the unknown is therefore :math:`\theta` and all that is needed is the Gram matrix :math:`K = XX^T`, formed once for
+every penalty and fold: with :math:`r = y\,\sigma(-yu)`, :math:`W = \mathrm{diag}\,\sigma(u)\sigma(-u)` the Newton iterate solves
+
+.. math:: \theta' = W^{1/2} (\alpha I + W^{1/2} K W^{1/2})^{-1} W^{1/2} (Xb + c - c' + W^{-1} r), \qquad \textstyle\sum\theta' = 0
+
+(Rasmussen & Williams 2006, section 3.4, extended by the intercept). Otherwise the unknown is b itself and the system is
+:math:`X^TWX + \alpha I`. Either way an iteration costs :math:`\min(n, p)^3` and, with fewer columns, :math:`n p^2`.
+
+Steps are halved until Armijo's condition holds. The decrease is summed as :math:`\log\frac{1+e^{-m'}}{1+e^{-m}} = \log(1 + \sigma(-m)(e^{m-m'}-1))`,
+without the cancellation of two objectives, so that it can be tested down to the last step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import blas, lapack
+from scipy.special import expit
+
+from unpooled.kernels.ridge import gram, lowest, one_thread, spectrum
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float64]
+    Matrix = NDArray[np.float64]
+    Folds = Sequence[NDArray[np.intp]]
+
+_ITERATIONS, _HALVINGS, _ARMIJO = 500, 60, 1e-4
+_TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True)
+class NewtonResult:
+    """A minimiser, and how well it solves the problem."""
+
+    coefficients: Vector
+    intercept: float
+    #: Norm of the objective's gradient, in coefficients and intercept of the columns less their means.
+    gradient_norm: float
+    iterations: int
+
+
+@dataclass(frozen=True)
+class _Point:
+    """Where a minimisation stands: theta if the problem is dual, else b; c; b itself times the columns."""
+
+    unknowns: Vector
+    intercept: float
+    fitted: Vector
+    gradient_norm: float = math.inf
+    iterations: int = 0
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """One set of rows; their decisions are ``basis @ unknowns + intercept + offset``."""
+
+    #: K (n x n) if dual, else X (n x p).
+    basis: Matrix
+    labels: Vector
+    offset: Vector | float
+    fit_intercept: bool
+    dual: bool
+
+    def minimise(self, alpha: float, tolerance: float = _TOLERANCE, start: _Point | None = None) -> _Point:
+        """Damped Newton until the gradient is small, or rounding keeps every step from decreasing the objective."""
+        point, limit = start or self._start(), tolerance * self._scale
+        for iteration in range(_ITERATIONS):
+            unknowns, miss, weights = point.unknowns, *self._losses(point)
+            pull = self.labels * miss  # minus the derivative of the loss in every decision
+            slope = alpha * unknowns - (pull if self.dual else self.basis.T @ pull)
+            square = float(slope @ (self.basis @ slope if self.dual else slope))
+            norm = math.hypot(math.sqrt(max(square, 0.0)), float(pull.sum()) if self.fit_intercept else 0.0)
+            here = _Point(unknowns, point.intercept, point.fitted, norm, iteration)
+            if norm <= limit:
+                return here
+            step, change, _ = self._newton_step(alpha, point, pull, weights)
+            moved = self.basis @ step
+            length = self._step_length(alpha, point, miss, step, moved, change)
+            if length == 0:
+                return here
+            point = _Point(unknowns + length * step, point.intercept + length * change, point.fitted + length * moved)
+        msg = f"Newton's method: gradient {norm:g} after {_ITERATIONS} iterations at penalty {alpha:g}"
+        raise ArithmeticError(msg)
+
+    def objective(self, alpha: float, point: _Point) -> float:
+        """The sum of the losses and the penalty."""
+        square = float(point.unknowns @ (point.fitted if self.dual else point.unknowns))
+        return float(np.logaddexp(0.0, -self._margin(point)).sum()) + alpha / 2 * square
+
+    def log_determinant(self, alpha: float, point: _Point) -> float:
+        """Of I + H / alpha, H the Hessian of the losses in the coefficients once the intercept follows them."""
+        miss, weights = self._losses(point)
+        return self._newton_step(alpha, point, self.labels * miss, weights)[2]
+
+    def _start(self) -> _Point:
+        """No coefficients; the log odds of the labels, half a sample added to each side: finite if there is one class only."""
+        positive, n = float((self.labels > 0).sum()), self.labels.size
+        intercept = math.log((positive + 0.5) / (n - positive + 0.5)) if self.fit_intercept else 0.0
+        return _Point(np.zeros(self.basis.shape[1]), intercept, np.zeros(n))
+
+    @cached_property
+    def _scale(self) -> float:
+        """Sum of |(x_i, 1)|, the largest norm the gradient of the losses can have."""
+        squares = self.basis.diagonal() if self.dual else np.einsum("ij,ij->i", self.basis, self.basis)
+        return float(np.sqrt(np.maximum(squares, 0.0) + self.fit_intercept).sum())
+
+    def _margin(self, point: _Point) -> Vector:
+        margin: Vector = self.labels * (point.fitted + point.intercept + self.offset)
+        return margin
+
+    def _losses(self, point: _Point) -> tuple[Vector, Vector]:
+        """Probability of the wrong label and variance of the label, both accurate far out."""
+        margin = self._margin(point)
+        miss = expit(-margin)
+        return miss, miss * expit(margin)
+
+    def _newton_step(self, alpha: float, point: _Point, pull: Vector, weights: Vector) -> tuple[Vector, float, float]:
+        """Full step of the unknowns and of the intercept, and the log determinant at this point."""
+        root, total = np.sqrt(weights), float(weights.sum())
+        if self.dual:
+            # r / W^(1/2) = y e^(-m/2) stays finite; where W underflows the sample has no say (or gradient descent's).
+            working = root * (point.fitted + point.intercept) + np.divide(
+                pull, root, out=np.zeros_like(root), where=root > 0
+            )
+            factor, solved = _solve(root[:, None] * self.basis * root, alpha, np.column_stack([working, root]))
+            theta, unit = root * solved[:, 0], root * solved[:, 1]
+            schur = alpha * float(unit.sum())
+            eliminate = self.fit_intercept and schur > 0
+            constant = alpha * float(theta.sum()) / schur if eliminate else point.intercept
+            change = constant - point.intercept
+            step = theta - constant * unit - point.unknowns if self.fit_intercept else theta - point.unknowns
+        else:
+            crossed = self.basis.T @ weights
+            right = np.column_stack([self.basis.T @ pull - alpha * point.unknowns, crossed])
+            factor, solved = _solve(_lower_gram(self.basis * root[:, None]), alpha, right)
+            schur = total - float(crossed @ solved[:, 1])
+            eliminate = self.fit_intercept and schur > 0
+            change = (float(pull.sum()) - float(crossed @ solved[:, 0])) / schur if eliminate else 0.0
+            step = solved[:, 0] - change * solved[:, 1]
+        determinant = 2 * float(np.log(factor.diagonal()).sum()) - factor.shape[0] * math.log(alpha)
+        return step, change, determinant + (math.log(schur / total) if eliminate else 0.0)
+
+    def _step_length(self, alpha: float, point: _Point, miss: Vector, step: Vector, moved: Vector, change: float) -> float:
+        """The first of 1, 1/2, 1/4, .. that satisfies Armijo's condition, 0 if none does."""
+        gain = self.labels * (moved + change)
+        linear = alpha * float(step @ (point.fitted if self.dual else point.unknowns))
+        square = alpha / 2 * float(step @ (moved if self.dual else step))
+        descent, length = linear - float(miss @ gain), 1.0
+        with np.errstate(over="ignore", invalid="ignore"):  # a step far too long: the sum is infinite or nan
+            for _ in range(_HALVINGS):
+                losses = float(np.log1p(miss * np.expm1(-length * gain)).sum())
+                if losses + length * (linear + length * square) <= _ARMIJO * length * descent < 0:
+                    return length
+                length /= 2
+        return 0.0
+
+
+def _lower_gram(rows: Matrix) -> Matrix:
+    """The lower triangle of X^T X."""
+    if rows.size == 0:
+        return np.zeros((rows.shape[1], rows.shape[1]))
+    lower: Matrix = blas.dsyrk(1.0, np.asarray(rows, order="C").T, lower=1)
+    return lower
+
+
+def _solve(lower: Matrix, alpha: float, right: Matrix) -> tuple[Matrix, Matrix]:
+    """Cholesky factor of A + alpha I, A given by its lower triangle, and the solution for these right-hand sides."""
+    if lower.size == 0:
+        return lower, right
+    lower[np.diag_indices_from(lower)] += alpha
+    symmetric = lower if lower.flags.f_contiguous else lower.T  # a C-ordered matrix is given in full
+    factor, solved, info = lapack.dposv(symmetric, right, lower=1, overwrite_a=1)
+    if info:
+        msg = f"penalty {alpha:g} is below the rounding of the Hessian"
+        raise np.linalg.LinAlgError(msg)
+    return factor, solved
+
+
+@dataclass(frozen=True)
+class LogisticPath:
+    """A (centred) design and its Gram matrix; solutions, evidence and cross-validation for every penalty.
+
+    The methods are those of :class:`unpooled.kernels.ridge.RidgePath`.
+    """
+
+    design: Matrix
+    target: Vector
+    column_means: Vector
+    fit_intercept: bool
+
+    @classmethod
+    def of(cls, design: Matrix, target: Vector, *, fit_intercept: bool = True) -> LogisticPath:
+        """Centre the columns (an unpenalised intercept absorbs it) and check that labels are -1 and 1."""
+        if not np.isin(target, (-1.0, 1.0)).all():
+            raise ValueError("labels of a logistic regression are -1 and 1")
+        means = design.mean(axis=0) if fit_intercept else np.zeros(design.shape[1])
+        return cls(design - means, target, means, fit_intercept)
+
+    @cached_property
+    def gram(self) -> Matrix:
+        """X X^T of the (centred) design if n <= p, otherwise X^T X."""
+        return gram(self.design)
+
+    @cached_property
+    def squares(self) -> Vector:
+        """Squared singular values of the (centred) design, without numerical zeros."""
+        return spectrum(self.design, self.gram)[0]
+
+    @property
+    def _dual(self) -> bool:
+        return self.design.shape[0] <= self.design.shape[1]
+
+    def _problem(self, rows: NDArray[np.intp] | None = None, offset: Vector | float = 0.0) -> _Problem:
+        if self._dual:
+            basis = self.gram if rows is None else self.gram[np.ix_(rows, rows)]
+        else:
+            basis = self.design if rows is None else self.design[rows]
+        return _Problem(basis, self.target if rows is None else self.target[rows], offset, self.fit_intercept, self._dual)
+
+    def _original(self, point: _Point) -> tuple[Vector, float]:
+        coefficients = self.design.T @ point.unknowns if self._dual else point.unknowns
+        return coefficients, point.intercept - float(self.column_means @ coefficients)
+
+    def solve(self, alpha: float) -> tuple[Vector, float]:
+        """Coefficients and intercept."""
+        with one_thread:
+            return self._original(self._problem().minimise(alpha))
+
+    def evidence(self, alpha: float) -> float:
+        """Twice the negative log marginal likelihood, by Laplace's approximation; see :func:`logistic_evidence`."""
+        with one_thread:
+            problem = self._problem()
+            point = problem.minimise(alpha)
+            return 2 * problem.objective(alpha, point) + problem.log_determinant(alpha, point)
+
+    def evidence_alpha(self) -> float:
+        """The penalty of largest marginal likelihood, over 16 orders of magnitude around the design's own scale."""
+        if self.squares.size == 0:
+            return 1.0
+        # A decision's curvature is at most 1/4.
+        return lowest(self.evidence, float(self.squares.mean()) / 4 * np.logspace(-8, 8, 17), 1e-3)
+
+    def held_out(self, alphas: Sequence[float] | Vector, folds: Folds) -> Matrix:
+        """Decision values of every row from the other folds, one row of the result per penalty (len(alphas) x n).
+
+        Rows that no fold holds are nan. Every fold is fitted from the largest penalty down, each from the one before.
+        """
+        penalties = np.asarray(alphas, dtype=np.float64)
+        decisions = np.full((penalties.size, self.target.size), np.nan)
+        with one_thread:
+            for fold in folds:
+                train = np.setdiff1d(np.arange(self.target.size), fold)
+                if train.size == 0:
+                    raise ValueError("a fold holds out every row: nothing is left to fit on")
+                problem, point = self._problem(train), None
+                unseen = self.gram[np.ix_(fold, train)] if self._dual else self.design[fold]
+                for a in np.argsort(-penalties):
+                    point = problem.minimise(float(penalties[a]), start=point)
+                    decisions[a, fold] = unseen @ point.unknowns + point.intercept
+        return decisions
+
+    def cross_validated(self, alphas: Sequence[float] | Vector, folds: Folds) -> Vector:
+        """Mean logistic loss of held-out decisions for every penalty."""
+        losses: Vector = np.logaddexp(0.0, -self.target * self.held_out(alphas, folds)).mean(axis=1)
+        return losses
+
+
+def logistic_newton(
+    design: Matrix,
+    target: Vector,
+    alpha: float,
+    *,
+    fit_intercept: bool = True,
+    tolerance: float = _TOLERANCE,
+    start: tuple[Vector, float] | None = None,
+    linear: Vector | None = None,
+    ridge_centre: Vector | None = None,
+) -> NewtonResult:
+    r"""Minimise sum_i log(1 + exp(-y_i (x_i b + c))) + alpha/2 |b - ridge_centre|^2 + linear . b, alpha > 0.
+
+    Parameters
+    ----------
+    design, target
+        Rows x_i, and labels -1 or 1.
+    alpha
+        The penalty; for the mean of the losses instead of their sum, multiply its penalty and ``linear`` by the number of rows.
+    fit_intercept
+        Whether there is an unpenalised c. If only one class occurs the minimum is at infinity: c is where the gradient is small.
+    tolerance
+        Ends at a gradient of at most ``tolerance`` times :math:`\sum_i |(x_i - ar x, 1)|` (without intercept
+        :math:`\sum_i |x_i|`), the largest the gradient of the losses can be; or where rounding allows no further descent.
+    start
+        Coefficients and intercept to begin from; ignored unless rows outnumber columns (the unknowns are others then).
+    linear, ridge_centre
+        Optional: both complete to one square around u = ridge_centre - linear/alpha, so that only b - u is searched for.
+    """
+    if not alpha > 0:
+        raise ValueError("alpha must be positive: separable data have no minimum without a penalty")
+    path = LogisticPath.of(design, target, fit_intercept=fit_intercept)
+    centre = np.zeros(design.shape[1]) if ridge_centre is None else ridge_centre
+    centre = centre if linear is None else centre - linear / alpha
+    problem, first = path._problem(offset=path.design @ centre), None  # noqa: SLF001 - one module
+    if start is not None and not problem.dual:
+        first = start[0] - centre
+        first = _Point(first, start[1] + float(path.column_means @ start[0]), path.design @ first)
+    with one_thread:
+        point = problem.minimise(alpha, tolerance, first)
+    coefficients = centre + (path.design.T @ point.unknowns if problem.dual else point.unknowns)
+    intercept = point.intercept - float(path.column_means @ coefficients)
+    return NewtonResult(coefficients, intercept, point.gradient_norm, point.iterations)
+
+
+def logistic_evidence(design: Matrix, target: Vector, alpha: float, *, fit_intercept: bool = True) -> float:
+    r"""Log marginal likelihood of the labels under b ~ N(0, I/alpha), by Laplace's approximation at the minimiser.
+
+    :math:`-P(b, c) - \frac12 \log\det(I + H/\alpha)`, H the losses' Hessian in b. With an intercept H is its Schur complement, in which
+    c follows b: unlike the plain block it does not change when columns are shifted. No prior is put on c, so its own factor
+    :math:`(2\pi / \sum w_i)^{1/2}`, which diverges if only one class occurs, is left out.
+    """
+    return -LogisticPath.of(design, target, fit_intercept=fit_intercept).evidence(alpha) / 2
