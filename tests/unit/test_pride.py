@@ -348,6 +348,50 @@ def test_parties_without_labels_only_send() -> None:
         model.compile(alone)
 
 
+def test_a_party_that_only_sends_refuses_to_estimate_and_a_lost_party_ends_the_study() -> None:
+    from unpooled.models.pride.coordinator import Fitted, render
+    from unpooled.models.pride.messages import EstimateRequest
+    from unpooled.privacy.ledger import Ledger
+    from unpooled.privacy.noise import KeySource
+    from unpooled.privacy.policy import Policy
+    from unpooled.protocol.local import drive, in_process
+    from unpooled.protocol.messages import Dropped, encode
+    from unpooled.protocol.roles import Party
+
+    columns = Bounds(-1, 1).columns(["x0", "x1"])
+    cards = (Card("knows", N, columns[:1], ("y",)), Card("sends", N, columns[1:]))
+    study = Study("pride", cards, 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1})
+    model = load("pride")
+    plan = model.compile(study)
+    tables = {"knows": Table({"x0": X[:, 0], "y": Y}), "sends": Table({"x1": X[:, 1]})}
+    parties = {
+        card.name: Party(
+            card.name,
+            tables[card.name],
+            card,
+            (ledger := Ledger.in_memory()),
+            KeySource(ledger.root_key),
+            Policy.in_process(),
+            load,
+        )
+        for card in cards
+    }
+    exchange = in_process(parties)
+    with pytest.raises(UsageError, match="dropped out"):
+        drive(
+            model,
+            plan,
+            lambda batch: [Dropped("sends", "fire") if a.step == "sketch" else exchange([(a, b)])[0] for a, b in batch],
+        )
+    before = parties["sends"].ledger.entries()
+    with pytest.raises(UsageError, match="only sends"):
+        parties["sends"].answer(encode(plan.hash, "estimate", 0, EstimateRequest(())))
+    assert parties["sends"].ledger.entries() == before
+    shown = render(Fitted(("knows",), 3.0, {"knows": (1.0, 2.0)}))
+    assert "kept at knows" in shown
+    assert "1, 2" in shown
+
+
 def test_categories_and_missing_values_get_their_own_coefficients() -> None:
     rng = np.random.default_rng(3)
     group = rng.integers(0, 3, N).astype(float)
@@ -401,6 +445,16 @@ def test_published_form_says_that_nothing_holds() -> None:
     assert model.plan_.epsilon(0.05) == math.inf
 
 
+def test_an_attribute_held_by_several_parties_is_charged_at_each() -> None:
+    age, dose = Column("age", 0.0, 100.0), Column("dose", -1.0, 1.0)
+    cards = (Card("a", 50, (age,), ("y",)), Card("b", 50, (age, dose), ("y",)))
+    plan = load("pride").compile(Study("pride", cards, 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1}))
+    assert plan.epsilon(1e-6) == pytest.approx(1.0, rel=1e-4)
+    assert plan.epsilon(1e-6) <= 1.0
+    alone = load("pride").compile(Study("pride", cards[1:], 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1}))
+    assert plan.release("b", "sketch").scale == pytest.approx(math.sqrt(2) * alone.release("b", "sketch").scale, rel=1e-3)
+
+
 def test_the_statement_names_what_is_not_protected() -> None:
     words = str(PrideRegressor(parties=2, bounds=(-1, 1), sketch_dim=3).fit(X, Y).statement_)
     for part in ("labels", "beta_k", "global cross-validation"):
@@ -448,6 +502,7 @@ REFUSED = [
     ({"grids": {"party0": (2, 2)}, "sketch": "dct", "sketch_dim": 5}, "at least as many cells"),
     ({"random_state": "x"}, "random_state"),
     ({"calibration": "published", "delta": 0.0}, "delta"),
+    ({"sketch": "dct", "grids": {"party0": (1, 2, 3)}}, "one or two axes"),
 ]
 
 

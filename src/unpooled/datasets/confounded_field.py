@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.errors import UsageError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -34,18 +36,23 @@ def make_confounded_field(
     components: int = 20,
     signal_to_noise: float = 0.75,
     decaying: bool = False,
+    signs: str = "random",
     seed: int = 0,
 ) -> ConfoundedField:
     """A Gaussian random field on a square grid, halved into X and C; ``pairs`` times X_i <- X_i + C_j; y from the top components.
 
     The kernel is exp(-(r / 11.3)^2). The coefficients are the sum of the top principal components of the standardised design (with
-    weights 1, or 1/k when ``decaying``), each oriented so that its entry of largest absolute value is positive: the size
-    of the confounding depends on these signs, so they are fixed here. The noise gives |X b|^2 / |noise|^2 = ``signal_to_noise``.
+    weights 1, or 1/k when ``decaying``). The sign of a component is arbitrary, and the size of the confounding depends on it: each
+    component's largest entry is made positive, and then ``signs="random"`` draws a sign per component from the seed (an algorithm's
+    own signs look like these), while ``signs="positive"`` leaves them. The noise gives |X b|^2 / |noise|^2 = ``signal_to_noise``.
 
     >>> field = make_confounded_field(100, side=6, pairs=3, components=4, seed=1)
     >>> field.design.shape, field.block, field.shape
     ((100, 36), 18, (3, 6))
     """
+    if signs not in ("random", "positive"):
+        msg = f"unknown signs {signs!r}: choose random or positive"
+        raise UsageError(msg)
     rng = np.random.default_rng(seed)
     points = np.array([(i, j) for i in range(side) for j in range(side)], dtype=float)
     squared = ((points[:, None, :] - points[None, :, :]) ** 2).sum(axis=2)
@@ -60,6 +67,8 @@ def make_confounded_field(
     design = (design - design.mean(axis=0)) / design.std(axis=0)
     right = np.linalg.svd(design, full_matrices=False)[2][:components]
     right = right * np.sign(right[np.arange(components), np.abs(right).argmax(axis=1)])[:, None]
+    if signs == "random":
+        right = right * rng.choice([-1.0, 1.0], components)[:, None]
     weights = 1 / np.arange(1, components + 1) if decaying else np.ones(components)
     coefficients = weights @ right
     signal = design @ coefficients

@@ -344,10 +344,11 @@ class Srht:
         signs, columns = np.array(self.signs), np.array(self.columns)
         if signs.ndim != 1 or signs.size == 0 or not np.all(np.abs(signs) == 1):
             raise UsageError("signs must be a vector of +1 and -1, one for each feature; Srht.draw makes one")
-        inside = columns.ndim == 1 and columns.size > 0 and columns.dtype.kind in "iu"
-        if not (inside and columns[0] >= 0 and columns[-1] < _padded(signs.size) and np.all(np.diff(columns) > 0)):
+        integers = columns.astype(np.int64) if columns.ndim == 1 and columns.dtype.kind in "iu" else np.empty(0, np.int64)
+        # An empty vector stands for anything that is not one of integers; unsigned differences would never be negative.
+        if not (integers.size and integers[0] >= 0 and integers[-1] < _padded(signs.size) and np.all(np.diff(integers) > 0)):
             raise UsageError("columns must be increasing integers from 0 to padded - 1; Srht.draw makes them")
-        signs, columns = signs.astype(np.int8), columns.astype(np.int64)
+        signs, columns = signs.astype(np.int8), integers
         padded_signs = np.ones(-(-signs.size // _PIECE) * _PIECE, dtype=np.int8)
         padded_signs[: signs.size] = signs
         # Outputs in the order in which the kernel meets them: all that need one block of 32 positions, one after the other.

@@ -9,6 +9,8 @@ every penalty and fold: with :math:`r = y\,\sigma(-yu)`, :math:`W = \mathrm{diag
 (Rasmussen & Williams 2006, section 3.4, extended by the intercept). Otherwise the unknown is b itself and the system is
 :math:`X^TWX + \alpha I`. Either way an iteration costs :math:`\min(n, p)^3` and, with fewer columns, :math:`n p^2`.
 
+(A penalty so small that K's rounding would drown it is treated in the latter way with the singular vectors' coordinates as columns.)
+
 Steps are halved until Armijo's condition holds. The decrease is summed as :math:`\log\frac{1+e^{-m'}}{1+e^{-m}} = \log(1 + \sigma(-m)(e^{m-m'}-1))`,
 without the cancellation of two objectives, so that it can be tested down to the last step.
 """
@@ -36,7 +38,11 @@ if TYPE_CHECKING:
     Folds = Sequence[NDArray[np.intp]]
 
 _ITERATIONS, _HALVINGS, _ARMIJO = 500, 60, 1e-4
-_TOLERANCE = 1e-10
+#: Of the largest gradient. Newton's last steps square the error: this costs at most one step more than 1e-10 does, and small penalties
+#: need it (the error in b can be the gradient / alpha).
+_TOLERANCE = 1e-13
+#: Below this share of trace K the system in theta drowns what K lacks of full rank; the singular vectors then take its place.
+_DUAL = 1e-8
 
 
 @dataclass(frozen=True)
@@ -180,10 +186,13 @@ def _solve(lower: Matrix, alpha: float, right: Matrix) -> tuple[Matrix, Matrix]:
         return lower, right
     lower[np.diag_indices_from(lower)] += alpha
     symmetric = lower if lower.flags.f_contiguous else lower.T  # a C-ordered matrix is given in full
-    factor, solved, info = lapack.dposv(symmetric, right, lower=1, overwrite_a=1)
-    if info:
-        msg = f"penalty {alpha:g} is below the rounding of the Hessian"
-        raise np.linalg.LinAlgError(msg)
+    factor, solved, info = lapack.dposv(symmetric, right, lower=1)
+    while info:  # alpha is below the rounding of A: any positive definite matrix near A gives a descent direction
+        alpha = max(10 * alpha, 1e-15 * float(symmetric.trace()))
+        if math.isinf(alpha):
+            raise np.linalg.LinAlgError("the Hessian is not finite")
+        symmetric[np.diag_indices_from(symmetric)] += alpha
+        factor, solved, info = lapack.dposv(symmetric, right, lower=1)
     return factor, solved
 
 
@@ -217,30 +226,44 @@ class LogisticPath:
         """Squared singular values of the (centred) design, without numerical zeros."""
         return spectrum(self.design, self.gram)[0]
 
-    @property
-    def _dual(self) -> bool:
-        return self.design.shape[0] <= self.design.shape[1]
+    @cached_property
+    def _singular(self) -> tuple[Matrix, Matrix]:
+        """U S (n x r) and U / S of the (centred) design U S V^T: b = V g = X^T (U / S) g."""
+        squares, left = spectrum(self.design, self.gram)
+        return left * np.sqrt(squares), left / np.sqrt(squares)
 
-    def _problem(self, rows: NDArray[np.intp] | None = None, offset: Vector | float = 0.0) -> _Problem:
-        if self._dual:
-            basis = self.gram if rows is None else self.gram[np.ix_(rows, rows)]
-        else:
-            basis = self.design if rows is None else self.design[rows]
-        return _Problem(basis, self.target if rows is None else self.target[rows], offset, self.fit_intercept, self._dual)
+    def _problem(
+        self, alpha: float, rows: NDArray[np.intp] | slice = slice(None), offset: Vector | float = 0.0
+    ) -> tuple[_Problem, Matrix]:
+        """The problem of these rows in the unknowns that suit n, p and alpha, and what gives any row's decision from them."""
+        n, p = self.design.shape
+        labels = self.target[rows]
+        if n > p:
+            return _Problem(self.design[rows], labels, offset, self.fit_intercept, dual=False), self.design
+        if alpha < _DUAL * float(self.gram.trace()):
+            scores = self._singular[0]
+            return _Problem(scores[rows], labels, offset, self.fit_intercept, dual=False), scores
+        return _Problem(self.gram[rows][:, rows], labels, offset, self.fit_intercept, dual=True), self.gram[:, rows]
 
-    def _original(self, point: _Point) -> tuple[Vector, float]:
-        coefficients = self.design.T @ point.unknowns if self._dual else point.unknowns
-        return coefficients, point.intercept - float(self.column_means @ coefficients)
+    def _coefficients(self, problem: _Problem, point: _Point) -> Vector:
+        """Of a problem with all rows."""
+        n, p = self.design.shape
+        if n > p:
+            return point.unknowns
+        coefficients: Vector = self.design.T @ (point.unknowns if problem.dual else self._singular[1] @ point.unknowns)
+        return coefficients
 
     def solve(self, alpha: float) -> tuple[Vector, float]:
         """Coefficients and intercept."""
         with one_thread:
-            return self._original(self._problem().minimise(alpha))
+            problem = self._problem(alpha)[0]
+            coefficients = self._coefficients(problem, point := problem.minimise(alpha))
+        return coefficients, point.intercept - float(self.column_means @ coefficients)
 
     def evidence(self, alpha: float) -> float:
         """Twice the negative log marginal likelihood, by Laplace's approximation; see :func:`logistic_evidence`."""
         with one_thread:
-            problem = self._problem()
+            problem = self._problem(alpha)[0]
             point = problem.minimise(alpha)
             return 2 * problem.objective(alpha, point) + problem.log_determinant(alpha, point)
 
@@ -263,11 +286,13 @@ class LogisticPath:
                 train = np.setdiff1d(np.arange(self.target.size), fold)
                 if train.size == 0:
                     raise ValueError("a fold holds out every row: nothing is left to fit on")
-                problem, point = self._problem(train), None
-                unseen = self.gram[np.ix_(fold, train)] if self._dual else self.design[fold]
+                problem, point = None, None
                 for a in np.argsort(-penalties):
-                    point = problem.minimise(float(penalties[a]), start=point)
-                    decisions[a, fold] = unseen @ point.unknowns + point.intercept
+                    alpha = float(penalties[a])
+                    if problem is None or (problem.dual and alpha < _DUAL * float(self.gram.trace())):
+                        (problem, decide), point = self._problem(alpha, train), None
+                    point = problem.minimise(alpha, start=point)
+                    decisions[a, fold] = decide[fold] @ point.unknowns + point.intercept
         return decisions
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Folds) -> Vector:
@@ -298,7 +323,7 @@ def logistic_newton(
     fit_intercept
         Whether there is an unpenalised c. If only one class occurs the minimum is at infinity: c is where the gradient is small.
     tolerance
-        Ends at a gradient of at most ``tolerance`` times :math:`\sum_i |(x_i - ar x, 1)|` (without intercept
+        Ends at a gradient of at most ``tolerance`` times :math:`\sum_i |(x_i - \bar x, 1)|` (without intercept
         :math:`\sum_i |x_i|`), the largest the gradient of the losses can be; or where rounding allows no further descent.
     start
         Coefficients and intercept to begin from; ignored unless rows outnumber columns (the unknowns are others then).
@@ -310,13 +335,13 @@ def logistic_newton(
     path = LogisticPath.of(design, target, fit_intercept=fit_intercept)
     centre = np.zeros(design.shape[1]) if ridge_centre is None else ridge_centre
     centre = centre if linear is None else centre - linear / alpha
-    problem, first = path._problem(offset=path.design @ centre), None  # noqa: SLF001 - one module
-    if start is not None and not problem.dual:
-        first = start[0] - centre
-        first = _Point(first, start[1] + float(path.column_means @ start[0]), path.design @ first)
+    problem, first = path._problem(alpha, offset=path.design @ centre)[0], None  # noqa: SLF001 - one module
+    if start is not None and design.shape[0] > design.shape[1]:
+        unknowns = start[0] - centre
+        first = _Point(unknowns, start[1] + float(path.column_means @ start[0]), path.design @ unknowns)
     with one_thread:
         point = problem.minimise(alpha, tolerance, first)
-    coefficients = centre + (path.design.T @ point.unknowns if problem.dual else point.unknowns)
+    coefficients = centre + path._coefficients(problem, point)  # noqa: SLF001 - one module
     intercept = point.intercept - float(path.column_means @ coefficients)
     return NewtonResult(coefficients, intercept, point.gradient_norm, point.iterations)
 

@@ -59,7 +59,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: The plan whose coefficients predict these (new) rows; None fits.
     fitted: str | None = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self) -> None:  # noqa: C901 - one line per rule
         choices = {
             "task": ("regression", "classification"),
             "sketch": ("srht", "gaussian", "dct", "matrix"),
@@ -215,6 +215,8 @@ def _mechanism(study: Study, part: Part, senders: int) -> Mechanism:
     attribute = grid * max(part.sketch.attribute_reach(c, f) for c, f in zip(columns, part.firsts, strict=True))
     parameters: Parameters = check_parameters(study, Parameters)
     mu = budget_mu(study.epsilon, study.delta) * math.sqrt(1 - parameters.publish)
+    if Unit(study.unit) is Unit.ATTRIBUTE:
+        mu /= math.sqrt(shared_columns(study))
     if Unit(study.unit) is Unit.RECORD:
         # Rows are shortened to C after sketching; a shortened row is then rounded toward zero, by less than 1 per coordinate.
         record = 2.0 * clip_length(study, part)
@@ -226,6 +228,12 @@ def _mechanism(study: Study, part: Part, senders: int) -> Mechanism:
     return GaussianRelease.calibrated([Block(numbers, 1.0)], reach, Unit(study.unit), mu)
 
 
+def shared_columns(study: Study) -> int:
+    """At how many parties the most widely held column is: changing one of its values moves the releases of all of them."""
+    names = [column.name for card in study.parties for column in card.columns]
+    return max(names.count(name) for name in names)
+
+
 def _publication(study: Study, part: Part, estimating: int) -> Mechanism:
     """The release of one party's own coefficients; an attribute moves one party's, a record those of all."""
     size = len(part.private.attribute) + len(part.public.attribute)
@@ -235,8 +243,7 @@ def _publication(study: Study, part: Part, estimating: int) -> Mechanism:
     if Calibration(study.calibration) is Calibration.PUBLISHED:
         raise UsageError("the paper publishes no coefficients: publish needs calibration = 'sound'")
     mu = budget_mu(study.epsilon, study.delta) * math.sqrt(parameters.publish)
-    if Unit(study.unit) is Unit.RECORD:
-        mu /= math.sqrt(estimating)
+    mu /= math.sqrt(estimating if Unit(study.unit) is Unit.RECORD else shared_columns(study))
     return ScaledGaussian(size, ((Unit.RECORD, mu), (Unit.ATTRIBUTE, mu)), 1 / mu)
 
 
