@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from threading import Barrier, Thread
+import time
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -88,10 +89,11 @@ def test_held_out_predictions_equal_refits(shape, intercept, count):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_both_ways_of_cross_validation_agree_at_small_penalties(shape):
+@pytest.mark.parametrize("count", [4, -1])
+def test_both_ways_of_cross_validation_agree_at_small_penalties(shape, count):
     """At alpha = 1e-9 of the scale I - H is nearly zero where p > n: subtracting it from I would leave no digits."""
     design, target = problem(*shape)
-    path, folds = RidgePath.of(design, target), folds_of(target.size, 4)
+    path, folds = RidgePath.of(design, target), folds_of(target.size, target.size if count < 0 else count)
     alphas = np.array([1e-9, 1e-5]) * path.squares.mean()
     refits = np.column_stack([path._by_refit(alphas, fold) for fold in folds])
     hats = path._by_hat_matrix(alphas, folds)[:, np.concatenate(folds)]
@@ -151,16 +153,21 @@ def test_folds_need_rows_to_learn_from_and_may_leave_rows_out():
         folds = [np.arange(size, 12)]
         wide = RidgePath.of(design[:, [0, 1, 2, 3] * 4], target)
         np.testing.assert_allclose(
-            wide.held_out([2.0], folds)[0, size:], refitted(wide.design, target, [2.0], folds, intercept=True)[0, size:], atol=1e-9
+            wide.held_out([2.0], folds)[0, size:],
+            refitted(wide.design, target, [2.0], folds, intercept=True)[0, size:],
+            atol=1e-9,
         )
 
 
-def test_a_penalty_below_rounding_is_refused():
+@pytest.mark.parametrize("count", [3, 12, 30])
+def test_a_penalty_below_rounding_is_refused(count):
+    """Without any, more columns than rows leave nothing of I - H, and no unique refit."""
     design, target = problem(30, 60)
-    design[:, 10:] = design[:, :10] @ np.ones((10, 50))
-    for count in (3, 12):
-        with pytest.raises(np.linalg.LinAlgError, match="below the rounding"):
-            RidgePath.of(design, target).held_out([-1.0], folds_of(30, count))
+    with pytest.raises(np.linalg.LinAlgError, match="below the rounding"):
+        RidgePath.of(design, target).held_out([1.0, 0.0 if count > 3 else -1e-3], folds_of(30, count))
+    tall = RidgePath.of(design[:, :5], target)  # least squares
+    expected = refitted(design[:, :5], target, [0.0], folds_of(30, count), intercept=True)
+    np.testing.assert_allclose(tall.held_out([0.0], folds_of(30, count)), expected, atol=1e-9)
 
 
 # --- marginal likelihood ------------------------------------------------------------------------------------------------
@@ -278,23 +285,26 @@ def blas_threads():
     return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
-def test_one_thread_is_lifted_by_the_last_one_out():
-    before, first_in, second_in, first_out = blas_threads(), Barrier(2), Barrier(2), Barrier(2)
-    inside = []
+def test_one_thread_inside_and_as_before_outside():
+    """Also where threads overlap: without turns the second would take the first one's limit for the normal state."""
+    before, inside, entered = blas_threads(), [], Event()
 
     def first():
-        with ridge.one_thread:
-            first_in.wait(10)
-            second_in.wait(10)
-        first_out.wait(10)
+        with ridge.one_thread(), ridge.one_thread():
+            entered.set()
+            time.sleep(0.05)
+            inside.append(blas_threads())
 
-    thread = Thread(target=first)
-    thread.start()
-    first_in.wait(10)
-    with ridge.one_thread:
-        second_in.wait(10)
-        first_out.wait(10)
-        inside = blas_threads()
-    thread.join(10)
-    assert set(inside) == {1}
+    threads = [Thread(target=first), Thread(target=first)]
+    threads[0].start()
+    entered.wait(10)
+    threads[1].start()
+    for thread in threads:
+        thread.join(10)
+    with ridge.one_thread():
+        inside.append(blas_threads())
+    assert [set(each) for each in inside] == [{1}] * 3
+    assert blas_threads() == before
+    with pytest.raises(KeyError), ridge.one_thread():
+        raise KeyError
     assert blas_threads() == before

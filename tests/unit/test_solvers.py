@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.optimize import minimize
+from scipy.special import xlogy
 from sklearn.linear_model import LogisticRegression
 
 from unpooled.kernels import sdca as module
@@ -52,7 +53,9 @@ def test_dual_ascent_agrees_with_the_optimum(shape, alpha, loss):
     np.testing.assert_allclose(found.coefficients, best, atol=1e-8)
     np.testing.assert_allclose(found.coefficients, -design.T @ found.dual / alpha, atol=1e-10)
     u = design @ best
-    np.testing.assert_allclose(found.dual, u - target if loss == "squared" else -target / (1 + np.exp(target * u)), atol=1e-8)
+    np.testing.assert_allclose(
+        found.dual, u - target if loss == "squared" else -target / (1 + np.exp(target * u)), atol=1e-8
+    )
     assert np.linalg.norm(found.coefficients - best) <= math.sqrt(2 * found.gap / alpha) + 1e-12 * np.linalg.norm(best)
 
 
@@ -65,10 +68,10 @@ def test_the_gap_is_primal_minus_dual_and_certifies(loss, alpha):
     least = primal(design, target, alpha, reference.coefficients, loss=loss)
     previous = math.inf
     for epochs in (0, 1, 2, 5, 10, 50, 200):
-        found = sdca(design, target, alpha, loss=loss, tolerance=0.0, max_epochs=epochs)
+        found = sdca(design, target, alpha, loss=loss, tolerance=-1.0, max_epochs=epochs)
         value, a = primal(design, target, alpha, found.coefficients, loss=loss), found.dual
         s = -target * a
-        conjugates = a**2 / 2 + a * target if loss == "squared" else s * np.log(s) + (1 - s) * np.log1p(-s)
+        conjugates = a**2 / 2 + a * target if loss == "squared" else xlogy(s, s) + xlogy(1 - s, 1 - s)
         dual = -conjugates.sum() - np.sum((design.T @ a) ** 2) / (2 * alpha)
         rounding = 1e-13 * max(1.0, abs(value))
         assert found.gap == pytest.approx(value - dual, rel=1e-9, abs=10 * rounding)
@@ -203,7 +206,7 @@ def test_newton_refuses_what_it_cannot_solve():
         logistic_newton(design, labels, 0.0)
     with pytest.raises(ValueError, match="-1 and 1"):
         logistic_newton(design, signal, 1.0)
-    with pytest.raises(np.linalg.LinAlgError, match="not finite"):
+    with pytest.raises(ArithmeticError, match="not finite"):
         logistic_newton(design * np.nan, labels, 1.0)
 
 
@@ -219,7 +222,11 @@ def test_a_linear_term_and_a_centre(shape, intercept, alpha):
         found = logistic_newton(design, labels, alpha, fit_intercept=intercept, linear=term, ridge_centre=middle)
         margin = labels * (design @ found.coefficients + found.intercept)
         pull = labels * np.exp(-np.logaddexp(0, margin))
-        slope = -design.T @ pull + alpha * (found.coefficients - (0 if middle is None else middle)) + (0 if term is None else term)
+        slope = (
+            -design.T @ pull
+            + alpha * (found.coefficients - (0 if middle is None else middle))
+            + (0 if term is None else term)
+        )
         np.testing.assert_allclose(slope, 0, atol=1e-10)
         assert not intercept or abs(pull.sum()) < 1e-10
         if alpha > 1e-3:  # far from zero, that it moved at all
@@ -275,7 +282,10 @@ def test_laplace_evidence_is_close_to_the_integral():
         mode = logistic_newton(design, labels, alpha, fit_intercept=False).coefficients[0]
         least = primal(design, labels, alpha, np.array([mode]))
         integral = quad(
-            lambda b, a=alpha, m=least: math.exp(m - primal(design, labels, a, np.array([b]))), mode - 8, mode + 8, points=[mode]
+            lambda b, a=alpha, m=least: math.exp(m - primal(design, labels, a, np.array([b]))),
+            mode - 8,
+            mode + 8,
+            points=[mode],
         )[0]
         exact = math.log(integral * math.sqrt(alpha / (2 * math.pi))) - least
         assert logistic_evidence(design, labels, alpha, fit_intercept=False) == pytest.approx(exact, abs=0.01)

@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     Folds = Sequence[NDArray[np.intp]]
 
 _ITERATIONS, _HALVINGS, _ARMIJO = 500, 60, 1e-4
-#: Of the largest gradient. Newton's last steps square the error: this costs at most one step more than 1e-10 does, and small penalties
-#: need it (the error in b can be the gradient / alpha).
-_TOLERANCE = 1e-13
+_TOLERANCE = 1e-10
+_LEAST = 1e-8
+#: A small gradient may still leave an error of gradient / alpha in b: the last step must also have moved no decision by more than
+#: this, which Newton's method then squares; unless the gradient is at its rounding (separable classes, next to no penalty).
+_SETTLED, _ROUNDING = 1e-6, 1e-15
 #: Below this share of trace K the system in theta drowns what K lacks of full rank; the singular vectors then take its place.
 _DUAL = 1e-8
 
@@ -80,7 +82,7 @@ class _Problem:
 
     def minimise(self, alpha: float, tolerance: float = _TOLERANCE, start: _Point | None = None) -> _Point:
         """Damped Newton until the gradient is small, or rounding keeps every step from decreasing the objective."""
-        point, limit = start or self._start(), tolerance * self._scale
+        point, limit, settled = start or self._start(), tolerance * self._scale, False
         for iteration in range(_ITERATIONS):
             unknowns, miss, weights = point.unknowns, *self._losses(point)
             pull = self.labels * miss  # minus the derivative of the loss in every decision
@@ -88,10 +90,13 @@ class _Problem:
             square = float(slope @ (self.basis @ slope if self.dual else slope))
             norm = math.hypot(math.sqrt(max(square, 0.0)), float(pull.sum()) if self.fit_intercept else 0.0)
             here = _Point(unknowns, point.intercept, point.fitted, norm, iteration)
-            if norm <= limit:
+            if not math.isfinite(norm):
+                raise ArithmeticError("Newton's method: the gradient is not finite")
+            if norm <= limit and (settled or norm <= _ROUNDING * self._scale):
                 return here
             step, change, _ = self._newton_step(alpha, point, pull, weights)
             moved = self.basis @ step
+            settled = float(np.abs(moved + change).max(initial=0.0)) <= _SETTLED
             length = self._step_length(alpha, point, miss, step, moved, change)
             if length == 0:
                 return here
@@ -126,10 +131,13 @@ class _Problem:
         return margin
 
     def _losses(self, point: _Point) -> tuple[Vector, Vector]:
-        """Probability of the wrong label and variance of the label, both accurate far out."""
+        """Probability of the wrong label and variance of the label, both accurate far out on the right side.
+
+        Far on the wrong side the loss is a straight line: a least variance keeps Newton's step defined, and a descent.
+        """
         margin = self._margin(point)
         miss = expit(-margin)
-        return miss, miss * expit(margin)
+        return miss, miss * np.maximum(expit(margin), _LEAST)
 
     def _newton_step(self, alpha: float, point: _Point, pull: Vector, weights: Vector) -> tuple[Vector, float, float]:
         """Full step of the unknowns and of the intercept, and the log determinant at this point."""
@@ -163,12 +171,16 @@ class _Problem:
         linear = alpha * float(step @ (point.fitted if self.dual else point.unknowns))
         square = alpha / 2 * float(step @ (moved if self.dual else step))
         descent, length = linear - float(miss @ gain), 1.0
-        with np.errstate(over="ignore", invalid="ignore"):  # a step far too long: the sum is infinite or nan
-            for _ in range(_HALVINGS):
-                losses = float(np.log1p(miss * np.expm1(-length * gain)).sum())
-                if losses + length * (linear + length * square) <= _ARMIJO * length * descent < 0:
-                    return length
-                length /= 2
+        margin = self._margin(point)
+        for _ in range(_HALVINGS):
+            less = length * gain
+            near = miss * np.expm1(np.clip(-less, -1.0, 1.0))  # for short steps, see the module; long ones do not cancel
+            change_in_loss = np.where(
+                np.abs(less) <= 1.0, np.log1p(near), np.logaddexp(0.0, -margin - less) - np.logaddexp(0.0, -margin)
+            )
+            if float(change_in_loss.sum()) + length * (linear + length * square) <= _ARMIJO * length * descent < 0:
+                return length
+            length /= 2
         return 0.0
 
 
@@ -189,8 +201,6 @@ def _solve(lower: Matrix, alpha: float, right: Matrix) -> tuple[Matrix, Matrix]:
     factor, solved, info = lapack.dposv(symmetric, right, lower=1)
     while info:  # alpha is below the rounding of A: any positive definite matrix near A gives a descent direction
         alpha = max(10 * alpha, 1e-15 * float(symmetric.trace()))
-        if math.isinf(alpha):
-            raise np.linalg.LinAlgError("the Hessian is not finite")
         symmetric[np.diag_indices_from(symmetric)] += alpha
         factor, solved, info = lapack.dposv(symmetric, right, lower=1)
     return factor, solved
@@ -255,24 +265,24 @@ class LogisticPath:
 
     def solve(self, alpha: float) -> tuple[Vector, float]:
         """Coefficients and intercept."""
-        with one_thread:
+        with one_thread():
             problem = self._problem(alpha)[0]
             coefficients = self._coefficients(problem, point := problem.minimise(alpha))
         return coefficients, point.intercept - float(self.column_means @ coefficients)
 
     def evidence(self, alpha: float) -> float:
         """Twice the negative log marginal likelihood, by Laplace's approximation; see :func:`logistic_evidence`."""
-        with one_thread:
+        with one_thread():
             problem = self._problem(alpha)[0]
             point = problem.minimise(alpha)
             return 2 * problem.objective(alpha, point) + problem.log_determinant(alpha, point)
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood, over 16 orders of magnitude around the design's own scale."""
+        """The penalty of largest marginal likelihood, over 12 orders of magnitude around the design's own scale."""
         if self.squares.size == 0:
             return 1.0
         # A decision's curvature is at most 1/4.
-        return lowest(self.evidence, float(self.squares.mean()) / 4 * np.logspace(-8, 8, 17), 1e-3)
+        return lowest(self.evidence, float(self.squares.mean()) / 4 * np.logspace(-6, 6, 13), 1e-3)
 
     def held_out(self, alphas: Sequence[float] | Vector, folds: Folds) -> Matrix:
         """Decision values of every row from the other folds, one row of the result per penalty (len(alphas) x n).
@@ -281,7 +291,7 @@ class LogisticPath:
         """
         penalties = np.asarray(alphas, dtype=np.float64)
         decisions = np.full((penalties.size, self.target.size), np.nan)
-        with one_thread:
+        with one_thread():
             for fold in folds:
                 train = np.setdiff1d(np.arange(self.target.size), fold)
                 if train.size == 0:
@@ -324,7 +334,8 @@ def logistic_newton(
         Whether there is an unpenalised c. If only one class occurs the minimum is at infinity: c is where the gradient is small.
     tolerance
         Ends at a gradient of at most ``tolerance`` times :math:`\sum_i |(x_i - \bar x, 1)|` (without intercept
-        :math:`\sum_i |x_i|`), the largest the gradient of the losses can be; or where rounding allows no further descent.
+        :math:`\sum_i |x_i|`), the largest the gradient of the losses can be, once the steps have become small as well; or where
+        rounding allows no further descent.
     start
         Coefficients and intercept to begin from; ignored unless rows outnumber columns (the unknowns are others then).
     linear, ridge_centre
@@ -339,7 +350,7 @@ def logistic_newton(
     if start is not None and design.shape[0] > design.shape[1]:
         unknowns = start[0] - centre
         first = _Point(unknowns, start[1] + float(path.column_means @ start[0]), path.design @ unknowns)
-    with one_thread:
+    with one_thread():
         point = problem.minimise(alpha, tolerance, first)
     coefficients = centre + path._coefficients(problem, point)  # noqa: SLF001 - one module
     intercept = point.intercept - float(path.column_means @ coefficients)

@@ -18,10 +18,11 @@ synchronise so often that a single busy neighbour makes them hundreds of times s
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from functools import cache, cached_property
+from threading import RLock
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import blas, eigh, lapack
@@ -29,7 +30,7 @@ from scipy.optimize import minimize_scalar
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,31 +44,19 @@ _RANK = 1e-12
 _FEW_FOLDS = 10
 #: Below this size LAPACK has nothing to reduce.
 _TINY = 3
+_TURN = RLock()
 
 
-class _OneThread:
-    """BLAS on one thread inside a with block; callers on several threads share one limit, the last one out lifts it."""
-
-    def __init__(self) -> None:
-        self._lock, self._inside = Lock(), 0
-        self._pools: Any = None
-        self._limit: Any = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._inside == 0:
-                self._pools = self._pools or ThreadpoolController()  # numpy's and scipy's libraries are loaded by now
-                self._limit = self._pools.limit(limits=1, user_api="blas")
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                self._limit.restore_original_limits()
+@cache
+def _pools() -> ThreadpoolController:
+    return ThreadpoolController()  # numpy's and scipy's libraries are loaded by now
 
 
-one_thread = _OneThread()
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """BLAS on one thread inside a with block; threads take turns, because the limit is one per process."""
+    with _TURN, _pools().limit(limits=1, user_api="blas"):
+        yield
 
 
 def product(a: Matrix, b: Matrix) -> Matrix:
@@ -96,7 +85,7 @@ def spectrum(design: Matrix, squared: Matrix) -> tuple[Vector, Matrix]:
     n, p = design.shape
     if squared.size == 0:
         return np.empty(0), np.empty((n, 0))
-    with one_thread:
+    with one_thread():
         squares, vectors = eigh(squared, check_finite=False, driver="evd")
     keep = squares > max(_RANK * float(squares[-1]), np.finfo(np.float64).tiny)
     squares, vectors = squares[keep], vectors[:, keep]
@@ -176,7 +165,7 @@ class RidgePath:
         if any(fold.size >= self.target.size for fold in folds):
             msg = "a fold holds out every row: nothing is left to fit on"
             raise ValueError(msg)
-        with one_thread:
+        with one_thread():
             if len(folds) > _FEW_FOLDS:
                 return self._by_hat_matrix(penalties, folds) + self.target_mean
             predictions = np.full((penalties.size, self.target.size), np.nan)
@@ -224,6 +213,8 @@ class RidgePath:
             rows = np.concatenate(folds)
             square = left[rows] ** 2
             remaining = product(square, kept) + (0.0 if everything else (1 - constant - square.sum(axis=1))[:, None])
+            if (remaining <= 0).any():
+                raise _too_small(alphas[int(remaining.min(axis=0).argmin())])
             predictions[:, rows] = (self.target[rows, None] - residuals[rows] / remaining).T
             return predictions
         for fold in folds:
@@ -314,7 +305,7 @@ def shrink_singular_values(matrix: Matrix, noise: float) -> Matrix:
         return shrink_singular_values(matrix.T, noise).T
     # Through the small Gram matrix: what it loses (below 1e-8 of the largest) is far below the noise or set to zero anyway.
     squared = gram(matrix)
-    with one_thread:
+    with one_thread():
         squares, left = eigh(squared, check_finite=False, driver="evd")
     y2 = squares / (noise**2 * many)
     beta = few / many

@@ -70,7 +70,7 @@ def _logistic_step(t: float, margin: float, curvature: float) -> float:
     """
     s = _sigmoid(-t)
     low, high = margin - curvature * s, margin + curvature * _sigmoid(t)
-    root = min(max(t, low), high)
+    root, before = min(max(t, low), high), high - low
     for _ in range(200):
         moved = _sigmoid(-root)
         h = root - margin - curvature * (moved - s)
@@ -78,15 +78,32 @@ def _logistic_step(t: float, margin: float, curvature: float) -> float:
             high = root
         else:
             low = root
-        step = h / (1.0 + curvature * moved * _sigmoid(root))
-        if abs(step) <= 4e-16 * (1.0 + abs(root)):
-            return root - step
-        root -= step
-        if not low <= root <= high:
-            root = 0.5 * (low + high)
-            if high - low <= 4e-16 * (1.0 + abs(root)):
-                return root
+        following = root - h / (1.0 + curvature * moved * _sigmoid(root))
+        # Bisection also where steps do not shrink: Newton alone can go back and forth between two points for ever.
+        if not low <= following <= high or abs(following - root) > 0.5 * before:
+            following = 0.5 * (low + high)
+        before = abs(following - root)
+        root = following
+        if before <= 4e-16 * (1.0 + abs(root)):
+            break
     return root
+
+
+@njit(inline="always", cache=True)
+def _softplus(t: float) -> float:
+    """Log(1 + e^t)."""
+    return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
+
+
+@njit(nogil=True, cache=True)
+def _divergence(t: float, m: float) -> float:
+    """Kullback-Leibler divergence from s(m) to s(t), s(t) = 1/(1 + e^t), to full relative precision."""
+    s, rest = _sigmoid(-t), _sigmoid(t)
+    if abs(t - m) > 1.0:
+        return s * (_softplus(m) - _softplus(t)) + rest * (_softplus(-m) - _softplus(-t))
+    # s e(d/s) + (1-s) e(-d/(1-s)) with e(x) = x - log(1+x), d = s(m) - s: the linear terms cancel on paper.
+    d = _sigmoid(-m) - s if t > 0 else rest - _sigmoid(m)
+    return (s * _excess(d / s) if s > 0.0 else 0.0) + (rest * _excess(-d / rest) if rest > 0.0 else 0.0)
 
 
 @njit(nogil=True, cache=True)
@@ -102,11 +119,8 @@ def _rebuild(design: Matrix, target: Vector, alpha: float, logistic: bool, state
         u = np.dot(design[i], b)
         if logistic:
             m = target[i] * u
-            s, rest = _sigmoid(-state[i]), _sigmoid(state[i])
-            # KL(s, q) = s e(d/s) + (1-s) e(-d/(1-s)), e(x) = x - log(1+x), d = q - s: the linear terms cancel on paper.
-            d = _sigmoid(-m) - s
-            gap += (s * _excess(d / s) if s > 0.0 else d) + (rest * _excess(-d / rest) if rest > 0.0 else -d)
-            primal += math.log1p(math.exp(-abs(m))) + max(-m, 0.0)
+            gap += _divergence(state[i], m)
+            primal += _softplus(-m)
         else:
             gap += 0.5 * (u - target[i] - state[i]) ** 2
             primal += 0.5 * (u - target[i]) ** 2
