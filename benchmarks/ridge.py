@@ -1,8 +1,8 @@
 """Ridge for 20 penalties and 5 folds beside 100 refits by scikit-learn, and one ridge three ways, in one run.
 
 Prints seconds (median of interleaved rounds), the ratio to scikit-learn, and the floor: the Gram matrix's operations (half a
-product: n^2 p multiplications and additions in all) at the rate of a large matrix product on the same machine. A busy neighbour
-slows BLAS on several threads by far more than its share; the slowest and the fastest round tell.
+product: n^2 p multiplications and additions in all) at the rate of a large matrix product on the same machine. A busy
+neighbour slows BLAS on several threads by far more than its share; the slowest and the fastest round tell.
 """
 
 from __future__ import annotations
@@ -68,16 +68,14 @@ def main() -> None:
     square = rng.standard_normal((2000, 2000))
     rate = 2 * 2000**3 / min(seconds(lambda: product(square, square)) for _ in range(5))
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, matrix product {rate / 1e9:.0f} GFlop/s")
-    print(
-        f"20 penalties x {FOLDS} folds, {ROWS} x {COLUMNS} (required: {REQUIRED} x; error {np.abs(path() - refits()).max():.0e})"
-    )
+    apart = np.abs(path() - refits()).max()
+    print(f"20 penalties x {FOLDS} folds, {ROWS} x {COLUMNS} (required: {REQUIRED} x; largest difference {apart:.0e})")
     print(f"  {'floor: Gram matrix':<44}{ROWS**2 * COLUMNS / rate:>10.4f} s")
     interleaved(
         {"scikit-learn Ridge, 100 refits": refits, "RidgePath.of + held_out": path}, "scikit-learn Ridge, 100 refits"
     )
-    print(
-        f"  {'scikit-learn RidgeCV(cv=5), once':<44}{seconds(lambda: RidgeCV(alphas, cv=FOLDS).fit(design, target)):>10.4f} s"
-    )
+    once = seconds(lambda: RidgeCV(alphas, cv=FOLDS).fit(design, target))
+    print(f"  {'scikit-learn RidgeCV(cv=5), once':<44}{once:>10.4f} s")
 
     alpha = float(COLUMNS)
     centred, values = design - design.mean(axis=0), target - target.mean()

@@ -22,6 +22,8 @@ try:
 except ImportError:
     fht = None
 
+#: Before every timing: the threads of a BLAS keep a processor busy for a while after their work, which would be charged to the next.
+PAUSE = 0.2
 ROUNDS = 9
 CASES = ((849, 10_368, 130), (849, 10_368, 518), (100_000, 2048, 128))
 TYPES = (np.float64, np.float32, np.int32)
@@ -85,6 +87,7 @@ def main() -> None:
             run()  # compiles
         for _ in range(ROUNDS):
             for key, run in work.items():
+                time.sleep(PAUSE)
                 start = time.perf_counter()
                 run()
                 times[key].append(time.perf_counter() - start)

@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import xlogy
 from sklearn.linear_model import LogisticRegression
 
+from unpooled.kernels import newton
 from unpooled.kernels import sdca as module
 from unpooled.kernels.newton import LogisticPath, logistic_evidence, logistic_newton
 from unpooled.kernels.sdca import sdca
@@ -198,6 +199,23 @@ def test_newton_converges_on_anything(case, wide, intercept):
         assert np.isfinite(found.coefficients).all()
     if case == "one class" and intercept:
         assert found.intercept < -20
+
+
+def test_newton_where_rounding_ends_it(monkeypatch):
+    """A Hessian of rank one whose rounding exceeds alpha; a gradient that cannot become zero; too few iterations."""
+    design = np.random.default_rng(1).standard_normal((40, 1)) * np.full(7, 1e6)
+    labels = np.where(design[:, 0] + np.roll(design[:, 0], 1) > 0, 1.0, -1.0)
+    for intercept in (True, False):
+        found = logistic_newton(design, labels, 1e-12, fit_intercept=intercept)
+        slope, largest = gradient(design, labels, 1e-12, found, intercept)
+        assert np.linalg.norm(slope) <= 1e-10 * largest
+    design, _, labels = problem(40, 5)
+    exact = logistic_newton(design, labels, 1.0, tolerance=0.0)
+    assert exact.gradient_norm < 1e-12
+    np.testing.assert_allclose(exact.coefficients, logistic_newton(design, labels, 1.0).coefficients, atol=1e-14)
+    monkeypatch.setattr(newton, "_ITERATIONS", 2)
+    with pytest.raises(ArithmeticError, match="after 2 iterations"):
+        logistic_newton(design, labels, 1e-3)
 
 
 def test_newton_refuses_what_it_cannot_solve():

@@ -1,18 +1,20 @@
-r"""L2-penalised logistic regression by Newton's method: minimise :math:`\sum_i \log(1 + e^{-y_i u_i}) + \frac\alpha2 |b|^2`, :math:`u = Xb + c`.
+r"""L2-penalised logistic regression by Newton's method.
 
-Labels are -1 and 1; the intercept c is not penalised. The minimiser lies in the span of the rows, :math:`b = X^T\theta`. With at most as
-many rows as columns the unknown is therefore :math:`\theta` and all that is needed is the Gram matrix :math:`K = XX^T`, formed once for
-every penalty and fold: with :math:`r = y\,\sigma(-yu)`, :math:`W = \mathrm{diag}\,\sigma(u)\sigma(-u)` the Newton iterate solves
+Minimises :math:`\sum_i \log(1 + e^{-y_i u_i}) + \frac\alpha2 |b|^2` with decisions :math:`u = Xb + c`. Labels are -1 and 1; the intercept c is not penalised. The minimiser lies in the span of the rows, :math:`b = X^T\theta`.
+With at most as many rows as columns the unknown is therefore :math:`\theta` and all that is needed is the Gram matrix
+:math:`K = XX^T`, formed once for every penalty and fold: with :math:`r = y\,\sigma(-yu)`,
+:math:`W = \mathrm{diag}\,\sigma(u)\sigma(-u)` the Newton iterate solves
 
-.. math:: \theta' = W^{1/2} (\alpha I + W^{1/2} K W^{1/2})^{-1} W^{1/2} (Xb + c - c' + W^{-1} r), \qquad \textstyle\sum\theta' = 0
+.. math:: \theta' = W^{1/2} (\alpha I + W^{1/2} K W^{1/2})^{-1} W^{1/2} (Xb + c - c' + W^{-1} r), \quad \sum\theta' = 0
 
 (Rasmussen & Williams 2006, section 3.4, extended by the intercept). Otherwise the unknown is b itself and the system is
 :math:`X^TWX + \alpha I`. Either way an iteration costs :math:`\min(n, p)^3` and, with fewer columns, :math:`n p^2`.
 
-(A penalty so small that K's rounding would drown it is treated in the latter way with the singular vectors' coordinates as columns.)
+(A penalty so small that K's rounding would drown it is treated in the latter way with the singular vectors' coordinates as
+columns.)
 
-Steps are halved until Armijo's condition holds. The decrease is summed as :math:`\log\frac{1+e^{-m'}}{1+e^{-m}} = \log(1 + \sigma(-m)(e^{m-m'}-1))`,
-without the cancellation of two objectives, so that it can be tested down to the last step.
+Steps are halved until Armijo's condition holds. The decrease is summed as
+:math:`\log\frac{1+e^{-m'}}{1+e^{-m}} = \log(1 + \sigma(-m)(e^{m-m'}-1))`, without the cancellation of two objectives, so that it can be tested down to the last step.
 """
 
 from __future__ import annotations
@@ -40,10 +42,12 @@ if TYPE_CHECKING:
 _ITERATIONS, _HALVINGS, _ARMIJO = 500, 60, 1e-4
 _TOLERANCE = 1e-10
 _LEAST = 1e-8
-#: A small gradient may still leave an error of gradient / alpha in b: the last step must also have moved no decision by more than
-#: this, which Newton's method then squares; unless the gradient is at its rounding (separable classes, next to no penalty).
+#: A small gradient may still leave an error of gradient / alpha in b: the last step must also have moved no decision by more
+#: than this, which Newton's method then squares; unless the gradient is at its rounding (separable classes, next to no
+#: penalty).
 _SETTLED, _ROUNDING = 1e-6, 1e-15
-#: Below this share of trace K the system in theta drowns what K lacks of full rank; the singular vectors then take its place.
+#: Below this share of trace K the system in theta drowns what K lacks of full rank; the singular vectors then take its
+#: place.
 _DUAL = 1e-8
 
 
@@ -115,7 +119,7 @@ class _Problem:
         return self._newton_step(alpha, point, self.labels * miss, weights)[2]
 
     def _start(self) -> _Point:
-        """No coefficients; the log odds of the labels, half a sample added to each side: finite if there is one class only."""
+        """No coefficients; the log odds of the labels, half a sample more on each side: finite if there is one class only."""
         positive, n = float((self.labels > 0).sum()), self.labels.size
         intercept = math.log((positive + 0.5) / (n - positive + 0.5)) if self.fit_intercept else 0.0
         return _Point(np.zeros(self.basis.shape[1]), intercept, np.zeros(n))
@@ -245,7 +249,7 @@ class LogisticPath:
     def _problem(
         self, alpha: float, rows: NDArray[np.intp] | slice = slice(None), offset: Vector | float = 0.0
     ) -> tuple[_Problem, Matrix]:
-        """The problem of these rows in the unknowns that suit n, p and alpha, and what gives any row's decision from them."""
+        """The problem of these rows in the unknowns that suit n, p and alpha; what maps them to the decisions of all rows."""
         n, p = self.design.shape
         labels = self.target[rows]
         if n > p:
@@ -329,13 +333,15 @@ def logistic_newton(
     design, target
         Rows x_i, and labels -1 or 1.
     alpha
-        The penalty; for the mean of the losses instead of their sum, multiply its penalty and ``linear`` by the number of rows.
+        The penalty; for the mean of the losses instead of their sum, multiply its penalty and ``linear`` by the number of
+        rows.
     fit_intercept
-        Whether there is an unpenalised c. If only one class occurs the minimum is at infinity: c is where the gradient is small.
+        Whether there is an unpenalised c. If only one class occurs the minimum is at infinity: c is where the gradient is
+        small.
     tolerance
         Ends at a gradient of at most ``tolerance`` times :math:`\sum_i |(x_i - \bar x, 1)|` (without intercept
-        :math:`\sum_i |x_i|`), the largest the gradient of the losses can be, once the steps have become small as well; or where
-        rounding allows no further descent.
+        :math:`\sum_i |x_i|`), the largest the gradient of the losses can be, once the steps have become small as well; or
+        where rounding allows no further descent.
     start
         Coefficients and intercept to begin from; ignored unless rows outnumber columns (the unknowns are others then).
     linear, ridge_centre
@@ -360,8 +366,8 @@ def logistic_newton(
 def logistic_evidence(design: Matrix, target: Vector, alpha: float, *, fit_intercept: bool = True) -> float:
     r"""Log marginal likelihood of the labels under b ~ N(0, I/alpha), by Laplace's approximation at the minimiser.
 
-    :math:`-P(b, c) - \frac12 \log\det(I + H/\alpha)`, H the losses' Hessian in b. With an intercept H is its Schur complement, in which
-    c follows b: unlike the plain block it does not change when columns are shifted. No prior is put on c, so its own factor
-    :math:`(2\pi / \sum w_i)^{1/2}`, which diverges if only one class occurs, is left out.
+    :math:`-P(b, c) - \frac12 \log\det(I + H/\alpha)`, H the losses' Hessian in b. With an intercept H is its Schur
+    complement, in which c follows b: unlike the plain block it does not change when columns are shifted. No prior is put on
+    c, so its own factor :math:`(2\pi / \sum w_i)^{1/2}`, which diverges if only one class occurs, is left out.
     """
     return -LogisticPath.of(design, target, fit_intercept=fit_intercept).evidence(alpha) / 2

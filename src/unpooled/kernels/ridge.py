@@ -1,18 +1,20 @@
 r"""Ridge regression for many penalties and folds from one Gram matrix.
 
-Everything follows from the centred Gram matrix :math:`K = X_c X_c^T` (:math:`X_c^T X_c` when rows outnumber columns). Penalties are
-scikit-learn's alpha: :math:`|y - Xb|^2 + \alpha |b|^2`, an intercept is not penalised.
+Everything follows from the centred Gram matrix :math:`K = X_c X_c^T` (:math:`X_c^T X_c` when rows outnumber columns).
+Penalties are scikit-learn's alpha: :math:`|y - Xb|^2 + \alpha |b|^2`, an intercept is not penalised.
 
 Solutions and evidence rest on the eigendecomposition of K, made when first asked for. Cross-validation does not need it:
 
-* few folds: the training rows' Gram matrix is a block of K (or K less the fold's own), and one Householder reduction of it to
-  tridiagonal form T solves :math:`(T + \alpha I) x = Q^T y` for every penalty in linear time; Q stays a product of reflectors;
-* many folds, leave-one-out among them: nothing is refitted. A linear smoother :math:`\hat y = Hy` that minimises a penalised sum of
-  squares predicts held-out rows F with residuals :math:`(I - H_{FF})^{-1} (y - \hat y)_F` exactly.
+* few folds: the training rows' Gram matrix is a block of K (or K less the fold's own), and one Householder reduction of it
+  to tridiagonal form T solves :math:`(T + \alpha I) x = Q^T y` for every penalty in linear time; Q stays a product of
+  reflectors;
+* many folds, leave-one-out among them: nothing is refitted. A linear smoother :math:`\hat y = Hy` that minimises a penalised
+  sum of squares predicts held-out rows F with residuals :math:`(I - H_{FF})^{-1} (y - \hat y)_F` exactly.
 
-All large products go through scipy's BLAS: numpy carries a second one, and two pools of threads that take turns wait for each other.
-Factorisations of matrices of this size (hundreds to a few thousand rows) run on one thread: they gain little from a second one and
-synchronise so often that a single busy neighbour makes them hundreds of times slower (benchmarks/ridge.py).
+All large products go through scipy's BLAS: numpy carries a second one, and two pools of threads that take turns wait for
+each other. Factorisations of matrices of this size (hundreds to a few thousand rows) run on one thread: they gain little
+from a second one and synchronise so often that a single busy neighbour makes them hundreds of times slower
+(benchmarks/ridge.py).
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
 
 #: Eigenvalues below this share of the largest are numerical zeros.
 _RANK = 1e-12
-#: Above this many folds one eigendecomposition and the hat matrix cost less than one reduction per fold (benchmarks/ridge.py).
+#: Above this many folds one eigendecomposition and the hat matrix cost less than one reduction per fold
+#: (benchmarks/ridge.py).
 _FEW_FOLDS = 10
 #: Below this size LAPACK has nothing to reduce.
 _TINY = 3
@@ -81,7 +84,7 @@ def gram(design: Matrix) -> Matrix:
 
 
 def spectrum(design: Matrix, squared: Matrix) -> tuple[Vector, Matrix]:
-    """Squared singular values (r) and left singular vectors (n x r) of a design with this Gram matrix, numerical zeros left out."""
+    """Squared singular values (r), left singular vectors (n x r) of a design with this Gram matrix; no numerical zeros."""
     n, p = design.shape
     if squared.size == 0:
         return np.empty(0), np.empty((n, 0))
@@ -132,7 +135,7 @@ class RidgePath:
         return self.left.T @ self.target
 
     def solve(self, alpha: float) -> tuple[Vector, float]:
-        """Coefficients and intercept: b = X^T U diag(1 / (s^2 + alpha)) U^T y; at alpha = 0 the shortest least-squares solution."""
+        """Coefficients and intercept: b = X^T U diag(1 / (s^2 + alpha)) U^T y; at alpha = 0 the shortest least squares."""
         coefficients = self.design.T @ (self.left @ (self.rotated / (self.squares + alpha)))
         return coefficients, self.target_mean - float(self.column_means @ coefficients)
 
@@ -198,10 +201,10 @@ class RidgePath:
         return product(part - means, _shifted_solutions(squared, alphas, moments)).T + mean
 
     def _by_hat_matrix(self, alphas: Vector, folds: Folds) -> Matrix:
-        r"""Residuals :math:`(I - H_{FF})^{-1} (y - \hat y)_F`, :math:`I - H = U w U^T + N`, :math:`w = \alpha / (s^2 + \alpha)`.
+        r"""Predictions from the residuals :math:`(I - H_{FF})^{-1} (y - \hat y)_F`.
 
-        N projects on what neither the columns nor the intercept reach; it is exactly zero if they reach everything. Written this
-        way nothing cancels when a small penalty leaves small residuals.
+        :math:`I - H = U w U^T + N` with :math:`w = \alpha / (s^2 + \alpha)`. N projects on what neither the columns nor the intercept reach; it is exactly zero if they reach everything. Written
+        this way nothing cancels when a small penalty leaves small residuals.
         """
         n, left = self.target.size, self.left
         constant, everything = (1.0 / n if self.fit_intercept else 0.0), left.shape[1] + self.fit_intercept == n
@@ -271,9 +274,9 @@ def _shifted_solutions(matrix: Matrix, alphas: Vector, target: Vector) -> Matrix
 def noise_aware_smoothing(design: Matrix, noisy: Matrix, noise: float) -> tuple[Matrix, float]:
     r"""Coefficients B of a common ridge of many noisy columns on a design, whose noise level is known.
 
-    Every column is :math:`z \sim N(0, s^2 I + t^2 X X^T)` with known s > 0; t is chosen by marginal likelihood over all columns at
-    once (SPEC section 1). Returns B (p x m) and the penalty s^2/t^2, infinite if the design is zero or has no columns. The design
-    must be centred.
+    Every column is :math:`z \sim N(0, s^2 I + t^2 X X^T)` with known s > 0; t is chosen by marginal likelihood over all
+    columns at once (SPEC section 1). Returns B (p x m) and the penalty s^2/t^2, infinite if the design is zero or has no
+    columns. The design must be centred.
     """
     if not noise > 0:
         raise ValueError("noise must be positive: without noise there is nothing to smooth")

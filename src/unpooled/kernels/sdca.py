@@ -1,15 +1,17 @@
 r"""Stochastic dual coordinate ascent (Shalev-Shwartz & Zhang 2013) with the duality gap as certificate.
 
-Primal :math:`P(b) = \sum_i f_i(x_i b) + \frac\alpha2 |b|^2`, dual :math:`D(a) = -\sum_i f_i^*(a_i) - \frac1{2\alpha} |X^T a|^2`, joined by
-:math:`b = -X^T a / \alpha` (the paper's J times n, :math:`\alpha = n\lambda`). Squared loss :math:`f = (y - u)^2 / 2` has
-:math:`f^*(a) = a^2/2 + ay`; logistic loss :math:`f = \log(1 + e^{-yu})` has the negative entropy of :math:`s = -ya \in [0, 1]`.
+Primal :math:`P(b) = \sum_i f_i(x_i b) + \frac\alpha2 |b|^2`, dual :math:`D(a) = -\sum_i f_i^*(a_i) - |X^T a|^2 / 2\alpha`,
+joined by :math:`b = -X^T a / \alpha` (the paper's J times n, :math:`\alpha = n\lambda`). Squared loss
+:math:`f = (y - u)^2 / 2` has :math:`f^*(a) = a^2/2 + ay`; logistic loss :math:`f = \log(1 + e^{-yu})` has the negative
+entropy of :math:`s = -ya \in [0, 1]`.
 
-With that b the gap is a sum of Fenchel-Young terms, :math:`P(b) - D(a) = \sum_i f_i(u_i) + f_i^*(a_i) - a_i u_i`, each non-negative and
-computed here without cancellation: :math:`(u - y - a)^2 / 2`, and the Kullback-Leibler divergence from :math:`1/(1 + e^{yu})` to s. It stays
-meaningful far below the rounding of P itself, and bounds the coefficients: :math:`|b - b^*|^2 \le 2\,\mathrm{gap} / \alpha`.
+With that b the gap is a sum of Fenchel-Young terms, :math:`P(b) - D(a) = \sum_i f_i(u_i) + f_i^*(a_i) - a_i u_i`, each
+non-negative and computed here without cancellation: :math:`(u - y - a)^2 / 2`, and the Kullback-Leibler divergence from
+:math:`1/(1 + e^{yu})` to s. It stays meaningful far below the rounding of P itself, and bounds the coefficients:
+:math:`|b - b^*|^2 \le 2\,\mathrm{gap} / \alpha`.
 
-There is no intercept: unpenalised, it would tie all dual variables together (:math:`\sum a_i = 0`) and no single one could move. For squared
-loss centring design and target is exact; for logistic loss use :mod:`unpooled.kernels.newton`.
+There is no intercept: unpenalised, it would tie all dual variables together (:math:`\sum a_i = 0`) and no single one could
+move. For squared loss centring design and target is exact; for logistic loss use :mod:`unpooled.kernels.newton`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
 
-#: Epochs between two evaluations of the gap: an evaluation costs as much as an epoch, the coefficients are rebuilt on the way.
+#: Epochs between two evaluations of the gap: an evaluation costs as much as an epoch, the coefficients are rebuilt on the
+#: way.
 _EPOCHS_PER_CHECK = 8
 
 
@@ -64,9 +67,10 @@ def _excess(x: float) -> float:
 
 @njit(nogil=True, cache=True)
 def _logistic_step(t: float, margin: float, curvature: float) -> float:
-    """The root of h(t') = t' - margin - curvature (s(t') - s(t)), s(t) = 1/(1 + e^t): dual variables live as t = log((1-s)/s).
+    """Root of h(t') = t' - margin - curvature (s(t') - s(t)), s(t) = 1/(1 + e^t); dual variables live as t = log((1-s)/s).
 
-    h' >= 1 and the root lies within [margin - curvature s, margin + curvature (1 - s)]: Newton steps, bisection where they leave it.
+    The derivative is at least 1 and the root lies within [margin - curvature s, margin + curvature (1 - s)]: Newton steps, bisection where they
+    leave it.
     """
     s = _sigmoid(-t)
     low, high = margin - curvature * s, margin + curvature * _sigmoid(t)
@@ -164,9 +168,9 @@ def sdca(
 ) -> SdcaResult:
     """Minimise sum f_i(x_i b) + alpha/2 |b|^2, alpha > 0, without intercept (see the module).
 
-    Stops at a gap of at most ``tolerance * max(1, P)`` or after ``max_epochs``, whichever comes first; ``converged`` says which. The
-    order of the samples is a fresh random permutation per epoch, a function of the public ``seed`` alone. For logistic loss the target
-    is -1 or 1.
+    Stops at a gap of at most ``tolerance * max(1, P)`` or after ``max_epochs``, whichever comes first; ``converged`` says
+    which. The order of the samples is a fresh random permutation per epoch, a function of the public ``seed`` alone. For
+    logistic loss the target is -1 or 1.
     """
     if not alpha > 0:
         raise ValueError("alpha must be positive: without a penalty the dual has no solution to certify")
