@@ -20,7 +20,9 @@ from unpooled.privacy.mechanisms import (
     LaplaceRelease,
     NoiseShare,
     NoisyChoice,
+    NoNoise,
     Reach,
+    ScaledGaussian,
 )
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.unit import Unit
@@ -370,3 +372,31 @@ def test_a_mechanism_calibrated_for_a_budget_is_charged_that_budget() -> None:
 def test_describe_lists_every_number_of_a_release() -> None:
     release = GaussianRelease((Block(2, 0.5), Block(1, 3.0)), both(2.0, 3), 7.0)
     assert release.describe() == ("rounded Gaussian", ((2, 0.5), (1, 3.0)), ((RECORD, 2.0, 3), (ATTRIBUTE, 1.0, 1)), 7.0)
+
+
+def test_no_noise_is_unbounded_and_changes_nothing() -> None:
+    release = NoNoise(2)
+    statistic = np.array([3, 4])
+    assert release.release(statistic, stream("none")) is statistic
+    assert release.sensitivity(RECORD) is None
+    assert release.event(RECORD) is UNBOUNDED
+    assert release.change(statistic, statistic) == 0
+    assert release.change(statistic, statistic + 1) == math.inf
+    assert release.describe() == ("no noise", 2)
+
+
+def test_scaled_noise_is_a_multiple_of_the_sensitivity_of_the_run() -> None:
+    release = ScaledGaussian(DRAWS, ((RECORD, 0.5), (ATTRIBUTE, 0.25)), 2.0)
+    assert release.sensitivity(RECORD) is release.scale is None
+    assert release.event(RECORD).value == 0.5
+    truth = np.random.default_rng(0).normal(size=DRAWS)
+    for sensitivity in (1e-6, 3.0, 1e9):
+        errors = release.release_scaled(truth, sensitivity, stream("scaled", str(sensitivity))) - truth
+        step = 2.0 ** math.floor(math.log2(2 * sensitivity) - 12)
+        deviation = 2.0 * (sensitivity + step * math.sqrt(DRAWS))  # rounding is charged
+        assert variance_p_value(errors / deviation) > 1e-4
+        assert variance_p_value(1.06 * errors / deviation) < 1e-6
+    for statistic, sensitivity in ((truth[:-1], 1.0), (truth, 0.0), (truth, math.inf), (truth, math.nan)):
+        with pytest.raises(UsageError, match="sensitivity"):
+            release.release_scaled(statistic, sensitivity, stream("wrong"))
+    assert ScaledGaussian(1, ((RECORD, 0.5),), 2.0).describe() == ("rounded Gaussian", 1, ((RECORD, 0.5),), 2.0)

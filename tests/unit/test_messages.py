@@ -205,6 +205,21 @@ def test_a_choice_cannot_be_released_as_a_vector() -> None:
         run(dataclasses.replace(model, compile=compile_plan))
 
 
+def test_a_scaled_release_without_its_sensitivity_is_refused() -> None:
+    from unpooled.privacy.mechanisms import ScaledGaussian
+    from unpooled.privacy.unit import Unit
+
+    model = load("describe")
+    scaled = ScaledGaussian(2, ((Unit.RECORD, 0.1), (Unit.ATTRIBUTE, 0.1)), 10.0)
+
+    def compile_plan(study):
+        plan = model.compile(study)
+        return dataclasses.replace(plan, releases=tuple(dataclasses.replace(r, mechanism=scaled) for r in plan.releases))
+
+    with pytest.raises(PlanMismatch, match="needs the sensitivity"):
+        run(dataclasses.replace(model, compile=compile_plan))
+
+
 def test_unknown_steps_are_refused() -> None:
     one = party(load("describe"))
     plan = load("describe").compile(STUDY)

@@ -1,9 +1,10 @@
 r"""L2-penalised logistic regression by Newton's method.
 
-Minimises :math:`\sum_i \log(1 + e^{-y_i u_i}) + \frac\alpha2 |b|^2` with decisions :math:`u = Xb + c`. Labels are -1 and 1; the intercept c is not penalised. The minimiser lies in the span of the rows, :math:`b = X^T\theta`.
-With at most as many rows as columns the unknown is therefore :math:`\theta` and all that is needed is the Gram matrix
-:math:`K = XX^T`, formed once for every penalty and fold: with :math:`r = y\,\sigma(-yu)`,
-:math:`W = \mathrm{diag}\,\sigma(u)\sigma(-u)` the Newton iterate solves
+Minimises :math:`\sum_i \log(1 + e^{-y_i u_i}) + \frac\alpha2 |b|^2` with decisions :math:`u = Xb + c`. Labels are -1 and 1;
+the intercept c is not penalised. The minimiser lies in the span of the rows, :math:`b = X^T\theta`. With at most as many
+rows as columns the unknown is therefore :math:`\theta` and all that is needed is the Gram matrix :math:`K = XX^T`, formed
+once for every penalty and fold: with :math:`r = y\,\sigma(-yu)`, :math:`W = \mathrm{diag}\,\sigma(u)\sigma(-u)` the Newton
+iterate solves
 
 .. math:: \theta' = W^{1/2} (\alpha I + W^{1/2} K W^{1/2})^{-1} W^{1/2} (Xb + c - c' + W^{-1} r), \quad \sum\theta' = 0
 
@@ -14,7 +15,8 @@ With at most as many rows as columns the unknown is therefore :math:`\theta` and
 columns.)
 
 Steps are halved until Armijo's condition holds. The decrease is summed as
-:math:`\log\frac{1+e^{-m'}}{1+e^{-m}} = \log(1 + \sigma(-m)(e^{m-m'}-1))`, without the cancellation of two objectives, so that it can be tested down to the last step.
+:math:`\log\frac{1+e^{-m'}}{1+e^{-m}} = \log(1 + \sigma(-m)(e^{m-m'}-1))`, without the cancellation of two objectives, so
+that it can be tested down to the last step.
 """
 
 from __future__ import annotations
@@ -119,7 +121,7 @@ class _Problem:
         return self._newton_step(alpha, point, self.labels * miss, weights)[2]
 
     def _start(self) -> _Point:
-        """No coefficients; the log odds of the labels, half a sample more on each side: finite if there is one class only."""
+        """No coefficients; the log odds of the labels, half a sample more on each side: finite for one class, too."""
         positive, n = float((self.labels > 0).sum()), self.labels.size
         intercept = math.log((positive + 0.5) / (n - positive + 0.5)) if self.fit_intercept else 0.0
         return _Point(np.zeros(self.basis.shape[1]), intercept, np.zeros(n))
@@ -249,7 +251,7 @@ class LogisticPath:
     def _problem(
         self, alpha: float, rows: NDArray[np.intp] | slice = slice(None), offset: Vector | float = 0.0
     ) -> tuple[_Problem, Matrix]:
-        """The problem of these rows in the unknowns that suit n, p and alpha; what maps them to the decisions of all rows."""
+        """The problem of these rows in the unknowns that suit n, p and alpha; what maps them to all decisions."""
         n, p = self.design.shape
         labels = self.target[rows]
         if n > p:

@@ -203,8 +203,9 @@ class RidgePath:
     def _by_hat_matrix(self, alphas: Vector, folds: Folds) -> Matrix:
         r"""Predictions from the residuals :math:`(I - H_{FF})^{-1} (y - \hat y)_F`.
 
-        :math:`I - H = U w U^T + N` with :math:`w = \alpha / (s^2 + \alpha)`. N projects on what neither the columns nor the intercept reach; it is exactly zero if they reach everything. Written
-        this way nothing cancels when a small penalty leaves small residuals.
+        :math:`I - H = U w U^T + N` with :math:`w = \alpha / (s^2 + \alpha)`. N projects on what neither the columns nor the
+        intercept reach; it is exactly zero if they reach everything. Written this way nothing cancels when a small penalty
+        leaves small residuals.
         """
         n, left = self.target.size, self.left
         constant, everything = (1.0 / n if self.fit_intercept else 0.0), left.shape[1] + self.fit_intercept == n

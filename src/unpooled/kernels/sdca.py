@@ -69,8 +69,8 @@ def _excess(x: float) -> float:
 def _logistic_step(t: float, margin: float, curvature: float) -> float:
     """Root of h(t') = t' - margin - curvature (s(t') - s(t)), s(t) = 1/(1 + e^t); dual variables live as t = log((1-s)/s).
 
-    The derivative is at least 1 and the root lies within [margin - curvature s, margin + curvature (1 - s)]: Newton steps, bisection where they
-    leave it.
+    The derivative is at least 1 and the root lies within [margin - curvature s, margin + curvature (1 - s)]: Newton steps,
+    bisection where they leave it.
     """
     s = _sigmoid(-t)
     low, high = margin - curvature * s, margin + curvature * _sigmoid(t)

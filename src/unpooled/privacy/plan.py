@@ -138,12 +138,12 @@ class Plan:
     releases: tuple[Release, ...]
     #: Sentences about what leaves a party without noise, and why that is allowed.
     public: tuple[str, ...] = ()
-    #: Sentences about why no guarantee holds at all (a published calibration, raw values sent to somebody); mostly none.
-    voids: tuple[str, ...] = ()
     #: Sentences about what this model does not protect.
     not_protected: tuple[str, ...] = ()
     #: Sentences about what must be true for the guarantee to hold.
     assumptions: tuple[str, ...] = ()
+    #: Sentences about why no guarantee holds at all (a published calibration, raw values sent to somebody); mostly none.
+    voids: tuple[str, ...] = ()
 
     @cached_property
     def hash(self) -> str:
