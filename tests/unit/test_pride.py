@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unpooled import Bounds, PrideClassifier, PrideRegressor, PrivacyLeakWarning
 from unpooled.audit.replay import replay
-from unpooled.datasets.confounded_field import make_confounded_field
+from unpooled.datasets import make_confounded_field
 from unpooled.errors import DataError, UsageError
 from unpooled.models import load
 from unpooled.models.pride.local import Calibration
@@ -302,6 +302,20 @@ def test_calibration_beats_the_published_method_in_the_papers_simulation(alpha: 
             found.append(error(sketch=sketch) / published)
     assert np.median(ratios["srht"]) < 0.6
     assert np.median(ratios["dct"]) < 0.4
+
+
+def test_the_simulated_field_has_the_papers_shape_and_stated_signs() -> None:
+    field = make_confounded_field(1000, seed=3)
+    squares = np.linalg.svd(field.design, compute_uv=False) ** 2
+    share = np.cumsum(squares) / squares.sum()
+    assert squares.sum() / squares[0] == pytest.approx(2.1, abs=0.2)
+    assert ((share < 0.8).sum() + 1, (share < 0.9).sum() + 1) == (3, 5)
+    signal = field.design @ field.coefficients
+    assert (signal**2).sum() / ((field.response - signal) ** 2).sum() == pytest.approx(0.75)
+    positive = make_confounded_field(200, seed=3, signs="positive", components=1).coefficients
+    assert positive[np.abs(positive).argmax()] > 0
+    with pytest.raises(UsageError, match="signs"):
+        make_confounded_field(100, signs="any")
 
 
 # --- scenarios ------------------------------------------------------------------------------------------------------------
