@@ -23,6 +23,7 @@ from unpooled.protocol.local import drive, in_process, recorded_only
 from unpooled.protocol.messages import (
     Array,
     Dropped,
+    Entrusted,
     Envelope,
     Nothing,
     Public,
@@ -172,6 +173,16 @@ def test_a_reply_of_another_type_is_refused() -> None:
         run(with_answer(lambda _c, _r: Nothing()))
     with pytest.raises(ProtocolError, match="another type"):
         run(with_answer(lambda _c, _r: SumsReply(Public(3))))  # type: ignore[arg-type]
+
+
+def test_values_entrusted_to_a_role_the_plan_does_not_name_are_refused() -> None:
+    class Trusting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        value: Entrusted
+
+    model = load("describe")
+    step = Step("sums", Nothing, Trusting, lambda c, _r: Trusting(Entrusted("aggregator", Array.of(c.table["age"]))))
+    with pytest.raises(PlanMismatch, match="aggregator"):
+        run(dataclasses.replace(model, steps=(step,)))
 
 
 def test_releases_outside_the_plan_are_refused() -> None:

@@ -450,6 +450,33 @@ def test_global_cross_validation_is_marked_not_private() -> None:
     assert next(iter(loco.alpha_.values())) == pytest.approx(pooled.alpha_)
 
 
+def test_what_global_cross_validation_sends_is_refused_under_every_other_plan() -> None:
+    """A coordinator that asks for raw predictions, or sends a penalty of its own, under a sound plan gets nothing."""
+    from unpooled.errors import PlanMismatch
+    from unpooled.models.pride.messages import EstimateRequest, FoldsRequest, ScoreRequest
+    from unpooled.privacy.ledger import Ledger
+    from unpooled.privacy.noise import KeySource
+    from unpooled.privacy.policy import Policy
+    from unpooled.protocol.messages import Array, Entrusted, encode
+    from unpooled.protocol.roles import OpenRequest, Party
+
+    card = Card("a", N, Bounds(-1, 1).columns(["x0"]), ("y",))
+    study = Study("pride", (card,), 1.0, 1e-6, unit="attribute")
+    model, ledger = load("pride"), Ledger.in_memory()
+    plan = model.compile(study)
+    party = Party("a", Table({"x0": X[:, 0], "y": Y}), card, ledger, KeySource(ledger.root_key), Policy.in_process(), load)
+    party.answer(encode(plan.hash, "open", 0, OpenRequest(study)))
+    before = ledger.entries()
+    for step, request in (
+        ("folds", FoldsRequest((), (1.0,))),
+        ("score", ScoreRequest(Entrusted("cross-validation", Array.of(np.zeros((1, N)))))),
+        ("estimate", EstimateRequest((), 1e-9)),
+    ):
+        with pytest.raises(PlanMismatch, match="global cross-validation"):
+            party.answer(encode(plan.hash, step, 0, request))
+    assert ledger.entries() == before
+
+
 def test_published_form_says_that_nothing_holds() -> None:
     model = PrideRegressor(
         parties=2, bounds=(-1, 1), calibration="published", noise_model="plain", delta=0.05, sketch_dim=3

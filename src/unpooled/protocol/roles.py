@@ -26,6 +26,7 @@ from unpooled.protocol.messages import (
     Array,
     Ask,
     Dropped,
+    Entrusted,
     Nothing,
     Public,
     Released,
@@ -253,7 +254,7 @@ class Party:
             return stored
         context = Context(self, plan, step.name, envelope.index)
         reply = step.answer(context, request)
-        self._check_reply(step, reply, context.issued)
+        self._check_reply(step, reply, context.issued, plan.study)
         answer = encode(plan.hash, step.name, envelope.index, reply)
         self.ledger.commit(plan.hash, step.name, envelope.index, asked, answer)
         return answer
@@ -290,7 +291,7 @@ class Party:
             coding.code(block)
 
     @staticmethod
-    def _check_reply(step: Step, reply: msgspec.Struct, issued: list[Released]) -> None:
+    def _check_reply(step: Step, reply: msgspec.Struct, issued: list[Released], study: Study) -> None:
         if type(reply) is not step.reply:
             msg = f"step {step.name!r} returned a {type(reply).__name__} where it declares {step.reply.__name__}"
             raise ProtocolError(msg)
@@ -300,6 +301,9 @@ class Party:
                 if isinstance(part, Released) and not any(part is one for one in issued):
                     msg = f"step {step.name!r} returned a {name!r} that its ledger did not release"
                     raise ProtocolError(msg)
+                if isinstance(part, Entrusted) and part.role not in study.trust:
+                    msg = f"step {step.name!r} would entrust {part.role!r} with values in the clear, which the plan does not"
+                    raise PlanMismatch(msg)
         # Encoding to the declared type and back refuses what a field's annotation does not allow.
         try:
             msgspec.msgpack.decode(encode_content(reply), type=step.reply, strict=True)

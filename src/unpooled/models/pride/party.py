@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.errors import DataError, UsageError
+from unpooled.errors import DataError, PlanMismatch, UsageError
 from unpooled.kernels.newton import LogisticPath
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models.pride.local import Calibration, choose_alpha, random_folds
@@ -209,6 +209,8 @@ def estimate(context: Context, request: EstimateRequest) -> Estimated:
     """Solve the local problem and keep its solution: own coefficients, those of the received columns, intercept, alpha."""
     part, parameters = _part(context), _parameters(context)
     _need_response(part, parameters)
+    if request.alpha is not None:
+        _need_global_cv(parameters, "a penalty chosen by the coordinator")
     design, response = _design(context, request.received), _response(context)
     path = _path(parameters, design, response)
     folds = random_folds(response.size, parameters.folds, context.plan.study.public_seed)
@@ -237,6 +239,13 @@ def _unstandardised(context: Context, part: Part, coefficients: Vector) -> Vecto
     return coefficients / scale
 
 
+def _need_global_cv(parameters: Parameters, what: str) -> None:
+    """What global cross-validation sends or decides is refused under every other plan, whoever asks for it."""
+    if parameters.alpha != "global-cv":
+        msg = f"{what} belongs to global cross-validation, which this plan does not allow"
+        raise PlanMismatch(msg)
+
+
 def _need_response(part: Part, parameters: Parameters) -> None:
     if not part.knows_response:
         msg = f"party {part.card.name!r} has no label column {parameters.response!r} and only sends"
@@ -249,6 +258,7 @@ def _need_response(part: Part, parameters: Parameters) -> None:
 def folds(context: Context, request: FoldsRequest) -> Folds:
     """Held-out contributions x_k . beta_k(alpha) of this party's block for every penalty: raw functions of the data."""
     part, parameters = _part(context), _parameters(context)
+    _need_global_cv(parameters, "step 'folds'")
     _need_response(part, parameters)
     own = len(part.private.attribute) + len(part.public.attribute)
     design, response = _design(context, request.received), _response(context)
@@ -264,6 +274,7 @@ def folds(context: Context, request: FoldsRequest) -> Folds:
 
 def score(context: Context, request: ScoreRequest) -> Scores:
     """Mean squared error of the summed contributions for every penalty, by a party that knows the response."""
+    _need_global_cv(_parameters(context), "step 'score'")
     parameters, response = _parameters(context), _response(context)
     total = request.contributions.values.numpy()
     errors = np.empty_like(total)
