@@ -120,6 +120,7 @@ BASE = {
     "public_seed": 0,
     "simulation_seed": None,
     "bounds_declared": True,
+    "coordinator": ["ab" * 32],
     "run": 1,
 }
 FIELD_CHANGES = {

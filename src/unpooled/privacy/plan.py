@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -37,8 +38,13 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     columns: tuple[Column, ...]
     #: Columns that the party holds for its own use (a response, say). They never leave, so they need no bounds.
     labels: tuple[str, ...] = ()
+    #: The party's public signing key in hex, which pins who takes part. Empty only for parties of one process.
+    key: str = ""
 
     def __post_init__(self) -> None:
+        if self.key and not re.fullmatch("[0-9a-f]{64}", self.key):
+            msg = f"card {self.name!r}: key is not a public key of 64 hexadecimal digits: take the card `unpooled party init` wrote"
+            raise UsageError(msg)
         names = [*(column.name for column in self.columns), *self.labels]
         if not self.name or not names or len(set(names)) != len(names) or self.rows < 2:  # noqa: PLR2004
             msg = f"card {self.name!r}: give a name, at least 2 rows, and at least one column, each name once"
@@ -72,6 +78,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bounds_declared: bool = True
     #: Raise it to ask the same question again with fresh noise (which costs again).
     run: int = 1
+    #: The public key of whoever runs the study, which signs every request to a party over a network; empty in one process.
+    coordinator: str = ""
 
     def __post_init__(self) -> None:
         budget = Budget(self.epsilon, self.delta, Unit.parse(self.unit))

@@ -21,6 +21,7 @@ from unpooled.privacy.mechanisms import Additive, Scaled
 from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.table import is_complete
 from unpooled.privacy.unit import Split, Unit
+from unpooled.protocol.identity import Identity
 from unpooled.protocol.messages import (
     SIZE_LIMIT,
     Array,
@@ -231,6 +232,11 @@ class Party:
         if study.simulation_seed is None:
             return self.keys
         return type(self.keys).simulation(study.simulation_seed)
+
+    @property
+    def identity(self) -> Identity:
+        """The keys that the party signs and agrees with, derived from the root key beside its ledger."""
+        return Identity(self.ledger.root_key)
 
     def fingerprint(self, content: bytes) -> bytes:
         """A digest for the ledger, keyed: whoever reads a copy of the ledger cannot try out small data sets."""

@@ -26,12 +26,13 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class StudySection(_Section, frozen=True):
-    """``[study]``: which model, and a number to raise for a fresh run of the same question."""
+    """``[study]``: which model, a number to raise for a fresh run of the same question, and the coordinator's public key."""
 
     model: str
     run: int = 1
     public_seed: int = 0
     simulation_seed: int | None = None
+    coordinator: str = ""
 
 
 class PrivacySection(_Section, frozen=True):
@@ -118,6 +119,7 @@ def read_study(path: str | Path) -> Study:
             public_seed=text.study.public_seed,
             simulation_seed=text.study.simulation_seed,
             run=text.study.run,
+            coordinator=text.study.coordinator,
         )
     except UsageError as error:
         msg = f"{path.name}: {error}"
@@ -163,9 +165,9 @@ def policy_of(text: PartyFile) -> Policy:
     )
 
 
-def card_of(text: PartyFile, rows: int) -> Card:
-    """The public card of a party: what its file declares, and how many rows it has."""
-    return Card(text.party.name, rows, text.columns, text.party.labels)
+def card_of(text: PartyFile, rows: int, key: str) -> Card:
+    """The public card of a party: what its file declares, how many rows it has, and its public signing key."""
+    return Card(text.party.name, rows, text.columns, text.party.labels, key)
 
 
 def write_card(card: Card) -> str:
@@ -177,6 +179,8 @@ def write_card(card: Card) -> str:
     lines += [f"name = {_toml(card.name)}", f"rows = {card.rows}"]
     if card.labels:
         lines.append(f"labels = {_toml(card.labels)}")
+    if card.key:
+        lines.append(f"key = {_toml(card.key)}")
     return "\n".join([*lines, *_columns_as_toml(card.columns)]) + "\n"
 
 

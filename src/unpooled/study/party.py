@@ -14,6 +14,7 @@ from unpooled.models import load
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card
+from unpooled.protocol.identity import Identity
 from unpooled.protocol.roles import Party
 from unpooled.study.data import read_table
 from unpooled.study.files import card_of, policy_of, read_party, write_card, write_party
@@ -38,7 +39,7 @@ def open_party(path: str | Path) -> Iterator[Party]:
         yield Party(
             text.party.name,
             table,
-            card_of(text, table.n_rows),
+            card_of(text, table.n_rows, Identity(ledger.root_key).public),
             ledger,
             KeySource(ledger.root_key),
             policy_of(text),
@@ -63,9 +64,10 @@ def create_party(
         if path.exists():
             msg = f"{path} exists already: edit it, or choose another folder"
             raise StudyError(msg)
-    card = write_card(Card(name, table.n_rows, columns, labels))
     folder.mkdir(parents=True, exist_ok=True)
-    Ledger.create(ledger).close()
+    with Ledger.create(ledger) as created:
+        key = Identity(created.root_key).public
+    card = write_card(Card(name, table.n_rows, columns, labels, key))
     config.write_text(write_party(name, os.path.relpath(data, folder), ledger.name, columns, budget, id_column, labels))
     card_file.write_text(card)
     return config, card_file

@@ -1,0 +1,68 @@
+"""Who speaks: signing keys of parties and coordinators, and key agreement between two parties.
+
+Every identity is derived from a root key of 32 bytes, so a party has nothing more to keep than the key beside its ledger. The
+public key stands in the party's card and so in the hash of every plan: a study pins its participants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from unpooled.errors import ProtocolError
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The private half of a participant. Nothing of it is ever printed."""
+
+    _root: bytes = field(repr=False)
+
+    @property
+    def _signer(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(_derive(self._root, b"identity"))
+
+    @property
+    def public(self) -> str:
+        """The public key that verifies this identity's signatures, in hex."""
+        return self._signer.public_key().public_bytes_raw().hex()
+
+    def sign(self, *parts: bytes) -> str:
+        """An Ed25519 signature over length-prefixed parts, in hex."""
+        return self._signer.sign(_joined(parts)).hex()
+
+    def agreement_key(self, context: bytes) -> str:
+        """The public half of this identity's X25519 key for one context (a plan), in hex."""
+        return self._agreement(context).public_key().public_bytes_raw().hex()
+
+    def shared_key(self, context: bytes, other: str, *purpose: bytes) -> bytes:
+        """32 bytes that only this identity and the holder of the agreement key ``other`` can compute (X25519, HKDF-SHA-256)."""
+        try:
+            secret = self._agreement(context).exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(other)))
+        except ValueError:  # not 32 bytes, or a point of small order
+            raise ProtocolError("a key-agreement key that is not a valid X25519 public key") from None
+        return _derive(secret, b"shared", context, *purpose)
+
+    def _agreement(self, context: bytes) -> X25519PrivateKey:
+        return X25519PrivateKey.from_private_bytes(_derive(self._root, b"agreement", context))
+
+
+def verify(public: str, signature: str, *parts: bytes) -> None:
+    """Refuse a signature that the holder of ``public`` did not make over exactly these parts."""
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(bytes.fromhex(signature), _joined(parts))
+    except (ValueError, InvalidSignature):
+        raise ProtocolError("a signature that does not belong to this message and this sender") from None
+
+
+def _derive(secret: bytes, *purpose: bytes) -> bytes:
+    return HKDF(hashes.SHA256(), 32, salt=None, info=b"unpooled/1 " + _joined(purpose)).derive(secret)
+
+
+def _joined(parts: tuple[bytes, ...]) -> bytes:
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
