@@ -120,7 +120,7 @@ BASE = {
     "public_seed": 0,
     "simulation_seed": None,
     "bounds_declared": True,
-    "coordinator": ["ab" * 32],
+    "coordinator": "",
     "run": 1,
 }
 FIELD_CHANGES = {
@@ -132,7 +132,8 @@ FIELD_CHANGES = {
     "calibration": ["published"],
     "public_seed": [1],
     "simulation_seed": [0, 1],
-    "bounds_declared": [False],
+    "run": [2],
+    "coordinator": ["ab" * 32],
     "run": [2],
     "parameters": [
         {},
