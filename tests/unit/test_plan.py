@@ -132,7 +132,7 @@ FIELD_CHANGES = {
     "calibration": ["published"],
     "public_seed": [1],
     "simulation_seed": [0, 1],
-    "run": [2],
+    "bounds_declared": [False],
     "coordinator": ["ab" * 32],
     "run": [2],
     "parameters": [
