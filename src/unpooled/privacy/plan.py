@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 PLAN_VERSION = 1
 
 
+#: The role of :attr:`Study.trust` that adds up the parties' vectors, and the value that asks for trust in it.
+AGGREGATION, TRUSTED = "aggregation", "trusted"
+
+
 class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The public schema card of a party: its name, its number of rows and its declared columns."""
 
@@ -97,6 +101,10 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def budget(self) -> Budget:
         """The privacy that is asked for."""
         return Budget(self.epsilon, self.delta, Unit(self.unit))
+
+    def trusts(self, role: str) -> bool:
+        """Whether the study asks its parties to trust this role with values in the clear."""
+        return self.trust.get(role) == TRUSTED
 
     def card(self, party: str) -> Card:
         """The card of one party."""
