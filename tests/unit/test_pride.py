@@ -128,7 +128,7 @@ def test_more_budget_brings_private_estimates_to_dual_loco() -> None:
             for s in range(10)
         ]
         distances.append(np.mean([np.linalg.norm(f.coef_ - loco.coef_) for f in fits]))
-    assert distances[0] > 2 * distances[1] > 2 * distances[2]
+    assert distances[0] > 1.5 * distances[1] > 2 * distances[2]
     assert distances[2] < 0.05 * np.linalg.norm(loco.coef_)
 
 

@@ -213,18 +213,10 @@ class _Pride(BaseEstimator):
     def _decision(self, X: ArrayLike) -> Vector:
         check_is_fitted(self)
         array = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite())
-        if self.coef_.size == array.shape[1]:
-            decision: Vector = array @ self.coef_ + self.intercept_
-            return decision
-        # Categories and missing-value indicators have columns of their own; numeric ones keep their own units.
-        coding = Coding(self._columns, 1)
-        coded = coding.real([array[:, j] for j in range(array.shape[1])])
-        for j, column in enumerate(self._columns):
-            if column.categories is None:
-                at = int(np.searchsorted(coding.attribute, j))
-                coded[:, at] = coded[:, at] * column.half_width + column.centre
-        expanded: Vector = coded @ self.coef_ + self.intercept_
-        return expanded
+        if self.coef_.size != array.shape[1]:  # categories and missing-value indicators have columns of their own
+            array = Coding(self._columns, 1).natural(array.T)
+        decision: Vector = array @ self.coef_ + self.intercept_
+        return decision
 
     def _finite(self) -> bool | str:
         refuses = not isinstance(self.bounds, Bounds) or self.bounds.missing == "refuse"
