@@ -163,6 +163,15 @@ class Design:
         return Vector(name, blocks, reach, self.grid**2, share, scale)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What every coefficient belongs to: a column, one of its categories, or its being missing."""
+        names: list[str] = []
+        for column in self.features:
+            names += [f"{column.name} = {c}" for c in column.categories] if column.categories else [column.name]
+            names += [f"{column.name} missing"] if column.missing == "indicator" else []
+        return tuple(names)
+
+    @property
     def half_widths(self) -> Row:
         """The data's own units per coded unit of every coded feature, and 1 for the constant and for categories."""
         widths = []
@@ -237,7 +246,7 @@ def _blocks(widths: Row) -> tuple[Block, ...]:
 # --- what everybody may compute ------------------------------------------------------------------------------------------
 
 
-class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Moments as a file: everything, exactly, and nothing that runs."""
 
     format: str
@@ -296,7 +305,7 @@ class Moments:
     statement: str = ""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Moments) and self._encoded() == other._encoded()
+        return isinstance(other, Moments) and self.stored() == other.stored()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -359,49 +368,46 @@ class Moments:
 
     # --- files -----------------------------------------------------------------------------------------------------------
 
-    def _encoded(self) -> bytes:
+    def stored(self) -> StoredMoments:
+        """Everything as plain data."""
         d = self.design
-        return msgspec.msgpack.encode(
-            _Stored(
-                _FORMAT,
-                d.features,
-                d.response,
-                d.grid,
-                str(d.geometry),
-                d.norm,
-                d.intercept,
-                self.rows,
-                Array.of(self.gram),
-                Array.of(self.variance),
-                self.plan,
-                self.statement,
-            )
-        )
+        gram, variance = Array.of(self.gram), Array.of(self.variance)
+        head = (_FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept)
+        return StoredMoments(*head, self.rows, gram, variance, self.plan, self.statement)
+
+    @classmethod
+    def of(cls, stored: StoredMoments) -> Self:
+        """From plain data; refused where they do not fit together."""
+        try:
+            geometry = Geometry(stored.geometry)
+        except ValueError:
+            geometry = None
+        if stored.format != _FORMAT or geometry is None:
+            msg = f"moments of another format: this program reads {_FORMAT!r}"
+            raise DataError(msg)
+        design = Design(stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept)
+        square = (design.size + 1, design.size + 1)
+        if any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
+            raise DataError("moments whose matrices do not fit their columns")
+        return cls(design, stored.rows, stored.gram.numpy(), stored.variance.numpy(), stored.plan, stored.statement)
 
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""
-        Path(path).write_bytes(self._encoded())
+        Path(path).write_bytes(msgspec.msgpack.encode(self.stored()))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read what :meth:`save` wrote."""
         name = Path(path).name
         try:
-            stored = msgspec.msgpack.decode(Path(path).read_bytes(), type=_Stored, strict=True)
+            return cls.of(msgspec.msgpack.decode(Path(path).read_bytes(), type=StoredMoments, strict=True))
         except FileNotFoundError:
             msg = f"{name}: there is no such file of moments"
             raise DataError(msg) from None
         except (msgspec.MsgspecError, ValueError) as error:
-            msg = f"{name}: not a file of moments ({type(error).__name__}): give one that `save` wrote"
+            what = error if isinstance(error, DataError) else "this is not a file of moments: give one that `save` wrote"
+            msg = f"{name}: {what}"
             raise DataError(msg) from None
-        design = Design(
-            stored.features, stored.response, stored.grid, Geometry(stored.geometry), stored.norm, stored.intercept
-        )
-        square = (design.size + 1, design.size + 1)
-        if stored.format != _FORMAT or stored.gram.shape != square or stored.variance.shape != square:
-            msg = f"{name}: moments of another format: this program reads {_FORMAT!r}"
-            raise DataError(msg)
-        return cls(design, stored.rows, stored.gram.numpy(), stored.variance.numpy(), stored.plan, stored.statement)
 
 
 def _positive(precision: Any) -> float:  # noqa: ANN401 - whatever a caller passes

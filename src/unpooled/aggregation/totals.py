@@ -177,6 +177,14 @@ class Vector:
         step = self._step("share" if mode is Mode.DISTRIBUTED else "local")
         return tuple(Release(self.name, name, step, mechanism) for name in aggregation.parties)
 
+    def deviations(self, plan: Plan) -> NDArray[np.float64]:
+        """Standard deviation of every coordinate of the total if every party is in it."""
+        mechanisms = [release.mechanism for release in plan.releases if release.name == self.name]
+        if isinstance(mechanisms[0], NoiseShare):
+            return mechanisms[0].total_deviations(len(mechanisms))
+        noise = [m.deviations for m in mechanisms if isinstance(m, GaussianRelease)]
+        return np.asarray(noise[0] * math.sqrt(len(noise)))
+
     def _step(self, act: str) -> str:
         return f"{self.name}-{act}"
 
@@ -297,7 +305,7 @@ class Summing:
     name: str
     #: From the study to how it adds up and what.
     blueprint: Callable[[Study], tuple[Aggregation, Vector]]
-    #: From a party's data to its vector; None on the coordinator's side, which has no data.
+    #: From a party's data and the request's public settings to its vector.
     statistic: Statistic
 
     @property

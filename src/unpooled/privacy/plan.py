@@ -231,13 +231,13 @@ class Plan:
         lines = [
             f"plan {self.hash[:16]} · model {study.model} · {self.split} · {study.calibration}",
             f"  asked: {study.budget}, adjacency {study.adjacency}",
-            f"  {'release':<12}{'party':<12}{'mechanism':<18}{'numbers':>9}{'sensitivity':>13}{'scale':>11}",
+            f"  {'release':<12}{'party':<12}{'mechanism':<26}{'numbers':>9}{'sensitivity':>14}{'scale':>14}",
         ]
         for r in self.releases:
             sensitivity, scale = r.sensitivity(study.unit), r.scale
             lines.append(
-                f"  {r.name + (f' x {r.count}' if r.count > 1 else ''):<12}{r.party:<12}{r.mechanism.name:<18}{r.size:>9}"
-                f"{_number(sensitivity):>13}{_number(scale):>11}"
+                f"  {r.name + (f' x {r.count}' if r.count > 1 else ''):<12}{r.party:<12}{r.mechanism.name:<26}{r.size:>9}"
+                f"{_number(sensitivity):>14}{_number(scale):>14}"
             )
         lines += [f"  public: {sentence}" for sentence in self.public]
         for unit in Unit:
