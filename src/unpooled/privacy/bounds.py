@@ -139,6 +139,17 @@ class Bounds:
         return Column(name, low, high, missing=missing)
 
     @classmethod
+    def given(cls, bounds: Bounds | tuple[Any, Any] | None, table: Table | None, *, warn: bool = True) -> Bounds:
+        """What a caller passed as ``bounds``: declared bounds, a pair (low, high), or None, which reads them off the data."""
+        if isinstance(bounds, Bounds):
+            return bounds
+        if bounds is not None:
+            return cls(*bounds)
+        if table is None:
+            raise UsageError("a plan needs bounds: pass bounds=Bounds(low=..., high=...)")
+        return cls.from_data(table, warn=warn)
+
+    @classmethod
     def from_data(cls, table: Table, *, warn: bool = True) -> Bounds:
         """Ranges and categories read off the data, with a warning: for exploration, no guarantee holds."""
         if warn:

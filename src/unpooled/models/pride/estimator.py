@@ -14,6 +14,7 @@ from unpooled.errors import UsageError
 from unpooled.models import load
 from unpooled.models.pride.plan import parts
 from unpooled.privacy.bounds import Bounds, Coding, Column
+from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
@@ -92,13 +93,7 @@ class _Pride(BaseEstimator):
         return load("pride").compile(self._study(n_samples, names, columns, declared=True))
 
     def _declared(self, table: Table | None) -> Bounds:
-        if isinstance(self.bounds, Bounds):
-            return self.bounds
-        if self.bounds is not None:
-            return Bounds(*self.bounds)
-        if table is None:
-            raise UsageError("a plan needs bounds: pass bounds=Bounds(low=..., high=...)")
-        return Bounds.from_data(table, warn=not math.isinf(self.epsilon))
+        return Bounds.given(self.bounds, table, warn=not math.isinf(self.epsilon))
 
     def _assigned(self, names: list[str]) -> dict[str, list[str]]:
         """Which columns each party holds."""
@@ -153,7 +148,7 @@ class _Pride(BaseEstimator):
             parameters=parameters,
             trust={"cross-validation": "trusted"} if self.alpha == "global-cv" and not fitted else {},
             public_seed=self.public_seed,
-            simulation_seed=None if self.random_state is None else _seed(self.random_state),
+            simulation_seed=seed_of(self.random_state),
             bounds_declared=declared,
         )
 
@@ -373,11 +368,3 @@ def _name(names: list[str], column: int | str) -> str:
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a NumPy number, a number or a word
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _seed(state: Any) -> int:  # noqa: ANN401 - an int or a RandomState
-    if isinstance(state, np.random.RandomState):
-        return int(state.randint(2**31))
-    if isinstance(state, int | np.integer) and not isinstance(state, bool):
-        return int(state)
-    raise UsageError("random_state must be None (real noise) or an integer (a simulation)")
