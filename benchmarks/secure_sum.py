@@ -40,8 +40,11 @@ def main() -> None:
     client_keys = [identity.agreement_key(CONTEXT) for identity in clients]
 
     def client(identity: Identity, vector: np.ndarray) -> list[tuple[bytes, bytes]]:
-        shares = secure_sum.split(vector, NODES)
-        return [secure_sum.seal(identity, key, CONTEXT, PURPOSE, share) for key, share in zip(keys, shares, strict=True)]
+        shares = secure_sum.split(vector, NODES, bytes(32))
+        return [
+            secure_sum.seal(identity, key, CONTEXT, PURPOSE, share, bytes(32))
+            for key, share in zip(keys, shares, strict=True)
+        ]
 
     sealed = [client(identity, vector) for identity, vector in zip(clients, vectors, strict=True)]
 

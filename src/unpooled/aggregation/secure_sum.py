@@ -9,7 +9,7 @@ Numbers only: who may ask for what is decided in ``totals.py``.
 
 from __future__ import annotations
 
-import os
+import hmac
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,16 +30,18 @@ if TYPE_CHECKING:
     Buffer = bytes | memoryview
 
 _SEED_BYTES = 32
-_SALT_BYTES = 32
 #: Each key encrypts one message, so that its nonce may be constant.
 _NONCE = bytes(12)
 #: Words expanded at a time.
 _BLOCK = 1 << 15
 
 
-def split(vector: NDArray[np.int64], nodes: int) -> list[Buffer]:
-    """The shares of a vector: seeds for all nodes but the last, which gets what is left."""
-    seeds = [os.urandom(_SEED_BYTES) for _ in range(nodes - 1)]
+def split(vector: NDArray[np.int64], nodes: int, secret: bytes) -> list[Buffer]:
+    """The shares of a vector: seeds for all nodes but the last, which gets what is left.
+
+    ``secret`` belongs to this vector alone, so that a repeated request is answered with equal bytes.
+    """
+    seeds = [hmac.digest(secret, b"seed %d" % k, "sha256") for k in range(nodes - 1)]
     rest = vector.astype("<u8")  # two's complement: modulo 2^64
     for seed in seeds:
         for at, words in _expanded(seed, rest.size):
@@ -77,10 +79,13 @@ def opened(partials: Sequence[Words]) -> NDArray[np.int64]:
 
 
 def seal(
-    sender: Identity, receiver_key: str, context: bytes, purpose: tuple[bytes, ...], message: Buffer
+    sender: Identity, receiver_key: str, context: bytes, purpose: tuple[bytes, ...], message: Buffer, secret: bytes
 ) -> tuple[bytes, bytes]:
-    """(salt, ciphertext) for one receiver: X25519, HKDF-SHA-256 over sender, receiver, purpose and a fresh salt, AES-256-GCM."""
-    salt = os.urandom(_SALT_BYTES)
+    """(salt, ciphertext) for one receiver: X25519, HKDF-SHA-256 over purpose and salt, AES-256-GCM.
+
+    ``secret`` belongs to this message alone: the salt, and so the key, differs wherever the message does.
+    """
+    salt = hmac.digest(secret, b"salt" + b"".join(len(part).to_bytes(8, "big") + part for part in purpose), "sha256")
     return salt, AESGCM(sender.shared_key(context, receiver_key, *purpose, salt)).encrypt(_NONCE, message, None)
 
 

@@ -332,11 +332,11 @@ class Summing:
         aggregation.check_nodes(tuple(node.name for node in request.nodes))
         nodes = [_checked(plan, node) for node in request.nodes]
 
-        def seal(share: NDArray[np.int64]) -> tuple[Sealed, ...]:
+        def seal(share: NDArray[np.int64], secret: bytes) -> tuple[Sealed, ...]:
             sealed = []
-            for node, part in zip(nodes, secure_sum.split(share, len(nodes)), strict=True):
+            for node, part in zip(nodes, secure_sum.split(share, len(nodes), secret), strict=True):
                 purpose = self._purpose(context, party.name, node.name)
-                salt, text = secure_sum.seal(party.identity, node.agreement, plan.hash.encode(), purpose, part)
+                salt, text = secure_sum.seal(party.identity, node.agreement, plan.hash.encode(), purpose, part, secret)
                 sealed.append(Sealed(node.name, text, salt))
             return tuple(sealed)
 

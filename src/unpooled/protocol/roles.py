@@ -184,9 +184,12 @@ class Context:
         return released
 
     def share(
-        self, name: str, statistic: NDArray[np.int64], seal: Callable[[NDArray[np.int64]], tuple[Sealed, ...]]
+        self, name: str, statistic: NDArray[np.int64], seal: Callable[[NDArray[np.int64], bytes], tuple[Sealed, ...]]
     ) -> tuple[Sealed, ...]:
-        """Debit the planned share of a total, draw its noise, and hand it out as ``seal`` encrypts it for the nodes that add up."""
+        """Debit the planned share of a total, draw its noise, and hand it out as ``seal`` encrypts it for the nodes that add up.
+
+        ``seal`` is also given a secret of this very share, never of a simulation, to split and encrypt it with.
+        """
         planned = self._planned(name)
         if not isinstance(planned.mechanism, Shared):
             msg = f"release {name!r} is planned as {planned.mechanism.name}, not as a share of a total"
@@ -194,7 +197,9 @@ class Context:
         if planned.mechanism.needs_trust and not self.plan.study.trusts(AGGREGATION):
             msg = f"release {name!r} needs a trusted aggregator, which the study does not ask for"
             raise PlanMismatch(msg)
-        sealed = seal(planned.mechanism.share(statistic, self._debit(planned, statistic)))
+        bits = self._debit(planned, statistic)
+        secret = self.party.keys.stream("seal", *self._names(name), content=digest(statistic.tobytes()))
+        sealed = seal(planned.mechanism.share(statistic, bits), secret.key)
         self.issued.extend(sealed)
         return sealed
 
@@ -213,8 +218,11 @@ class Context:
         party, content = self.party, digest(statistic.tobytes())
         charge = _charge(self.plan, planned, self.index, party.fingerprint(content))
         party.ledger.reserve([charge], party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
-        names = (self.plan.hash, party.name, self.step, self.index, planned.name)
-        return party.keys_for(self.plan.study).stream(*names, content=content)
+        return party.keys_for(self.plan.study).stream(*self._names(planned.name), content=content)
+
+    def _names(self, release: str) -> tuple[str | int, ...]:
+        """Everything that names a release, for its keys."""
+        return self.plan.hash, self.party.name, self.step, self.index, release
 
     def _planned(self, name: str, *, own_step: bool = True) -> Release:
         planned = self.plan.release(self.party.name, name)
