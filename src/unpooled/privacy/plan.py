@@ -206,10 +206,11 @@ class Plan:
         else:
             columns = {column.name for card in cards for column in card.columns}
             together = {frozenset(c.name for c in cards if any(x.name == name for x in c.columns)) for name in columns}
-        return tuple(
+        groups = (
             Composition(r.event(unit) for r in self.releases if r.party in parties)
             for parties in sorted(together, key=sorted)
         )
+        return tuple({group.events: group for group in groups}.values())  # equal parties have equal costs
 
     def epsilon(self, delta: float, unit: Unit | str | None = None) -> float:
         """Smallest epsilon proved at this delta, for the study's unit or another one."""
