@@ -28,7 +28,7 @@ from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Budget, Unit
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Dropped, Nothing, encode
-from unpooled.protocol.roles import OpenRequest, Party
+from unpooled.protocol.roles import Context, OpenRequest, Party
 
 RNG = np.random.default_rng(8)
 MODEL = load("stacking")
@@ -498,3 +498,16 @@ def test_results_are_rendered() -> None:
     text = MODEL.render(drive(MODEL, plan, in_process(made)).result)
     assert "high level" in text
     assert text.splitlines()[1].startswith("a ")
+
+
+def test_a_minimiser_is_released_by_its_own_mechanism_only() -> None:
+    plan, made = opened(study("perturbed"))
+    made["a"].answer(encode(plan.hash, "block", 0, Nothing()))
+    context = Context(made["a"], plan, "predictions", 0)
+    with pytest.raises(PlanMismatch, match="not as a minimiser"):
+        context.minimise("predictions", lambda b: b)
+
+
+def test_random_state_is_an_integer_or_nothing() -> None:
+    with pytest.raises(UsageError, match="random_state"):
+        PrivateLogisticRegression(bounds=(-1, 1), random_state="seven").fit(X, Y)

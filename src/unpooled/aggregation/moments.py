@@ -120,11 +120,8 @@ class Design:
 
     @cached_property
     def _weights(self) -> Row:
-        """What each value of the coded row (x, 1, y) is multiplied with before the sensitivity is taken."""
+        """What each value of the coded row (x, 1, y) is multiplied with to give the augmented row z."""
         d = self.size
-        if self.geometry is not Geometry.AUGMENTED:
-            # y is weighted up to the length of x (T002.2).
-            return np.append(np.ones(d), self.radius)
         x, y, one = np.sqrt(AUGMENTED_WEIGHTS)
         reach = math.sqrt(self.radius**2 - self.intercept)
         return np.array([*[x / reach] * (d - self.intercept), *[one] * self.intercept, y])

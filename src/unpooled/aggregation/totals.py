@@ -11,6 +11,7 @@ nodes signed, and answers one request per release; so no two sums that could be 
 
 from __future__ import annotations
 
+import hmac
 import math
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
@@ -105,8 +106,8 @@ class Aggregation:
         if self.mode is Mode.LOCAL:
             return (), ()
         coalition = (
-            f"A coalition beyond tolerate = {self.tolerate}: if more parties than that, counted together with those that drop out, "
-            "put what they know together, less noise is left than stated."
+            f"A coalition beyond tolerate = {self.tolerate}: if more parties than that, counted together with those that drop out (or that "
+            "a dishonest coordinator lets drop out), put what they know together, less noise is left than stated."
         )
         nodes = (
             f"At least one of the {self.count} nodes of the secure sum does not hand its shares to the others; they are encrypted by "
@@ -334,6 +335,8 @@ class Summing:
 
         def seal(share: NDArray[np.int64], secret: bytes) -> tuple[Sealed, ...]:
             sealed = []
+            # Other nodes get other seeds and keys, even if the ledger that allows one request only was lost.
+            secret = hmac.digest(secret, b"".join(bytes.fromhex(node.agreement) for node in nodes), "sha256")
             for node, part in zip(nodes, secure_sum.split(share, len(nodes), secret), strict=True):
                 purpose = self._purpose(context, party.name, node.name)
                 salt, text = secure_sum.seal(party.identity, node.agreement, plan.hash.encode(), purpose, part, secret)

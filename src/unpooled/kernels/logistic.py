@@ -31,9 +31,13 @@ if TYPE_CHECKING:
 
 #: Rows of one partial sum, and of the sample that the metric is taken from.
 _BLOCK, _SAMPLE = 1 << 13, 1 << 14
-_ITERATIONS, _HALVINGS, _MEMORY, _ARMIJO = 300, 40, 8, 1e-4
+_PASSES, _HALVINGS, _MEMORY, _ARMIJO = 400, 30, 8, 1e-4
+#: Passes after which Newton's method takes over, with the Hessian of all rows in every step.
+_PATIENCE = 60
 #: A step that leaves more of the gradient than this asks for a new metric.
 _SLOW = 0.2
+#: Two values of the objective this close to each other, relatively, are the same.
+_NOISE = 1e-12
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
@@ -87,9 +91,9 @@ class _Objective:
         gradient = parts.sum(axis=0) + self.linear + self.penalty * away
         return math.fsum(losses) + float(self.linear @ w) + self.penalty / 2 * float(away @ away), gradient
 
-    def metric(self, w: Vector) -> tuple[Matrix, bool]:
-        """Cholesky factor of the Hessian, estimated from evenly spaced rows."""
-        stride = max(1, self.rows.shape[0] // _SAMPLE)
+    def metric(self, w: Vector, *, exact: bool = False) -> tuple[Matrix, bool]:
+        """Cholesky factor of the Hessian, estimated from evenly spaced rows, or from all of them."""
+        stride = 1 if exact else max(1, self.rows.shape[0] // _SAMPLE)
         sample = self.rows[::stride]
         root = 0.5 / np.cosh(np.clip(sample @ w, -700, 700) / 2)  # sqrt of p (1 - p)
         scaled = sample * root[:, None]
@@ -132,10 +136,10 @@ def logistic_minimum(
 def _minimise(problem: _Objective, limit: float) -> Minimum:
     w = problem.centre.copy()
     value, gradient = problem.value(w)
-    metric, passes = problem.metric(w), 1
+    metric, passes, exact = problem.metric(w), 1, False
     pairs: deque[tuple[Vector, Vector]] = deque(maxlen=_MEMORY)
     norm = float(np.linalg.norm(gradient))
-    while norm > limit and passes < _ITERATIONS:
+    while norm > limit and passes < _PASSES:
         step = -_two_loops(gradient, pairs, metric)
         slope = float(gradient @ step)
         length = 1.0
@@ -146,17 +150,25 @@ def _minimise(problem: _Objective, limit: float) -> Minimum:
             new_norm = float(np.linalg.norm(new_gradient))
             # Near the minimum the decrease drowns in rounding, but the gradient does not.
             if new_value <= value + _ARMIJO * length * slope or (
-                new_norm < norm and new_value <= value + 1e-12 * abs(value)
+                new_norm < norm and new_value <= value + _NOISE * abs(value)
             ):
                 break
             length /= 2
         else:
-            break
-        pairs.append((tried - w, new_gradient - gradient))
+            if exact:
+                break
+            exact = True  # once more, by Newton's method with all rows
+            metric = problem.metric(w, exact=True)
+            pairs.clear()
+            continue
+        bent = float((tried - w) @ (new_gradient - gradient))
+        if bent > 0 and not exact:  # convexity promises it, rounding may not keep it
+            pairs.append((tried - w, new_gradient - gradient))
         slow = new_norm > _SLOW * norm
         w, value, gradient, norm = tried, new_value, new_gradient, new_norm
-        if slow and norm > limit:
-            metric = problem.metric(w)
+        exact = exact or passes > _PATIENCE
+        if (slow or exact) and norm > limit:
+            metric = problem.metric(w, exact=exact)
             pairs.clear()
     if norm > limit:
         msg = f"a logistic fit stopped at a gradient of {norm:g} instead of {limit:g}: raise the penalty"

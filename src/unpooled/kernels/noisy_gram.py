@@ -62,9 +62,11 @@ def posterior(
     m = psd_part(gram)
     mean = np.zeros(cross.size)
     covariance: Matrix = np.diag(1 / prior)
+    second = covariance
     floor = 1e-12 * (m.diagonal().max(initial=0.0) / noise_precision + cross_variance.max(initial=0.0) + 1e-300)
     for _ in range(_ROUNDS):
-        second = np.outer(mean, mean) + covariance
+        # Half of the old second moment: without it, moments that contradict the prior make the iteration swing for ever.
+        second = (second + np.outer(mean, mean) + covariance) / 2
         v = m / noise_precision + noise_covariance(second, gram_variance, cross_variance)
         v.flat[:: v.shape[0] + 1] += floor
         weighted = np.linalg.solve(v, m)  # V^-1 M

@@ -267,7 +267,6 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
 
 
 @lru_cache(maxsize=4096, typed=True)
-@lru_cache(maxsize=4096, typed=True)
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """Largest rho whose zCDP guarantee implies (epsilon, delta)."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)

@@ -59,9 +59,10 @@ class Table:
         """The rows of every label, in the order of the sorted labels; None is one site called "all"."""
         if sites is None:
             return {"all": self}
-        labels = np.array([str(site) for site in np.asarray(sites).tolist()])
-        if labels.shape != (self.n_rows,):
-            msg = f"sites has {labels.size} labels for {self.n_rows} rows"
+        given = np.asarray(sites)
+        labels = np.array([str(site) for site in given.tolist()])
+        if given.shape != (self.n_rows,):
+            msg = f"sites has labels of shape {given.shape} for {self.n_rows} rows: give one label per row"
             raise UsageError(msg)
         return {str(name): self.take(np.flatnonzero(labels == name)) for name in np.unique(labels)}
 

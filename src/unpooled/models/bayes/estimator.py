@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -78,8 +79,8 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
     >>> y = X @ [1.0, -2.0, 0.5] + 0.3 * rng.normal(size=6000)
     >>> sites = rng.choice(["oslo", "porto", "riga"], 6000)
     >>> model = PrivateBayesianRegression(epsilon=2.0, bounds=(-1, 1), y_bounds=(-4, 4), noise_precision=10.0, random_state=0)
-    >>> model.fit(X, y, sites=sites).coef_.round(1)
-    array([ 1. , -2. ,  0.5])
+    >>> bool((abs(model.fit(X, y, sites=sites).coef_ - [1.0, -2.0, 0.5]) < 0.2).all())
+    True
     >>> mean, deviation = model.predict(X[:2], return_std=True)
     >>> model.ols().interval(0.9).shape
     (3, 2)
@@ -173,10 +174,11 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
         features = Table({name: X[:, j] for j, name in enumerate(names)})
         response = Table({_RESPONSE: y})
         warn = not math.isinf(self.epsilon)
-        columns = (
-            *Bounds.given(self.bounds, features, warn=warn).columns(names),
-            *Bounds.given(self.y_bounds, response, warn=warn and self.bounds is not None).columns([_RESPONSE]),
-        )
+        declared_x = Bounds.given(self.bounds, features, warn=warn)
+        declared_y = Bounds.given(self.y_bounds, response, warn=warn and self.bounds is not None)
+        if self.bounds is None:  # bounds read off data admit missing values; these data were checked to have none
+            declared_x = replace(declared_x, missing="refuse")
+        columns = (*declared_x.columns(names), *replace(declared_y, missing="refuse").columns([_RESPONSE]))
         tables = Table({**{name: features[name] for name in names}, _RESPONSE: y}).by_site(sites)
         declared = self.bounds is not None and self.y_bounds is not None
         study = self._study({name: table.n_rows for name, table in tables.items()}, columns, declared=declared)
@@ -242,6 +244,8 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
     def statement_(self) -> Statement:
         """What the fit promises, and what it does not."""
         check_is_fitted(self)
+        if not hasattr(self, "plan_"):
+            raise AttributeError("these moments were released elsewhere: moments_.statement holds their statement in words")
         return self.plan_.statement
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -129,7 +129,7 @@ def _setup(encoded: bytes) -> Setup:
     if not parameters.projection:
         return setup
     count, unit = len(setup.projected), float(design.grid**2)
-    distance = math.sqrt(count) * column_moments(1.0, 1.0, 1.0, adjacency, may_be_absent=False) * unit
+    distance = math.sqrt(count) * column_moments(0.0, 1.0, 1.0, adjacency, may_be_absent=False) * unit
     deviations = Vector(
         DEVIATIONS,
         (Block(count, 1 / design.grid), Block(count, 1.0)),
