@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import shutil
+import socket
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,8 +43,7 @@ def session(kit: Kit, patience: float = 10.0) -> Iterator[Any]:
     if kit.role != "admin":
         msg = f"{kit.folder} is the kit of a {kit.role}: give a user's kit, the folder with fed_admin.json"
         raise UsageError(msg)
-    opened = None
-    with contextlib.chdir(kit.folder), contextlib.redirect_stdout(io.StringIO()):  # its working folders are relative
+    with contextlib.chdir(kit.folder), _quiet():  # the engine's working folders are relative
         try:
             opened = new_secure_session(
                 kit.config["admin"]["username"], str(kit.folder), timeout=patience, auto_login_max_tries=1
@@ -56,12 +58,27 @@ def session(kit: Kit, patience: float = 10.0) -> Iterator[Any]:
             opened.close()
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The engine prints, logs and warns of its own affairs; with warnings as errors its threads could not even connect."""
+    engine = logging.getLogger("nvflare")
+    before = engine.level
+    engine.setLevel(logging.CRITICAL + 1)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        engine.setLevel(before)
+
+
 def connected(kit: Kit) -> set[str]:
     """The parties that are connected to the server now; empty while it cannot be reached."""
     try:
+        socket.create_connection(kit.address, timeout=1.0).close()
         with session(kit, patience=2.0) as opened:
             return {client.name for client in opened.get_system_info().client_info}
-    except UsageError:
+    except (OSError, UsageError):
         return set()
 
 

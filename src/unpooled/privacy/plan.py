@@ -80,6 +80,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run: int = 1
     #: The public key of whoever runs the study, which signs every request to a party over a network; empty in one process.
     coordinator: str = ""
+    #: "aligned": before anything else the parties make sure that they hold the same row ids in the same order. Empty: not checked.
+    ids: str = ""
 
     def __post_init__(self) -> None:
         budget = Budget(self.epsilon, self.delta, Unit.parse(self.unit))
@@ -88,6 +90,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         msgspec.structs.force_setattr(self, "delta", budget.delta)
         Adjacency.parse(self.adjacency)
         Calibration.parse(self.calibration)
+        if self.ids not in {"", "aligned"}:
+            msg = f"ids = {self.ids!r} is not known: leave it out, or set it to \"aligned\""
+            raise UsageError(msg)
         names = [card.name for card in self.parties]
         if not names or len(set(names)) != len(names):
             msg = "a study needs at least one party, each name once"

@@ -1,0 +1,192 @@
+"""A model's case as organisations on disk: data files, party files, ledgers, cards, a study, and the kits of a network."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import polars as pl
+from cases import CASES, Case
+
+from unpooled.cli import main as cli
+from unpooled.models import load
+from unpooled.network.kits import Kit, provision
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.plan import Plan, Study
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.unit import Budget, Unit
+from unpooled.protocol.identity import Identity
+from unpooled.protocol.local import LocalRun, run_in_process
+from unpooled.study.files import read_card
+from unpooled.study.party import DiskKeeper, create_party, open_party
+from unpooled.study.run import compile_study
+
+ANALYST = "analyst@study.example"
+
+
+@dataclass
+class World:
+    """The organisations of one case under ``root``; every plan that a test runs is approved by all of them."""
+
+    root: Path
+    case: Case
+    study: Study
+
+    def party(self, name: str) -> Path:
+        return self.root / name / "party.toml"
+
+    @property
+    def names(self) -> list[str]:
+        return [card.name for card in self.study.parties]
+
+    def variant(self, **changes) -> Study:
+        return msgspec.structs.replace(self.study, **changes)
+
+    def approve(self, study: Study, *names: str) -> Plan:
+        plan = compile_study(study)
+        for name in names or self.names:
+            with open_party(self.party(name)) as party:
+                party.ledger.approve(plan.hash)
+        return plan
+
+    def in_process(self, study: Study) -> LocalRun:
+        return run_in_process(load(study.model), compile_study(study), self.case.tables, Policy.in_process(), load)
+
+    def entries(self, name: str, study: Study) -> list:
+        """The charges of one study in a party's ledger."""
+        plan = compile_study(study).hash
+        with open_party(self.party(name)) as party:
+            return [entry for entry in party.ledger.entries() if entry.kind == "charge" and entry.plan == plan]
+
+    def charges(self, study: Study) -> dict[str, int]:
+        return {name: len(self.entries(name, study)) for name in self.names}
+
+    def planned(self, study: Study) -> dict[str, int]:
+        releases = compile_study(study).releases
+        return {name: sum(r.count for r in releases if r.party == name) for name in self.names}
+
+    def write_study(self, path: Path, study: Study) -> Path:
+        """The study as the file that its author writes."""
+        lines = ["[study]", f'model = "{study.model}"', f"run = {study.run}", f'coordinator = "{study.coordinator}"']
+        if study.simulation_seed is not None:
+            lines.append(f"simulation_seed = {study.simulation_seed}")
+        if study.ids:
+            lines.append(f'ids = "{study.ids}"')
+        lines += ["[privacy]", f"epsilon = {study.epsilon!r}", f"delta = {study.delta!r}", f'unit = "{study.unit}"']
+        lines += ["[parameters]", *(f"{key} = {json.dumps(value)}" for key, value in study.parameters.items())]
+        for name in self.names:
+            lines += ["[[party]]", f'card = "{self.root / name / f"{name}.card.toml"}"']
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+
+def make_world(root: Path, case: Case, coordinator: str, *, ids: dict[str, list[str]] | None = None) -> World:
+    cards = []
+    for card in case.study.parties:
+        home, table = root / card.name, case.tables[card.name]
+        home.mkdir(parents=True)
+        columns = {name: [None if v is None or v != v else v for v in table[name].tolist()] for name in table.names}
+        if ids is not None:
+            columns["person"] = ids[card.name]
+        pl.DataFrame(columns).write_parquet(home / "data.parquet")
+        budget = Budget(case.study.epsilon * 3, case.study.delta, Unit(case.study.unit))
+        label = "person" if ids is not None else None
+        create_party(home, card.name, home / "data.parquet", card.columns, budget, label, card.labels)
+        config = home / "party.toml"
+        config.write_text(config.read_text().replace("allow_simulation = false", "allow_simulation = true"))
+        cards.append(read_card(home / f"{card.name}.card.toml"))
+    study = msgspec.structs.replace(case.study, parties=tuple(cards), coordinator=coordinator)
+    return World(root, case, study)
+
+
+def free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as two:
+        for each in (one, two):
+            each.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], two.getsockname()[1]
+
+
+@dataclass
+class Rehearsal:
+    """The kits of one network, and the worlds of the cases whose parties are on it."""
+
+    kits: Path
+    worlds: dict[str, World]
+
+    @property
+    def user(self) -> Kit:
+        return Kit.of(self.kits / ANALYST)
+
+    @property
+    def port(self) -> int:
+        return Kit.of(self.kits / "localhost").address[1]
+
+    def run(self, world: World, study: Study, out: Path, *words: str, code: int = 0) -> str:
+        """``unpooled run STUDY --network KIT`` with its exit code asserted; returns what it printed."""
+        out.mkdir(parents=True, exist_ok=True)
+        file = world.write_study(out / "study.toml", study)
+        where = ("--network", str(self.user.folder), "--out", str(out / "run"))
+        return command("run", str(file), *where, *words, code=code)
+
+
+def make_rehearsal(root: Path, *models: str) -> Rehearsal:
+    port, admin_port = free_ports()
+    names = [card.name for model in models for card in CASES[model]().study.parties]
+    lines = ["[network]", 'name = "rehearsal"', 'server = "localhost"', f'analyst = "{ANALYST}"']
+    lines += [f"port = {port}", f"admin_port = {admin_port}"]
+    for name in names:
+        lines += ["[[party]]", f'name = "{name}"', f'config = "parties/{name}/party.toml"']
+    (root / "network.toml").write_text("\n".join(lines) + "\n")
+    public = provision(root / "network.toml", root / "kits")
+    worlds = {model: make_world(root / "parties", CASES[model](), public) for model in models}
+    return Rehearsal(root / "kits", worlds)
+
+
+def command(*words: str, code: int = 0) -> str:
+    """Run the command in this process, as the console script does; returns everything it printed."""
+    out, argv = io.StringIO(), sys.argv
+    sys.argv = ["unpooled", *words]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            cli.main()
+        found = 0
+    except SystemExit as end:
+        found = end.code or 0
+    finally:
+        sys.argv = argv
+    assert found == code, out.getvalue()
+    return out.getvalue()
+
+
+def kept_digests(world: World, study: Study) -> dict[str, dict[str, str]]:
+    """Digests of what each party keeps on its disk for this study."""
+    plan, found = compile_study(study).hash, {}
+    for name in world.names:
+        folder = world.root / name / f"{name}.ledger.kept"
+        files = sorted(folder.glob(f"{plan[:32]}-*.npy"))
+        keeper = DiskKeeper(folder)
+        found[name] = {f.stem[33:]: _digest(keeper.kept(plan, f.stem[33:])) for f in files}
+    return found
+
+
+def kept_in_process(run: LocalRun) -> dict[str, dict[str, str]]:
+    return {name: {key: _digest(v) for (_, key), v in sorted(keeper.items())} for name, keeper in run.kept.items()}
+
+
+def _digest(values: np.ndarray) -> str:
+    return hashlib.sha256(repr((values.dtype.str, values.shape)).encode() + values.tobytes()).hexdigest()
+
+
+def identity_of(world: World, name: str) -> Identity:
+    with Ledger.open(world.root / name / f"{name}.ledger") as ledger:
+        return Identity(ledger.root_key)
+
+
