@@ -35,7 +35,9 @@ def test_a_networked_run_has_the_bits_of_one_in_this_process(rehearsal: Rehearsa
 
     # What was logged on the way names parties and steps, and no value of the data.
     folders = [rehearsal.kits / "localhost", *(rehearsal.kits / name for name in world.names)]
-    logs = "".join(path.read_text(errors="replace") for folder in folders for path in folder.glob("**/*log*") if path.is_file())
+    logs = "".join(
+        path.read_text(errors="replace") for folder in folders for path in folder.glob("**/*log*") if path.is_file()
+    )
     assert f"plan {plan.hash[:16]}: step 'open'" in logs
     values = {repr(v) for table in world.case.tables.values() for n in table.names for v in table[n].tolist()}
     assert not [value for value in values if len(value) > 12 and value in logs]

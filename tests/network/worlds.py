@@ -188,5 +188,3 @@ def _digest(values: np.ndarray) -> str:
 def identity_of(world: World, name: str) -> Identity:
     with Ledger.open(world.root / name / f"{name}.ledger") as ledger:
         return Identity(ledger.root_key)
-
-

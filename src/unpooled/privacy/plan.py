@@ -91,7 +91,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Adjacency.parse(self.adjacency)
         Calibration.parse(self.calibration)
         if self.ids not in {"", "aligned"}:
-            msg = f"ids = {self.ids!r} is not known: leave it out, or set it to \"aligned\""
+            msg = f'ids = {self.ids!r} is not known: leave it out, or set it to "aligned"'
             raise UsageError(msg)
         names = [card.name for card in self.parties]
         if not names or len(set(names)) != len(names):
