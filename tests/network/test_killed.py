@@ -19,7 +19,6 @@ from unpooled.privacy.unit import Unit
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.party import open_party
-from unpooled.study.run import compile_study
 
 COORDINATOR = Identity(b"c" * 32)
 #: The step of each model that releases something, and the party that is killed in it.
