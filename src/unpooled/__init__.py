@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from unpooled.errors import PrivacyLeakWarning as PrivacyLeakWarning
     from unpooled.errors import Refusal as Refusal
     from unpooled.errors import UnpooledError as UnpooledError
+    from unpooled.models.bayes.estimator import PrivateBayesianRegression as PrivateBayesianRegression
     from unpooled.models.describe.estimator import Description as Description
     from unpooled.models.describe.estimator import describe as describe
     from unpooled.models.pride.estimator import PrideClassifier as PrideClassifier
@@ -23,6 +24,7 @@ _HOME = {
     "PrideClassifier": "unpooled.models.pride.estimator",
     "PrideRegressor": "unpooled.models.pride.estimator",
     "PrivacyLeakWarning": "unpooled.errors",
+    "PrivateBayesianRegression": "unpooled.models.bayes.estimator",
     "Refusal": "unpooled.errors",
     "UnpooledError": "unpooled.errors",
     "describe": "unpooled.models.describe.estimator",
@@ -34,6 +36,7 @@ __all__ = [
     "PrideClassifier",
     "PrideRegressor",
     "PrivacyLeakWarning",
+    "PrivateBayesianRegression",
     "Refusal",
     "UnpooledError",
     "describe",

@@ -12,6 +12,7 @@
     │   ├── PlanMismatch               the request belongs to another plan than the one approved
     │   ├── ReleaseConflict            the same release key was used with other content or other data
     │   └── LedgerDamaged              the ledger is missing, edited or rolled back; it is never re-created
+    ├── StudyAborted                   too many parties are missing for a result; nothing was opened
     ├── AccountingError                an event whose privacy cost is not known
     └── ProtocolError                  a message that is malformed, too large or not allowed to leave a party
 
@@ -59,6 +60,10 @@ class ReleaseConflict(Refusal):
 
 class LedgerDamaged(Refusal):
     """The ledger is missing, truncated, edited or rolled back. It is never re-created silently."""
+
+
+class StudyAborted(UnpooledError):  # noqa: N818 - an outcome
+    """Too many parties are missing. Nothing was opened; the study can be continued once they are back."""
 
 
 class AccountingError(UnpooledError):

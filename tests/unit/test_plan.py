@@ -190,12 +190,12 @@ MECHANISMS = {
         [LaplaceRelease(3, ONE, 3.0), LaplaceRelease(2, ((RECORD, Reach(2.0, 1)),), 3.0), LaplaceRelease(2, ONE, 3.5)],
     ),
     "share": (
-        NoiseShare(2, ONE, 3.0, 4),
+        NoiseShare((Block(2, 1.0),), ONE, 3.0, 4),
         [
-            NoiseShare(3, ONE, 3.0, 4),
-            NoiseShare(2, ONE, 3.0, 5),
-            NoiseShare(2, ONE, 2.5, 4),
-            NoiseShare(2, ((RECORD, Reach(1.0, 2)),), 3.0, 4),
+            NoiseShare((Block(3, 1.0),), ONE, 3.0, 4),
+            NoiseShare((Block(2, 1.0),), ONE, 3.0, 5),
+            NoiseShare((Block(2, 1.0),), ONE, 2.5, 4),
+            NoiseShare((Block(2, 1.0),), ((RECORD, Reach(1.0, 2)),), 3.0, 4),
             LaplaceRelease(2, ONE, 3.0),
         ],
     ),

@@ -275,3 +275,8 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     return _largest(
         lambda rho: zcdp_delta(epsilon, rho), delta, low, 4 * epsilon + 16 * low + 100, "zero-concentrated privacy"
     )
+
+
+def budget_rho(epsilon: float, delta: float) -> float:
+    """The rho to calibrate a plan's mixed releases to, so that rounding and total variation still fit the budget."""
+    return zcdp_rho(epsilon if epsilon == math.inf else min(epsilon, EFFECTIVE_EPSILON), delta) * (1 - SAFETY)

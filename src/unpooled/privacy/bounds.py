@@ -139,6 +139,17 @@ class Bounds:
         return Column(name, low, high, missing=missing)
 
     @classmethod
+    def given(cls, bounds: Bounds | tuple[Any, Any] | None, table: Table | None, *, warn: bool = True) -> Bounds:
+        """What a caller passed as ``bounds``: declared bounds, a pair (low, high), or None, which reads them off the data."""
+        if isinstance(bounds, Bounds):
+            return bounds
+        if bounds is not None:
+            return cls(*bounds)
+        if table is None:
+            raise UsageError("a plan needs bounds: pass bounds=Bounds(low=..., high=...)")
+        return cls.from_data(table, warn=warn)
+
+    @classmethod
     def from_data(cls, table: Table, *, warn: bool = True) -> Bounds:
         """Ranges and categories read off the data, with a warning: for exploration, no guarantee holds."""
         if warn:
@@ -207,28 +218,48 @@ class Coding:
 
     def real(self, block: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
         """The same code without rounding, in [-1, 1]: for what a party computes and keeps for itself."""
-        return self._fill(block, np.zeros((block[0].size, len(self.attribute))))[0] / self.grid
+        out = np.empty((block[0].size, len(self.attribute)))
+        self._fill(block, out, rounded=False)
+        return out / self.grid
+
+    def natural(self, block: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+        """The same columns in the data's own units: numbers as they are (the centre where missing), categories as 0 and 1."""
+        out = Coding(self.columns, 1).real(block)
+        at = 0
+        for column, raw in zip(self.columns, block, strict=True):
+            if column.categories is None:
+                out[:, at] = np.where(np.isnan(raw), column.centre, raw)
+            at += self._width(column)
+        return out
 
     def code(self, block: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """(coded integers, which declared values are present) of a block of raw columns."""
-        return self._fill(block, np.zeros((block[0].size, len(self.attribute)), dtype=np.int64))
+        out = np.empty((block[0].size, len(self.attribute)), dtype=np.int64)
+        return out, self.code_into(block, out)
 
-    def _fill(self, block: Sequence[NDArray[Any]], coded: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        rows = block[0].size
-        present = np.empty((rows, len(self.columns)), dtype=np.bool_)
+    def code_into(self, block: Sequence[NDArray[Any]], out: NDArray[Any]) -> NDArray[np.bool_]:
+        """The same integers into an array of the caller's (int64, or float64 that BLAS is to work on); what is present."""
+        return self._fill(block, out, rounded=True)
+
+    def _fill(self, block: Sequence[NDArray[Any]], out: NDArray[Any], *, rounded: bool) -> NDArray[np.bool_]:
+        present = np.empty((block[0].size, len(self.columns)), dtype=np.bool_)
         at = 0
         for i, (column, raw) in enumerate(zip(self.columns, block, strict=True)):
             width = self._width(column)
-            present[:, i] = self._code_column(column, raw, coded[:, at : at + width])
+            present[:, i] = self._code_column(column, raw, out[:, at : at + width], rounded=rounded)
             at += width
         if self.norm is not None:
-            length = np.sqrt((coded.astype(np.float64) ** 2).sum(axis=1, dtype=np.float64))
+            length = np.sqrt((out.astype(np.float64) ** 2).sum(axis=1, dtype=np.float64))
             # One part in 2^40 shorter than the bound, so that the rounding of the square root cannot exceed it.
-            shrink = np.minimum(1.0, self.grid * (1 - 2.0**-40) / np.maximum(length, 1.0))  # and toward zero, in integers
-            coded[...] = coded * shrink[:, None]
-        return coded, present
+            shrink = np.minimum(1.0, self.grid * (1 - 2.0**-40) / np.maximum(length, 1.0))
+            shortened = out * shrink[:, None]
+            out[...] = np.trunc(shortened) if rounded else shortened
+        return present
 
-    def _code_column(self, column: Column, raw: NDArray[Any], out: NDArray[Any]) -> NDArray[np.bool_]:
+    def _code_column(
+        self, column: Column, raw: NDArray[Any], out: NDArray[Any], *, rounded: bool
+    ) -> NDArray[np.bool_] | np.bool_:
+        present: NDArray[np.bool_] | np.bool_
         if column.categories is not None:
             text = raw if raw.dtype == object else np.array([None if np.isnan(v) else _text(v) for v in raw], dtype=object)
             for j, category in enumerate(column.categories):
@@ -238,16 +269,28 @@ class Coding:
             if raw.dtype == object:
                 msg = f"column {column.name!r} holds text where a range is declared: declare categories or convert it"
                 raise DataError(msg)
-            present = ~np.isnan(raw)
-            scale = column.half_width if self.norm is None else self.norm
-            clipped = np.clip(np.where(present, raw, column.centre), *column.range)
-            out[:, 0] = np.clip((clipped - column.centre) / scale, -1, 1) * self.grid  # into integers: toward zero
+            present = self._code_number(column, raw, out[:, 0], rounded=rounded)
         if column.missing == "refuse" and not present.all():
             what = "a value outside its declared categories or missing" if column.categories else "a missing value"
             msg = f"column {column.name!r} holds {what}: declare missing = 'absent' or 'indicator', or clean the column"
             raise DataError(msg)
         if column.missing == "indicator":
             out[:, -1] = np.where(present, 0, self.grid)
+        return present
+
+    def _code_number(
+        self, column: Column, raw: NDArray[np.float64], out: NDArray[Any], *, rounded: bool
+    ) -> NDArray[np.bool_] | np.bool_:
+        low, high = column.range
+        scale = column.half_width if self.norm is None else self.norm
+        if rounded:  # toward zero, so that no bound is exceeded
+            from unpooled.kernels.moments import quantise
+
+            missing = quantise(raw, low, high, column.centre, scale, float(self.grid), out)
+            return ~np.isnan(raw) if missing else np.True_
+        present = ~np.isnan(raw)
+        clipped = np.clip(np.where(present, raw, column.centre), low, high)
+        out[:] = np.clip((clipped - column.centre) / scale, -1, 1) * self.grid
         return present
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from unpooled.privacy.accounting import NO_COST, SAFETY, UNBOUNDED, Event, Kind
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -73,6 +73,22 @@ class Additive(Mechanism, Protocol):
 
 
 @runtime_checkable
+class Shared(Mechanism, Protocol):
+    """A mechanism whose output protects inside a total only: it may leave its party sealed to the nodes that add up, never plain."""
+
+    #: Whether the receiving node is trusted with exact values, which the study must ask for and a policy may refuse.
+    needs_trust: bool
+
+    def share(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
+        """What goes into the total, in released integers."""
+        ...
+
+    def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """The distance of two totals with equal noise, in the unit of ``event(...).value``."""
+        ...
+
+
+@runtime_checkable
 class Scaled(Mechanism, Protocol):
     """A mechanism whose noise is a fixed multiple of a sensitivity that is known only during the run."""
 
@@ -104,13 +120,12 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianRelease:
-    r"""An integer vector plus a rounded Gaussian of standard deviation ``scale * width`` in every block.
+class _Blocked:
+    r"""An integer vector in blocks that share a standard deviation, ``scale * width``, and how noise fits the sampler's range.
 
-    A rounded Gaussian on an integer is the Gaussian mechanism followed by rounding, so its exact law of composition
-    applies. Where the noise would exceed the sampler's largest scale, the statistic is first floored to a multiple of
+    Where the noise would exceed the sampler's largest scale, the statistic is first floored to a multiple of
     :math:`2^{shift}`, at most :math:`2^{-18}` of the noise: flooring moves two neighbours apart by less than one such
-    step more in every coordinate that moves at all, which ``event`` charges (Theorem F.3).
+    step more in every coordinate that moves at all, which the event charges (Theorem F.3).
 
     ``scale = 0`` is the noise-free algorithm, whose event is unbounded.
     """
@@ -121,31 +136,6 @@ class GaussianRelease:
 
     #: Shifted standard deviations lie in (2^18, 2^19], inside the sampler's range.
     _LARGEST = 2.0**19
-
-    @classmethod
-    def calibrated(cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, mu: float) -> GaussianRelease:
-        """The release whose event for ``unit`` is at most the Gaussian ``mu`` (infinite: no noise)."""
-        release = cls(tuple(blocks), tuple(sorted(reach.items())), 0.0)
-        if mu == math.inf:
-            return release
-        if not mu > 0:
-            msg = f"mu must be positive, not {mu}: ask for a larger epsilon"
-            raise UsageError(msg)
-        # Also keep every block inside the sampler's smallest scale.
-        smallest = noise.SMALLEST_SCALE * (1 + SAFETY) / min(block.width for block in release.blocks)
-        release = replace(release, scale=max(reach[unit].distance * (1 + SAFETY) / mu, smallest))
-        # One floored step per coordinate costs up to 2^-18 at any scale: far below that, no scale would ever do.
-        if release.floored and mu < 2.0**-16 * math.sqrt(reach[unit].coordinates):
-            msg = "epsilon is too small for a release of this size on this grid: ask for more, or release less"
-            raise UsageError(msg)
-        while (cost := release.event(unit).value) > mu:  # flooring cost a little: once or twice round, each time closer
-            release = replace(release, scale=release.scale * max(cost / mu, 1 + SAFETY))
-        return release
-
-    @property
-    def name(self) -> str:
-        """Its name in plans and ledgers."""
-        return "rounded Gaussian" if self.scale else "no noise"
 
     @property
     def size(self) -> int:
@@ -164,43 +154,57 @@ class GaussianRelease:
     def _shift(self, block: Block) -> int:
         return max(0, math.ceil(math.log2(self.scale * block.width / self._LARGEST))) if self.scale else 0
 
-    def event(self, unit: Unit) -> Event:
-        """Gaussian, mu = (sensitivity + flooring) / scale."""
-        if not self.scale:
-            return UNBOUNDED
-        reach = dict(self.reach)[unit]
-        step = max((2.0 ** self._shift(b) / (self.scale * b.width) if self._shift(b) else 0.0) for b in self.blocks)
-        mu = reach.distance / self.scale + step * math.sqrt(reach.coordinates)
-        return Event(Kind.GAUSSIAN, mu, 1, reach.coordinates * noise.TOTAL_VARIATION)
+    def _step(self, block: Block) -> float:
+        """The standard deviation of a block's noise in floored steps."""
+        return math.ldexp(self.scale * block.width, -self._shift(block))
 
-    def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
-        """The released integers; :meth:`decode` puts them back into the statistic's units."""
+    def _mu(self, reach: Reach) -> float:
+        """(distance + flooring) / scale."""
+        step = max((1 / self._step(b) if self._shift(b) else 0.0) for b in self.blocks)
+        return reach.distance / self.scale + step * math.sqrt(reach.coordinates)
+
+    def _widened(self, reach: Reach, cost: float, limit: float) -> Self:
+        """The same with a scale that is larger by as much as the cost, in units of 1/scale, exceeds its limit."""
+        # One floored step per coordinate costs up to 2^-18 at any scale: far below that, no scale would ever do.
+        if self.floored and limit < 2.0**-16 * math.sqrt(reach.coordinates):
+            msg = "epsilon is too small for a release of this size on this grid: ask for more, or release less"
+            raise UsageError(msg)
+        return replace(self, scale=self.scale * max(cost / limit, 1 + SAFETY))
+
+    def floor(self, statistic: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The statistic in the steps in which it is released."""
         _check_statistic(statistic, self.size)
         out, at = statistic.copy(), 0
-        for block in self.blocks if self.scale else ():
-            part, shift = out[at : at + block.size], self._shift(block)
-            part >>= shift
-            part += noise.rounded_gaussian(math.ldexp(self.scale * block.width, -shift), block.size, stream=bits, start=at)
+        for block in self.blocks:
+            out[at : at + block.size] >>= self._shift(block)
             at += block.size
         return out
 
-    def decode(self, released: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Released integers in the statistic's units, the middle of a floored step standing for it."""
+    def _noisy(
+        self, statistic: NDArray[np.int64], bits: RandomBits, law: Callable[..., NDArray[np.int64]]
+    ) -> NDArray[np.int64]:
+        """The floored statistic plus noise of this law; exactly the statistic where the scale is 0."""
+        out, at = self.floor(statistic), 0
+        for block in self.blocks if self.scale else ():
+            out[at : at + block.size] += law(self._step(block), block.size, stream=bits, start=at)
+            at += block.size
+        return out
+
+    def decode(self, released: NDArray[np.int64], shares: int = 1) -> NDArray[np.float64]:
+        """A total of so many released vectors in the statistic's units, the middle of a floored step standing for it."""
         out, at = released.astype(np.float64), 0
         for block in self.blocks:
             shift = self._shift(block)
             if shift:
-                out[at : at + block.size] = (out[at : at + block.size] + 0.5) * 2.0**shift
+                out[at : at + block.size] = (out[at : at + block.size] + 0.5 * shares) * 2.0**shift
             at += block.size
         return out
 
-    def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
-        """The mu by which two released vectors with equal noise differ."""
+    def _distance(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """How far two vectors of released integers are apart, in standard deviations."""
         if not self.scale:
             return 0.0 if np.array_equal(one, other) else math.inf
-        per_step = np.concatenate(
-            [np.full(b.size, math.ldexp(1.0, self._shift(b)) / (self.scale * b.width)) for b in self.blocks]
-        )
+        per_step = np.concatenate([np.full(b.size, 1 / self._step(b)) for b in self.blocks])
         return float(np.linalg.norm((one - other) * per_step))
 
     @property
@@ -213,10 +217,57 @@ class GaussianRelease:
             [np.full(b.size, math.hypot(self.scale * b.width, rounding * 2.0 ** self._shift(b))) for b in self.blocks]
         )
 
+    def _describe(self) -> tuple[object, ...]:
+        blocks = tuple((b.size, b.width) for b in self.blocks)
+        return (blocks, tuple((u, r.distance, r.coordinates) for u, r in self.reach), self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianRelease(_Blocked):
+    """An integer vector plus a rounded Gaussian of standard deviation ``scale * width`` in every block.
+
+    A rounded Gaussian on an integer is the Gaussian mechanism followed by rounding, so its exact law of composition applies.
+    """
+
+    @classmethod
+    def calibrated(cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, mu: float) -> GaussianRelease:
+        """The release whose event for ``unit`` is at most the Gaussian ``mu`` (infinite: no noise)."""
+        release = cls(tuple(blocks), tuple(sorted(reach.items())), 0.0)
+        if mu == math.inf:
+            return release
+        if not mu > 0:
+            msg = f"mu must be positive, not {mu}: ask for a larger epsilon"
+            raise UsageError(msg)
+        # Also keep every block inside the sampler's smallest scale.
+        smallest = noise.SMALLEST_SCALE * (1 + SAFETY) / min(block.width for block in release.blocks)
+        release = replace(release, scale=max(reach[unit].distance * (1 + SAFETY) / mu, smallest))
+        while (cost := release.event(unit).value) > mu:  # flooring cost a little: once or twice round, each time closer
+            release = release._widened(reach[unit], cost, mu)  # noqa: SLF001 - its own
+        return release
+
+    @property
+    def name(self) -> str:
+        """Its name in plans and ledgers."""
+        return "rounded Gaussian" if self.scale else "no noise"
+
+    def event(self, unit: Unit) -> Event:
+        """Gaussian, mu = (sensitivity + flooring) / scale."""
+        if not self.scale:
+            return UNBOUNDED
+        reach = dict(self.reach)[unit]
+        return Event(Kind.GAUSSIAN, self._mu(reach), 1, reach.coordinates * noise.TOTAL_VARIATION)
+
+    def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
+        """The released integers; :meth:`decode` puts them back into the statistic's units."""
+        return self._noisy(statistic, bits, noise.rounded_gaussian)
+
+    def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """The mu by which two released vectors with equal noise differ."""
+        return self._distance(one, other)
+
     def describe(self) -> tuple[object, ...]:
         """Everything that defines this mechanism, for the plan's hash."""
-        blocks = tuple((b.size, b.width) for b in self.blocks)
-        return (self.name, blocks, tuple((u, r.distance, r.coordinates) for u, r in self.reach), self.scale)
+        return (self.name, *self._describe())
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,51 +369,123 @@ class LaplaceRelease:
 
 
 @dataclass(frozen=True, slots=True)
-class NoiseShare:
+class NoiseShare(_Blocked):
     r"""One party's share of a distributed discrete Gaussian (Kairouz, Liu & Steinke 2021, Theorem 1; SPEC section 3).
 
-    Each of the ``honest`` shares that are guaranteed to arrive has standard deviation ``scale``; their sum protects like a
-    Gaussian of standard deviation :math:`\sqrt{honest}\cdot scale` up to :math:`\tau=10\sum_{k<honest}
-    e^{-2\pi^2 scale^2 k/(k+1)}`: :math:`\epsilon^2/2`-zCDP with :math:`\epsilon=\min(\sqrt{\mu^2+\tau d/2},\mu+\tau\sqrt d)`.
+    Each of the ``honest`` shares that are guaranteed to arrive has standard deviation ``scale * width`` in every block; their sum
+    protects like a Gaussian of standard deviation :math:`\sqrt{honest}` times that, up to :math:`\tau=10\sum_{k<honest}
+    e^{-2\pi^2 s^2 k/(k+1)}` with s the smallest standard deviation on the (floored) grid: :math:`\epsilon^2/2`-zCDP with
+    :math:`\epsilon=\min(\sqrt{\mu^2+\tau d/2},\mu+\tau\sqrt d)`.
     """
 
-    size: int
-    reach: tuple[tuple[Unit, Reach], ...]
-    scale: float
     honest: int
-    name: str = "discrete Gaussian share"
+    needs_trust: ClassVar[bool] = False
+
+    #: Below two grid units the sum is not Gaussian enough (T002.6).
+    SMALLEST: ClassVar[float] = 2.0
 
     def __post_init__(self) -> None:
-        if self.honest < 1 or self.scale < 2:  # noqa: PLR2004 - below two grid units the sum is not Gaussian enough
+        thinnest = min(self.scale * block.width for block in self.blocks)
+        if self.honest < 1 or (self.scale and thinnest < self.SMALLEST):
             msg = "a noise share needs at least one honest party and a scale of at least 2 grid units: refine the grid"
             raise UsageError(msg)
 
-    def sensitivity(self, unit: Unit) -> float:
-        """L2 reach of the unit in grid units."""
-        return dict(self.reach)[unit].distance
+    @classmethod
+    def calibrated(
+        cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, rho: float, honest: int
+    ) -> NoiseShare:
+        """The share whose event for ``unit`` is at most rho-zCDP (infinite: no noise)."""
+        share = cls(tuple(blocks), tuple(sorted(reach.items())), 0.0, honest)
+        if rho == math.inf:
+            return share
+        if not rho > 0:
+            msg = f"rho must be positive, not {rho}: ask for a larger epsilon"
+            raise UsageError(msg)
+        mu = math.sqrt(2 * rho)
+        smallest = cls.SMALLEST * (1 + SAFETY) / min(block.width for block in share.blocks)
+        wanted = reach[unit].distance * (1 + SAFETY) / (mu * math.sqrt(honest))
+        share = replace(share, scale=max(wanted, smallest))
+        while (spent := share.event(unit).value) > rho:
+            share = share._widened(reach[unit], math.sqrt(2 * spent), mu)  # noqa: SLF001 - its own
+        return share
+
+    @property
+    def name(self) -> str:
+        """Its name in plans and ledgers."""
+        return "discrete Gaussian share" if self.scale else "no noise"
 
     def event(self, unit: Unit) -> Event:
         """ZCDP with rho = epsilon^2 / 2 of the theorem above."""
+        if not self.scale:
+            return UNBOUNDED
         reach = dict(self.reach)[unit]
-        mu = reach.distance / (self.scale * math.sqrt(self.honest))
-        tau = 10 * math.fsum(math.exp(-2 * math.pi**2 * self.scale**2 * k / (k + 1)) for k in range(1, self.honest))
+        mu = self._mu(reach) / math.sqrt(self.honest)
+        thinnest = min(self._step(block) for block in self.blocks)
+        tau = 10 * math.fsum(math.exp(-2 * math.pi**2 * thinnest**2 * k / (k + 1)) for k in range(1, self.honest))
         d = reach.coordinates
         epsilon = min(math.sqrt(mu**2 + tau * d / 2), mu + tau * math.sqrt(d))
         return Event(Kind.ZCDP, epsilon**2 / 2, 1, d * self.honest * noise.TOTAL_VARIATION)
 
-    def release(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
+    def share(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
         """The statistic plus this party's share of the noise: private only inside the secure sum."""
-        _check_statistic(statistic, self.size)
-        return statistic + noise.discrete_gaussian(self.scale, self.size, stream=bits)
+        return self._noisy(statistic, bits, noise.discrete_gaussian)
 
     def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
         """The rho by which two shares with equal noise differ once they are summed with the honest others."""
-        return float(np.square(one - other, dtype=np.float64).sum()) / (2 * self.honest * self.scale**2)
+        return self._distance(one, other) ** 2 / (2 * self.honest)
+
+    def total_deviations(self, shares: int) -> NDArray[np.float64]:
+        """Standard deviation of every coordinate of the total of so many shares, in the statistic's units."""
+        return self.deviations * math.sqrt(shares)
 
     def describe(self) -> tuple[object, ...]:
         """Everything that defines this mechanism, for the plan's hash."""
-        reach = tuple((u, r.distance, r.coordinates) for u, r in self.reach)
-        return (self.name, self.size, reach, self.scale, self.honest)
+        return (self.name, *self._describe(), self.honest)
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """An exact vector, sealed to a trusted aggregator whose noisy release of the total this party's ledger pays for as its own."""
+
+    total: GaussianRelease
+    aggregator: str
+    needs_trust: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        """Its name in plans and ledgers."""
+        return "noise at the total"
+
+    @property
+    def size(self) -> int:
+        """The number of integers."""
+        return self.total.size
+
+    @property
+    def scale(self) -> float:
+        """The scale of the noise that the aggregator adds."""
+        return self.total.scale
+
+    def sensitivity(self, unit: Unit) -> float:
+        """L2 reach of the unit in the total."""
+        return self.total.sensitivity(unit)
+
+    def event(self, unit: Unit) -> Event:
+        """The event of the total's release."""
+        return self.total.event(unit)
+
+    def share(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:  # noqa: ARG002 - the protocol's signature
+        """The statistic itself."""
+        _check_statistic(statistic, self.size)
+        return statistic.copy()
+
+    def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """The mu by which two totals with equal noise differ."""
+        return self.total.change(*(self.total.floor(vector) for vector in (one, other)))
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that defines this mechanism, for the plan's hash."""
+        return (self.name, self.aggregator, *self.total.describe())
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import hmac
 import os
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -41,6 +41,7 @@ __all__ = [
     "discrete_gaussian",
     "discrete_laplace",
     "rounded_gaussian",
+    "seed_of",
 ]
 
 SMALLEST_SCALE, LARGEST_GAUSSIAN, LARGEST_LAPLACE = 0.05, 2.0**20, 2.0**40
@@ -109,6 +110,17 @@ class KeySource:
             raw = name if isinstance(name, bytes) else str(name).encode()
             text += type(name).__name__[:1].encode() + len(raw).to_bytes(8, "big") + raw
         return Stream(hmac.digest(self.root, text, hashlib.sha256))
+
+
+def seed_of(random_state: Any) -> int | None:  # noqa: ANN401 - whatever scikit-learn users pass
+    """An estimator's ``random_state`` as the seed of a simulation; None is real noise."""
+    if random_state is None:
+        return None
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        return int(random_state)
+    raise UsageError("random_state must be None (real noise) or an integer (a simulation)")
 
 
 def rounded_gaussian(scale: float, size: int, *, stream: RandomBits | None = None, start: int = 0) -> Integers:

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 PLAN_VERSION = 1
 
 
+#: The role of :attr:`Study.trust` that adds up the parties' vectors, and the value that asks for trust in it.
+AGGREGATION, TRUSTED = "aggregation", "trusted"
+
+
 class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The public schema card of a party: its name, its number of rows and its declared columns."""
 
@@ -102,6 +106,10 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def budget(self) -> Budget:
         """The privacy that is asked for."""
         return Budget(self.epsilon, self.delta, Unit(self.unit))
+
+    def trusts(self, role: str) -> bool:
+        """Whether the study asks its parties to trust this role with values in the clear."""
+        return self.trust.get(role) == TRUSTED
 
     def card(self, party: str) -> Card:
         """The card of one party."""
@@ -228,13 +236,13 @@ class Plan:
         lines = [
             f"plan {self.hash[:16]} · model {study.model} · {self.split} · {study.calibration}",
             f"  asked: {study.budget}, adjacency {study.adjacency}",
-            f"  {'release':<12}{'party':<12}{'mechanism':<18}{'numbers':>9}{'sensitivity':>13}{'scale':>11}",
+            f"  {'release':<12}{'party':<12}{'mechanism':<26}{'numbers':>9}{'sensitivity':>14}{'scale':>14}",
         ]
         for r in self.releases:
             sensitivity, scale = r.sensitivity(study.unit), r.scale
             lines.append(
-                f"  {r.name + (f' x {r.count}' if r.count > 1 else ''):<12}{r.party:<12}{r.mechanism.name:<18}{r.size:>9}"
-                f"{_number(sensitivity):>13}{_number(scale):>11}"
+                f"  {r.name + (f' x {r.count}' if r.count > 1 else ''):<12}{r.party:<12}{r.mechanism.name:<26}{r.size:>9}"
+                f"{_number(sensitivity):>14}{_number(scale):>14}"
             )
         lines += [f"  public: {sentence}" for sentence in self.public]
         for unit in Unit:

@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unpooled.errors import PolicyRefusal
+from unpooled.privacy.mechanisms import Shared
+from unpooled.privacy.plan import AGGREGATION
 from unpooled.privacy.unit import Calibration
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.unit import Budget
+
+
+#: Words a study may use under [trust] that ask for no trust at all.
+HARMLESS = frozenset({(AGGREGATION, "distributed"), (AGGREGATION, "local")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,8 @@ class Policy:
     trust: frozenset[str] = frozenset()
     allow_simulation: bool = False
     allow_derived_bounds: bool = False
+    #: Whether secure sums may run among parties whose cards pin no public key (parties of one process only).
+    allow_unpinned: bool = False
     #: Hashes of plans that need no further approval; None approves every plan that passes the other rules.
     approved: frozenset[str] | None = frozenset()
 
@@ -32,7 +40,13 @@ class Policy:
     def in_process(cls) -> Policy:
         """Whoever calls an estimator on data in his own process has all of it already: everything is allowed."""
         return cls(
-            None, frozenset(Calibration), frozenset({"*"}), allow_simulation=True, allow_derived_bounds=True, approved=None
+            None,
+            frozenset(Calibration),
+            frozenset({"*"}),
+            allow_simulation=True,
+            allow_derived_bounds=True,
+            allow_unpinned=True,
+            approved=None,
         )
 
     @property
@@ -59,9 +73,16 @@ class Policy:
             msg = "the study's bounds were read off data: declare them"
             raise PolicyRefusal(msg)
         for role, trusted in study.trust.items():
-            if "*" not in self.trust and trusted not in self.trust:
+            if not self.trust & {"*", trusted} and (role, trusted) not in HARMLESS:
                 msg = f"the study asks to trust {role} = {trusted!r}, which this party's policy does not list"
                 raise PolicyRefusal(msg)
+        unpinned = [card.name for card in study.parties if not card.key]
+        if unpinned and not self.allow_unpinned and any(isinstance(r.mechanism, Shared) for r in plan.releases):
+            msg = (
+                f"the cards of {', '.join(unpinned)} hold no public key, so anybody could take their place in a secure sum: "
+                "use the cards that `unpooled party init` writes"
+            )
+            raise PolicyRefusal(msg)
         if self.approved is not None and plan.hash not in self.approved and not approved_in_ledger:
             msg = (
                 f"plan {plan.hash[:16]} is not approved here: look at it with `unpooled party check`, then approve it there "

@@ -7,8 +7,12 @@ person, or one value of one person, can move at once. Brute-force twins of every
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from unpooled.privacy.unit import Adjacency
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def column_moments(count: float, first: float, second: float, adjacency: Adjacency, *, may_be_absent: bool) -> float:
@@ -32,3 +36,41 @@ def column_moments(count: float, first: float, second: float, adjacency: Adjacen
 def category_counts(adjacency: Adjacency) -> float:
     """L2 sensitivity of the vector of category counts (Theorem F.2): one value moves two of them under ``replace``."""
     return math.sqrt(2.0) if adjacency is Adjacency.REPLACE else 1.0
+
+
+def moments_box(bounds: Sequence[float], response: float, adjacency: Adjacency) -> float:
+    r"""L2 sensitivity of the upper triangle of :math:`\sum x x^T` with :math:`\sum x y` on a box, equal noise everywhere (T002.1).
+
+    ``bounds`` are c_j with :math:`|x_j|\le c_j`, ``response`` is Y with :math:`|y|\le Y`.
+    """
+    squares = [c * c for c in bounds]
+    s, y2 = math.fsum(squares), response**2
+    if adjacency is Adjacency.ZERO_OUT:
+        return math.sqrt((s * s + math.fsum(c2 * c2 for c2 in squares)) / 2 + s * y2)
+    return s + y2 if y2 <= s else 2 * response * math.sqrt(s)
+
+
+def moments_box_as_published(bounds: Sequence[float], response: float) -> float:
+    """Equation (12) of the Bayes paper's supplement: valid, and about 1.4 times larger than needed."""
+    squares = [c * c for c in bounds]
+    pairs = (math.fsum(squares) ** 2 - math.fsum(c2 * c2 for c2 in squares)) / 2  # sum over j < k of c_j^2 c_k^2
+    return math.sqrt(math.fsum(c2 * c2 for c2 in squares) + 4 * pairs + 4 * math.fsum(squares) * response**2)
+
+
+def moments_ball(radius: float, response: float, adjacency: Adjacency) -> float:
+    r"""L2 sensitivity of :math:`(\sum x x^T, \sum x y)` on a ball :math:`|x|\le R`, off-diagonals weighted by sqrt 2 (T002.2).
+
+    The weight means that an off-diagonal entry, released once, gets noise smaller by sqrt 2 than a diagonal one.
+    """
+    r2, y2 = radius**2, response**2
+    if adjacency is Adjacency.ZERO_OUT:
+        return radius * math.sqrt(r2 + y2)
+    return (2 * r2 + y2) / math.sqrt(2) if y2 <= 2 * r2 else 2 * radius * response
+
+
+def moments_augmented(radius: float, adjacency: Adjacency) -> float:
+    r"""L2 sensitivity of :math:`\sum z z^T` for :math:`|z|\le r`, off-diagonals weighted by sqrt 2 (T004.5).
+
+    :math:`|zz^T-uu^T|_F^2=|z|^4+|u|^4-2(z\cdot u)^2`.
+    """
+    return radius**2 * (1.0 if adjacency is Adjacency.ZERO_OUT else math.sqrt(2))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from unpooled.errors import DataError
+from unpooled.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,6 +54,16 @@ class Table:
     def take(self, rows: NDArray[Any]) -> Table:
         """The table of some of its rows."""
         return Table({name: values[rows] for name, values in self._columns.items()})
+
+    def by_site(self, sites: Any) -> dict[str, Table]:  # noqa: ANN401 - whatever array-like a user has
+        """The rows of every label, in the order of the sorted labels; None is one site called "all"."""
+        if sites is None:
+            return {"all": self}
+        labels = np.array([str(site) for site in np.asarray(sites).tolist()])
+        if labels.shape != (self.n_rows,):
+            msg = f"sites has {labels.size} labels for {self.n_rows} rows"
+            raise UsageError(msg)
+        return {str(name): self.take(np.flatnonzero(labels == name)) for name in np.unique(labels)}
 
     def omit(self, row: int) -> Table:
         """The neighbour under zero-out: this row contributes nothing, and the public number of rows stays what it was."""

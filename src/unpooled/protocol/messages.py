@@ -5,6 +5,7 @@ A reply is a frozen struct whose every field is one of
 * :class:`Public`: follows from the plan and public counts, the same for neighbouring data;
 * :class:`Released`: went through a mechanism of the plan and the ledger;
 * :class:`Sealed`: ciphertext for one named node;
+* :class:`Partial`: a node's part of a total that the plan releases, uniform without the other nodes' parts;
 * :class:`Entrusted`: plain, for a named role that the policy trusts;
 * :class:`Disclosed`: columns declared public in the study.
 
@@ -80,6 +81,14 @@ class Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ciphertext: bytes
 
 
+class Partial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One node's part of a total, modulo 2^64: uniform, unless all nodes' parts are put together to what the plan releases."""
+
+    name: str
+    index: int
+    values: Array
+
+
 class Entrusted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Values in the clear for a named trusted role; the plan lists them and the policy may refuse."""
 
@@ -94,7 +103,9 @@ class Disclosed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: Array
 
 
-WRAPPERS: tuple[type, ...] = (Public, Released, Sealed, Entrusted, Disclosed)
+WRAPPERS: tuple[type, ...] = (Public, Released, Sealed, Partial, Entrusted, Disclosed)
+#: What only a party's context hands out, after plan and ledger were asked.
+ISSUED: tuple[type, ...] = (Released, Sealed, Partial)
 #: What may stand inside Public: small plain values, no arrays and no bytes.
 _PLAIN = (int, float, str, bool)
 
@@ -138,7 +149,7 @@ def check_reply_type(kind: type[msgspec.Struct]) -> None:
         for part in _members(field.type):
             origin = typing.get_origin(part) or part
             if origin not in WRAPPERS:
-                msg = f"{kind.__name__}.{field.name} may leave a party but is not Public, Released, Sealed, Entrusted or Disclosed"
+                msg = f"{kind.__name__}.{field.name} may leave a party but is not Public, Released, Sealed, Partial, Entrusted or Disclosed"
                 raise ProtocolError(msg)
             if origin is Public and not _is_plain(typing.get_args(part)):
                 msg = f"{kind.__name__}.{field.name}: Public holds plain numbers and words only, never arrays"

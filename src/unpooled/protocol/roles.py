@@ -17,20 +17,23 @@ import msgspec
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.chain import Charge, ReleaseKey
-from unpooled.privacy.mechanisms import Additive, Scaled
-from unpooled.privacy.plan import Card, Plan, Release, Study
+from unpooled.privacy.mechanisms import Additive, Scaled, Shared
+from unpooled.privacy.plan import AGGREGATION, Card, Plan, Release, Study
 from unpooled.privacy.table import is_complete
 from unpooled.privacy.unit import Split, Unit
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.messages import (
+    ISSUED,
     SIZE_LIMIT,
     Array,
     Ask,
     Dropped,
     Entrusted,
     Nothing,
+    Partial,
     Public,
     Released,
+    Sealed,
     check_reply_type,
     digest,
     encode,
@@ -42,10 +45,11 @@ from unpooled.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from unpooled.privacy.ledger import Ledger
-    from unpooled.privacy.noise import KeySource
+    from unpooled.privacy.noise import KeySource, Stream
     from unpooled.privacy.policy import Policy
     from unpooled.privacy.table import Table
 
@@ -142,7 +146,7 @@ class Context:
     plan: Plan
     step: str
     index: int
-    issued: list[Released] = field(default_factory=list)
+    issued: list[msgspec.Struct] = field(default_factory=list)
 
     @property
     def table(self) -> Table:
@@ -167,12 +171,7 @@ class Context:
         if not isinstance(mechanism, Additive | Scaled):
             msg = f"release {name!r} is planned as {mechanism.name}, not as a vector plus noise"
             raise PlanMismatch(msg)
-        party, study = self.party, self.plan.study
-        content = digest(statistic.tobytes())
-        charge = _charge(self.plan, planned, self.index, party.fingerprint(content))
-        party.ledger.reserve([charge], party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
-        names = (self.plan.hash, party.name, self.step, self.index, name)
-        bits = party.keys_for(study).stream(*names, content=content)
+        bits = self._debit(planned, statistic)
         if isinstance(mechanism, Scaled):
             if sensitivity is None:
                 msg = f"release {name!r} needs the sensitivity that this run gives it"
@@ -184,9 +183,42 @@ class Context:
         self.issued.append(released)
         return released
 
-    def _planned(self, name: str) -> Release:
+    def share(
+        self, name: str, statistic: NDArray[np.int64], seal: Callable[[NDArray[np.int64]], tuple[Sealed, ...]]
+    ) -> tuple[Sealed, ...]:
+        """Debit the planned share of a total, draw its noise, and hand it out as ``seal`` encrypts it for the nodes that add up."""
+        planned = self._planned(name)
+        if not isinstance(planned.mechanism, Shared):
+            msg = f"release {name!r} is planned as {planned.mechanism.name}, not as a share of a total"
+            raise PlanMismatch(msg)
+        if planned.mechanism.needs_trust and not self.plan.study.trusts(AGGREGATION):
+            msg = f"release {name!r} needs a trusted aggregator, which the study does not ask for"
+            raise PlanMismatch(msg)
+        sealed = seal(planned.mechanism.share(statistic, self._debit(planned, statistic)))
+        self.issued.extend(sealed)
+        return sealed
+
+    def partial(self, name: str, values: NDArray[np.uint64]) -> Partial:
+        """Hand out this node's part of a total whose shares their parties have debited."""
+        planned = self._planned(name, own_step=False)
+        if not isinstance(planned.mechanism, Shared) or planned.mechanism.needs_trust:
+            msg = f"release {name!r} is planned as {planned.mechanism.name}, which has no partial sums"
+            raise PlanMismatch(msg)
+        part = Partial(name, self.index, Array.of(values))
+        self.issued.append(part)
+        return part
+
+    def _debit(self, planned: Release, statistic: NDArray[Any]) -> Stream:
+        """Reserve the charge of a release in the ledger; the stream of its noise."""
+        party, content = self.party, digest(statistic.tobytes())
+        charge = _charge(self.plan, planned, self.index, party.fingerprint(content))
+        party.ledger.reserve([charge], party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
+        names = (self.plan.hash, party.name, self.step, self.index, planned.name)
+        return party.keys_for(self.plan.study).stream(*names, content=content)
+
+    def _planned(self, name: str, *, own_step: bool = True) -> Release:
         planned = self.plan.release(self.party.name, name)
-        if planned.step != self.step:
+        if own_step and planned.step != self.step:
             msg = f"release {name!r} belongs to step {planned.step!r}, not to {self.step!r}"
             raise PlanMismatch(msg)
         if self.index >= planned.count:
@@ -297,17 +329,17 @@ class Party:
             coding.code(block)
 
     @staticmethod
-    def _check_reply(step: Step, reply: msgspec.Struct, issued: list[Released], study: Study) -> None:
+    def _check_reply(step: Step, reply: msgspec.Struct, issued: list[msgspec.Struct], study: Study) -> None:
         if type(reply) is not step.reply:
             msg = f"step {step.name!r} returned a {type(reply).__name__} where it declares {step.reply.__name__}"
             raise ProtocolError(msg)
         for name in reply.__struct_fields__:
             value = getattr(reply, name)
             for part in value if isinstance(value, tuple) else (value,):
-                if isinstance(part, Released) and not any(part is one for one in issued):
+                if isinstance(part, ISSUED) and not any(part is one for one in issued):
                     msg = f"step {step.name!r} returned a {name!r} that its ledger did not release"
                     raise ProtocolError(msg)
-                if isinstance(part, Entrusted) and part.role not in study.trust:
+                if isinstance(part, Entrusted) and not study.trusts(part.role):
                     msg = f"step {step.name!r} would entrust {part.role!r} with values in the clear, which the plan does not"
                     raise PlanMismatch(msg)
         # Encoding to the declared type and back refuses what a field's annotation does not allow.

@@ -105,13 +105,11 @@ def describe(
     """
     table = _as_table(data, columns)
     declared = bounds is not None
-    if isinstance(bounds, tuple):
-        bounds = Bounds(*bounds)
     if math.isinf(check_epsilon(epsilon)) and bounds is None:
         msg = "declare bounds: even without noise they say how values are clipped"
         raise UsageError(msg)
-    chosen = (bounds if bounds is not None else Bounds.from_data(table)).columns(table.names)
-    tables = _by_site(table, sites)
+    chosen = Bounds.given(bounds, table).columns(table.names)
+    tables = table.by_site(sites)
     fewest = min(t.n_rows for t in tables.values())
     study = Study(
         model="describe",
@@ -147,13 +145,3 @@ def _as_table(data: Any, columns: Sequence[str] | None) -> Table:  # noqa: ANN40
         msg = f"columns names {len(names)} columns, the data have {array.shape[1]}"
         raise UsageError(msg)
     return Table({name: array[:, j] for j, name in enumerate(names)})
-
-
-def _by_site(table: Table, sites: Sequence[object] | None) -> dict[str, Table]:
-    if sites is None:
-        return {"all": table}
-    labels = np.array([str(site) for site in np.asarray(sites).tolist()])
-    if labels.shape != (table.n_rows,):
-        msg = f"sites has {labels.size} labels for {table.n_rows} rows"
-        raise UsageError(msg)
-    return {str(name): table.take(np.flatnonzero(labels == name)) for name in np.unique(labels)}

@@ -14,6 +14,7 @@ from unpooled.errors import UsageError
 from unpooled.models import load
 from unpooled.models.pride.plan import parts
 from unpooled.privacy.bounds import Bounds, Coding, Column
+from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
@@ -92,13 +93,7 @@ class _Pride(BaseEstimator):
         return load("pride").compile(self._study(n_samples, names, columns, declared=True))
 
     def _declared(self, table: Table | None) -> Bounds:
-        if isinstance(self.bounds, Bounds):
-            return self.bounds
-        if self.bounds is not None:
-            return Bounds(*self.bounds)
-        if table is None:
-            raise UsageError("a plan needs bounds: pass bounds=Bounds(low=..., high=...)")
-        return Bounds.from_data(table, warn=not math.isinf(self.epsilon))
+        return Bounds.given(self.bounds, table, warn=not math.isinf(self.epsilon))
 
     def _assigned(self, names: list[str]) -> dict[str, list[str]]:
         """Which columns each party holds."""
@@ -153,7 +148,7 @@ class _Pride(BaseEstimator):
             parameters=parameters,
             trust={"cross-validation": "trusted"} if self.alpha == "global-cv" and not fitted else {},
             public_seed=self.public_seed,
-            simulation_seed=None if self.random_state is None else _seed(self.random_state),
+            simulation_seed=seed_of(self.random_state),
             bounds_declared=declared,
         )
 
@@ -213,18 +208,10 @@ class _Pride(BaseEstimator):
     def _decision(self, X: ArrayLike) -> Vector:
         check_is_fitted(self)
         array = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite())
-        if self.coef_.size == array.shape[1]:
-            decision: Vector = array @ self.coef_ + self.intercept_
-            return decision
-        # Categories and missing-value indicators have columns of their own; numeric ones keep their own units.
-        coding = Coding(self._columns, 1)
-        coded = coding.real([array[:, j] for j in range(array.shape[1])])
-        for j, column in enumerate(self._columns):
-            if column.categories is None:
-                at = int(np.searchsorted(coding.attribute, j))
-                coded[:, at] = coded[:, at] * column.half_width + column.centre
-        expanded: Vector = coded @ self.coef_ + self.intercept_
-        return expanded
+        if self.coef_.size != array.shape[1]:  # categories and missing-value indicators have columns of their own
+            array = Coding(self._columns, 1).natural(array.T)
+        decision: Vector = array @ self.coef_ + self.intercept_
+        return decision
 
     def _finite(self) -> bool | str:
         refuses = not isinstance(self.bounds, Bounds) or self.bounds.missing == "refuse"
@@ -381,11 +368,3 @@ def _name(names: list[str], column: int | str) -> str:
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a NumPy number, a number or a word
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _seed(state: Any) -> int:  # noqa: ANN401 - an int or a RandomState
-    if isinstance(state, np.random.RandomState):
-        return int(state.randint(2**31))
-    if isinstance(state, int | np.integer) and not isinstance(state, bool):
-        return int(state)
-    raise UsageError("random_state must be None (real noise) or an integer (a simulation)")

@@ -1,0 +1,417 @@
+r"""The second-moment statistic: what is summed, how far one person moves it, and what can be computed from the noisy total for free.
+
+A row is coded into integers (:class:`~unpooled.privacy.bounds.Coding`): x in [-1, 1]^p, a constant 1 for the intercept, y in [-1, 1], all
+times the grid. Summed are products of two coded values, exact in int64, in one of four geometries:
+
+* ``ball``: xx and xy under the L2 bound R; y weighted up to R, off-diagonal noise smaller by sqrt 2 (T002.2), the default;
+* ``box``: xx and xy under the bounds of single columns, equal noise on every entry (T002.1);
+* ``augmented``: all of z z^T with z = (a_x x/R, a_y y, a_1), which holds the sums and y^2 too (SPEC section 5);
+* ``published``: equation (12) of the paper, equal noise on every entry in the data's own units.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+import numpy as np
+
+from unpooled.aggregation.totals import Vector
+from unpooled.errors import DataError, UsageError
+from unpooled.kernels import noisy_gram
+from unpooled.privacy.bounds import Coding, Column, integer_grid
+from unpooled.privacy.mechanisms import Block, Reach
+from unpooled.privacy.sensitivity import moments_augmented, moments_ball, moments_box, moments_box_as_published
+from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.protocol.messages import Array
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.totals import Total
+    from unpooled.privacy.table import Table
+
+    Matrix = NDArray[np.float64]
+    Row = NDArray[np.float64]
+
+#: Squared weights of x, y and the constant in the augmented row: the .5, .4, .1 of T004.5.
+AUGMENTED_WEIGHTS = (0.5, 0.4, 0.1)
+
+
+class Geometry(StrEnum):
+    """Which moments are released, and under which bound on a row."""
+
+    BALL = "ball"
+    BOX = "box"
+    AUGMENTED = "augmented"
+    PUBLISHED = "published"
+
+
+@dataclass(frozen=True)
+class Design:
+    """The coded row (x, 1, y) of a study and the statistic that is summed over rows."""
+
+    features: tuple[Column, ...]
+    response: Column
+    grid: int
+    geometry: Geometry = Geometry.BALL
+    #: L2 bound on the centred row of features, in the data's own units; None where only columns are bounded.
+    norm: float | None = None
+    intercept: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        columns: Sequence[Column],
+        response: str,
+        rows: int,
+        *,
+        geometry: Geometry = Geometry.BALL,
+        norm: float | None = None,
+        intercept: bool = True,
+    ) -> Design:
+        """The design of these declared columns, one of which is the response, for this many rows in all."""
+        named = [column for column in columns if column.name == response]
+        features = tuple(column for column in columns if column.name != response)
+        if len(named) != 1 or not features:
+            msg = f"the response {response!r} must be one declared column, beside at least one feature"
+            raise UsageError(msg)
+        if named[0].categories is not None or named[0].may_be_absent:
+            msg = (
+                f'the response {response!r} must be a number that is never missing: declare low and high, missing = "refuse"'
+            )
+            raise UsageError(msg)
+        if not intercept:  # without a constant nothing can be centred: ranges are made symmetric about 0
+            features, named = tuple(_symmetric(c) for c in features), [_symmetric(named[0])]
+        return cls(features, named[0], integer_grid(rows, 2), geometry, norm, intercept)
+
+    @cached_property
+    def coding(self) -> Coding:
+        """The code of the features."""
+        return Coding(self.features, self.grid, self.norm)
+
+    @property
+    def size(self) -> int:
+        """Coded features, and the constant."""
+        return len(self.coding.attribute) + self.intercept
+
+    @property
+    def radius(self) -> float:
+        """R: the L2 bound of the coded row of features and constant. A declared column is at most 1 long, however it is coded."""
+        return math.sqrt((1 if self.norm is not None else len(self.features)) + self.intercept)
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(rows, columns) of the released entries of the Gram of (x, 1, y), in the order of the vector."""
+        d = self.size + (self.geometry is Geometry.AUGMENTED)
+        upper = np.triu_indices(d, 1)
+        ends = [(np.arange(d), np.arange(d)), upper]
+        if self.geometry is not Geometry.AUGMENTED:
+            ends.append((np.arange(d), np.full(d, d)))
+        return tuple(np.concatenate([end[side] for end in ends]) for side in (0, 1))  # type: ignore[return-value]
+
+    @cached_property
+    def _weights(self) -> Row:
+        """What each value of the coded row (x, 1, y) is multiplied with before the sensitivity is taken."""
+        d = self.size
+        if self.geometry is not Geometry.AUGMENTED:
+            # y is weighted up to the length of x (T002.2).
+            return np.append(np.ones(d), self.radius)
+        x, y, one = np.sqrt(AUGMENTED_WEIGHTS)
+        reach = math.sqrt(self.radius**2 - self.intercept)
+        return np.array([*[x / reach] * (d - self.intercept), *[one] * self.intercept, y])
+
+    def vector(self, name: str, adjacency: Adjacency, share: float = 1.0, published_scale: float | None = None) -> Vector:
+        """The statistic as something to add up. ``published_scale`` is the noise per unit of equation (12)'s sensitivity."""
+        d, off = self.size, self.size * (self.size - 1) // 2
+        unit = float(self.grid**2)
+        scale: float | None = None
+        if self.geometry is Geometry.AUGMENTED:
+            first, second = self._pairs
+            shape = np.where(first == second, 1.0, math.sqrt(0.5)) / (self._weights[first] * self._weights[second])
+            blocks = _blocks(shape)
+            distance = moments_augmented(math.sqrt(sum(AUGMENTED_WEIGHTS[: 2 + self.intercept])), adjacency)
+        elif self.geometry is Geometry.PUBLISHED:
+            first, second = self._pairs
+            half = np.append(self.half_widths, self.response.half_width)
+            shape = 1 / (half[first] * half[second])
+            blocks = _blocks(shape)
+            # The true reach in the same units, for the ledger; the published one sets the noise.
+            distance = moments_box(half[:-1].tolist(), float(half[-1]), adjacency)
+            if published_scale is not None:
+                scale = published_scale * unit * moments_box_as_published(half[:-1].tolist(), float(half[-1]))
+        elif self.geometry is Geometry.BOX:
+            y = math.sqrt(d)  # as long as x, like in a ball
+            blocks = (Block(d + off, 1.0), Block(d, 1 / y))
+            distance = moments_box([1.0] * d, y, adjacency)
+        else:
+            r = self.radius
+            middle = (Block(off, math.sqrt(0.5)),) if off else ()
+            blocks = (Block(d, 1.0), *middle, Block(d, 1 / r))
+            distance = moments_ball(r, r, adjacency)
+        count = sum(block.size for block in blocks)
+        # One value of a person moves no more than the whole person does.
+        reach = dict.fromkeys(Unit, Reach(distance * unit, count))
+        return Vector(name, blocks, reach, self.grid**2, share, scale)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What every coefficient belongs to: a column, one of its categories, or its being missing."""
+        names: list[str] = []
+        for column in self.features:
+            names += [f"{column.name} = {c}" for c in column.categories] if column.categories else [column.name]
+            names += [f"{column.name} missing"] if column.missing == "indicator" else []
+        return tuple(names)
+
+    @property
+    def half_widths(self) -> Row:
+        """The data's own units per coded unit of every coded feature, and 1 for the constant and for categories."""
+        widths = []
+        for column, width in zip(self.features, self._widths, strict=True):
+            numeric = column.categories is None
+            scale = (column.half_width if self.norm is None else self.norm) if numeric else 1.0
+            widths += [scale, *[1.0] * (width - 1)]
+        return np.array([*widths, *[1.0] * self.intercept])
+
+    @property
+    def _widths(self) -> list[int]:
+        return [self.coding.attribute.count(j) for j in range(len(self.features))]
+
+    @property
+    def centres(self) -> Row:
+        """What was subtracted from every coded feature, in the data's own units; 0 for the constant and for categories."""
+        centres: list[float] = []
+        for column, width in zip(self.features, self._widths, strict=True):
+            centres += [column.centre if column.categories is None else 0.0, *[0.0] * (width - 1)]
+        return np.array([*centres, *[0.0] * self.intercept])
+
+    # --- at a party ------------------------------------------------------------------------------------------------------
+
+    def statistic(self, table: Table) -> NDArray[np.int64]:
+        """The exact integer vector of one party's rows, streamed over its blocks."""
+        from unpooled.kernels.moments import add_gram
+
+        width = self.size + 1
+        total = np.zeros((width, width), dtype=np.int64)
+        response = Coding((self.response,), self.grid)
+        names = (*self.coding.names, self.response.name)
+        buffer = np.empty((0, width), order="F")
+        for block in table.blocks(names):
+            rows = block[0].size
+            if buffer.shape[0] < rows:
+                buffer = np.empty((rows, width), order="F")
+            coded = buffer[:rows]
+            self.coding.code_into(block[:-1], coded[:, : width - 1 - self.intercept])
+            if self.intercept:
+                coded[:, width - 2] = self.grid
+            response.code_into(block[-1:], coded[:, width - 1 :])
+            add_gram(coded, self.grid, total)
+        return total[self._pairs]
+
+    # --- from the total --------------------------------------------------------------------------------------------------
+
+    def decode(self, total: Total, rows: int, plan: str = "", statement: str = "") -> Moments:
+        """The noisy moments of the coded row (x, 1, y), in coded units."""
+        width, (first, second) = self.size + 1, self._pairs
+        gram, variance = (np.full((width, width), np.nan) for _ in range(2))
+        gram[first, second] = gram[second, first] = total.values / self.grid**2
+        variance[first, second] = variance[second, first] = (total.deviations / self.grid**2) ** 2
+        if self.intercept:  # the number of rows is public
+            one = self.size - 1
+            gram[one, one], variance[one, one] = rows, 0.0
+        return Moments(self, rows, gram, variance, plan, statement)
+
+
+def _symmetric(column: Column) -> Column:
+    if column.categories is not None:
+        return column
+    end = max(abs(end) for end in column.range)
+    return msgspec.structs.replace(column, low=-end, high=end)
+
+
+def _blocks(widths: Row) -> tuple[Block, ...]:
+    """Runs of equal noise."""
+    edges = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), widths.size]
+    return tuple(Block(end - start, float(widths[start])) for start, end in itertools.pairwise(edges))
+
+
+# --- what everybody may compute ------------------------------------------------------------------------------------------
+
+
+class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Moments as a file: everything, exactly, and nothing that runs."""
+
+    format: str
+    features: tuple[Column, ...]
+    response: Column
+    grid: int
+    geometry: str
+    norm: float | None
+    intercept: bool
+    rows: int
+    gram: Array
+    variance: Array
+    plan: str
+    statement: str
+
+
+_FORMAT = "unpooled moments 1"
+
+
+@dataclass(frozen=True)
+class LinearFit:
+    """Coefficients in the data's own units with their covariance, and how far privacy noise and sampling may move them."""
+
+    coef_: Row
+    intercept_: float
+    #: Of the coefficients, and of the intercept as the last row where there is one.
+    joint_covariance_: Matrix
+
+    @property
+    def covariance_(self) -> Matrix:
+        """Of the coefficients."""
+        return self.joint_covariance_[: self.coef_.size, : self.coef_.size]
+
+    def interval(self, level: float = 0.95) -> Matrix:
+        """Lower and upper ends for every coefficient."""
+        from statistics import NormalDist
+
+        if not 0 < level < 1:
+            raise UsageError("level must lie between 0 and 1")
+        half = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0))
+        return np.column_stack([self.coef_ - half, self.coef_ + half])
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Released second moments of coded rows (x, 1, y): one release, many models, at no further cost.
+
+    ``gram`` and ``variance`` are those of the whole coded row; entries that were not released (y^2, unless augmented) are nan.
+    """
+
+    design: Design
+    rows: int
+    gram: Matrix
+    variance: Matrix
+    plan: str = ""
+    statement: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Moments) and self.stored() == other.stored()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def xx(self) -> tuple[Matrix, Matrix]:
+        """The Gram of (x, 1) and the variances of its noise."""
+        d = self.design.size
+        return self.gram[:d, :d], self.variance[:d, :d]
+
+    @property
+    def xy(self) -> tuple[Row, Row]:
+        """The cross moments of (x, 1) with y, and the variances of their noise."""
+        d = self.design.size
+        return self.gram[:d, d], self.variance[:d, d]
+
+    def posterior(self, prior_precision: float = 1.0, noise_precision: float = 1.0, *, naive: bool = False) -> LinearFit:
+        """Posterior of y ~ N(x.beta + b, 1/noise_precision), beta ~ N(0, I/prior_precision), in the data's own units.
+
+        The intercept, at the centre of the declared ranges, has the half width of y as its prior standard deviation.
+        """
+        prior_precision, noise_precision = (_positive(p) for p in (prior_precision, noise_precision))
+        y = self.design.response.half_width
+        prior = prior_precision * (y / self.design.half_widths) ** 2
+        if self.design.intercept:
+            prior[-1] = 1.0
+        (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
+        precision = noise_precision * y**2
+        if naive:
+            return self._in_own_units(*noisy_gram.naive_posterior(gram, cross, prior, precision))
+        return self._in_own_units(*noisy_gram.posterior(gram, cross, gram_variance, cross_variance, prior, precision))
+
+    def ridge(self, alpha: float = 1.0, noise_precision: float = 1.0) -> LinearFit:
+        """Ridge regression with scikit-learn's ``alpha`` (on centred data of the declared ranges, intercept not penalised).
+
+        Its covariance holds sampling (with noise of this precision) and privacy noise, not the bias of the penalty.
+        """
+        if not 0 <= alpha < math.inf:
+            raise UsageError("alpha must be a finite number >= 0")
+        penalty = alpha / self.design.half_widths**2
+        if self.design.intercept:
+            penalty[-1] = 0.0
+        precision = _positive(noise_precision) * self.design.response.half_width**2
+        (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
+        return self._in_own_units(*noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, precision))
+
+    def ols(self, noise_precision: float = 1.0) -> LinearFit:
+        """Ordinary least squares: ridge with ``alpha = 0`` on moments repaired where they are not positive definite."""
+        return self.ridge(0.0, noise_precision)
+
+    def _in_own_units(self, mean: Row, covariance: Matrix) -> LinearFit:
+        """beta_j = Y b_j / h_j; the intercept takes up the centres."""
+        design = self.design
+        back = np.diag(design.response.half_width / design.half_widths)
+        if design.intercept:
+            back[-1] -= design.centres * back.diagonal()
+        own, spread = back @ mean, back @ covariance @ back.T
+        p = own.size - design.intercept
+        intercept = float(own[-1]) + design.response.centre if design.intercept else 0.0
+        return LinearFit(own[:p], intercept, spread)
+
+    # --- files -----------------------------------------------------------------------------------------------------------
+
+    def stored(self) -> StoredMoments:
+        """Everything as plain data."""
+        d = self.design
+        gram, variance = Array.of(self.gram), Array.of(self.variance)
+        head = (_FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept)
+        return StoredMoments(*head, self.rows, gram, variance, self.plan, self.statement)
+
+    @classmethod
+    def of(cls, stored: StoredMoments) -> Self:
+        """From plain data; refused where they do not fit together."""
+        try:
+            geometry = Geometry(stored.geometry)
+        except ValueError:
+            geometry = None
+        if stored.format != _FORMAT or geometry is None:
+            msg = f"moments of another format: this program reads {_FORMAT!r}"
+            raise DataError(msg)
+        design = Design(stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept)
+        square = (design.size + 1, design.size + 1)
+        if any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
+            raise DataError("moments whose matrices do not fit their columns")
+        return cls(design, stored.rows, stored.gram.numpy(), stored.variance.numpy(), stored.plan, stored.statement)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything, exactly, to a file that can be read again."""
+        Path(path).write_bytes(msgspec.msgpack.encode(self.stored()))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what :meth:`save` wrote."""
+        name = Path(path).name
+        try:
+            return cls.of(msgspec.msgpack.decode(Path(path).read_bytes(), type=StoredMoments, strict=True))
+        except FileNotFoundError:
+            msg = f"{name}: there is no such file of moments"
+            raise DataError(msg) from None
+        except (msgspec.MsgspecError, ValueError) as error:
+            what = error if isinstance(error, DataError) else "this is not a file of moments: give one that `save` wrote"
+            msg = f"{name}: {what}"
+            raise DataError(msg) from None
+
+
+def _positive(precision: Any) -> float:  # noqa: ANN401 - whatever a caller passes
+    number = float(precision)
+    if not 0 < number < math.inf:
+        raise UsageError("a precision must be a positive finite number")
+    return number

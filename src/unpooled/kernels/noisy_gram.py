@@ -1,0 +1,101 @@
+r"""Regression from noisy second moments: M = X^T X + N, m = X^T y + e, with independent noise of known variances.
+
+N is symmetric with variances ``V_jk`` of its entries (j <= k), e has variances ``v``. The noise that a coefficient vector b meets is
+e - N b, whose covariance for a random b with S = E[b b^T] is (T002.7, for any V)
+
+    Cov(e - N b) = diag(v) + diag(V diag(S)) + offdiag(V o S).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+    Vector = NDArray[np.float64]
+
+_ROUNDS = 60
+
+
+def psd_part(matrix: Matrix) -> Matrix:
+    """The nearest positive semidefinite matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.maximum(values, 0)) @ vectors.T)
+
+
+def noise_level(gram_variance: Matrix) -> float:
+    """About the operator norm of the noise, sqrt(2 D) times its diagonal deviation: the size of a Gram that means nothing."""
+    size = gram_variance.shape[0]
+    return float(np.sqrt(2 * size * gram_variance.diagonal().max(initial=0.0)))
+
+
+def repaired(gram: Matrix, gram_variance: Matrix, ridge: float = 0.3) -> Matrix:
+    """A positive definite Gram stays as it is; another one is clipped at 0 and gets ``ridge`` times the noise level (SPEC 5)."""
+    if np.linalg.eigvalsh(gram)[0] > 0:
+        return gram
+    return psd_part(gram) + (ridge * noise_level(gram_variance) + 1e-12) * np.eye(gram.shape[0])
+
+
+def noise_covariance(second: Matrix, gram_variance: Matrix, cross_variance: Vector) -> Matrix:
+    """Cov(e - N b) for E[b b^T] = ``second``: the formula at the top."""
+    covariance = gram_variance * second
+    np.fill_diagonal(covariance, gram_variance @ second.diagonal() + cross_variance)
+    return covariance
+
+
+def posterior(
+    gram: Matrix,
+    cross: Vector,
+    gram_variance: Matrix,
+    cross_variance: Vector,
+    prior: Vector,
+    noise_precision: float,
+) -> tuple[Vector, Matrix]:
+    r"""Noise-aware posterior mean and covariance: a fixed point (T002.7).
+
+    :math:`V=M/\lambda+Cov(e-Nb)`, :math:`C=(\Lambda_0+MV^{-1}M)^{-1}`, :math:`b=CMV^{-1}m`, :math:`S=bb^T+C`, with M the PSD part.
+    """
+    m = psd_part(gram)
+    mean = np.zeros(cross.size)
+    covariance: Matrix = np.diag(1 / prior)
+    floor = 1e-12 * (m.diagonal().max(initial=0.0) / noise_precision + cross_variance.max(initial=0.0) + 1e-300)
+    for _ in range(_ROUNDS):
+        second = np.outer(mean, mean) + covariance
+        v = m / noise_precision + noise_covariance(second, gram_variance, cross_variance)
+        v.flat[:: v.shape[0] + 1] += floor
+        weighted = np.linalg.solve(v, m)  # V^-1 M
+        precision = np.diag(prior) + m @ weighted
+        covariance = np.asarray(np.linalg.inv((precision + precision.T) / 2))
+        updated = covariance @ (weighted.T @ cross)
+        moved = float(np.abs(updated - mean).max(initial=0.0))
+        mean = updated
+        if moved <= 1e-12 * float(np.abs(mean).max(initial=0.0)):
+            break
+    return mean, (covariance + covariance.T) / 2
+
+
+def naive_posterior(gram: Matrix, cross: Vector, prior: Vector, noise_precision: float) -> tuple[Vector, Matrix]:
+    """The posterior that takes noisy moments for exact ones, as published: precision Lambda_0 + lambda M."""
+    covariance = np.asarray(np.linalg.pinv(np.diag(prior) + noise_precision * gram, hermitian=True), dtype=np.float64)
+    return covariance @ (noise_precision * cross), covariance
+
+
+def ridge(
+    gram: Matrix,
+    cross: Vector,
+    gram_variance: Matrix,
+    cross_variance: Vector,
+    penalty: Vector,
+    noise_precision: float,
+) -> tuple[Vector, Matrix]:
+    """Ridge (OLS at penalty 0) on repaired moments, and the covariance of its coefficients: sampling and privacy noise together."""
+    m = repaired(gram, gram_variance)
+    inverse = np.linalg.inv(m + np.diag(penalty))
+    mean = inverse @ cross
+    v = psd_part(gram) / noise_precision + noise_covariance(np.outer(mean, mean), gram_variance, cross_variance)
+    covariance = inverse @ v @ inverse
+    return mean, (covariance + covariance.T) / 2

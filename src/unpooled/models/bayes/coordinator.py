@@ -1,0 +1,86 @@
+"""Pure generator: add up the parties' moments, and turn the noisy total into a posterior. All of it is post-processing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from unpooled.aggregation.moments import Moments, StoredMoments
+from unpooled.aggregation.totals import collect, exchange_keys
+from unpooled.models.bayes.plan import NAIVE, setup
+
+if TYPE_CHECKING:
+    from unpooled.aggregation.moments import LinearFit
+    from unpooled.models.bayes.plan import Setup
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.roles import Conversation
+
+
+class Coefficient(msgspec.Struct, frozen=True):
+    """A coefficient in the data's own units with its credible interval."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The posterior, and the released moments it came from, from which other models can be computed free of charge."""
+
+    coefficients: tuple[Coefficient, ...]
+    intercept: float
+    level: float
+    #: Parties whose rows are in it.
+    participants: tuple[str, ...]
+    #: The ranges that data were projected to, (low, high) per numeric feature and for the response; empty without projection.
+    projection: tuple[float, ...]
+    moments: StoredMoments
+
+
+def coordinate(plan: Plan) -> Conversation:
+    """Ask for deviations (if the data are to be projected), then for the moments."""
+    from unpooled.models.bayes.projection import best_multiple, thresholds
+
+    asked = setup(plan.study)
+    members = yield from exchange_keys(asked.aggregation)
+    settings: tuple[float, ...] = ()
+    if asked.deviations is not None:
+        total = yield from collect(plan, asked.aggregation, asked.deviations, members)
+        rows = _rows(plan, total.participants)
+        multiple = asked.parameters.multiple or best_multiple(asked, plan, rows)
+        settings = thresholds(asked, total, rows, multiple)
+    total = yield from collect(plan, asked.aggregation, asked.moments, members, settings)
+    design = asked.narrowed(settings)
+    moments = design.decode(total, _rows(plan, total.participants), plan.hash, str(plan.statement))
+    fit = posterior(asked, moments)
+    interval = fit.interval(asked.parameters.level)
+    coefficients = tuple(
+        Coefficient(name, value, low, high)
+        for name, value, (low, high) in zip(design.names, fit.coef_.tolist(), interval.tolist(), strict=True)
+    )
+    return Result(coefficients, fit.intercept_, asked.parameters.level, total.participants, settings, moments.stored())
+
+
+def posterior(asked: Setup, moments: Moments) -> LinearFit:
+    """The posterior that the study asks for."""
+    p = asked.parameters
+    return moments.posterior(p.prior_precision, p.noise_precision, naive=p.posterior == NAIVE)
+
+
+def _rows(plan: Plan, participants: tuple[str, ...]) -> int:
+    return sum(plan.study.card(name).rows for name in participants)
+
+
+def render(result: Result) -> str:
+    """The coefficients as a table."""
+    rows = [f"{c.name:<24}{c.value:>14.6g}   [{c.low:.6g}, {c.high:.6g}]" for c in result.coefficients]
+    return "\n".join(
+        [
+            f"{'coefficient':<24}{'value':>14}   {result.level:.0%} credible interval",
+            *rows,
+            f"{'(intercept)':<24}{result.intercept:>14.6g}",
+            f"rows of {', '.join(result.participants)}",
+        ]
+    )

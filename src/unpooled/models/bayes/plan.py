@@ -1,0 +1,176 @@
+"""From a study to its releases: the moments, and before them the marginal deviations where the data are to be projected."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
+
+from unpooled.aggregation.moments import Design, Geometry
+from unpooled.aggregation.totals import Aggregation, Vector
+from unpooled.errors import UsageError
+from unpooled.privacy.bounds import Coding, Column
+from unpooled.privacy.mechanisms import Block, Reach
+from unpooled.privacy.plan import Plan, Study, check_parameters
+from unpooled.privacy.sensitivity import column_moments
+from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
+
+MOMENTS, DEVIATIONS = "moments", "deviations"
+AWARE, NAIVE = "noise-aware", "naive"
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[parameters]`` of a Bayes study."""
+
+    response: str
+    #: T: parties that may collude or drop out. Meaningless to trusted and local aggregation but for dropouts.
+    tolerate: int = 0
+    #: Parties that may be nodes of the secure sum, or the trusted aggregator; empty: all, or the first.
+    nodes: tuple[str, ...] = ()
+    geometry: str = Geometry.BALL
+    #: L2 bound on the centred row of features.
+    norm: float | None = None
+    fit_intercept: bool = True
+    prior_precision: float = 1.0
+    noise_precision: float = 1.0
+    posterior: str = AWARE
+    #: Share of the squared budget for the marginal deviations of Algorithm 2; 0 projects nothing.
+    projection: float = 0.0
+    #: Projection thresholds in deviations; None: the best on synthetic data.
+    multiple: float | None = None
+    #: Of the intervals that are reported.
+    level: float = 0.95
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A study, understood."""
+
+    parameters: Parameters
+    aggregation: Aggregation
+    design: Design
+    moments: Vector
+    deviations: Vector | None
+
+    @property
+    def projected(self) -> tuple[Column, ...]:
+        """The columns whose ranges Algorithm 2 narrows: numeric features, then the response."""
+        return (*(c for c in self.design.features if c.categories is None), self.design.response)
+
+    @property
+    def coding(self) -> Coding:
+        """The code of those columns, whose sums and sums of squares are released."""
+        return Coding(self.projected, self.design.grid)
+
+    def narrowed(self, settings: tuple[float, ...]) -> Design:
+        """The design with the ranges (low, high, low, high ..) that came out of the deviations."""
+        if not settings:
+            return self.design
+        columns = self.projected
+        if len(settings) != 2 * len(columns):
+            msg = f"{len(settings)} projection bounds where {len(columns)} columns need two each"
+            raise UsageError(msg)
+        narrow = {
+            column.name: msgspec.structs.replace(column, low=low, high=high)
+            for column, low, high in zip(columns, settings[::2], settings[1::2], strict=True)
+        }
+        features = tuple(narrow.get(column.name, column) for column in self.design.features)
+        design = self.design
+        return Design(features, narrow[design.response.name], design.grid, design.geometry, design.norm, design.intercept)
+
+
+def _check(parameters: Parameters) -> None:
+    """Refuse values that mean nothing, by name."""
+    for name in ("prior_precision", "noise_precision"):
+        if not 0 < getattr(parameters, name) < math.inf:
+            msg = f"{name} must be a positive finite number"
+            raise UsageError(msg)
+    if parameters.posterior not in {AWARE, NAIVE}:
+        msg = f"posterior is {AWARE!r} or {NAIVE!r}, not {parameters.posterior!r}"
+        raise UsageError(msg)
+    if not 0 < parameters.level < 1 or not 0 <= parameters.projection < 1:
+        raise UsageError("level must lie between 0 and 1, and projection in [0, 1)")
+    if parameters.multiple is not None and not 0 < parameters.multiple < math.inf:
+        raise UsageError("multiple must be a positive number of deviations")
+    if parameters.norm is not None and (parameters.projection or not 0 < parameters.norm < math.inf):
+        raise UsageError("norm must be positive and finite, and goes without projection, which narrows single columns")
+    sound = [str(geometry) for geometry in Geometry if geometry is not Geometry.PUBLISHED]
+    if parameters.geometry not in sound:
+        msg = f"geometry is one of {', '.join(sound)}, not {parameters.geometry!r}"
+        raise UsageError(msg)
+
+
+@lru_cache(maxsize=64)
+def _setup(encoded: bytes) -> Setup:
+    study = msgspec.msgpack.decode(encoded, type=Study)
+    parameters: Parameters = check_parameters(study, Parameters)
+    first, *others = study.parties
+    for card in others:
+        if card.columns != first.columns:
+            msg = f"parties {first.name!r} and {card.name!r} declare different columns: rows are split, so columns must be equal"
+            raise UsageError(msg)
+    _check(parameters)
+    published = study.calibration == Calibration.PUBLISHED
+    aggregation = Aggregation.of(study, parameters.tolerate, parameters.nodes)
+    rows = sum(card.rows for card in study.parties)
+    design = Design.of(
+        first.columns,
+        parameters.response,
+        rows,
+        geometry=Geometry.PUBLISHED if published else Geometry(parameters.geometry),
+        norm=parameters.norm,
+        intercept=parameters.fit_intercept,
+    )
+    adjacency, rest = Adjacency(study.adjacency), 1 - parameters.projection
+    moments = design.vector(MOMENTS, adjacency, rest, _classical(study, rest) if published else None)
+    setup = Setup(parameters, aggregation, design, moments, None)
+    if not parameters.projection:
+        return setup
+    count, unit = len(setup.projected), float(design.grid**2)
+    distance = math.sqrt(count) * column_moments(1.0, 1.0, 1.0, adjacency, may_be_absent=False) * unit
+    deviations = Vector(
+        DEVIATIONS,
+        (Block(count, 1 / design.grid), Block(count, 1.0)),
+        dict.fromkeys(Unit, Reach(distance, 2 * count)),
+        design.grid**2,
+        parameters.projection,
+        _classical(study, parameters.projection) * distance if published else None,
+    )
+    return Setup(parameters, aggregation, design, moments, deviations)
+
+
+def setup(study: Study) -> Setup:
+    """What the study asks for, checked."""
+    return _setup(msgspec.msgpack.encode(study))
+
+
+def _classical(study: Study, share: float) -> float:
+    """The classical sigma per unit of sensitivity for a share of (epsilon, delta): not private for large epsilon (T002.3)."""
+    epsilon, delta = study.epsilon * share, study.delta * share
+    if not delta:
+        raise UsageError("the published calibration needs a positive delta")
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+_FORMULA = (
+    "The noise is that of the classical formula with equation (12), whose own argument fails for large epsilon (THEORY.md): what "
+    "these releases really cost is in the ledger."
+)
+_MEANS = "The paper assumes that every column has mean zero at the centre of its declared range."
+
+
+def compile_plan(study: Study) -> Plan:
+    """The releases of a Bayes study."""
+    asked = setup(study)
+    vectors = [v for v in (asked.deviations, asked.moments) if v is not None]
+    not_protected, assumptions = asked.aggregation.sentences
+    return Plan(
+        study,
+        Split.HORIZONTAL,
+        tuple(release for vector in vectors for release in vector.releases(study, asked.aggregation)),
+        not_protected=not_protected,
+        assumptions=assumptions,
+        voids=(_FORMULA, _MEANS) if study.calibration == Calibration.PUBLISHED else (),
+    )
