@@ -8,9 +8,9 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "contract")]
 
-from worlds import Rehearsal, make_rehearsal
+from worlds import Rehearsal, make_rehearsal  # noqa: E402 - found through the line above
 
-from unpooled.network.processes import up
+from unpooled.network.processes import up  # noqa: E402
 
 
 @pytest.fixture(scope="session")

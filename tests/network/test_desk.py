@@ -186,7 +186,7 @@ def test_more_than_the_approved_plan_is_refused(simple: World) -> None:
         for index, step in ((1, "sums"), (0, "everything")):
             body = encode(plan.hash, step, index, Nothing())
             answer = opened["north"].answer(signing.sign_request(COORDINATOR, "north", body))
-            with pytest.raises((PlanMismatch, ProtocolError), match="planned 1 times|no step"):
+            with pytest.raises((PlanMismatch, ProtocolError), match=r"planned 1 times|no step"):
                 signing.open_answer(answer, "north", identity_of(simple, "north").public, body)
     assert simple.charges(simple.study)["north"] == 0
     greedy = simple.variant(epsilon=2.0)
@@ -223,7 +223,7 @@ def encode_step(frame: bytes) -> str:
 )
 def test_an_answer_that_was_altered_is_refused(simple: World, change) -> None:
     simple.approve(simple.study)
-    with desks(simple) as opened, pytest.raises(ProtocolError, match="does not belong|cannot be read"):
+    with desks(simple) as opened, pytest.raises(ProtocolError, match=r"does not belong|cannot be read"):
         run(simple, call=tampering(opened, "coast", "sums", change))
 
 
@@ -404,7 +404,7 @@ def test_a_disk_that_is_full_refuses_and_later_goes_on(simple: World, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "_write_anchor", full)
-        with pytest.raises(Refusal, match="party 'north'.*No space left"):
+        with pytest.raises(Refusal, match=r"party 'north'.*No space left"):
             run(simple)
     assert simple.charges(simple.study)["north"] == 0
     assert run(simple, resume=True)["result"] == wanted

@@ -93,7 +93,8 @@ def make_world(root: Path, case: Case, coordinator: str, *, ids: dict[str, list[
     for card in case.study.parties:
         home, table = root / card.name, case.tables[card.name]
         home.mkdir(parents=True)
-        columns = {name: [None if v is None or v != v else v for v in table[name].tolist()] for name in table.names}
+        values = {name: table[name].tolist() for name in table.names}
+        columns = {name: [None if v is None or str(v) == "nan" else v for v in column] for name, column in values.items()}
         if ids is not None:
             columns["person"] = ids[card.name]
         pl.DataFrame(columns).write_parquet(home / "data.parquet")

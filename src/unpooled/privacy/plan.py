@@ -166,6 +166,14 @@ class Plan:
     #: Sentences about why no guarantee holds at all (a published calibration, raw values sent to somebody); mostly none.
     voids: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.study.ids and (self.split is not Split.VERTICAL or not all(card.key for card in self.study.parties)):
+            msg = (
+                'ids = "aligned" compares the rows of a column-split study between parties whose cards carry a key: leave it out, '
+                "or use the cards that `unpooled party init` writes"
+            )
+            raise UsageError(msg)
+
     @cached_property
     def hash(self) -> str:
         """SHA-256 of everything that defines the plan, in hex: what a party approves."""
@@ -245,6 +253,10 @@ class Plan:
                 f"{_number(sensitivity):>14}{_number(scale):>14}"
             )
         lines += [f"  public: {sentence}" for sentence in self.public]
+        if study.ids:
+            lines.append(
+                "  public: whether all parties hold the same row ids in the same order (a keyed digest is compared)"
+            )
         for unit in Unit:
             lines.append(f"  per {unit}: epsilon = {self.epsilon(study.delta, unit):.6g} at delta = {study.delta:g}")
         return "\n".join(lines)
