@@ -64,7 +64,7 @@ def test_aligned_parties_run_with_the_bits_of_a_study_that_does_not_check(tmp_pa
     assert outcome.result == world.in_process(world.variant(ids="", run=1)).outcome.result
     assert [e.to for e in transcript.entries][:10] == [*NAMES, *NAMES, "clinic", *NAMES]
     seen = b"".join(e.request + (e.reply or b"") for e in transcript.entries)
-    assert "tient-0".encode() not in seen
+    assert b"tient-0" not in seen
     assert run(world).result == outcome.result  # from the stores
     assert "same row ids" in str(compile_study(world.study))
 

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _STOP_PATIENCE = 8.0
+_ENVIRONMENT = {
+    # One thread, so that bits do not depend on a machine's number of cores.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # A study that has ended does not keep its user waiting for a party that is still computing (the engine's default: 15 minutes).
+    "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "5",
+}
 
 
 def start(kit: Kit) -> subprocess.Popen[bytes]:
@@ -40,8 +47,7 @@ def start(kit: Kit) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-u", "-m", module, "-m", str(kit.folder), "-s", f"fed_{kit.role}.json", "--set", *settings]
     log = os.open(kit.folder / "engine.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        # numba and BLAS: one thread, so that bits do not depend on the machine's number of cores.
-        environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ}
+        environment = {**_ENVIRONMENT, **os.environ}
         return subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
             command,
             cwd=kit.folder,

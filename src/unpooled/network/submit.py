@@ -104,6 +104,9 @@ def run_networked(
         except KeyboardInterrupt:
             opened.abort_job(job)
             raise
+        except Exception as error:  # noqa: BLE001 - the engine raises a dozen kinds
+            msg = f"lost the server while job {job} ran ({type(error).__name__}): when it is back, run again with --resume"
+            raise UsageError(msg) from None
         fetched = Path(opened.download_job_result(job, name)) / "workspace" / RESULTS
         if not fetched.is_dir():
             msg = f"job {job} ended as {meta['status']} without a result: see the coordinator's log, then run again with --resume"
