@@ -54,6 +54,11 @@ def session(kit: Kit, patience: float = 10.0) -> Iterator[Any]:
             raise UsageError(msg) from None
         try:
             yield opened
+        except Exception as error:
+            if not type(error).__module__.startswith("nvflare"):
+                raise
+            msg = f"the server did not do what was asked ({type(error).__name__}): see its log; a study is run again with --resume"
+            raise UsageError(msg) from None
         finally:
             opened.close()
 
@@ -104,9 +109,6 @@ def run_networked(
         except KeyboardInterrupt:
             opened.abort_job(job)
             raise
-        except Exception as error:  # noqa: BLE001 - the engine raises a dozen kinds
-            msg = f"lost the server while job {job} ran ({type(error).__name__}): when it is back, run again with --resume"
-            raise UsageError(msg) from None
         fetched = Path(opened.download_job_result(job, name)) / "workspace" / RESULTS
         if not fetched.is_dir():
             msg = f"job {job} ended as {meta['status']} without a result: see the coordinator's log, then run again with --resume"
@@ -121,13 +123,16 @@ def run_networked(
 
 
 def _end_older_jobs(opened: Any, plan: Plan, *, resume: bool) -> None:  # noqa: ANN401 - the engine ships no types
-    """A server that was killed leaves its jobs running for ever. Those of this study are ended before it is resumed."""
+    """A server that was killed lists its jobs as running for ever. Those of this study are ended before it is resumed."""
+    from nvflare.fuel.flare_api.api_spec import InternalError, JobNotRunning
+
     for job in opened.list_jobs(name_prefix=_job_name(plan)) or []:
         if not str(job.get("status", _ENDED)).startswith(_ENDED):
             if not resume:
                 msg = f"job {job['job_id']} runs this study already: wait for its end, or take it over with --resume"
                 raise UsageError(msg)
-            opened.abort_job(job["job_id"])
+            with contextlib.suppress(InternalError, JobNotRunning):  # listed, but its processes are gone
+                opened.abort_job(job["job_id"])
 
 
 def _wait(opened: Any, job: str, tell: Tell) -> dict[str, Any]:  # noqa: ANN401 - the engine ships no types
