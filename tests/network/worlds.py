@@ -139,6 +139,7 @@ class Rehearsal:
 
 
 def make_rehearsal(root: Path, *models: str) -> Rehearsal:
+    root.mkdir(parents=True, exist_ok=True)
     port, admin_port = free_ports()
     names = [card.name for model in models for card in CASES[model]().study.parties]
     lines = ["[network]", 'name = "rehearsal"', 'server = "localhost"', f'analyst = "{ANALYST}"']
