@@ -98,7 +98,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
     made = Faulty(tmp_path_factory.mktemp("faults"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNPOOLED_TEST_HOLD", str(made.holds))
-        path = [str(Path(__file__).parent / "hold"), os.environ.get("PYTHONPATH", "")]
+        path = [str(Path(__file__).parent / "inside"), os.environ.get("PYTHONPATH", "")]
         patch.setenv("PYTHONPATH", os.pathsep.join(part for part in path if part))
         with up(made.made.kits) as processes:
             made.processes = processes

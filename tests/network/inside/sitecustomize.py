@@ -1,4 +1,5 @@
-"""Test only, put on the path of the engine's processes: a party waits in a step for as long as a file of its name exists."""
+"""Test only, put on the path of the engine's processes: a party waits in a step for as long as a file of its name exists; and a
+model is known that no release of unpooled contains."""
 
 from __future__ import annotations
 
@@ -21,3 +22,13 @@ if "UNPOOLED_TEST_HOLD" in os.environ:
         return answer(self, blob, *rest)
 
     roles.Party.answer = held
+
+if "UNPOOLED_TEST_MODEL" in os.environ:
+    from contract_model import install
+
+    install()
+
+if "UNPOOLED_TEST_RAW" in os.environ:
+    import raw_times
+
+    raw_times.install()
