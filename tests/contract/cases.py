@@ -61,4 +61,24 @@ def pride_case() -> Case:
     )
 
 
-CASES: dict[str, Callable[[], Case]] = {"describe": describe_case, "pride": pride_case}
+def bayes_case() -> Case:
+    """Three sites with rows of the same columns; one may drop out or collude; ranges are narrowed first."""
+    rng = np.random.default_rng(5)
+    columns = (
+        Column("age", 18.0, 100.0),
+        Column("dose", 0.0, 4.0, missing="absent"),
+        Column("smoker", categories=("no", "yes"), missing="indicator"),
+        Column("pressure", 60.0, 240.0),
+    )
+    tables = {}
+    for name, n in (("harbour", 25), ("hill", 18), ("island", 31)):
+        age, dose = rng.uniform(20, 95, n), np.where(rng.random(n) < 0.2, np.nan, rng.uniform(0, 4, n))
+        smoker = rng.choice(np.array(["no", "yes", None], dtype=object), n)
+        pressure = 90 + 0.6 * age + 5 * np.nan_to_num(dose) + 8 * (smoker == "yes") + rng.normal(0, 5, n)
+        tables[name] = Table({"age": age, "dose": dose, "smoker": smoker, "pressure": pressure})
+    cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
+    parameters = {"response": "pressure", "tolerate": 1, "projection": 0.25, "noise_precision": 0.04}
+    return Case("bayes", Study("bayes", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7), tables)
+
+
+CASES: dict[str, Callable[[], Case]] = {"describe": describe_case, "pride": pride_case, "bayes": bayes_case}

@@ -35,7 +35,7 @@ from unpooled.protocol.transcript import Transcript
 
 def policy(case: Case, **changes) -> Policy:
     budget = Budget(case.study.epsilon, case.study.delta, Unit(case.study.unit))
-    return dataclasses.replace(Policy(budget, allow_simulation=True, approved=None), **changes)
+    return dataclasses.replace(Policy(budget, allow_simulation=True, allow_unpinned=True, approved=None), **changes)
 
 
 def parties(case: Case, rules: Policy | None = None) -> dict[str, Party]:

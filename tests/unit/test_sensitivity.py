@@ -9,13 +9,21 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+from unpooled.aggregation.moments import Design, Geometry
 from unpooled.models.describe.party import sums
 from unpooled.models.describe.plan import WEIGHTS, Layout, layout, mechanism
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Study
-from unpooled.privacy.sensitivity import category_counts, column_moments
+from unpooled.privacy.sensitivity import (
+    category_counts,
+    column_moments,
+    moments_augmented,
+    moments_ball,
+    moments_box,
+    moments_box_as_published,
+)
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit
 
@@ -306,3 +314,279 @@ def test_a_layout_gives_every_column_a_reach_of_one(adjacency: Adjacency) -> Non
                 1.0, rel=1e-12
             )
         assert lay.width(i) == sum(b.size for b in lay.blocks(i))
+
+
+# --- second moments: the closed forms ---------------------------------------------------------------------------------------
+
+DIMENSIONS = range(1, 13)
+RATIOS = [0.5, 1.0, 2.0, 3.3, 7.5]
+
+
+def into_box(bounds: np.ndarray):
+    return lambda rows: np.clip(rows, -bounds, bounds)
+
+
+def into_ball(radius: float, response: float):
+    """|x| <= radius, |y| <= response, y last."""
+
+    def project(rows: np.ndarray) -> np.ndarray:
+        x, y = rows[..., :-1], rows[..., -1:]
+        length = np.linalg.norm(x, axis=-1, keepdims=True)
+        return np.concatenate([x * np.minimum(1, radius / np.maximum(length, 1e-300)), np.clip(y, -response, response)], axis=-1)
+
+    return project
+
+
+def gram_weights(size: int, off_diagonal: float = 1.0) -> np.ndarray:
+    """Squared weights of the entries of the Gram of (x, y) that are released: xx and xy, not y^2."""
+    weights = np.full((size + 1, size + 1), off_diagonal**2)
+    weights[np.arange(size), np.arange(size)] = 1.0
+    weights[-1, :] = weights[:, -1] = 1.0
+    weights[-1, -1] = 0.0
+    return weights
+
+
+def farthest(weights: np.ndarray, project, adjacency: Adjacency, starts: int = 24, rounds: int = 120) -> float:
+    """Largest distance of two rows' products, entry (j, k >= j) weighted by sqrt(weights[j, k]): multistart projected ascent.
+
+    Half of the starts are vertices, the steps shrink geometrically and are as long as the region at first.
+    """
+    size = weights.shape[0]
+    rng = np.random.default_rng(size)
+    span = np.abs(project(np.diag(np.full(size, 1e9)))).max(axis=0)
+    start = rng.uniform(-1, 1, (starts, 2, size))
+    start[::2] = np.sign(start[::2])
+    pair = project(start * span)
+    pair[0, 1] = pair[0, 0] * np.where(np.arange(size) == size - 1, -1, 1)  # the same x, the opposite y
+    if adjacency is ZERO_OUT:
+        pair[:, 1] = 0
+    upper = np.triu(weights)
+    both = weights + np.diag(weights.diagonal())
+    best = 0.0
+    for k in range(rounds):
+        one, other = pair[:, 0], pair[:, 1]
+        moved = one[:, :, None] * one[:, None, :] - other[:, :, None] * other[:, None, :]
+        best = max(best, float((moved**2 * upper).sum(axis=(1, 2)).max()))
+        slope = np.stack([np.einsum("jk,bjk,bk->bj", both, moved, one), -np.einsum("jk,bjk,bk->bj", both, moved, other)], axis=1)
+        length = np.abs(slope).max(axis=(1, 2), keepdims=True)
+        step = span * 0.9**k * slope / np.maximum(length, 1e-300)
+        pair = project(pair + step)
+        if adjacency is ZERO_OUT:
+            pair[:, 1] = 0
+    return math.sqrt(best)
+
+
+def test_the_search_finds_a_known_optimum() -> None:
+    """x x^T alone on the unit ball, off-diagonals weighted: |x|^4 + |u|^4 - 2 (x.u)^2 <= 2."""
+    weights = np.full((3, 3), 2.0) - np.eye(3)
+    weights[-1] = weights[:, -1] = 0
+    assert farthest(weights, into_ball(1.0, 1.0), REPLACE) == pytest.approx(math.sqrt(2), rel=1e-9)
+
+
+@pytest.mark.parametrize("ratio", RATIOS)
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_moments_on_a_box_move_as_far_as_the_form_says(adjacency: Adjacency, ratio: float) -> None:
+    for d in DIMENSIONS:
+        declared = moments_box([1.0] * d, ratio, adjacency)
+        found = farthest(gram_weights(d), into_box(np.append(np.ones(d), ratio)), adjacency)
+        assert found <= declared * (1 + 1e-9), d
+        s = d  # vertices reach s = x.u in {-d, -d + 2, .. d} only; the form has the real number that is best
+        best = max(s * s - v * v + 2 * ratio**2 * (s + v) for v in range(-s, s + 1, 2))
+        vertex = declared if adjacency is ZERO_OUT else math.sqrt(best)
+        if d > 1 or adjacency is ZERO_OUT:
+            assert found == pytest.approx(vertex, rel=1e-6), d
+        else:
+            assert found >= vertex * (1 - 1e-9)
+        if adjacency is REPLACE and ratio**2 >= d:
+            assert vertex == pytest.approx(declared, rel=1e-12), d
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_moments_on_a_box_with_unequal_sides(adjacency: Adjacency) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(12):
+        bounds, response = np.exp(rng.normal(0, 1, rng.integers(1, 9))), float(np.exp(rng.normal(0.5, 1.2)))
+        declared = moments_box(bounds.tolist(), response, adjacency)
+        found = farthest(gram_weights(bounds.size), into_box(np.append(bounds, response)), adjacency)
+        assert found <= declared * (1 + 1e-9)
+        if adjacency is ZERO_OUT or response**2 >= (bounds**2).sum():
+            assert found == pytest.approx(declared, rel=1e-6)
+        else:
+            assert found >= 0.75 * declared
+
+
+@pytest.mark.parametrize("ratio", RATIOS)
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_moments_on_a_ball_move_as_far_as_the_form_says(adjacency: Adjacency, ratio: float) -> None:
+    for d in DIMENSIONS:
+        declared = moments_ball(1.0, ratio, adjacency)
+        found = farthest(gram_weights(d, math.sqrt(2)), into_ball(1.0, ratio), adjacency)
+        assert found <= declared * (1 + 1e-9), d
+        if d > 1 or adjacency is ZERO_OUT or ratio**2 >= 2:  # on a line, x and u have no angle to choose
+            assert found == pytest.approx(declared, rel=1e-6), d
+        else:
+            assert found >= 0.7 * declared
+
+
+def test_the_forms_scale_and_shrink_as_they_must() -> None:
+    for adjacency in Adjacency:
+        assert moments_ball(3.0, 6.0, adjacency) == pytest.approx(9 * moments_ball(1.0, 2.0, adjacency), rel=1e-14)
+        assert moments_box([3.0, 6.0], 9.0, adjacency) == pytest.approx(9 * moments_box([1.0, 2.0], 3.0, adjacency), rel=1e-14)
+        assert moments_box([1.0, 0.0, 2.0], 3.0, adjacency) == moments_box([1.0, 2.0], 3.0, adjacency)
+        assert moments_box([1.0], 0.0, adjacency) == moments_ball(1.0, 0.0, ZERO_OUT) == 1.0
+    # The figures of THEORY 002: d = 10, c = Y = 1, and Y = 7.5.
+    assert moments_box_as_published([1.0] * 10, 1.0) == pytest.approx(15.17, abs=0.005)
+    assert moments_box([1.0] * 10, 1.0, REPLACE) == 11.0
+    assert moments_box([1.0] * 10, 1.0, ZERO_OUT) == pytest.approx(8.06, abs=0.005)
+    assert moments_box([1.0] * 10, 7.5, REPLACE) == pytest.approx(moments_box_as_published([1.0] * 10, 7.5) / 1.041, rel=1e-3)
+    assert moments_ball(1.0, 1.0, REPLACE) == pytest.approx(2.1213, abs=1e-4)
+
+
+def test_the_published_form_holds_and_is_larger() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        bounds, response = np.exp(rng.normal(0, 1, rng.integers(1, 13))).tolist(), float(np.exp(rng.normal(0, 1)))
+        assert moments_box_as_published(bounds, response) >= moments_box(bounds, response, REPLACE) * (1 - 1e-12) or len(bounds) == 1
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_the_augmented_form_is_attained(adjacency: Adjacency) -> None:
+    for d in (2, 3, 7, 12):
+        weights = np.full((d + 1, d + 1), 2.0) - np.eye(d + 1)
+        weights[-1] = weights[:, -1] = 0
+        for radius in (0.5, 1.0, 3.0):
+            found = farthest(weights, into_ball(radius, 1.0), adjacency)
+            assert found == pytest.approx(moments_augmented(radius, adjacency), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("short", "weights", "project"),
+    [
+        # Off-diagonal noise smaller by sqrt 2 with the box form: THEORY's second check found 6.0 where 7.75 is needed.
+        (moments_box([1.0] * 5, 1.0, REPLACE), gram_weights(5, math.sqrt(2)), into_box(np.ones(6))),
+        # The other branch of the box, and of the ball.
+        (2 * math.sqrt(6.0), gram_weights(6), into_box(np.append(np.ones(6), 1.0))),
+        (2 * 1.0, gram_weights(3, math.sqrt(2)), into_ball(1.0, 1.0)),
+        # The distance to nothing where a row is replaced.
+        (moments_box([1.0] * 4, 2.0, ZERO_OUT), gram_weights(4), into_box(np.append(np.ones(4), 2.0))),
+        (moments_ball(1.0, 2.0, ZERO_OUT), gram_weights(4, math.sqrt(2)), into_ball(1.0, 2.0)),
+        # y not counted, five per cent, and sum y^2 released as well (2.121 becomes 3.162 with the sums: SPEC section 5).
+        (moments_ball(1.0, 0.0, REPLACE), gram_weights(3, math.sqrt(2)), into_ball(1.0, 1.0)),
+        (0.95 * moments_ball(1.0, 1.0, REPLACE), gram_weights(3, math.sqrt(2)), into_ball(1.0, 1.0)),
+        (0.95 * moments_box([1.0] * 3, 2.0, REPLACE), gram_weights(3), into_box(np.append(np.ones(3), 2.0))),
+        (moments_augmented(1.0, ZERO_OUT), np.full((4, 4), 2.0) - np.eye(4), into_ball(0.7, 0.7)),
+    ],
+)
+def test_the_search_catches_forms_that_are_short(short: float, weights: np.ndarray, project) -> None:
+    assert farthest(weights, project, REPLACE) > short * 1.01
+
+
+# --- second moments: the vector that is released ----------------------------------------------------------------------------
+
+
+def design(d: int, geometry: Geometry, *, norm: float | None, intercept: bool, rows: int = 2) -> Design:
+    columns = (*(Column(f"x{j}", -2.0 - j, 1.0 + j) for j in range(d)), Column("y", -3.0, 11.0))
+    return Design.of(columns, "y", rows, geometry=geometry, norm=norm, intercept=intercept)
+
+
+def released_weights(asked: Design, adjacency: Adjacency) -> tuple[np.ndarray, float]:
+    """Squared weights of the entries of the coded row (x, 1, y) by the widths of the noise, and the declared reach."""
+    vector = asked.vector("moments", adjacency)
+    width = np.repeat([b.width for b in vector.blocks], [b.size for b in vector.blocks])
+    first, second = asked._pairs
+    assert (first.size, width.size) == (second.size, first.size)
+    weights = np.zeros((asked.size + 1, asked.size + 1))
+    weights[first, second] = weights[second, first] = width**-2.0
+    reaches = {(r.distance, r.coordinates) for r in vector.reach.values()}
+    assert len(reaches) == 1
+    ((distance, coordinates),) = reaches
+    assert coordinates == first.size
+    return weights, distance / asked.grid**2
+
+
+def into_region(asked: Design):
+    """Coded rows (x, 1, y): x in its box, or in the ball of a declared norm."""
+
+    def project(rows: np.ndarray) -> np.ndarray:
+        p = asked.size - asked.intercept
+        x, y = rows[..., :p], np.clip(rows[..., -1:], -1, 1)
+        if asked.norm is None:
+            x = np.clip(x, -1, 1)
+        else:
+            x = x / np.maximum(1, np.linalg.norm(x, axis=-1, keepdims=True))
+        return np.concatenate([x, *([np.ones_like(y)] * asked.intercept), y], axis=-1)
+
+    return project
+
+
+#: (geometry, whether a norm is declared): the smallest part of the declared reach that is attained for d >= 3 features.
+ATTAINED = {
+    (Geometry.BOX, False): 1 - 1e-6,
+    (Geometry.BALL, True): 1 - 1e-6,
+    (Geometry.BALL, False): 0.97,
+    (Geometry.AUGMENTED, True): 1 - 1e-6,
+    (Geometry.AUGMENTED, False): 0.97,
+    (Geometry.PUBLISHED, False): 0.75,
+}
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize(("geometry", "normed"), ATTAINED)
+def test_no_row_moves_the_released_vector_further_than_declared(
+    geometry: Geometry, normed: bool, adjacency: Adjacency, intercept: bool
+) -> None:
+    for d in DIMENSIONS:
+        asked = design(d, geometry, norm=2.5 if normed else None, intercept=intercept)
+        weights, declared = released_weights(asked, adjacency)
+        found = farthest(weights, into_region(asked), adjacency)
+        assert found <= declared * (1 + 1e-9), d
+        if d >= 3:
+            assert found >= ATTAINED[geometry, normed] * declared, d
+        assert farthest(weights * 1.21, into_region(asked), adjacency) > declared or found < 0.92 * declared
+
+
+MIXED = (
+    Column("a", -1.0, 3.0, missing="absent"),
+    Column("g", categories=("u", "v", "w"), missing="indicator"),
+    Column("b", 0.0, 1e-3, missing="indicator"),
+    Column("h", categories=("1", "2")),
+    Column("y", 10.0, 11.0),
+)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize("unit", list(Unit))
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("geometry", list(Geometry))
+@pytest.mark.parametrize("columns", [MIXED, (Column("a", 5.0, 6.0), Column("b", -1.0, 1.0), Column("y", -1.0, 4.0))])
+def test_no_neighbour_moves_released_moments_further_than_their_event(
+    columns: tuple[Column, ...], geometry: Geometry, intercept: bool, unit: Unit, adjacency: Adjacency
+) -> None:
+    """End to end over integer statistics of tables with categories and missing values, under equal noise."""
+    asked = Design.of(columns, "y", ROWS, geometry=geometry, intercept=intercept)
+    vector = asked.vector("moments", adjacency)
+    release = GaussianRelease.calibrated(vector.blocks, vector.reach, unit, 0.3)
+    rng = np.random.default_rng(8)
+    worst = 0.0
+    for _ in range(60):
+        table = table_of([{c.name: values(c, rng) for c in columns} for _ in range(ROWS)], columns)
+        changed = columns if unit is Unit.RECORD else [columns[rng.integers(len(columns))]]
+        other = table.omit(0) if adjacency is ZERO_OUT else table.replace(0, {c.name: values(c, rng) for c in changed})
+        one, two = (release.release(asked.statistic(t), KeySource.simulation(1).stream("equal")) for t in (table, other))
+        worst = max(worst, release.change(one, two))
+        assert np.abs(asked.statistic(table)).max() <= ROWS * vector.per_row
+    declared = release.event(unit).value
+    assert worst <= declared
+    if unit is Unit.RECORD and geometry is not Geometry.PUBLISHED:
+        assert worst >= 0.5 * declared
+
+
+def test_a_norm_is_checked_on_the_integers() -> None:
+    columns = (*(Column(f"x{j}", -9.0, 9.0) for j in range(5)), Column("y", -1.0, 1.0))
+    asked = Design.of(columns, "y", ROWS, norm=1.0)
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        block = [rng.normal(size=8) * 10.0 ** rng.integers(-3, 2) for _ in range(5)]
+        coded = asked.coding.code(block)[0]
+        assert ((coded.astype(object) ** 2).sum(axis=1) <= asked.grid**2).all()

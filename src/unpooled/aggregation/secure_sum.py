@@ -9,7 +9,7 @@ Numbers only: who may ask for what is decided in ``totals.py``.
 
 from __future__ import annotations
 
-import os
+import hmac
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,63 +20,79 @@ from unpooled.errors import ProtocolError
 from unpooled.privacy.noise import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from unpooled.protocol.identity import Identity
 
     Words = NDArray[np.uint64]
+    Buffer = bytes | memoryview
 
 _SEED_BYTES = 32
-_SALT_BYTES = 32
 #: Each key encrypts one message, so that its nonce may be constant.
 _NONCE = bytes(12)
+#: Words expanded at a time.
+_BLOCK = 1 << 15
 
 
-def split(vector: NDArray[np.int64], nodes: int) -> list[bytes]:
-    """The shares of a vector: seeds for all nodes but the last, which gets what is left."""
-    seeds = [os.urandom(_SEED_BYTES) for _ in range(nodes - 1)]
-    rest = vector.astype(np.uint64)  # two's complement: modulo 2^64
+def split(vector: NDArray[np.int64], nodes: int, secret: bytes) -> list[Buffer]:
+    """The shares of a vector: seeds for all nodes but the last, which gets what is left.
+
+    ``secret`` belongs to this vector alone, so that a repeated request is answered with equal bytes.
+    """
+    seeds = [hmac.digest(secret, b"seed %d" % k, "sha256") for k in range(nodes - 1)]
+    rest = vector.astype("<u8")  # two's complement: modulo 2^64
     for seed in seeds:
-        rest -= Stream(seed).words(0, vector.size)
-    return [*seeds, rest.astype("<u8", copy=False).tobytes()]
+        for at, words in _expanded(seed, rest.size):
+            rest[at : at + words.size] -= words
+    return [*seeds, rest.data.cast("B")]
 
 
-def expand(share: bytes, position: int, nodes: int, size: int) -> Words:
-    """The share that the node at this position received."""
+def add_share(total: Words, share: bytes, position: int, nodes: int) -> None:
+    """Add the share that the node at this position received to its partial sum, modulo 2^64."""
     if position < nodes - 1:
         if len(share) != _SEED_BYTES:
             raise ProtocolError("a share that is not a seed of 32 bytes")
-        return Stream(share).words(0, size)
-    if len(share) != 8 * size:
-        msg = f"a share that does not hold {size} numbers of 8 bytes"
+        for at, words in _expanded(share, total.size):
+            total[at : at + words.size] += words
+    elif len(share) != 8 * total.size:
+        msg = f"a share that does not hold {total.size} numbers of 8 bytes"
         raise ProtocolError(msg)
-    return np.frombuffer(share, dtype="<u8").astype(np.uint64, copy=False)
+    else:
+        total += np.frombuffer(share, dtype="<u8")
 
 
-def add(parts: Iterable[Words], size: int) -> Words:
-    """The sum modulo 2^64."""
-    total = np.zeros(size, dtype=np.uint64)
-    for part in parts:
-        total += part
-    return total
+def _expanded(seed: bytes, size: int) -> Iterator[tuple[int, Words]]:
+    """The key stream of a seed in blocks that stay in the cache, each with its place."""
+    stream = Stream(seed)
+    for at in range(0, size, _BLOCK):
+        yield at, stream.words(at, min(_BLOCK, size - at))
 
 
 def opened(partials: Sequence[Words]) -> NDArray[np.int64]:
     """The total that the partial sums of all nodes add up to."""
-    return add(partials, partials[0].size).astype(np.int64)
+    total = np.zeros(partials[0].size, dtype=np.uint64)
+    for part in partials:
+        total += part
+    return total.view(np.int64)
 
 
-def seal(sender: Identity, receiver_key: str, context: bytes, purpose: tuple[bytes, ...], message: bytes) -> bytes:
-    """Encrypt for one receiver: X25519, HKDF-SHA-256 over sender, receiver, purpose and a fresh salt, AES-256-GCM."""
-    salt = os.urandom(_SALT_BYTES)
-    return salt + AESGCM(sender.shared_key(context, receiver_key, *purpose, salt)).encrypt(_NONCE, message, None)
+def seal(
+    sender: Identity, receiver_key: str, context: bytes, purpose: tuple[bytes, ...], message: Buffer, secret: bytes
+) -> tuple[bytes, bytes]:
+    """(salt, ciphertext) for one receiver: X25519, HKDF-SHA-256 over purpose and salt, AES-256-GCM.
+
+    ``secret`` belongs to this message alone: the salt, and so the key, differs wherever the message does.
+    """
+    salt = hmac.digest(secret, b"salt" + b"".join(len(part).to_bytes(8, "big") + part for part in purpose), "sha256")
+    return salt, AESGCM(sender.shared_key(context, receiver_key, *purpose, salt)).encrypt(_NONCE, message, None)
 
 
-def unseal(receiver: Identity, sender_key: str, context: bytes, purpose: tuple[bytes, ...], sealed: bytes) -> bytes:
+def unseal(
+    receiver: Identity, sender_key: str, context: bytes, purpose: tuple[bytes, ...], salt: bytes, ciphertext: bytes
+) -> bytes:
     """Decrypt what this sender sealed for this receiver and purpose, or refuse."""
-    salt, ciphertext = sealed[:_SALT_BYTES], sealed[_SALT_BYTES:]
     try:
         return AESGCM(receiver.shared_key(context, sender_key, *purpose, salt)).decrypt(_NONCE, ciphertext, None)
     except (InvalidTag, ValueError):

@@ -247,7 +247,7 @@ class TotalRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The sealed shares of the participants for this node; every node's signature (secure sums); settings (trusted sums)."""
 
     participants: tuple[Member, ...]
-    sealed: tuple[bytes, ...]
+    sealed: tuple[Sealed, ...]
     nodes: tuple[Member, ...] = ()
     signatures: tuple[str, ...] = ()
     settings: tuple[float, ...] = ()
@@ -332,18 +332,13 @@ class Summing:
         aggregation.check_nodes(tuple(node.name for node in request.nodes))
         nodes = [_checked(plan, node) for node in request.nodes]
 
-        def seal(share: NDArray[np.int64]) -> tuple[Sealed, ...]:
-            parts = secure_sum.split(share, len(nodes))
-            context_key = plan.hash.encode()
-            return tuple(
-                Sealed(
-                    node.name,
-                    secure_sum.seal(
-                        party.identity, node.agreement, context_key, self._purpose(context, party.name, node.name), part
-                    ),
-                )
-                for node, part in zip(nodes, parts, strict=True)
-            )
+        def seal(share: NDArray[np.int64], secret: bytes) -> tuple[Sealed, ...]:
+            sealed = []
+            for node, part in zip(nodes, secure_sum.split(share, len(nodes), secret), strict=True):
+                purpose = self._purpose(context, party.name, node.name)
+                salt, text = secure_sum.seal(party.identity, node.agreement, plan.hash.encode(), purpose, part, secret)
+                sealed.append(Sealed(node.name, text, salt))
+            return tuple(sealed)
 
         return ShareReply(context.share(vector.name, self._own(context, request.settings, vector), seal))
 
@@ -379,8 +374,10 @@ class Summing:
             verify(identity, signature, *self._set_parts(context, names))
         size = context.plan.release(context.party.name, self.name).size
         at = nodes.index(context.party.name)
-        parts = (secure_sum.expand(share, at, len(nodes), size) for share in self._unsealed(context, request))
-        return TotalReply(context.partial(self.name, secure_sum.add(parts, size)))
+        total = np.zeros(size, dtype=np.uint64)
+        for share in self._unsealed(context, request):
+            secure_sum.add_share(total, share, at, len(nodes))
+        return TotalReply(context.partial(self.name, total))
 
     def _unsealed(self, context: Context, request: TotalRequest) -> Generator[bytes]:
         """What the participants sealed for this party, one after the other."""
@@ -390,7 +387,8 @@ class Summing:
         for member, sealed in zip(request.participants, request.sealed, strict=True):
             sender = _checked(plan, member)
             purpose = self._purpose(context, sender.name, party.name)
-            yield secure_sum.unseal(party.identity, sender.agreement, plan.hash.encode(), purpose, sealed)
+            key = sender.agreement
+            yield secure_sum.unseal(party.identity, key, plan.hash.encode(), purpose, sealed.salt, sealed.ciphertext)
 
     def _noisy(self, context: Context, request: TotalRequest) -> NoisyReply:
         aggregation, vector = self.blueprint(context.plan.study)
@@ -404,7 +402,7 @@ class Summing:
             raise ProtocolError("a participant that is named twice")
         statistic = self._own(context, request.settings, vector).astype(np.uint64)
         for share in self._unsealed(context, request):
-            statistic += secure_sum.expand(share, 0, 1, statistic.size)
+            secure_sum.add_share(statistic, share, 0, 1)
         return NoisyReply(context.release(self.name, statistic.astype(np.int64)))
 
     def _local(self, context: Context, request: LocalRequest) -> NoisyReply:
@@ -449,11 +447,7 @@ def collect(
     names = [node.name for node in nodes]
     senders = [party for party in members if aggregation.mode is Mode.DISTRIBUTED or party not in aggregation.nodes]
     replies = yield [Ask(party, f"{name}-share", ShareRequest(nodes, settings)) for party in senders]
-    sealed = {
-        party: [share.ciphertext for share in reply.shares]
-        for party, reply in zip(senders, replies, strict=True)
-        if not isinstance(reply, Dropped)
-    }
+    sealed = {party: reply.shares for party, reply in zip(senders, replies, strict=True) if not isinstance(reply, Dropped)}
     joined = tuple(members[party] for party in sealed)
     if aggregation.mode is Mode.TRUSTED:
         (aggregator,) = names

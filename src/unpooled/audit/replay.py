@@ -12,27 +12,41 @@ missing values, and a coordinate search from the worst found so far; under both 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unpooled.errors import UnpooledError
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import Additive
+from unpooled.privacy.mechanisms import Additive, Shared
 from unpooled.privacy.noise import KeySource, Stream
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Split, Unit
 from unpooled.protocol.local import drive, in_process
-from unpooled.protocol.messages import Array, Disclosed, Entrusted, Public, Released, Sealed, open_body, open_envelope
+from unpooled.protocol.messages import (
+    Array,
+    Disclosed,
+    Entrusted,
+    Partial,
+    Public,
+    Released,
+    Sealed,
+    open_body,
+    open_envelope,
+)
 from unpooled.protocol.roles import Party
 from unpooled.protocol.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from numpy.typing import NDArray
+
     from unpooled.privacy.bounds import Column
-    from unpooled.privacy.plan import Card, Plan, Study
+    from unpooled.privacy.noise import RandomBits
+    from unpooled.privacy.plan import Card, Plan, Release, Study
     from unpooled.privacy.table import Table
     from unpooled.protocol.roles import Model
 
@@ -94,22 +108,21 @@ def replay(
     rng = np.random.default_rng(seed)
     report = Report()
 
-    def party(name: str, table: Table) -> Party:
-        ledger = Ledger.in_memory()
+    def party(name: str, table: Table, sealed: Shares) -> Party:
+        # Each party has one identity in all worlds, so that sealed shares can be opened again.
+        ledger = Ledger.in_memory(root_key=sha256(name.encode()).digest())
+        watched = _watched(model, sealed)
+        rules = Policy.in_process()
         return Party(
-            name,
-            table,
-            study.card(name),
-            ledger,
-            keys,
-            Policy.in_process(),
-            lambda word: model if word == model.name else registry(word),
+            name, table, study.card(name), ledger, keys, rules, lambda w: watched if w == model.name else registry(w)
         )
 
     for base in _bases(plan, tables, rng):
         transcript = Transcript()
+        shares: dict[str, Shares] = {name: [] for name in base}
         try:
-            drive(model, plan, in_process({name: party(name, table) for name, table in base.items()}), transcript)
+            people = {name: party(name, table, shares[name]) for name, table in base.items()}
+            drive(model, plan, in_process(people), transcript)
         except UnpooledError as error:
             words = f"a study on admissible data is refused ({type(error).__name__})"
             report.violations.append(Violation(Unit.RECORD, "any", "the whole study", words))
@@ -117,12 +130,12 @@ def replay(
         for unit in Unit:
             best: tuple[float, dict[str, Row]] = (-1.0, {})
             for changes in _neighbours(plan, base, unit, rng, rounds):
-                measured = _compare(model, plan, transcript, base, changes, unit, party, report)
+                measured = _compare(model, plan, transcript, base, shares, changes, unit, party, report)
                 if measured > best[0] and None not in changes.values():
                     best = (measured, {name: row for name, row in changes.items() if row is not None})
             for _ in range(rounds if best[1] else 0):  # search: change one more value of the worst neighbour so far
                 candidate = _step(plan, best[1], unit, rng)
-                measured = _compare(model, plan, transcript, base, candidate, unit, party, report)
+                measured = _compare(model, plan, transcript, base, shares, candidate, unit, party, report)
                 if measured > best[0]:
                     best = (measured, candidate)
     return report
@@ -225,9 +238,10 @@ def _compare(
     plan: Plan,
     transcript: Transcript,
     base: Tables,
+    shares: Mapping[str, Shares],
     changes: Mapping[str, Row | None],
     unit: Unit,
-    party: Callable[[str, Table], Party],
+    party: Callable[[str, Table, Shares], Party],
     report: Report,
 ) -> float:
     """Put the recorded requests to the changed parties; note what moved; return the largest share of a declared bound."""
@@ -238,7 +252,8 @@ def _compare(
             row = _present(plan.study.card(name), row)  # noqa: PLW2901 - a value may vanish, not become another one
             if row is None:
                 continue
-        neighbour = party(name, base[name].omit(_ROW) if row is None else base[name].replace(_ROW, row))
+        sealed: Shares = []
+        neighbour = party(name, base[name].omit(_ROW) if row is None else base[name].replace(_ROW, row), sealed)
         for entry in transcript.entries:
             if entry.to != name or entry.reply is None:
                 continue
@@ -264,7 +279,63 @@ def _compare(
                         report,
                     ),
                 )
+        for (release, one), (_, other) in zip(shares[name], sealed, strict=False):  # a refused neighbour seals less
+            largest = max(largest, _share_of_bound(plan, unit, name, release, one, other, report))
     return largest
+
+
+def _share_of_bound(
+    plan: Plan, unit: Unit, party: str, release: str, ours: NDArray[Any], theirs: NDArray[Any], report: Report
+) -> float:
+    """How far a release or a sealed share moved, as a part of what the plan declares; noted, and a violation beyond 1."""
+    mechanism = plan.release(party, release).mechanism
+    if not isinstance(mechanism, Additive | Shared):
+        return 0.0
+    declared = mechanism.event(unit).value
+    share = mechanism.change(ours, theirs) / declared if declared else 0.0
+    key = (unit, party, release)
+    report.largest[key] = max(report.largest.get(key, 0.0), share)
+    if share > 1 + _ROUNDING:
+        report.violations.append(Violation(unit, party, release, f"moved {share:.4f} times the declared bound"))
+    return share
+
+
+# --- what is inside a sealed share --------------------------------------------------------------------------------------
+
+#: The shares that one party sealed, in order: (release, vector with noise).
+Shares = list[tuple[str, "NDArray[np.int64]"]]
+
+
+@dataclass(frozen=True)
+class _Witness:
+    """A shared mechanism that also writes down what goes into the total. Everything else is the mechanism's own."""
+
+    mechanism: Shared
+    release: str
+    sealed: Shares
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the mechanism has
+        return getattr(self.mechanism, name)
+
+    def share(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
+        vector = self.mechanism.share(statistic, bits)
+        self.sealed.append((self.release, vector))
+        return vector
+
+
+def _watched(model: Model, sealed: Shares) -> Model:
+    """The model with witnesses in its plans; hashes and costs stay what they are."""
+
+    def watch(release: Release) -> Release:
+        if not isinstance(release.mechanism, Shared):
+            return release
+        return replace(release, mechanism=_Witness(release.mechanism, release.name, sealed))
+
+    def compile_plan(study: Study) -> Plan:
+        plan = model.compile(study)
+        return replace(plan, releases=tuple(watch(release) for release in plan.releases))
+
+    return replace(model, compile=compile_plan)
 
 
 def _present(card: Card, row: Row) -> Row | None:
@@ -298,22 +369,15 @@ def _moved(  # noqa: C901, PLR0911 - one line per way to move
         return violated("a public field depends on the data")
     if isinstance(ours, Sealed) and (ours.node, len(ours.ciphertext)) != (theirs.node, len(theirs.ciphertext)):
         return violated("a sealed message's length or receiver depends on the data")
-    if isinstance(ours, Entrusted | Disclosed | Released) and _shape(ours.values) != _shape(theirs.values):
+    if isinstance(ours, Entrusted | Disclosed | Released | Partial) and _shape(ours.values) != _shape(theirs.values):
         return violated("the shape of a message depends on the data")
+    if isinstance(ours, Partial) and ours != theirs:
+        return violated("a partial sum depends on the node's own data, not on its sealed share alone")
     if not isinstance(ours, Released):
         return 0.0
     if (ours.name, ours.index) != (theirs.name, theirs.index):
         return violated("which release is made depends on the data")
-    mechanism = plan.release(party, ours.name).mechanism
-    if not isinstance(mechanism, Additive):
-        return 0.0
-    declared = mechanism.event(unit).value
-    share = mechanism.change(ours.values.numpy(), theirs.values.numpy()) / declared if declared else 0.0
-    key = (unit, party, ours.name)
-    report.largest[key] = max(report.largest.get(key, 0.0), share)
-    if share > 1 + _ROUNDING:
-        violated(f"moved {share:.4f} times the declared bound")
-    return share
+    return _share_of_bound(plan, unit, party, ours.name, ours.values.numpy(), theirs.values.numpy(), report)
 
 
 def _shape(array: Array) -> tuple[str, tuple[int, ...]]:

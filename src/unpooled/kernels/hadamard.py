@@ -461,7 +461,7 @@ class Srht:
         dtype = _output_type(X.dtype, bound, tau)
         out = _output(X, out, (n, m), dtype)
         if threads is None:
-            threads = 1 if n * tau < _SMALL else _processors()
+            threads = 1 if n * tau < _SMALL else processors()
         workers = _integer(threads, "threads", 1)
         if n == 0:
             return out
@@ -564,7 +564,7 @@ def _output_type(dtype: np.dtype[Any], bound: int | None, tau: int) -> np.dtype[
     raise UsageError(msg)
 
 
-def _processors() -> int:
+def processors() -> int:
     """How many processors this process may use (only Linux tells; elsewhere how many there are)."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -73,7 +73,7 @@ def posterior(
         updated = covariance @ (weighted.T @ cross)
         moved = float(np.abs(updated - mean).max(initial=0.0))
         mean = updated
-        if moved <= 1e-12 * float(np.abs(mean).max(initial=0.0)):
+        if moved <= 1e-10 * float(np.abs(mean).max(initial=0.0)):
             break
     return mean, (covariance + covariance.T) / 2
 

@@ -249,6 +249,7 @@ def _accountant(rho: float, orders: Any) -> Any:  # noqa: ANN401 - dp-accounting
     return accountant
 
 
+@lru_cache(maxsize=4096, typed=True)
 def zcdp_delta(epsilon: float, rho: float) -> float:
     """Smallest delta of rho-zCDP at this epsilon (Canonne, Kamath & Steinke 2020, Proposition 12)."""
     import numpy as np
@@ -265,6 +266,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
     return float(min(value, _accountant(rho, polished).get_delta(epsilon), 1.0))
 
 
+@lru_cache(maxsize=4096, typed=True)
 @lru_cache(maxsize=4096, typed=True)
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """Largest rho whose zCDP guarantee implies (epsilon, delta)."""

@@ -97,6 +97,15 @@ class Scaled(Mechanism, Protocol):
         ...
 
 
+@runtime_checkable
+class Minimising(Mechanism, Protocol):
+    """A mechanism that perturbs an objective and releases its minimiser."""
+
+    def minimise(self, solve: Callable[[NDArray[np.float64]], NDArray[np.float64]], bits: RandomBits) -> NDArray[np.float64]:
+        """The released minimiser; ``solve`` is given the linear perturbation b."""
+        ...
+
+
 def _check_statistic(statistic: NDArray[np.int64], size: int) -> None:
     if statistic.shape != (size,) or statistic.dtype != np.int64:
         msg = f"this release is of {size} int64 values, not {statistic.shape} {statistic.dtype}"
@@ -520,3 +529,65 @@ class NoisyChoice:
     def describe(self) -> tuple[object, ...]:
         """Everything that defines this mechanism, for the plan's hash."""
         return (self.name, self.epsilon, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectivePerturbation:
+    r"""The minimiser of a perturbed logistic objective (Chaudhuri et al. 2011; SPEC section 2; T001.8-9).
+
+    :math:`\frac1n\sum\log(1+e^{-y_iw\cdot x_i})+\frac{b\cdot w}n+\frac{\Lambda}2|w-c|^2` with rows of norm at most ``bound`` = q, n = ``rows``,
+    :math:`\Lambda` = ``penalty`` and b of density proportional to :math:`e^{-|b|/scale}`. One row moves n times the gradient by at most ``reach`` and the
+    Jacobian's determinant by a factor of at most :math:`1+q^2/(4n\Lambda)`, ``factors`` times over in the published form. The solver's
+    residual, a gradient of at most :data:`RESIDUAL`, is covered by noise of the same shape, which costs ``covering``.
+    """
+
+    size: int
+    rows: int
+    bound: float
+    penalty: float
+    scale: float
+    reach: float
+    covering: float
+    factors: int = 1
+
+    #: The largest gradient norm at which a solver may stop, for the mean loss.
+    RESIDUAL: ClassVar[float] = 1e-10
+
+    @property
+    def name(self) -> str:
+        """Its name in plans and ledgers."""
+        return "objective perturbation" if self.scale else "no noise"
+
+    def sensitivity(self, unit: Unit) -> float:  # noqa: ARG002 - one value moves the gradient as far as the whole row may
+        """How far one unit moves n times the gradient."""
+        return self.reach
+
+    def event(self, unit: Unit) -> Event:  # noqa: ARG002
+        """Pure epsilon: the noise's ratio, the Jacobian's, and the covering of the residual."""
+        if not self.scale:
+            return UNBOUNDED
+        jacobian = self.factors * math.log1p(self.bound**2 / (4 * self.rows * self.penalty))
+        return Event(Kind.PURE, self.reach / self.scale + jacobian + self.covering, 1, 0.0)
+
+    def minimise(self, solve: Callable[[NDArray[np.float64]], NDArray[np.float64]], bits: RandomBits) -> NDArray[np.float64]:
+        """The minimiser for a fresh b, with its residual covered."""
+        solution = solve(noise.laplace_ball(self.scale, self.size, stream=bits))
+        if not self.covering:
+            return solution
+        # Two solutions of residual RESIDUAL lie within 2 RESIDUAL / penalty of the same exact minimiser.
+        width = 2 * self.RESIDUAL / (self.penalty * self.covering)
+        return solution + noise.laplace_ball(width, self.size, stream=bits, lane=2)
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that defines this mechanism, for the plan's hash."""
+        return (
+            self.name,
+            self.size,
+            self.rows,
+            self.bound,
+            self.penalty,
+            self.scale,
+            self.reach,
+            self.covering,
+            self.factors,
+        )

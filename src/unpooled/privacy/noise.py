@@ -40,6 +40,7 @@ __all__ = [
     "choose",
     "discrete_gaussian",
     "discrete_laplace",
+    "laplace_ball",
     "rounded_gaussian",
     "seed_of",
 ]
@@ -191,6 +192,27 @@ def discrete_laplace(scale: float, size: int, *, stream: RandomBits | None = Non
             word, int(bits.words(i, 1, 1)[0]), more, scale, digits
         ),
     )
+
+
+def laplace_ball(scale: float, size: int, *, stream: RandomBits | None = None, lane: int = 0) -> NDArray[np.float64]:
+    """A vector with density proportional to exp(-|b| / scale): uniform direction, norm Gamma(size, scale).
+
+    Real numbers in double precision, not a grid form: whoever releases something of it says so in its statement. Uses two lanes.
+    """
+    scale = real("scale", scale)
+    if not 0 <= scale < np.inf:
+        msg = "scale must be finite and >= 0"
+        raise UsageError(msg)
+    bits = stream or Stream.fresh()
+
+    def uniform(at: int) -> NDArray[np.float64]:
+        return ((bits.words(0, size, at) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+
+    from scipy.special import ndtri
+
+    direction = ndtri(uniform(lane))
+    length = -np.log(uniform(lane + 1)).sum()  # a Gamma of whole shape is a sum of exponentials
+    return np.asarray(direction * (scale * length / np.linalg.norm(direction)))
 
 
 def choose(scores: NDArray[np.int64], rate: float, *, stream: RandomBits | None = None, start: int = 0) -> int:

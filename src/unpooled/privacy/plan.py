@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unpooled.errors import UsageError
-from unpooled.privacy.accounting import Composition, Event
+from unpooled.privacy.accounting import NO_COST, Composition, Event, Kind
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Adjacency, Budget, Calibration, Split, Unit
 
@@ -129,6 +129,8 @@ class Release:
     step: str
     mechanism: Mechanism
     count: int = 1
+    #: Of which public part of the rows it is a function; parts are disjoint and fixed without the values. Empty: of all rows.
+    rows: str = ""
 
     def event(self, unit: Unit) -> Event:
         """Its whole cost to one unit."""
@@ -177,7 +179,7 @@ class Plan:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of everything that defines the plan, in hex: what a party approves."""
-        releases = [(r.name, r.party, r.step, r.count, _exact(r.mechanism.describe())) for r in self.releases]
+        releases = [(r.name, r.party, r.step, r.count, r.rows, _exact(r.mechanism.describe())) for r in self.releases]
         content = (
             # Through plain data and back, so that an int in the place of a float hashes like after a journey.
             PLAN_VERSION,
@@ -204,6 +206,21 @@ class Plan:
         unit = Unit.parse(unit)
         return Composition(r.event(unit) for r in self.releases if party in (None, r.party))
 
+    def charge(self, release: Release, unit: Unit) -> Event:
+        """What a party's ledger debits for one of these releases.
+
+        Where a party releases something of disjoint parts of its rows and all of it is pure, only the dearest part is debited: no row pays
+        for two parts. In every other case all of them are, which is more than any row pays.
+        """
+        own = [r for r in self.releases if r.party == release.party and r.rows]
+        cost = release.mechanism.event(unit)
+        if not release.rows or any(r.mechanism.event(unit).kind is not Kind.PURE for r in own):
+            return cost
+        totals: dict[str, float] = {}
+        for r in own:
+            totals[r.rows] = totals.get(r.rows, 0.0) + r.count * r.mechanism.event(unit).value
+        return cost if release.rows == max(totals, key=lambda part: (totals[part], part)) else NO_COST
+
     def _worst(self, unit: Unit | str | None) -> tuple[Composition, ...]:
         """The compositions of which the worst is the guarantee.
 
@@ -219,10 +236,14 @@ class Plan:
         else:
             columns = {column.name for card in cards for column in card.columns}
             together = {frozenset(c.name for c in cards if any(x.name == name for x in c.columns)) for name in columns}
-        return tuple(
-            Composition(r.event(unit) for r in self.releases if r.party in parties)
+        # A row is in one part of the rows, whoever holds it: the parts compose in parallel.
+        parts = sorted({release.rows for release in self.releases if release.rows}) or [""]
+        groups = (
+            Composition(r.event(unit) for r in self.releases if r.party in parties and r.rows in {"", part})
             for parties in sorted(together, key=sorted)
+            for part in parts
         )
+        return tuple({group.events: group for group in groups}.values())  # equal parties have equal costs
 
     def epsilon(self, delta: float, unit: Unit | str | None = None) -> float:
         """Smallest epsilon proved at this delta, for the study's unit or another one."""

@@ -75,10 +75,11 @@ class Released(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Ciphertext that only the named node can open."""
+    """Ciphertext that only the named node can open; ``salt`` is a public part of its key's derivation."""
 
     node: str
     ciphertext: bytes
+    salt: bytes = b""
 
 
 class Partial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ import msgspec
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.chain import Charge, ReleaseKey
-from unpooled.privacy.mechanisms import Additive, Scaled, Shared
+from unpooled.privacy.mechanisms import Additive, Minimising, Scaled, Shared
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Release, Study
 from unpooled.privacy.table import is_complete
 from unpooled.privacy.unit import Split, Unit
@@ -173,7 +173,7 @@ class Context:
         if not isinstance(mechanism, Additive | Scaled):
             msg = f"release {name!r} is planned as {mechanism.name}, not as a vector plus noise"
             raise PlanMismatch(msg)
-        bits = self._debit(planned, statistic)
+        bits = self._debit(planned, digest(statistic.tobytes()))
         if isinstance(mechanism, Scaled):
             if sensitivity is None:
                 msg = f"release {name!r} needs the sensitivity that this run gives it"
@@ -186,9 +186,12 @@ class Context:
         return released
 
     def share(
-        self, name: str, statistic: NDArray[np.int64], seal: Callable[[NDArray[np.int64]], tuple[Sealed, ...]]
+        self, name: str, statistic: NDArray[np.int64], seal: Callable[[NDArray[np.int64], bytes], tuple[Sealed, ...]]
     ) -> tuple[Sealed, ...]:
-        """Debit the planned share of a total, draw its noise, and hand it out as ``seal`` encrypts it for the nodes that add up."""
+        """Debit the planned share of a total, draw its noise, and hand it out as ``seal`` encrypts it for the nodes that add up.
+
+        ``seal`` is also given a secret of this very share, never of a simulation, to split and encrypt it with.
+        """
         planned = self._planned(name)
         if not isinstance(planned.mechanism, Shared):
             msg = f"release {name!r} is planned as {planned.mechanism.name}, not as a share of a total"
@@ -196,9 +199,25 @@ class Context:
         if planned.mechanism.needs_trust and not self.plan.study.trusts(AGGREGATION):
             msg = f"release {name!r} needs a trusted aggregator, which the study does not ask for"
             raise PlanMismatch(msg)
-        sealed = seal(planned.mechanism.share(statistic, self._debit(planned, statistic)))
+        content = digest(statistic.tobytes())
+        bits, secret = self._debit(planned, content), self.party.keys.stream("seal", *self._names(name), content=content)
+        sealed = seal(planned.mechanism.share(statistic, bits), secret.key)
         self.issued.extend(sealed)
         return sealed
+
+    def minimise(self, name: str, solve: Callable[[NDArray[np.float64]], NDArray[np.float64]], *settings: bytes) -> Released:
+        """Debit the planned minimiser, perturb its objective and hand out the solution.
+
+        The noise key depends on the whole table and on ``settings``, whatever else of a request the objective depends on.
+        """
+        planned = self._planned(name)
+        if not isinstance(planned.mechanism, Minimising):
+            msg = f"release {name!r} is planned as {planned.mechanism.name}, not as a minimiser"
+            raise PlanMismatch(msg)
+        bits = self._debit(planned, digest(self.table.digest, *settings))
+        released = Released(name, self.index, Array.of(planned.mechanism.minimise(solve, bits)))
+        self.issued.append(released)
+        return released
 
     def partial(self, name: str, values: NDArray[np.uint64]) -> Partial:
         """Hand out this node's part of a total whose shares their parties have debited."""
@@ -210,13 +229,16 @@ class Context:
         self.issued.append(part)
         return part
 
-    def _debit(self, planned: Release, statistic: NDArray[Any]) -> Stream:
-        """Reserve the charge of a release in the ledger; the stream of its noise."""
-        party, content = self.party, digest(statistic.tobytes())
+    def _debit(self, planned: Release, content: bytes) -> Stream:
+        """Reserve the charge of a release of this content in the ledger; the stream of its noise."""
+        party = self.party
         charge = _charge(self.plan, planned, self.index, party.fingerprint(content))
         party.ledger.reserve([charge], party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
-        names = (self.plan.hash, party.name, self.step, self.index, planned.name)
-        return party.keys_for(self.plan.study).stream(*names, content=content)
+        return party.keys_for(self.plan.study).stream(*self._names(planned.name), content=content)
+
+    def _names(self, release: str) -> tuple[str | int, ...]:
+        """Everything that names a release, for its keys."""
+        return self.plan.hash, self.party.name, self.step, self.index, release
 
     def _planned(self, name: str, *, own_step: bool = True) -> Release:
         planned = self.plan.release(self.party.name, name)
@@ -235,7 +257,7 @@ class Context:
 
 def _charge(plan: Plan, release: Release, index: int, fingerprint: bytes) -> Charge:
     """What the ledger debits for the ``index``-th release of this kind: both come from the party's own plan."""
-    record, attribute = (release.mechanism.event(unit) for unit in (Unit.RECORD, Unit.ATTRIBUTE))
+    record, attribute = (plan.charge(release, unit) for unit in (Unit.RECORD, Unit.ATTRIBUTE))
     return Charge(ReleaseKey(plan.hash, release.step, index, release.name), fingerprint, record, attribute)
 
 

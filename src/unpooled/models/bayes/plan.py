@@ -133,7 +133,8 @@ def _setup(encoded: bytes) -> Setup:
     deviations = Vector(
         DEVIATIONS,
         (Block(count, 1 / design.grid), Block(count, 1.0)),
-        dict.fromkeys(Unit, Reach(distance, 2 * count)),
+        # One person moves all columns at once, one value of him moves one of them.
+        {Unit.RECORD: Reach(distance, 2 * count), Unit.ATTRIBUTE: Reach(distance / math.sqrt(count), 2)},
         design.grid**2,
         parameters.projection,
         _classical(study, parameters.projection) * distance if published else None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MULTIPLES = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 #: Synthetic rows and data sets: enough to rank six multiples.
-_ROWS, _REPEATS = 2000, 12
+_ROWS, _REPEATS = 1000, 8
 #: Deviation of y in the synthetic model.
 _SPREAD = 1.25**0.5
 #: Thresholds never fall below this part of the declared range: the paper's "small positive constant".
