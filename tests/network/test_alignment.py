@@ -61,7 +61,7 @@ def test_aligned_parties_run_with_the_bits_of_a_study_that_does_not_check(tmp_pa
     world = aligned(tmp_path)
     transcript = Transcript()
     outcome = run(world, transcript)
-    assert outcome.result == world.in_process(world.variant(ids="", run=1)).outcome.result
+    assert outcome.result == world.in_process(world.variant(ids="", run=1)).result
     assert [e.to for e in transcript.entries][:10] == [*NAMES, *NAMES, "clinic", *NAMES]
     seen = b"".join(e.request + (e.reply or b"") for e in transcript.entries)
     assert b"tient-0" not in seen

@@ -6,6 +6,7 @@ import json
 import shutil
 import socket
 import ssl
+import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -148,3 +149,13 @@ def test_a_server_whose_clock_is_wrong(network: Rehearsal) -> None:
         thread.join(timeout=10)
     assert not found[0].fine
     assert "differ by" in found[0].words
+
+
+def test_without_the_network_extra_the_commands_say_what_to_install(tmp_path: Path, monkeypatch) -> None:
+    for name in ("nvflare", "psutil", "nvflare.fuel.flare_api.flare_api"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "unpooled.network.processes", raising=False)
+    assert "pip install 'unpooled[network]'" in command("network", "up", str(tmp_path), code=2)
+    with pytest.raises(ModuleNotFoundError), monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "unpooled.study.run", None)
+        command("plan", str(tmp_path / "study.toml"))

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from worlds import Rehearsal, World, kept_digests, kept_in_process, make_rehearsal
+from worlds import Rehearsal, World, kept_digests, make_rehearsal
 
 from unpooled.network.kits import Kit
 from unpooled.network.processes import start, stop, up
@@ -69,9 +69,9 @@ class Faulty:
         assert again.returncode == 0, said
         local = self.world.in_process(study)
         result = json.loads((self.out(study) / "result.json").read_text())
-        assert msgspec.json.encode(result["result"]) == msgspec.json.encode(msgspec.to_builtins(local.outcome.result))
-        assert result["communication"] == local.outcome.communication
-        assert kept_digests(self.world, study) == kept_in_process(local)
+        assert msgspec.json.encode(result["result"]) == msgspec.json.encode(msgspec.to_builtins(local.result))
+        assert result["communication"] == local.communication
+        assert kept_digests(self.world, study) == self.world.kept_in_process
         assert self.world.charges(study) == self.world.planned(study)
 
 

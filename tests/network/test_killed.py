@@ -93,7 +93,7 @@ def test_killed_and_restarted(model: str, point: str, debited: bool, tmp_path: P
     assert (len(world.entries(victim, world.study)) > 0) is debited
     before = spent(world, victim)
     local = world.in_process(world.study)
-    wanted = json.loads(msgspec.json.encode(msgspec.to_builtins(local.outcome.result)))
+    wanted = json.loads(msgspec.json.encode(msgspec.to_builtins(local.result)))
     if model == "describe":  # which bears a silence, and publishes what it has
         assert victim not in {row["source"] for row in first["result"]}
         record = next((tmp_path / "studies").glob("*/transcript"))

@@ -13,7 +13,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from worlds import Rehearsal, command, kept_digests, kept_in_process
+from worlds import Rehearsal, command, kept_digests
 
 from unpooled.errors import UsageError
 from unpooled.network.kits import Kit
@@ -31,9 +31,9 @@ def test_a_networked_run_has_the_bits_of_one_in_this_process(rehearsal: Rehearsa
     local = world.in_process(study)
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert result["plan"] == plan.hash
-    assert msgspec.json.encode(result["result"]) == msgspec.json.encode(msgspec.to_builtins(local.outcome.result))
-    assert result["communication"] == local.outcome.communication
-    assert kept_digests(world, study) == kept_in_process(local)
+    assert msgspec.json.encode(result["result"]) == msgspec.json.encode(msgspec.to_builtins(local.result))
+    assert result["communication"] == local.communication
+    assert kept_digests(world, study) == world.kept_in_process
     assert world.charges(study) == world.planned(study)
     assert str(plan.statement) in shown
     assert (tmp_path / "run/result.txt").read_text() in shown

@@ -6,9 +6,10 @@ import contextlib
 import hashlib
 import io
 import json
+import shutil
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -21,15 +22,17 @@ from unpooled.models import load
 from unpooled.network.kits import Kit, provision
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.plan import Plan, Study
-from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Budget, Unit
 from unpooled.protocol.identity import Identity
-from unpooled.protocol.local import LocalRun, run_in_process
+from unpooled.protocol.local import Outcome, drive, in_process
 from unpooled.study.files import read_card
 from unpooled.study.party import DiskKeeper, create_party, open_party
 from unpooled.study.run import compile_study
 
 ANALYST = "analyst@study.example"
+
+#: Copies of the organisations before anything ran.
+PRISTINE = "pristine"
 
 
 @dataclass
@@ -39,6 +42,7 @@ class World:
     root: Path
     case: Case
     study: Study
+    kept_in_process: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def party(self, name: str) -> Path:
         return self.root / name / "party.toml"
@@ -57,8 +61,18 @@ class World:
                 party.ledger.approve(plan.hash)
         return plan
 
-    def in_process(self, study: Study) -> LocalRun:
-        return run_in_process(load(study.model), compile_study(study), self.case.tables, Policy.in_process(), load)
+    def in_process(self, study: Study) -> Outcome:
+        """The same study in this process, over copies of the organisations as they were before anything ran."""
+        copy = self.root.parent / f"{self.root.name}-in-process" / compile_study(study).hash[:16] / self.study.model
+        if not copy.exists():
+            shutil.copytree(self.root / PRISTINE, copy)
+        twin = World(copy, self.case, self.study)
+        twin.approve(study)
+        with contextlib.ExitStack() as stack:
+            parties = {name: stack.enter_context(open_party(twin.party(name))) for name in self.names}
+            outcome = drive(load(study.model), compile_study(study), in_process(parties))
+        self.kept_in_process = kept_digests(twin, study)
+        return outcome
 
     def entries(self, name: str, study: Study) -> list:
         """The charges of one study in a party's ledger."""
@@ -104,6 +118,7 @@ def make_world(root: Path, case: Case, coordinator: str, *, ids: dict[str, list[
         config = home / "party.toml"
         config.write_text(config.read_text().replace("allow_simulation = false", "allow_simulation = true"))
         cards.append(read_card(home / f"{card.name}.card.toml"))
+        shutil.copytree(home, root / PRISTINE / card.name)
     study = msgspec.structs.replace(case.study, parties=tuple(cards), coordinator=coordinator)
     return World(root, case, study)
 
@@ -177,10 +192,6 @@ def kept_digests(world: World, study: Study) -> dict[str, dict[str, str]]:
         keeper = DiskKeeper(folder)
         found[name] = {f.stem[33:]: _digest(keeper.kept(plan, f.stem[33:])) for f in files}
     return found
-
-
-def kept_in_process(run: LocalRun) -> dict[str, dict[str, str]]:
-    return {name: {key: _digest(v) for (_, key), v in sorted(keeper.items())} for name, keeper in run.kept.items()}
 
 
 def _digest(values: np.ndarray) -> str:

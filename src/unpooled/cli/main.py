@@ -47,3 +47,8 @@ def main() -> None:
     except UnpooledError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(USAGE)
+    except ModuleNotFoundError as missing:
+        if missing.name not in {"nvflare", "psutil"}:
+            raise
+        typer.echo("error: this needs the network extra: pip install 'unpooled[network]'", err=True)
+        sys.exit(USAGE)
