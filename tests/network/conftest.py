@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+#: Code for the processes of the engine.
+collect_ignore = ["inside"]
+
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "contract")]
 
 from worlds import Rehearsal, make_rehearsal  # noqa: E402 - found through the line above
