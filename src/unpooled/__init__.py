@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from unpooled.models.describe.estimator import describe as describe
     from unpooled.models.pride.estimator import PrideClassifier as PrideClassifier
     from unpooled.models.pride.estimator import PrideRegressor as PrideRegressor
+    from unpooled.models.stacking.estimator import PrivateLogisticRegression as PrivateLogisticRegression
+    from unpooled.models.stacking.estimator import PrivateStackingClassifier as PrivateStackingClassifier
     from unpooled.privacy.bounds import Bounds as Bounds
 
 #: Public name -> module that defines it; loaded when first used, so that importing unpooled stays fast.
@@ -25,6 +27,8 @@ _HOME = {
     "PrideRegressor": "unpooled.models.pride.estimator",
     "PrivacyLeakWarning": "unpooled.errors",
     "PrivateBayesianRegression": "unpooled.models.bayes.estimator",
+    "PrivateLogisticRegression": "unpooled.models.stacking.estimator",
+    "PrivateStackingClassifier": "unpooled.models.stacking.estimator",
     "Refusal": "unpooled.errors",
     "UnpooledError": "unpooled.errors",
     "describe": "unpooled.models.describe.estimator",
@@ -37,6 +41,8 @@ __all__ = [
     "PrideRegressor",
     "PrivacyLeakWarning",
     "PrivateBayesianRegression",
+    "PrivateLogisticRegression",
+    "PrivateStackingClassifier",
     "Refusal",
     "UnpooledError",
     "describe",

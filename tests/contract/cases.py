@@ -81,4 +81,30 @@ def bayes_case() -> Case:
     return Case("bayes", Study("bayes", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7), tables)
 
 
-CASES: dict[str, Callable[[], Case]] = {"describe": describe_case, "pride": pride_case, "bayes": bayes_case}
+def stacking_case() -> Case:
+    """Three parties with different columns of the same people; a trusted high level learns on rows of its own."""
+    rng = np.random.default_rng(6)
+    n = 40
+    clinic = {"age": rng.uniform(20, 90, n), "smoker": rng.choice(np.array(["no", "yes"], dtype=object), n)}
+    laboratory = {f"marker{j}": rng.normal(0, 1, n) for j in range(3)}
+    registry = {"region": np.where(rng.random(n) < 0.2, np.nan, rng.uniform(0, 1, n))}
+    response = {"y": np.where(clinic["age"] / 40 + laboratory["marker0"] + rng.normal(0, 0.3, n) > 1.4, 1.0, -1.0)}
+    columns = {
+        "clinic": (Column("age", 18.0, 100.0), Column("smoker", categories=("no", "yes"))),
+        "laboratory": tuple(Column(f"marker{j}", -3.0, 4.0) for j in range(3)),
+        "registry": (Column("region", 0.0, 1.0, missing="indicator"),),
+    }
+    held = {"clinic": clinic, "laboratory": laboratory, "registry": registry}
+    tables = {name: Table({**values, **response}) for name, values in held.items()}
+    cards = tuple(Card(name, n, columns[name], ("y",)) for name in tables)
+    parameters = {"importance": {"clinic": 2.0}, "high_share": 0.3, "holder": "laboratory"}
+    study = Study("stacking", cards, 2.0, 1e-5, parameters=parameters, trust={"meta": "trusted"}, simulation_seed=7)
+    return Case("stacking", study, tables)
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "describe": describe_case,
+    "pride": pride_case,
+    "bayes": bayes_case,
+    "stacking": stacking_case,
+}

@@ -35,7 +35,12 @@ from unpooled.protocol.transcript import Transcript
 
 def policy(case: Case, **changes) -> Policy:
     budget = Budget(case.study.epsilon, case.study.delta, Unit(case.study.unit))
-    return dataclasses.replace(Policy(budget, allow_simulation=True, allow_unpinned=True, approved=None), **changes)
+    return dataclasses.replace(
+        Policy(
+            budget, trust=frozenset(case.study.trust.values()), allow_simulation=True, allow_unpinned=True, approved=None
+        ),
+        **changes,
+    )
 
 
 def parties(case: Case, rules: Policy | None = None) -> dict[str, Party]:
@@ -166,7 +171,8 @@ def test_replay_audit_finds_nothing(case: Case) -> None:
             load(case.model), msgspec.structs.replace(case.study, unit=str(unit)), case.tables, registry=load, rounds=6
         )
         assert report.passed, str(report)
-        assert max(report.largest.values()) > 0.3  # the bound is not vacuous
+        if case.model != "stacking":  # perturbed objectives are held against their bound in test_stacking.py
+            assert max(report.largest.values()) > 0.3  # the bound is not vacuous
 
 
 # --- refusals: each leaves the ledger as it was -------------------------------------------------------------------------
@@ -275,14 +281,10 @@ def test_a_plan_that_was_not_approved_is_refused(case: Case) -> None:
 
 
 def test_a_study_beyond_the_budget_is_refused_when_it_opens(case: Case) -> None:
-    poor = next(
-        iter(
-            parties(
-                case, policy(case, budget=Budget(case.study.epsilon * 0.999, case.study.delta, Unit(case.study.unit)))
-            ).values()
-        )
-    )
-    refused(poor, open_message(case), BudgetRefusal, "epsilon")
+    plan, unit = load(case.model).compile(case.study), Unit(case.study.unit)
+    needed = plan.composition(unit, case.study.parties[0].name).epsilon(case.study.delta)
+    rules = policy(case, budget=Budget(needed * 0.999, case.study.delta, unit))
+    refused(next(iter(parties(case, rules).values())), open_message(case), BudgetRefusal, "epsilon")
 
 
 def test_a_second_run_beyond_the_budget_is_refused_and_the_first_one_stands(case: Case) -> None:

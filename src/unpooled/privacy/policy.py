@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 #: Words a study may use under [trust] that ask for no trust at all.
-HARMLESS = frozenset({(AGGREGATION, "distributed"), (AGGREGATION, "local")})
+HARMLESS = frozenset(
+    {(AGGREGATION, "distributed"), (AGGREGATION, "local"), ("meta", "public-weights"), ("meta", "perturbed")}
+)
 
 
 @dataclass(frozen=True, slots=True)

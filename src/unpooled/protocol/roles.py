@@ -168,7 +168,7 @@ class Context:
         The noise key is derived from everything that names the release AND from the exact statistic: the same statistic gives
         the same bytes again (a crash costs nothing), another statistic gets unrelated noise, never the same noise twice.
         """
-        planned = self._planned(name)
+        planned = self.planned(name)
         mechanism = planned.mechanism
         if not isinstance(mechanism, Additive | Scaled):
             msg = f"release {name!r} is planned as {mechanism.name}, not as a vector plus noise"
@@ -192,7 +192,7 @@ class Context:
 
         ``seal`` is also given a secret of this very share, never of a simulation, to split and encrypt it with.
         """
-        planned = self._planned(name)
+        planned = self.planned(name)
         if not isinstance(planned.mechanism, Shared):
             msg = f"release {name!r} is planned as {planned.mechanism.name}, not as a share of a total"
             raise PlanMismatch(msg)
@@ -210,7 +210,7 @@ class Context:
 
         The noise key depends on the whole table and on ``settings``, whatever else of a request the objective depends on.
         """
-        planned = self._planned(name)
+        planned = self.planned(name)
         if not isinstance(planned.mechanism, Minimising):
             msg = f"release {name!r} is planned as {planned.mechanism.name}, not as a minimiser"
             raise PlanMismatch(msg)
@@ -221,7 +221,7 @@ class Context:
 
     def partial(self, name: str, values: NDArray[np.uint64]) -> Partial:
         """Hand out this node's part of a total whose shares their parties have debited."""
-        planned = self._planned(name, own_step=False)
+        planned = self.planned(name, own_step=False)
         if not isinstance(planned.mechanism, Shared) or planned.mechanism.needs_trust:
             msg = f"release {name!r} is planned as {planned.mechanism.name}, which has no partial sums"
             raise PlanMismatch(msg)
@@ -240,7 +240,8 @@ class Context:
         """Everything that names a release, for its keys."""
         return self.plan.hash, self.party.name, self.step, self.index, release
 
-    def _planned(self, name: str, *, own_step: bool = True) -> Release:
+    def planned(self, name: str, *, own_step: bool = True) -> Release:
+        """The plan's release of this name in this step; refused where there is none, or where it was made often enough."""
         planned = self.plan.release(self.party.name, name)
         if own_step and planned.step != self.step:
             msg = f"release {name!r} belongs to step {planned.step!r}, not to {self.step!r}"

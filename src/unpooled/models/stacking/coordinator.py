@@ -1,0 +1,99 @@
+"""Pure generator: collect the low-level models, and have the high-level one learned where the study asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from unpooled.errors import StudyAborted
+from unpooled.models.stacking.messages import MetaRequest
+from unpooled.models.stacking.plan import BLOCK, GRID, META, PREDICTIONS, Meta, setup
+from unpooled.privacy.mechanisms import GaussianRelease
+from unpooled.privacy.unit import Split
+from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from unpooled.models.stacking.plan import Setup
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.roles import Conversation, Replies
+
+
+class LowModel(msgspec.Struct, frozen=True):
+    """A released low-level model: its weights for scaled rows, and its coefficients in the data's own units."""
+
+    party: str
+    share: float
+    weights: tuple[float, ...]
+    coefficients: tuple[float, ...]
+    intercept: float
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The low-level models, and the weights of the high-level one on (2 p - 1, .., 1) / sqrt(number), if it was learned."""
+
+    models: tuple[LowModel, ...]
+    high: tuple[float, ...]
+
+
+def coordinate(plan: Plan) -> Conversation:
+    """Low level, predictions of the high-level rows, high level."""
+    asked = setup(plan.study)
+    replies = yield from _all([Ask(block.card.name, BLOCK, Nothing()) for block in asked.blocks])
+    weights = [reply.weights.values for reply in replies]
+    models = []
+    for block, released in zip(asked.blocks, weights, strict=True):
+        coefficients, intercept = block.in_own_units(released.numpy())
+        models.append(
+            LowModel(
+                block.card.name,
+                block.weight,
+                tuple(released.numpy().tolist()),
+                tuple(coefficients.tolist()),
+                intercept,
+            )
+        )
+    high: tuple[float, ...] = ()
+    if asked.learns:
+        features = weights if asked.split is Split.HORIZONTAL else (yield from _predictions(plan, asked))
+        (reply,) = yield from _all([Ask(asked.holder, META, MetaRequest(tuple(features)))])
+        high = tuple(reply.weights.values.numpy().tolist())
+    return Result(tuple(models), high)
+
+
+def _predictions(plan: Plan, asked: Setup) -> Generator[list[Ask], Replies, list[Array]]:
+    """Predictions of the high-level rows by every low-level model."""
+    step = "entrust" if asked.meta is Meta.TRUSTED else PREDICTIONS
+    replies = yield from _all([Ask(block.card.name, step, Nothing()) for block in asked.blocks])
+    if asked.meta is Meta.TRUSTED:
+        return [reply.probabilities.values for reply in replies]
+    noisy = []
+    for block, reply in zip(asked.blocks, replies, strict=True):
+        mechanism = plan.release(block.card.name, PREDICTIONS).mechanism
+        assert isinstance(mechanism, GaussianRelease)
+        noisy.append(Array.of(np.clip(mechanism.decode(reply.probabilities.values.numpy()) / GRID, 0.0, 1.0)))
+    return noisy
+
+
+def _all(asks: list[Ask]) -> Generator[list[Ask], Replies, list[Any]]:
+    """The replies to these requests; a party that is missing stops the study, which can be continued."""
+    replies = yield asks
+    gone = [ask.to for ask, reply in zip(asks, replies, strict=True) if isinstance(reply, Dropped)]
+    if gone:
+        msg = f"{', '.join(gone)} dropped out at step {asks[0].step!r}: run the study again once they are back"
+        raise StudyAborted(msg)
+    return replies
+
+
+def render(result: Result) -> str:
+    """The models as a table."""
+    lines = [f"{'model':<16}{'share':>8}   intercept, coefficients"]
+    for model in result.models:
+        numbers = " ".join(f"{value:.4g}" for value in (model.intercept, *model.coefficients))
+        lines.append(f"{model.party:<16}{model.share:>8.3f}   {numbers}")
+    if result.high:
+        lines.append(f"{'high level':<27}{' '.join(f'{value:.4g}' for value in result.high)}")
+    return "\n".join(lines)

@@ -1,0 +1,321 @@
+"""From a study to its releases: one perturbed fit per low-level model, and what the high-level model needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from unpooled.errors import UsageError
+from unpooled.privacy.accounting import SAFETY, budget_mu
+from unpooled.privacy.bounds import Coding
+from unpooled.privacy.mechanisms import Block as NoiseBlock
+from unpooled.privacy.mechanisms import GaussianRelease, ObjectivePerturbation, Reach
+from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters
+from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.table import Table
+
+    Matrix = NDArray[np.float64]
+
+BLOCK, PREDICTIONS, META = "block", "predictions", "meta"
+LOW, HIGH = "low", "high"
+#: The role of ``[trust]`` that sees predictions of single rows.
+META_ROLE = "meta"
+#: Grid of noisy probabilities.
+GRID = 1 << 20
+#: Part of the budget that covers the solver's residual, and the least part that is left for the noise itself.
+_COVERING, _KEPT = 1e-3, 0.9
+
+
+class Meta(StrEnum):
+    """How low-level models are combined."""
+
+    PUBLIC = "public-weights"
+    TRUSTED = TRUSTED
+    PERTURBED = "perturbed"
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[parameters]`` of a stacking study."""
+
+    response: str = "y"
+    #: "features": parties hold columns; "samples": parties hold rows. One party alone is private logistic regression.
+    split: str = "features"
+    #: lambda of the mean loss; scikit-learn's C is 1 / (n lambda), on scaled rows.
+    penalty: float = 0.01
+    #: L2 bound on a centred row of one party, in the data's own units; None: what the columns' bounds imply.
+    norm: float | None = None
+    fit_intercept: bool = True
+    #: Public importance of each party (columns split); missing ones are 1, and 0 leaves a party out.
+    importance: dict[str, float] = {}
+    #: The party that learns the high-level model; empty: the first (columns split), or none (rows split: public weights).
+    holder: str = ""
+    #: Share of the rows that the high-level model of a column split learns from.
+    high_share: float = 0.2
+    #: Share of the high-level rows' epsilon that their noisy predictions cost.
+    predictions_share: float = 0.5
+    #: Released weights of a source model per party, to which the penalty pulls instead of to 0.
+    source: dict[str, tuple[float, ...]] = {}
+
+
+@dataclass(frozen=True)
+class Block:
+    """One low-level model: a party's columns, how its rows are scaled, and its share q of the sensitivity."""
+
+    card: Card
+    columns: tuple[Column, ...]
+    weight: float
+    norm: float | None
+    intercept: bool
+    centre: tuple[float, ...]
+
+    @cached_property
+    def coding(self) -> Coding:
+        """The code of its columns."""
+        return Coding(self.columns, 1, self.norm)
+
+    @property
+    def size(self) -> int:
+        """How many weights it has: coded columns, then the constant."""
+        return len(self.coding.attribute) + self.intercept
+
+    @property
+    def _length(self) -> float:
+        """The longest coded row (a declared column is at most 1 long, however it is coded)."""
+        return 1.0 if self.norm is not None else math.sqrt(len(self.columns))
+
+    @property
+    def scale(self) -> float:
+        """What every coded value is multiplied with, so that no row is longer than q, its constant included."""
+        shrink = math.sqrt(2.0) if self.intercept else 1.0
+        return self.weight * (1 - SAFETY) / shrink / self._length
+
+    def rows(self, table: Table, chosen: NDArray[np.intp] | None = None) -> Matrix:
+        """The scaled rows (x, 1) of a table, or some of them."""
+        parts = [self.coding.real(block) for block in table.blocks(self.coding.names)]
+        coded = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        coded = coded if chosen is None else coded[chosen]
+        out = np.full((coded.shape[0], self.size), self.scale * self._length)
+        np.multiply(coded, self.scale, out=out[:, : coded.shape[1]])
+        return out
+
+    def in_own_units(self, weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        """(coefficients, intercept) for the columns as they are."""
+        coefficients = weights[: len(self.coding.attribute)] * self.scale
+        intercept = float(weights[-1]) * self.scale * self._length if self.intercept else 0.0
+        first = np.searchsorted(self.coding.attribute, range(len(self.columns)))
+        for j, column in zip(first.tolist(), self.columns, strict=True):
+            if column.categories is None:
+                coefficients[j] /= column.half_width if self.norm is None else self.norm
+                intercept -= column.centre * float(coefficients[j])
+        return coefficients, intercept
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A study, understood."""
+
+    parameters: Parameters
+    split: Split
+    meta: Meta
+    holder: str
+    blocks: tuple[Block, ...]
+
+    def block(self, party: str) -> Block | None:
+        """The low-level model of a party, if it has one."""
+        return next((block for block in self.blocks if block.card.name == party), None)
+
+    @property
+    def learns(self) -> bool:
+        """Whether a high-level model is learned."""
+        return bool(self.holder)
+
+    def part(self, rows: int, name: str, seed: int) -> NDArray[np.intp] | None:
+        """The rows of a part (columns split): a public permutation, independent of all values. None: all of them."""
+        if not self.learns or self.split is Split.HORIZONTAL:
+            return None
+        order = np.random.default_rng(seed).permutation(rows)
+        low = rows - self.high_rows(rows)
+        return np.sort(order[:low] if name == LOW else order[low:])
+
+    def high_rows(self, rows: int) -> int:
+        """How many of these rows the high-level model learns from."""
+        return max(2, round(rows * self.parameters.high_share))
+
+
+def _weights(study: Study, parameters: Parameters) -> dict[str, float]:
+    """q_k >= 0 with sum 1 over the parties of a column split; 1 each where rows are split."""
+    if parameters.split == "samples":
+        return {card.name: 1.0 for card in study.parties}
+    unknown = set(parameters.importance) - {card.name for card in study.parties}
+    given = [parameters.importance.get(card.name, 1.0) for card in study.parties]
+    total = math.fsum(given)
+    if unknown or not all(0 <= q < math.inf for q in given) or not total > 0:
+        raise UsageError("importance gives parties of the study public numbers >= 0, not all of them 0")
+    return {card.name: q / total for card, q in zip(study.parties, given, strict=True)}
+
+
+def _check(study: Study, p: Parameters) -> None:
+    if p.split not in {"features", "samples"}:
+        msg = f'split is "features" or "samples", not {p.split!r}'
+        raise UsageError(msg)
+    if not 0 < p.penalty < math.inf or (p.norm is not None and not 0 < p.norm < math.inf):
+        raise UsageError("penalty and norm must be positive finite numbers")
+    if not 0 < p.high_share < 1 or not 0 < p.predictions_share < 1:
+        raise UsageError("high_share and predictions_share must lie between 0 and 1")
+    for card in study.parties:
+        if p.response not in card.labels:
+            msg = f"party {card.name!r} has no label column {p.response!r}: everybody who fits a model needs the response"
+            raise UsageError(msg)
+        if p.split == "samples" and card.columns != study.parties[0].columns:
+            msg = f"party {card.name!r} declares other columns than {study.parties[0].name!r}: where rows are split they must be equal"
+            raise UsageError(msg)
+        if p.split == "features" and card.rows != study.parties[0].rows:
+            msg = f"party {card.name!r} has {card.rows} rows, {study.parties[0].name!r} has {study.parties[0].rows}: the same people, please"
+            raise UsageError(msg)
+    if p.holder and p.holder not in {card.name for card in study.parties}:
+        msg = f"holder {p.holder!r} is not a party of the study"
+        raise UsageError(msg)
+
+
+@lru_cache(maxsize=64)
+def _setup(encoded: bytes) -> Setup:
+    study = msgspec.msgpack.decode(encoded, type=Study)
+    p: Parameters = check_parameters(study, Parameters)
+    _check(study, p)
+    rows_split = p.split == "samples"
+    try:
+        meta = Meta(study.trust.get(META_ROLE, Meta.PUBLIC))
+    except ValueError:
+        msg = f"trust: meta is one of {', '.join(Meta)}, not {study.trust[META_ROLE]!r}"
+        raise UsageError(msg) from None
+    if rows_split and meta is not Meta.PUBLIC:
+        raise UsageError("where rows are split nobody need see predictions: name a holder to learn the high-level model")
+    if not rows_split and meta is Meta.PUBLIC and p.holder:
+        raise UsageError("a holder learns from predictions of single rows: set trust meta to trusted or perturbed")
+    holder = p.holder or ("" if rows_split or meta is Meta.PUBLIC else study.parties[0].name)
+    weights = _weights(study, p)
+    blocks = tuple(
+        Block(card, card.columns, weights[card.name], p.norm, p.fit_intercept, p.source.get(card.name, ()))
+        for card in study.parties
+        if weights[card.name] > 0 and not (rows_split and card.name == holder)
+    )
+    if not blocks:
+        raise UsageError("no party is left to fit a low-level model")
+    for block in blocks:
+        if block.centre and (len(block.centre) != block.size or not np.isfinite(block.centre).all()):
+            msg = f"source: party {block.card.name!r} needs {block.size} finite weights, as a fit of these columns released them"
+            raise UsageError(msg)
+    if p.source and set(p.source) - {block.card.name for block in blocks}:
+        raise UsageError("source names a party that fits no model here")
+    return Setup(p, Split.HORIZONTAL if rows_split else Split.VERTICAL, meta, holder, blocks)
+
+
+def setup(study: Study) -> Setup:
+    """What the study asks for, checked."""
+    return _setup(msgspec.msgpack.encode(study))
+
+
+def fits(study: Study, sizes: list[tuple[int, int, float]], epsilon: float) -> list[ObjectivePerturbation]:
+    """Perturbed fits (size, rows, q) that together cost epsilon, where the q sum to 1 (T001.8, SPEC section 2).
+
+    Sound: eps' = eps - sum ln(1 + q^2 / (4 n (lambda + Delta))), Delta >= 0 as large as keeps eps' >= 0.9 eps.
+    Published: the square of every factor; and a jump to eps' = eps / 2 where too little is left.
+    """
+    penalty = check_parameters(study, Parameters).penalty
+    reach = 2.0 if study.adjacency == Adjacency.REPLACE else 1.0
+    if epsilon == math.inf:
+        return [ObjectivePerturbation(d, n, q, penalty, 0.0, reach * q, 0.0) for d, n, q in sizes]
+    if study.calibration == Calibration.PUBLISHED:
+        rate = epsilon - math.fsum(2 * math.log1p(q * q / (4 * n * penalty)) for _, n, q in sizes)
+        penalties = [penalty] * len(sizes)
+        if rate <= 0:
+            rate = epsilon / 2
+            penalties = [q * q / (4 * n * math.expm1(epsilon * q / 4)) for _, n, q in sizes]
+        # The paper replaces a row: b has density prop. to exp(-rate |b| / 2).
+        return [
+            ObjectivePerturbation(d, n, q, own, 2 / rate, 2 * q, 0.0, factors=2)
+            for (d, n, q), own in zip(sizes, penalties, strict=True)
+        ]
+    usable = epsilon * (1 - _COVERING) * (1 - SAFETY)
+    penalties = [max(penalty, q * q / (4 * n * math.expm1((1 - _KEPT) * usable * q))) for _, n, q in sizes]
+    lost = math.fsum(math.log1p(q * q / (4 * n * own)) for (_, n, q), own in zip(sizes, penalties, strict=True))
+    scale = reach / (usable - lost)
+    return [
+        ObjectivePerturbation(d, n, q, own, scale, reach * q, epsilon * _COVERING * q)
+        for (d, n, q), own in zip(sizes, penalties, strict=True)
+    ]
+
+
+def compile_plan(study: Study) -> Plan:
+    """The releases of a stacking study."""
+    asked = setup(study)
+    vertical, learns = asked.split is Split.VERTICAL, asked.learns
+    rows = study.parties[0].rows
+    high = asked.high_rows(rows) if vertical and learns else 0
+    if rows - high < 2 and vertical:  # noqa: PLR2004 - something to learn from
+        raise UsageError("too few rows are left for the low-level models: lower high_share")
+    part = LOW if high else ""
+    if vertical:
+        mechanisms = fits(study, [(block.size, rows - high, block.weight) for block in asked.blocks], study.epsilon)
+    else:
+        mechanisms = [fits(study, [(block.size, block.card.rows, 1.0)], study.epsilon)[0] for block in asked.blocks]
+    releases = [
+        Release(BLOCK, block.card.name, BLOCK, mechanism, rows=part)
+        for block, mechanism in zip(asked.blocks, mechanisms, strict=True)
+    ]
+    public: tuple[str, ...] = ()
+    voids: list[str] = []
+    if learns:
+        width = len(asked.blocks) + asked.parameters.fit_intercept
+        share = 1 - asked.parameters.predictions_share if asked.meta is Meta.PERTURBED else 1.0
+        count = high or study.card(asked.holder).rows
+        meta = fits(study, [(width, count, 1.0)], study.epsilon * share)[0]
+        if asked.meta is Meta.PERTURBED:
+            releases += [_predictions(study, asked, block.card.name, high) for block in asked.blocks]
+        releases.append(Release(META, asked.holder, META, meta, rows=HIGH if high else ""))
+    if asked.meta is Meta.TRUSTED:
+        public = (
+            f"The coordinator and {asked.holder} see every party's prediction of {high} of the rows in the clear: they are trusted.",
+        )
+    if study.calibration == Calibration.PUBLISHED:
+        voids.append(
+            "The published form needs the exact minimiser of the perturbed objective in real arithmetic; a computed one is not covered."
+        )
+    return Plan(
+        study,
+        asked.split,
+        tuple(releases),
+        public=public,
+        not_protected=_not_protected(asked),
+        assumptions=(
+            "Noise and minimum are computed in double precision, not on a grid: their last bits are outside the proof.",
+        ),
+        voids=tuple(voids),
+    )
+
+
+def _predictions(study: Study, asked: Setup, party: str, high: int) -> Release:
+    """Noisy probabilities: one row moves one number of each party by at most 1, so K of them together by sqrt(K)."""
+    if study.calibration == Calibration.PUBLISHED:
+        raise UsageError("noisy predictions are not in the paper: use the sound calibration")
+    mu = budget_mu(study.epsilon * asked.parameters.predictions_share, study.delta) / math.sqrt(len(asked.blocks))
+    reach = dict.fromkeys(Unit, Reach(float(GRID), 1))
+    mechanism = GaussianRelease.calibrated((NoiseBlock(high, 1.0),), reach, Unit.RECORD, mu)
+    return Release(PREDICTIONS, party, PREDICTIONS, mechanism, rows=HIGH)
+
+
+def _not_protected(asked: Setup) -> tuple[str, ...]:
+    if asked.split is Split.HORIZONTAL:
+        return ()
+    return ("The response is known in the clear to every party that fits; it is protected in what is published.",)
