@@ -77,9 +77,9 @@ def test_ailments_of_a_kit(network: Rehearsal, pristine: Rehearsal, monkeypatch)
     shutil.copy(other.kits / "clinic/startup/rootCA.pem", startup / "rootCA.pem")
     assert "not issued by the authority" in examined(network)["certificate"]
     shutil.copy(pristine.kits / "clinic/startup/rootCA.pem", startup / "rootCA.pem")
-    (network.kits / "clinic").chmod(0o755)
-    assert "chmod 700" in examined(network)["private files"]
-    (network.kits / "clinic").chmod(0o700)
+    (startup / "client.key").chmod(0o644)
+    assert "chmod 600" in examined(network)["private files"]
+    (startup / "client.key").chmod(0o600)
 
     real = doctor.datetime
 

@@ -95,6 +95,8 @@ class World:
         if study.ids:
             lines.append(f'ids = "{study.ids}"')
         lines += ["[privacy]", f"epsilon = {study.epsilon!r}", f"delta = {study.delta!r}", f'unit = "{study.unit}"']
+        if study.trust:
+            lines += ["[trust]", *(f"{role} = {json.dumps(trusted)}" for role, trusted in study.trust.items())]
         lines += ["[parameters]", *(f"{key} = {json.dumps(value)}" for key, value in study.parameters.items())]
         for name in self.names:
             lines += ["[[party]]", f'card = "{self.root / name / f"{name}.card.toml"}"']
@@ -116,7 +118,8 @@ def make_world(root: Path, case: Case, coordinator: str, *, ids: dict[str, list[
         label = "person" if ids is not None else None
         create_party(home, card.name, home / "data.parquet", card.columns, budget, label, card.labels)
         config = home / "party.toml"
-        config.write_text(config.read_text().replace("allow_simulation = false", "allow_simulation = true"))
+        text = config.read_text().replace("allow_simulation = false", "allow_simulation = true")
+        config.write_text(text.replace("trust = []", f"trust = {json.dumps(sorted(set(case.study.trust.values())))}"))
         cards.append(read_card(home / f"{card.name}.card.toml"))
         shutil.copytree(home, root / PRISTINE / card.name)
     study = msgspec.structs.replace(case.study, parties=tuple(cards), coordinator=coordinator)

@@ -112,9 +112,8 @@ def _certificate(kit: Kit) -> str:
 def _private(kit: Kit) -> str:
     files = [kit.certificate.with_suffix(".key"), kit.folder / "local" / "coordinator.key"]
     for file in files:
-        # The engine writes its key readable by all; the kit's folder keeps others out.
-        if file.exists() and all(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH) for path in (file, kit.folder)):
-            msg = f"{file} can be read by other users of this machine: chmod 700 {kit.folder}"
+        if file.exists() and file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+            msg = f"{file} can be read by other users of this machine: chmod 600 {file}"
             raise UsageError(msg)
     return "keys are readable by their owner only"
 
