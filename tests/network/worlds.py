@@ -97,7 +97,7 @@ class World:
         lines += ["[privacy]", f"epsilon = {study.epsilon!r}", f"delta = {study.delta!r}", f'unit = "{study.unit}"']
         if study.trust:
             lines += ["[trust]", *(f"{role} = {json.dumps(trusted)}" for role, trusted in study.trust.items())]
-        lines += ["[parameters]", *(f"{key} = {json.dumps(value)}" for key, value in study.parameters.items())]
+        lines += ["[parameters]", *(f"{key} = {toml(value)}" for key, value in study.parameters.items())]
         for name in self.names:
             lines += ["[[party]]", f'card = "{self.root / name / f"{name}.card.toml"}"']
         path.write_text("\n".join(lines) + "\n")
@@ -124,6 +124,13 @@ def make_world(root: Path, case: Case, coordinator: str, *, ids: dict[str, list[
         shutil.copytree(home, root / PRISTINE / card.name)
     study = msgspec.structs.replace(case.study, parties=tuple(cards), coordinator=coordinator)
     return World(root, case, study)
+
+
+def toml(value: object) -> str:
+    """A value in TOML: JSON but for tables."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {toml(part)}" for key, part in value.items()) + "}"
+    return json.dumps(value)
 
 
 def free_ports() -> tuple[int, int]:
