@@ -310,3 +310,51 @@ def test_a_value_that_does_not_fit_is_never_repeated(column: Column, values: lis
     assert "'x'" in str(caught.value)
     assert "SECRET" not in repr(caught.value)
     assert "9876" not in repr(caught.value)
+
+
+# --- codes without rounding, and in the data's own units ------------------------------------------------------------------
+
+
+MIXED = (
+    Column("a", -1.0, 3.0, missing="absent"),
+    Column("g", categories=("u", "v"), missing="indicator"),
+    Column("b", 0.0, 10.0, missing="indicator"),
+)
+
+
+def test_the_real_code_is_the_code_before_rounding() -> None:
+    rng = np.random.default_rng(1)
+    block = [
+        np.append(rng.normal(1, 3, 50), np.nan),
+        np.append(rng.choice(np.array(["u", "v"], dtype=object), 50), None),
+        np.append(rng.uniform(-2, 12, 50), np.nan),
+    ]
+    coding = Coding(MIXED, GRID)
+    real, (integers, _) = coding.real(block), coding.code(block)
+    assert real.shape == integers.shape == (51, 6)
+    assert np.abs(real).max() <= 1
+    gap = real * GRID - integers
+    assert np.abs(gap).max() < 1
+    assert (gap * np.sign(integers) >= 0).all()  # toward zero
+    normed = Coding((MIXED[0], Column("c", 0.0, 10.0)), GRID, 2.0)
+    assert np.linalg.norm(normed.real([block[0], np.full(51, 9.0)]), axis=1).max() <= 1
+    into = np.empty((51, 2))
+    assert np.array_equal(normed.code_into([block[0], np.full(51, 9.0)], into), normed.code([block[0], np.full(51, 9.0)])[1])
+
+
+def test_natural_columns_keep_their_units_and_stand_in_for_the_missing() -> None:
+    block = [np.array([2.5, np.nan]), np.array(["v", None], dtype=object), np.array([np.nan, 99.0])]
+    assert Coding(MIXED, GRID).natural(block).tolist() == [[2.5, 0, 1, 0, 5.0, 1], [1.0, 0, 0, 1, 99.0, 0]]
+
+
+def test_bounds_are_what_was_given() -> None:
+    table = Table({"a": [1.0, 2.0]})
+    declared = Bounds(low=0, high=1)
+    assert Bounds.given(declared, None) is declared
+    assert Bounds.given((0, 1), None).columns(["a"]) == declared.columns(["a"])
+    with pytest.raises(UsageError, match="a plan needs bounds"):
+        Bounds.given(None, None)
+    with pytest.warns(PrivacyLeakWarning):
+        derived = Bounds.given(None, table)
+    assert derived.columns(["a"])[0].range == (1.0, 2.0)
+    assert Bounds.given(None, table, warn=False) == derived

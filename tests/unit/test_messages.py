@@ -26,8 +26,10 @@ from unpooled.protocol.messages import (
     Entrusted,
     Envelope,
     Nothing,
+    Partial,
     Public,
     Released,
+    Sealed,
     check_reply_type,
     encode,
     open_body,
@@ -231,6 +233,48 @@ def test_a_scaled_release_without_its_sensitivity_is_refused() -> None:
         run(dataclasses.replace(model, compile=compile_plan))
 
 
+def with_mechanism(model, change) -> object:
+    def compile_plan(study):
+        plan = load("describe").compile(study)
+        return dataclasses.replace(
+            plan, releases=tuple(dataclasses.replace(r, mechanism=change(r.mechanism)) for r in plan.releases)
+        )
+
+    return dataclasses.replace(model, compile=compile_plan)
+
+
+def test_only_planned_shares_leave_as_shares_and_only_with_the_trust_they_need() -> None:
+    from unpooled.privacy.mechanisms import Contribution
+
+    zeros = np.zeros(2, dtype=np.int64)
+
+    def seal(_share, _secret):
+        pytest.fail("something was sealed that is no share")
+
+    sharing = with_answer(lambda c, _r: SumsReply(c.share("sums", zeros, seal)))  # type: ignore[arg-type]
+    with pytest.raises(PlanMismatch, match="not as a share of a total"):
+        run(sharing)
+    with pytest.raises(PlanMismatch, match="needs a trusted aggregator, which the study does not ask for"):
+        run(with_mechanism(sharing, lambda m: Contribution(m, "a")))
+    adding = with_answer(lambda c, _r: SumsReply(c.partial("sums", zeros.astype(np.uint64))))  # type: ignore[arg-type]
+    with pytest.raises(PlanMismatch, match="has no partial sums"):
+        run(adding)
+    with pytest.raises(PlanMismatch, match="has no partial sums"):
+        run(with_mechanism(adding, lambda m: Contribution(m, "a")))
+    releasing = with_answer(lambda c, _r: SumsReply(c.release("sums", zeros)))
+    with pytest.raises(PlanMismatch, match="not as a vector plus noise"):
+        run(with_mechanism(releasing, lambda m: Contribution(m, "a")))
+
+
+def test_sealed_things_and_partial_sums_made_by_hand_are_refused() -> None:
+    words = Array.of(np.zeros(2, dtype=np.uint64))
+    for kind, made in ((tuple[Sealed, ...], (Sealed("b", b"text"),)), (Partial, Partial("sums", 0, words))):
+        reply = msgspec.defstruct("Reply", [("part", kind)], frozen=True, forbid_unknown_fields=True)
+        step = Step("sums", Nothing, reply, lambda _c, _r, reply=reply, made=made: reply(made))
+        with pytest.raises(ProtocolError, match="did not release"):
+            run(dataclasses.replace(load("describe"), steps=(step,)))
+
+
 def test_unknown_steps_are_refused() -> None:
     one = party(load("describe"))
     plan = load("describe").compile(STUDY)
@@ -335,4 +379,4 @@ def test_a_transcript_of_another_study_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_wrapper_is_documented() -> None:
-    assert {w.__name__ for w in messages.WRAPPERS} == {"Public", "Released", "Sealed", "Entrusted", "Disclosed"}
+    assert {w.__name__ for w in messages.WRAPPERS} == {"Public", "Released", "Sealed", "Partial", "Entrusted", "Disclosed"}

@@ -332,7 +332,9 @@ def into_ball(radius: float, response: float):
     def project(rows: np.ndarray) -> np.ndarray:
         x, y = rows[..., :-1], rows[..., -1:]
         length = np.linalg.norm(x, axis=-1, keepdims=True)
-        return np.concatenate([x * np.minimum(1, radius / np.maximum(length, 1e-300)), np.clip(y, -response, response)], axis=-1)
+        return np.concatenate(
+            [x * np.minimum(1, radius / np.maximum(length, 1e-300)), np.clip(y, -response, response)], axis=-1
+        )
 
     return project
 
@@ -346,7 +348,7 @@ def gram_weights(size: int, off_diagonal: float = 1.0) -> np.ndarray:
     return weights
 
 
-def farthest(weights: np.ndarray, project, adjacency: Adjacency, starts: int = 24, rounds: int = 120) -> float:
+def farthest(weights: np.ndarray, project, adjacency: Adjacency, starts: int = 28, rounds: int = 130) -> float:
     """Largest distance of two rows' products, entry (j, k >= j) weighted by sqrt(weights[j, k]): multistart projected ascent.
 
     Half of the starts are vertices, the steps shrink geometrically and are as long as the region at first.
@@ -357,7 +359,10 @@ def farthest(weights: np.ndarray, project, adjacency: Adjacency, starts: int = 2
     start = rng.uniform(-1, 1, (starts, 2, size))
     start[::2] = np.sign(start[::2])
     pair = project(start * span)
-    pair[0, 1] = pair[0, 0] * np.where(np.arange(size) == size - 1, -1, 1)  # the same x, the opposite y
+    for k in range(size):  # the opposite y, and x with k signs turned
+        pair[2 * k % starts, 1] = pair[2 * k % starts, 0] * np.where(
+            (np.arange(size) == size - 1) | (np.arange(size) < k), -1, 1
+        )
     if adjacency is ZERO_OUT:
         pair[:, 1] = 0
     upper = np.triu(weights)
@@ -367,9 +372,11 @@ def farthest(weights: np.ndarray, project, adjacency: Adjacency, starts: int = 2
         one, other = pair[:, 0], pair[:, 1]
         moved = one[:, :, None] * one[:, None, :] - other[:, :, None] * other[:, None, :]
         best = max(best, float((moved**2 * upper).sum(axis=(1, 2)).max()))
-        slope = np.stack([np.einsum("jk,bjk,bk->bj", both, moved, one), -np.einsum("jk,bjk,bk->bj", both, moved, other)], axis=1)
+        slope = np.stack(
+            [np.einsum("jk,bjk,bk->bj", both, moved, one), -np.einsum("jk,bjk,bk->bj", both, moved, other)], axis=1
+        )
         length = np.abs(slope).max(axis=(1, 2), keepdims=True)
-        step = span * 0.9**k * slope / np.maximum(length, 1e-300)
+        step = span * 0.91**k * slope / np.maximum(length, 1e-300)
         pair = project(pair + step)
         if adjacency is ZERO_OUT:
             pair[:, 1] = 0
@@ -431,14 +438,18 @@ def test_moments_on_a_ball_move_as_far_as_the_form_says(adjacency: Adjacency, ra
 def test_the_forms_scale_and_shrink_as_they_must() -> None:
     for adjacency in Adjacency:
         assert moments_ball(3.0, 6.0, adjacency) == pytest.approx(9 * moments_ball(1.0, 2.0, adjacency), rel=1e-14)
-        assert moments_box([3.0, 6.0], 9.0, adjacency) == pytest.approx(9 * moments_box([1.0, 2.0], 3.0, adjacency), rel=1e-14)
+        assert moments_box([3.0, 6.0], 9.0, adjacency) == pytest.approx(
+            9 * moments_box([1.0, 2.0], 3.0, adjacency), rel=1e-14
+        )
         assert moments_box([1.0, 0.0, 2.0], 3.0, adjacency) == moments_box([1.0, 2.0], 3.0, adjacency)
         assert moments_box([1.0], 0.0, adjacency) == moments_ball(1.0, 0.0, ZERO_OUT) == 1.0
     # The figures of THEORY 002: d = 10, c = Y = 1, and Y = 7.5.
     assert moments_box_as_published([1.0] * 10, 1.0) == pytest.approx(15.17, abs=0.005)
     assert moments_box([1.0] * 10, 1.0, REPLACE) == 11.0
     assert moments_box([1.0] * 10, 1.0, ZERO_OUT) == pytest.approx(8.06, abs=0.005)
-    assert moments_box([1.0] * 10, 7.5, REPLACE) == pytest.approx(moments_box_as_published([1.0] * 10, 7.5) / 1.041, rel=1e-3)
+    assert moments_box([1.0] * 10, 7.5, REPLACE) == pytest.approx(
+        moments_box_as_published([1.0] * 10, 7.5) / 1.041, rel=1e-3
+    )
     assert moments_ball(1.0, 1.0, REPLACE) == pytest.approx(2.1213, abs=1e-4)
 
 
@@ -446,7 +457,10 @@ def test_the_published_form_holds_and_is_larger() -> None:
     rng = np.random.default_rng(4)
     for _ in range(200):
         bounds, response = np.exp(rng.normal(0, 1, rng.integers(1, 13))).tolist(), float(np.exp(rng.normal(0, 1)))
-        assert moments_box_as_published(bounds, response) >= moments_box(bounds, response, REPLACE) * (1 - 1e-12) or len(bounds) == 1
+        assert (
+            moments_box_as_published(bounds, response) >= moments_box(bounds, response, REPLACE) * (1 - 1e-12)
+            or len(bounds) == 1
+        )
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
@@ -510,10 +524,7 @@ def into_region(asked: Design):
     def project(rows: np.ndarray) -> np.ndarray:
         p = asked.size - asked.intercept
         x, y = rows[..., :p], np.clip(rows[..., -1:], -1, 1)
-        if asked.norm is None:
-            x = np.clip(x, -1, 1)
-        else:
-            x = x / np.maximum(1, np.linalg.norm(x, axis=-1, keepdims=True))
+        x = np.clip(x, -1, 1) if asked.norm is None else x / np.maximum(1, np.linalg.norm(x, axis=-1, keepdims=True))
         return np.concatenate([x, *([np.ones_like(y)] * asked.intercept), y], axis=-1)
 
     return project
@@ -524,7 +535,7 @@ ATTAINED = {
     (Geometry.BOX, False): 1 - 1e-6,
     (Geometry.BALL, True): 1 - 1e-6,
     (Geometry.BALL, False): 0.97,
-    (Geometry.AUGMENTED, True): 1 - 1e-6,
+    (Geometry.AUGMENTED, True): 1 - 1e-5,
     (Geometry.AUGMENTED, False): 0.97,
     (Geometry.PUBLISHED, False): 0.75,
 }

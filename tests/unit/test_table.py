@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from unpooled.errors import DataError
+from unpooled.errors import DataError, UsageError
 from unpooled.privacy.table import BLOCK_ROWS, Table
 
 
@@ -140,3 +140,16 @@ def test_the_digest_takes_any_text() -> None:
 def test_a_table_prints_no_value() -> None:
     table = Table({"a": [987654.321, 2.0], "b": ["SECRET", "x"]})
     assert repr(table) == str(table) == "Table(n_rows=2, columns=['a', 'b'])"
+
+
+def test_rows_are_divided_among_sites() -> None:
+    table = Table({"a": [1.0, 2.0, 3.0, 4.0, 5.0], "b": list("uvwxy")})
+    assert table.by_site(None) == {"all": table}
+    sites = table.by_site([2, 10, 2, 10, 2])
+    assert list(sites) == ["10", "2"]  # labels in the order of text
+    assert (sites["2"]["a"].tolist(), sites["10"]["b"].tolist()) == ([1.0, 3.0, 5.0], ["v", "x"])
+    assert {name: t.n_rows for name, t in sites.items()} == {"10": 2, "2": 3}
+    with pytest.raises(UsageError, match="4 labels for 5 rows"):
+        table.by_site(["x"] * 4)
+    with pytest.raises(DataError, match="1 row"):
+        table.by_site(["x", "x", "x", "x", "alone"])

@@ -223,7 +223,8 @@ class PrivateLogisticRegression(_Stack):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The more likely class of every row."""
-        return np.asarray(self.classes_[(self.decision_function(X) > 0).astype(int)])
+        decision = self.decision_function(X)
+        return np.asarray(self.classes_[(decision > 0).astype(int)])
 
 
 class PrivateStackingClassifier(_Stack):
@@ -434,7 +435,8 @@ class PrivateStackingClassifier(_Stack):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The more likely class of every row."""
-        return np.asarray(self.classes_[(self.decision_function(X) > 0).astype(int)])
+        decision = self.decision_function(X)
+        return np.asarray(self.classes_[(decision > 0).astype(int)])
 
 
 def _name(names: list[str], column: int | str) -> str:

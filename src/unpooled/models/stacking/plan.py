@@ -70,12 +70,19 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Block:
-    """One low-level model: a party's columns, how its rows are scaled, and its share q of the sensitivity."""
+    """One low-level model: a party's columns, how its rows are scaled, and its share q of the sensitivity.
+
+    A row of all parties has length at most R, in the data's own units (``norm``) or in coded ones; the part of it that is here is
+    shortened to q R and then divided by R, so that its length is at most q (SPEC section 2).
+    """
 
     card: Card
     columns: tuple[Column, ...]
     weight: float
+    #: q R in the data's own units; None where columns alone are bounded.
     norm: float | None
+    #: q R in coded units, where columns alone are bounded; never more than this party's columns can reach.
+    length: float
     intercept: bool
     centre: tuple[float, ...]
 
@@ -90,29 +97,32 @@ class Block:
         return len(self.coding.attribute) + self.intercept
 
     @property
-    def _length(self) -> float:
-        """The longest coded row (a declared column is at most 1 long, however it is coded)."""
-        return 1.0 if self.norm is not None else math.sqrt(len(self.columns))
+    def _constant(self) -> float:
+        """The constant in every scaled row."""
+        return self.weight * (1 - SAFETY) / math.sqrt(2.0)
 
     @property
     def scale(self) -> float:
         """What every coded value is multiplied with, so that no row is longer than q, its constant included."""
         shrink = math.sqrt(2.0) if self.intercept else 1.0
-        return self.weight * (1 - SAFETY) / shrink / self._length
+        return self.weight * (1 - SAFETY) / shrink / (1.0 if self.norm is not None else self.length)
 
     def rows(self, table: Table, chosen: NDArray[np.intp] | None = None) -> Matrix:
         """The scaled rows (x, 1) of a table, or some of them."""
         parts = [self.coding.real(block) for block in table.blocks(self.coding.names)]
         coded = np.concatenate(parts) if len(parts) > 1 else parts[0]
         coded = coded if chosen is None else coded[chosen]
-        out = np.full((coded.shape[0], self.size), self.scale * self._length)
+        out = np.full((coded.shape[0], self.size), self._constant)
         np.multiply(coded, self.scale, out=out[:, : coded.shape[1]])
+        if self.norm is None and self.length**2 < len(self.columns):
+            lengths = np.sqrt(np.einsum("ij,ij->i", coded, coded))
+            out[:, : coded.shape[1]] *= (self.length / np.maximum(lengths, self.length))[:, None]
         return out
 
     def in_own_units(self, weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
         """(coefficients, intercept) for the columns as they are."""
         coefficients = weights[: len(self.coding.attribute)] * self.scale
-        intercept = float(weights[-1]) * self.scale * self._length if self.intercept else 0.0
+        intercept = float(weights[-1]) * self._constant if self.intercept else 0.0
         first = np.searchsorted(self.coding.attribute, range(len(self.columns)))
         for j, column in zip(first.tolist(), self.columns, strict=True):
             if column.categories is None:
@@ -205,10 +215,19 @@ def _setup(encoded: bytes) -> Setup:
         raise UsageError("a holder learns from predictions of single rows: set trust meta to trusted or perturbed")
     holder = p.holder or ("" if rows_split or meta is Meta.PUBLIC else study.parties[0].name)
     weights = _weights(study, p)
+    everything = math.sqrt(len(study.parties[0].columns) if rows_split else sum(len(c.columns) for c in study.parties))
     blocks = tuple(
-        Block(card, card.columns, weights[card.name], p.norm, p.fit_intercept, p.source.get(card.name, ()))
-        for card in study.parties
-        if weights[card.name] > 0 and not (rows_split and card.name == holder)
+        Block(
+            card,
+            card.columns,
+            q,
+            None if p.norm is None else q * p.norm,
+            min(q * everything, math.sqrt(len(card.columns))),
+            p.fit_intercept,
+            p.source.get(card.name, ()),
+        )
+        for card, q in ((card, weights[card.name]) for card in study.parties)
+        if q > 0 and not (rows_split and card.name == holder)
     )
     if not blocks:
         raise UsageError("no party is left to fit a low-level model")

@@ -1,0 +1,500 @@
+"""Private logistic regression and stacking: what is released costs what is stated, equals scikit-learn without noise, and refuses the rest."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from unpooled import Bounds, PrivacyLeakWarning, PrivateLogisticRegression, PrivateStackingClassifier
+from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UsageError
+from unpooled.models import load
+from unpooled.models.stacking import party as steps
+from unpooled.models.stacking.messages import MetaRequest
+from unpooled.models.stacking.plan import fits, setup
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.mechanisms import ObjectivePerturbation
+from unpooled.privacy.noise import KeySource, laplace_ball
+from unpooled.privacy.plan import Card, Plan, Study
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.table import Table
+from unpooled.privacy.unit import Budget, Unit
+from unpooled.protocol.local import drive, in_process
+from unpooled.protocol.messages import Array, Dropped, Nothing, encode
+from unpooled.protocol.roles import OpenRequest, Party
+
+RNG = np.random.default_rng(8)
+MODEL = load("stacking")
+N = 60
+HELD = {"a": ("u", "v"), "b": ("w",), "c": ("z",)}
+VALUES = {name: RNG.uniform(-1, 1, N) for names in HELD.values() for name in names}
+LABELS = np.where(VALUES["u"] + VALUES["w"] + 0.3 * RNG.normal(size=N) > 0, 1.0, -1.0)
+TABLES = {party: Table({**{name: VALUES[name] for name in names}, "y": LABELS}) for party, names in HELD.items()}
+CARDS = tuple(Card(party, N, tuple(Column(name, -1.0, 1.0) for name in names), ("y",)) for party, names in HELD.items())
+X = RNG.uniform(-1, 1, (300, 6))
+Y = np.where(X[:, 0] - X[:, 4] + 0.3 * RNG.normal(size=300) > 0, 1, 0)
+
+
+def study(meta: str = "public-weights", epsilon: float = 2.0, **changes) -> Study:
+    parameters = changes.pop("parameters", {})
+    fields = {"model": "stacking", "parties": CARDS, "epsilon": epsilon, "delta": 1e-5, "trust": {"meta": meta}}
+    return Study(**{**fields, "parameters": parameters, "simulation_seed": 3, **changes})
+
+
+def sites(**changes) -> Study:
+    cards = tuple(Card(name, N, CARDS[0].columns, ("y",)) for name in ("north", "south", "west"))
+    parameters = {"split": "samples", "holder": "west", **changes.pop("parameters", {})}
+    return study(parties=cards, parameters=parameters, **changes)
+
+
+SITE_TABLES = dict.fromkeys(("north", "south", "west"), TABLES["a"])
+
+
+def people(asked: Study, tables: dict[str, Table] = TABLES) -> dict[str, Party]:
+    made = {}
+    for card in asked.parties:
+        ledger = Ledger.in_memory()
+        rules = Policy.in_process()
+        made[card.name] = Party(card.name, tables[card.name], card, ledger, KeySource(ledger.root_key), rules, load)
+    return made
+
+
+def opened(asked: Study, tables: dict[str, Table] = TABLES) -> tuple[Plan, dict[str, Party]]:
+    plan, made = MODEL.compile(asked), people(asked, tables)
+    for party in made.values():
+        party.answer(encode(plan.hash, "open", 0, OpenRequest(asked)))
+    return plan, made
+
+
+def ask(plan: Plan, party: Party, step: str, payload: msgspec.Struct | None = None, index: int = 0) -> bytes:
+    return party.answer(encode(plan.hash, step, index, payload or Nothing()))
+
+
+def refused(plan: Plan, party: Party, error: type[Exception], match: str, step: str, payload=None) -> None:
+    before = party.ledger.entries()
+    with pytest.raises(error, match=match):
+        ask(plan, party, step, payload)
+    assert party.ledger.entries() == before
+
+
+# --- the privacy loss, exactly ------------------------------------------------------------------------------------------
+
+GRID = np.concatenate([np.linspace(-60, 60, 1601), np.linspace(-2000, 2000, 401)])
+
+
+def log_density(mechanism: ObjectivePerturbation, x: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Of the exact minimiser in one dimension: of its b, and the Jacobian db/dw."""
+    margin = np.outer(w, x * y)
+    gradient = -(expit(-margin) * (x * y)).sum(axis=1) + x.size * mechanism.penalty * w
+    jacobian = (expit(margin) * expit(-margin) * x**2).sum(axis=1) + x.size * mechanism.penalty
+    return -np.abs(gradient) / mechanism.scale + np.log(jacobian)
+
+
+def worst_loss(mechanism: ObjectivePerturbation, adjacency: str = "replace") -> float:
+    """Sup over outputs and neighbours of the privacy loss, rows and labels at and inside their bounds."""
+    rng, n, worst = np.random.default_rng(1), mechanism.rows, 0.0
+    q = mechanism.bound
+    for rest in range(3):
+        x, y = rng.uniform(-q, q, n - 1) if rest else np.full(n - 1, q * 1e-3), np.where(rng.random(n - 1) < 0.5, 1.0, -1.0)
+        curves = []
+        for value in (q, -q, q / 2, 0.0, -q / 3):
+            for label in (1.0, -1.0):
+                curves.append(log_density(mechanism, np.append(x, value), np.append(y, label), GRID))  # noqa: PERF401
+        if adjacency == "replace":
+            worst = max(worst, *(float(np.abs(a - b).max()) for a in curves for b in curves))
+        else:  # a value of 0 contributes nothing
+            worst = max(worst, *(float(np.abs(a - curves[6]).max()) for a in curves))
+    return worst
+
+
+@pytest.mark.parametrize("calibration", ["sound", "published"])
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+@pytest.mark.parametrize(
+    ("rows", "penalty", "epsilon"), [(200, 0.01, 1.0), (5, 0.01, 0.5), (20, 1e-4, 3.0), (100, 0.1, 0.1), (3, 0.2, 8.0)]
+)
+def test_the_privacy_loss_of_a_perturbed_fit_never_exceeds_its_event(rows, penalty, epsilon, adjacency, calibration) -> None:
+    asked = study(parameters={"penalty": penalty}, adjacency=adjacency, calibration=calibration)
+    (mechanism,) = fits(asked, [(1, rows, 1.0)], epsilon)
+    cost = mechanism.event(Unit.RECORD).value
+    assert cost == pytest.approx(epsilon, rel=1e-6)
+    assert cost <= epsilon or calibration == "published"
+    loss = worst_loss(mechanism, adjacency)
+    assert loss <= cost - mechanism.covering
+    # In one dimension both gradients cannot be 1 and opposite at once, so half of the noise's part is the most there is to see.
+    assert loss > 0.4 * mechanism.reach / mechanism.scale
+
+
+def test_noise_three_times_too_small_is_caught() -> None:
+    (mechanism,) = fits(study(), [(1, 200, 1.0)], 1.0)
+    broken = ObjectivePerturbation(1, 200, 1.0, mechanism.penalty, mechanism.scale / 3, 2.0, mechanism.covering)
+    assert worst_loss(broken) > 1.0
+
+
+def test_two_rows_almost_opposite_move_the_gradient_by_almost_twice_the_bound() -> None:
+    """Why the reach is 2 q although one dimension shows half of it: v and v' at nearly 180 degrees, w far out between them."""
+    angle = math.radians(178)
+    v, other = np.array([1.0, 0.0]), np.array([math.cos(angle), math.sin(angle)])
+    w = -1e5 * (v + other)
+    assert np.linalg.norm(expit(-w @ v) * v - expit(-w @ other) * other) > 1.99
+
+
+def test_a_source_of_ten_separate_blocks_costs_more_than_epsilon_and_a_joint_one_does_not() -> None:
+    """Corollary 6 of the paper is false (T001.6): independent blocks' losses add up."""
+    asked = study(parameters={"penalty": 0.01})
+    separate = worst_loss(fits(asked, [(1, 200, 1.0)], 1.0)[0]) * 10
+    together = fits(asked, [(1, 200, 0.1)] * 10, 1.0)
+    assert separate > 3.5
+    assert worst_loss(together[0]) * 10 <= 1.0  # they are alike
+    assert sum(mechanism.event(Unit.RECORD).value for mechanism in together) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_the_else_branch_of_the_paper_still_costs_epsilon() -> None:
+    asked = study(parameters={"penalty": 1e-6}, calibration="published")
+    mechanisms = fits(asked, [(3, 50, 0.5), (2, 50, 0.5)], 0.5)
+    assert mechanisms[0].penalty > 1e-6
+    assert mechanisms[0].scale == pytest.approx(2 / 0.25)
+    assert sum(m.event(Unit.RECORD).value for m in mechanisms) == pytest.approx(0.5, rel=1e-9)
+
+
+# --- the noise ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_the_perturbation_has_a_gamma_norm_and_a_uniform_direction(size: int) -> None:
+    source = KeySource.simulation(5)
+    draws = np.array([laplace_ball(1.5, size, stream=source.stream("b", k)) for k in range(3000)])
+    norms = np.linalg.norm(draws, axis=1)
+    assert stats.kstest(norms, stats.gamma(size, scale=1.5).cdf).pvalue > 1e-3
+    assert stats.kstest(norms, stats.gamma(size, scale=1.3).cdf).pvalue < 1e-6  # a wrong rate is caught
+    signs = (draws > 0).mean(axis=0)
+    assert np.abs(signs - 0.5).max() < 0.05
+    if size == 2:
+        angles = np.arctan2(draws[:, 1], draws[:, 0])
+        assert stats.kstest(angles, stats.uniform(-math.pi, 2 * math.pi).cdf).pvalue > 1e-3
+
+
+def test_laplace_ball_refuses_a_scale_that_is_none() -> None:
+    assert not laplace_ball(0.0, 3).any()
+    with pytest.raises(UsageError, match="finite"):
+        laplace_ball(-1.0, 3)
+
+
+def test_the_residual_is_covered_by_noise_of_its_own() -> None:
+    (mechanism,) = fits(study(), [(4, 50, 1.0)], 1.0)
+    seen: list[np.ndarray] = []
+
+    def solve(b: np.ndarray) -> np.ndarray:
+        seen.append(b)
+        return np.zeros(4)
+
+    released = mechanism.minimise(solve, KeySource.simulation(1).stream("x"))
+    width = 2 * mechanism.RESIDUAL / (mechanism.penalty * mechanism.covering)
+    assert 0 < np.linalg.norm(released) < 40 * width
+    assert np.linalg.norm(seen[0]) > 1e3 * width
+    assert not np.allclose(released / np.linalg.norm(released), seen[0] / np.linalg.norm(seen[0]))
+    assert mechanism.sensitivity(Unit.RECORD) == 2.0
+    assert mechanism.describe()[0] == "objective perturbation"
+
+
+# --- against scikit-learn -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("bounds", [(-1, 1), Bounds(norm=1.2), Bounds(low=-2, high=[1, 2, 3, 1, 2, 1])])
+def test_without_noise_it_is_scikit_learns(bounds, intercept: bool) -> None:
+    model = PrivateLogisticRegression(epsilon=math.inf, bounds=bounds, penalty=0.003, fit_intercept=intercept).fit(X, Y)
+    block = setup(model.plan_.study).blocks[0]
+    rows = block.rows(Table({f"x{j}": X[:, j] for j in range(6)}))
+    assert np.linalg.norm(rows, axis=1).max() <= 1.0
+    theirs = LogisticRegression(C=1 / (300 * 0.003), fit_intercept=False, tol=1e-12, solver="newton-cholesky", max_iter=1000)
+    assert np.allclose(model.released_["all"], theirs.fit(rows, Y).coef_[0], atol=1e-8)
+    if not isinstance(bounds, Bounds) or bounds.norm is None:
+        assert np.allclose(model.decision_function(X), rows @ theirs.coef_[0], atol=1e-7)
+    assert model.intercept_.shape == (1,)
+    assert (model.intercept_ == 0).all() == (not intercept and (bounds == (-1, 1) or bounds.norm is not None))
+
+
+def test_a_source_pulls_the_weights_to_it() -> None:
+    options = {"epsilon": math.inf, "bounds": (-1, 1), "penalty": 100.0}
+    target = [1.0, -2.0, 0.5, 0.0, 3.0, 1.0, 0.2]
+    assert np.allclose(PrivateLogisticRegression(**options, source=target).fit(X, Y).released_["all"], target, atol=0.01)
+    assert np.allclose(PrivateLogisticRegression(**options).fit(X, Y).released_["all"], 0, atol=0.01)
+    with pytest.raises(UsageError, match="7 finite weights"):
+        PrivateLogisticRegression(**options, source=[1.0]).fit(X, Y)
+
+
+@parametrize_with_checks(
+    [
+        PrivateLogisticRegression(epsilon=math.inf, bounds=(-20, 20), penalty=1e-5),
+        PrivateStackingClassifier(2, epsilon=math.inf, bounds=(-20, 20), penalty=1e-5),
+        PrivateStackingClassifier(2, split="samples", epsilon=math.inf, bounds=(-20, 20), penalty=1e-5),
+    ]
+)
+def test_scikit_learns_contract(estimator, check) -> None:
+    check(estimator)
+
+
+# --- estimators -----------------------------------------------------------------------------------------------------------
+
+
+def test_any_two_labels_and_nothing_else() -> None:
+    words = np.where(Y == 1, "ill", "well")
+    model = PrivateLogisticRegression(epsilon=math.inf, bounds=(-1, 1)).fit(X, words)
+    assert set(model.predict(X)) == {"ill", "well"}
+    assert model.predict_proba(X).sum(axis=1) == pytest.approx(1.0)
+    with pytest.raises(UsageError, match="Only binary"):
+        model.fit(X, np.arange(300) % 3)
+    with pytest.raises(UsageError, match="one class"):
+        model.fit(X, np.ones(300))
+
+
+def test_bounds_read_off_the_data_warn_and_void_the_statement() -> None:
+    with pytest.warns(PrivacyLeakWarning):
+        model = PrivateLogisticRegression(random_state=0).fit(X, Y)
+    assert not model.statement_.holds
+    assert PrivateLogisticRegression(bounds=(-1, 1)).fit(X, Y).statement_.holds
+
+
+def test_the_plan_without_data_is_the_plan_of_the_fit_and_costs_pure_epsilon() -> None:
+    model = PrivateLogisticRegression(epsilon=1.5, bounds=(-1, 1), random_state=4)
+    plan = model.plan(300, 6)
+    assert plan.hash == model.fit(X, Y).plan_.hash
+    assert plan.epsilon(0.0) <= 1.5
+    assert plan.epsilon(0.0) > 1.49999
+    assert "double precision" in str(plan.statement)
+
+
+def test_categories_and_missing_values_have_columns_of_their_own() -> None:
+    table = np.column_stack([X[:, 0], np.where(np.arange(300) % 5 == 0, np.nan, X[:, 4]), np.arange(300) % 3])
+    bounds = Bounds(low=-1, high=1, categories={2: [0, 1, 2]}, missing={1: "indicator"})
+    model = PrivateLogisticRegression(epsilon=math.inf, bounds=bounds, penalty=1e-3).fit(table, Y)
+    assert model.coef_.shape == (1, 6)
+    assert model.score(table, Y) > 0.8
+    stack = PrivateStackingClassifier({"a": [0, 2], "b": [1]}, epsilon=math.inf, bounds=bounds, penalty=1e-3).fit(table, Y)
+    assert stack.score(table, Y) > 0.75
+
+
+@pytest.mark.parametrize("meta", ["public-weights", "trusted", "perturbed"])
+def test_column_stacks_learn_and_cost_what_was_asked(meta: str) -> None:
+    model = PrivateStackingClassifier(
+        {"a": [0, 1, 2], "b": [3, 4, 5]}, epsilon=20.0, bounds=(-1, 1), meta=meta, penalty=1e-3, random_state=0
+    ).fit(X, Y)
+    delta = model.plan_.study.delta
+    assert model.plan_.epsilon(delta) <= 20.0
+    assert model.plan_.epsilon(delta) > 19.9
+    assert model.score(X, Y) > (0.6 if meta == "perturbed" else 0.7)
+    assert model.high_.size == (0 if meta == "public-weights" else 3)
+    assert model.predict_proba(X).shape == (300, 2)
+    assert ("see every party's prediction" in str(model.statement_)) == (meta == "trusted")
+
+
+@pytest.mark.parametrize("meta", ["public-weights", "high-level"])
+def test_row_stacks_compose_in_parallel(meta: str) -> None:
+    labels = np.arange(300) % 3
+    options = {"split": "samples", "epsilon": 5.0, "bounds": (-1, 1), "meta": meta, "penalty": 1e-3, "random_state": 0}
+    model = PrivateStackingClassifier(**options).fit(X, Y, sites=labels)
+    assert model.plan_.epsilon(0.0) <= 5.0
+    assert len(model.models_) == (3 if meta == "public-weights" else 2)
+    assert model.score(X, Y) > 0.7
+    dealt = PrivateStackingClassifier(4, **options).fit(X, Y)
+    assert len(dealt.plan_.study.parties) == (4 if meta == "public-weights" else 5)
+
+
+def test_groups_are_random_and_equal_or_sorted_by_importance() -> None:
+    options = {"epsilon": math.inf, "bounds": (-1, 1)}
+    weighted = PrivateStackingClassifier(3, importance=[1, 5, 0, 3, 0, 2], **options).fit(X, Y)
+    columns = {card.name: [c.name for c in card.columns] for card in weighted.plan_.study.parties}
+    assert columns == {"group0": ["x1", "x3"], "group1": ["x5", "x0"], "group2": ["x2", "x4"]}
+    assert [model.share for model in weighted.models_] == pytest.approx([8 / 11, 3 / 11])  # importance 0 is dropped
+    uniform = PrivateStackingClassifier(3, **options).fit(X, Y)
+    assert [model.share for model in uniform.models_] == pytest.approx([1 / 3] * 3)
+    other = PrivateStackingClassifier(3, public_seed=1, **options).fit(X, Y)
+    assert [c.columns for c in uniform.plan_.study.parties] != [c.columns for c in other.plan_.study.parties]
+
+
+@pytest.mark.parametrize("combiner", ["probability", "majority", "weighted-majority"])
+def test_combiners(combiner: str) -> None:
+    model = PrivateStackingClassifier(3, importance=[4, 1, 1, 1, 4, 1], combiner=combiner, epsilon=math.inf, bounds=(-1, 1))
+    low = model.fit(X, Y)._low(X)
+    share = np.array([m.share for m in model.models_])
+    wanted = {
+        "probability": low @ share,
+        "majority": (low > 0.5).mean(axis=1),
+        "weighted-majority": (low > 0.5) @ share,
+    }[combiner]
+    assert model.predict_proba(X)[:, 1] == pytest.approx(np.clip(wanted, 1e-12, 1 - 1e-12))
+
+
+def test_transfer_pulls_every_block_to_its_source() -> None:
+    options = {"parties": {"a": [0, 1, 2], "b": [3, 4, 5]}, "epsilon": math.inf, "bounds": (-1, 1)}
+    source = PrivateStackingClassifier(**options, penalty=1e-3).fit(X, Y)
+    few = PrivateStackingClassifier(**options, penalty=10.0, source=source.released_).fit(X[:20], Y[:20])
+    assert np.allclose(few.released_["a"], source.released_["a"], atol=0.1)
+    assert few.score(X, Y) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"combiner": "vote"}, "combiner"),
+        ({"parties": {"a": [0]}}, "every column exactly once"),
+        ({"parties": {"a": [0, 1, 2], "b": [3, 4, 99]}}, "no column 99"),
+        ({"parties": {"a": [0, 1, 2], "b": [3, 4, 5]}, "importance": [1, 2]}, "mapping"),
+        ({"parties": {"a": [0, 1, 2], "b": [3, 4, 5]}, "importance": {"x": 1.0}}, "importance"),
+        ({"parties": 0}, "at least 1"),
+        ({"importance": [1, 2]}, "every column"),
+        ({"split": "samples", "meta": "trusted"}, "high-level"),
+        ({"split": "samples", "parties": {"a": [0]}}, "sites="),
+        ({"split": "rows"}, "features"),
+        ({"penalty": 0.0}, "penalty"),
+        ({"meta": "trusted", "high_share": 1.0}, "high_share"),
+        ({"meta": "trusted", "high_share": 0.999}, "too few rows"),
+        ({"meta": "trusted", "holder": "nobody"}, "not a party"),
+        ({"holder": "group0"}, "predictions of single rows"),
+        ({"meta": "learned"}, "meta is one of"),
+        ({"source": {"group0": [1.0]}}, "finite weights"),
+        ({"source": {"nobody": [1.0]}}, "fits no model"),
+        ({"meta": "perturbed", "calibration": "published"}, "not in the paper"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_word(options: dict, match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        PrivateStackingClassifier(**{"bounds": (-1, 1), **options}).fit(X, Y)
+
+
+def test_sites_belong_to_rows() -> None:
+    with pytest.raises(UsageError, match="samples"):
+        PrivateStackingClassifier(bounds=(-1, 1)).fit(X, Y, sites=np.arange(300) % 2)
+
+
+# --- studies --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"parties": (CARDS[0], Card("d", N, CARDS[1].columns))}, "no label column"),
+        ({"parties": (CARDS[0], Card("d", N + 1, CARDS[1].columns, ("y",)))}, "the same people"),
+        ({"parameters": {"split": "samples"}}, "other columns"),
+        ({"parameters": {"importance": {"a": 0.0, "b": 0.0, "c": 0.0}}}, "not all of them 0"),
+        ({"parties": CARDS[:1], "parameters": {"split": "samples", "holder": "a"}}, "no party is left"),
+        ({"parties": CARDS[:1], "trust": {"meta": "trusted"}, "parameters": {"split": "samples"}}, "nobody need see"),
+    ],
+)
+def test_studies_that_do_not_fit_are_refused(changes: dict, match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        MODEL.compile(study(**changes))
+
+
+def test_parts_of_the_rows_are_disjoint_public_and_debited_once() -> None:
+    asked = setup(study("trusted", parameters={"high_share": 0.3}))
+    low, high = asked.part(N, "low", 0), asked.part(N, "high", 0)
+    assert sorted([*low, *high]) == list(range(N))
+    assert high.size == 18
+    plan, made = opened(study("trusted", parameters={"high_share": 0.3}))
+    drive(MODEL, plan, in_process(made))
+    assert plan.epsilon(0.0) <= 2.0  # rows of either part pay for one part only
+    for name, party in made.items():
+        spent = party.ledger.composition(Unit.RECORD).epsilon(0.0)
+        assert spent == pytest.approx(2.0 if name == "a" else 2.0 / 3, rel=1e-6)
+
+
+def test_noisy_predictions_and_the_rest_are_debited_in_full() -> None:
+    plan, made = opened(study("perturbed"))
+    drive(MODEL, plan, in_process(made))
+    kinds = {entry.key.name for entry in made["b"].ledger.entries() if entry.kind == "charge"}
+    assert kinds == {"block", "predictions"}
+    assert plan.epsilon(1e-5) <= 2.0 < made["a"].ledger.composition(Unit.RECORD).epsilon(1e-5)
+
+
+def test_a_policy_refuses_trust_that_it_does_not_list() -> None:
+    rules = Policy(Budget(9.0, 1e-4, Unit.RECORD), allow_simulation=True, approved=None)
+    with pytest.raises(PolicyRefusal, match="meta"):
+        rules.check(MODEL.compile(study("trusted")), approved_in_ledger=True)
+    for harmless in ("public-weights", "perturbed"):
+        rules.check(MODEL.compile(study(harmless)), approved_in_ledger=True)
+
+
+def test_a_missing_party_stops_the_study() -> None:
+    plan, made = opened(study())
+
+    def without_b(batch):
+        return [Dropped("b", "gone") if a.to == "b" and a.step != "open" else made[a.to].answer(r) for a, r in batch]
+
+    with pytest.raises(StudyAborted, match="b dropped out"):
+        drive(MODEL, plan, without_b)
+
+
+def test_steps_of_other_plans_are_refused() -> None:
+    plan, made = opened(study("public-weights", parameters={"importance": {"c": 0.0}}))
+    refused(plan, made["c"], PlanMismatch, "no low-level model", "block")
+    refused(plan, made["a"], PlanMismatch, "trusts the high level", "entrust")
+    refused(plan, made["a"], UsageError, "no release", "predictions")
+    refused(plan, made["a"], PlanMismatch, "learned elsewhere", "meta", MetaRequest(()))
+    ask(plan, made["a"], "block")
+    with pytest.raises(PlanMismatch, match="planned 1 times"):
+        ask(plan, made["a"], "block", index=1)
+
+
+def test_predictions_need_a_model_that_was_released() -> None:
+    plan, made = opened(study("trusted"))
+    refused(plan, made["a"], UsageError, "nothing named", "entrust")
+
+
+def test_the_holder_refuses_features_that_do_not_fit() -> None:
+    plan, made = opened(study("trusted"))
+    high = setup(plan.study).high_rows(N)
+    good = Array.of(np.full(high, 0.5))
+    for features in ((good, good), (good, good, Array.of(np.zeros(3))), (good, good, Array.of(np.zeros(high, np.int64)))):
+        refused(plan, made["a"], ProtocolError, "low-level model|rows", "meta", MetaRequest(features))
+    plan, made = opened(sites(), SITE_TABLES)
+    weights = Array.of(np.zeros(3))
+    refused(plan, made["west"], ProtocolError, "another size", "meta", MetaRequest((weights, Array.of(np.zeros(4)))))
+    refused(plan, made["north"], PlanMismatch, "elsewhere", "meta", MetaRequest((weights, weights)))
+    ask(plan, made["west"], "meta", MetaRequest((weights, weights)))
+
+
+def test_rows_of_the_high_level_are_at_most_one_long_whatever_the_coordinator_sends() -> None:
+    wild = [np.array([1e9, -1e9, np.nan, np.inf, 0.5]), np.array([0.2, 3.0, -np.inf, 1.0, 0.0])]
+    for intercept in (True, False):
+        rows = steps.meta_rows(wild, intercept=intercept)
+        assert np.isfinite(rows).all()
+        assert np.linalg.norm(rows, axis=1).max() <= 1.0
+
+
+def test_labels_other_than_minus_one_and_one_are_refused() -> None:
+    for bad in (np.where(LABELS > 0, 1.0, 0.0), np.where(LABELS > 0, "ill", "well")):
+        tables = {**TABLES, "a": Table({"u": VALUES["u"], "v": VALUES["v"], "y": bad})}
+        plan, made = opened(study(), tables)
+        refused(plan, made["a"], DataError, "-1 and 1", "block")
+
+
+def test_a_fit_that_does_not_converge_is_refused_without_a_value(monkeypatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ArithmeticError("gradient 0.123")
+
+    plan, made = opened(study())
+    monkeypatch.setattr(steps, "logistic_minimum", fails)
+    with pytest.raises(ProtocolError, match="raise the penalty") as caught:
+        ask(plan, made["a"], "block")
+    assert "0.123" not in str(caught.value)
+
+
+def test_a_fit_over_other_rows_than_planned_is_refused(monkeypatch) -> None:
+    plan, made = opened(study())
+    monkeypatch.setattr(steps, "_part", lambda *_: np.arange(5))
+    refused(plan, made["a"], PlanMismatch, "as many as", "block")
+
+
+def test_results_are_rendered() -> None:
+    plan, made = opened(study("trusted"))
+    text = MODEL.render(drive(MODEL, plan, in_process(made)).result)
+    assert "high level" in text
+    assert text.splitlines()[1].startswith("a ")
