@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint docs bench wheel lock clean
+.PHONY: demo test test-network lint docs bench wheel lock clean
 
 demo: .venv/core.stamp
 	@$(BIN)/unpooled demo
@@ -10,6 +10,10 @@ demo: .venv/core.stamp
 test: .venv/dev.stamp
 	$(BIN)/pytest -q --cov --cov-report=term:skip-covered
 	$(BIN)/python tests/coverage_floor.py
+
+# The tests that start the network engine more than once, or wait for time-outs; walks the registry of models.
+test-network: .venv/dev.stamp
+	$(BIN)/pytest -q -m "network or network_slow" tests/network
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
@@ -28,6 +32,7 @@ wheel: .venv/dev.stamp
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/noise.py
+	$(BIN)/python benchmarks/network.py
 
 # Two installs: everything pinned and hashed, then this checkout itself with the pinned build backend.
 .venv/core.stamp: requirements/core.txt pyproject.toml
@@ -42,7 +47,7 @@ bench: .venv/dev.stamp
 
 # Needs uv. Writes versions and hashes only, no addresses.
 lock:
-	for part in core dev; do uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/$$part.in -o requirements/$$part.txt; done
+	for part in core network dev; do uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/$$part.in -o requirements/$$part.txt; done
 
 clean:
 	rm -rf .venv build dist docs/_build .mypy_cache .ruff_cache .import_linter_cache .coverage

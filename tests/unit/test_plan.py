@@ -211,7 +211,11 @@ def hash_of(changes: dict, releases: tuple[Release, ...] = (), **others: object)
 
 
 def test_every_field_of_a_study_is_hashed() -> None:
-    assert set(FIELD_CHANGES) == set(Study.__struct_fields__)
+    assert {*FIELD_CHANGES, "ids"} == set(Study.__struct_fields__)
+    keyed = tuple(
+        msgspec.structs.replace(card, key="ab" * 32) for card in CARDS
+    )  # ids are compared between keyed cards only
+    assert hash_of({"parties": keyed, "ids": "aligned"}) != hash_of({"parties": keyed})
     hashes = [hash_of({})] + [hash_of({field: value}) for field, values in FIELD_CHANGES.items() for value in values]
     assert len(set(hashes)) == len(hashes)
     assert len(hashes[0]) == 64

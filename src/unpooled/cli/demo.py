@@ -27,7 +27,7 @@ def demo(
     from rich.console import Console
     from rich.panel import Panel
 
-    from unpooled.cli.run import progress
+    from unpooled.cli.run import progress, waiting
     from unpooled.datasets.hospitals import make_hospitals
     from unpooled.study.run import run_study
 
@@ -37,8 +37,8 @@ def demo(
         folder = Path(name)
         console.print(f"[bold]Three hospitals[/], each with its own patients, bounds, policy, key and ledger under {folder}")
         study, parties = _set_up(folder, hospitals, epsilon)
-        with progress() as watch:
-            plan, outcome = run_study(study, parties, folder / "run", watch)
+        with progress() as say:
+            plan, outcome = run_study(study, parties, folder / "run", waiting(say))
         console.print("\n[bold]The plan[/] that each of them approved before anybody looked at data")
         console.print(f"{plan}\n", soft_wrap=True)
         console.print("[bold]Results[/] beside the truth, which only this demonstration can know")

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from unpooled.cli import demo, party, plan, run
+from unpooled.cli import demo, doctor, network, party, plan, run
 from unpooled.errors import Refusal, UnpooledError
 
 #: A usage error exits with 2 (as the shell's own tools do), a refusal by a policy or ledger with 3.
@@ -22,7 +22,9 @@ app = typer.Typer(
 app.command()(demo.demo)
 app.command()(plan.plan)
 app.command()(run.run)
+app.command()(doctor.doctor)
 app.add_typer(party.app, name="party")
+app.add_typer(network.app, name="network")
 
 
 @app.callback(invoke_without_command=True)
@@ -44,4 +46,9 @@ def main() -> None:
         sys.exit(REFUSED)
     except UnpooledError as error:
         typer.echo(f"error: {error}", err=True)
+        sys.exit(USAGE)
+    except ModuleNotFoundError as missing:
+        if missing.name not in {"nvflare", "psutil"}:
+            raise
+        typer.echo("error: this needs the network extra: pip install 'unpooled[network]'", err=True)
         sys.exit(USAGE)

@@ -1,4 +1,4 @@
-"""``unpooled run STUDY``: run a study over parties on this disk."""
+"""``unpooled run STUDY``: run a study over parties on this disk, or over a network."""
 
 from __future__ import annotations
 
@@ -9,39 +9,56 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from unpooled.protocol.local import Watch
 
 
 def run(
     study: Path = typer.Argument(help="The study file (study.toml)."),
-    party: list[Path] = typer.Option(..., "--party", help="The party.toml of one participant; repeat for each."),
+    party: list[Path] = typer.Option([], "--party", help="The party.toml of one participant on this disk; repeat for each."),
     *,
+    network: Path | None = typer.Option(None, "--network", help="Your kit: run between the parties of its network."),
+    resume: bool = typer.Option(False, "--resume", help="Go on with a networked run; nothing is charged twice."),
+    patience: float = typer.Option(600.0, "--patience", help="Seconds to wait for a party of the network in one step."),
     out: Path | None = typer.Option(None, "--out", help="Folder for transcript, result and statement [default: STUDY.run]."),
     as_json: bool = typer.Option(False, "--json", help="Print the result for machines."),
 ) -> None:
-    """Run a study in this process. A run that was cut short is continued; nothing is charged twice."""
-    from unpooled.models import load
+    """Run a study in this process, or over a network. A run that was cut short is continued; nothing is charged twice."""
+    from unpooled.errors import UsageError
     from unpooled.study.run import run_study
 
     folder = out or study.with_suffix(".run")
-    with progress(quiet=as_json) as watch:
-        plan, outcome = run_study(study, party, folder, watch)
+    if bool(party) == (network is not None):
+        msg = "say where the parties are: --party PATH/TO/party.toml for each of them, or --network KIT"
+        raise UsageError(msg)
+    with progress(quiet=as_json) as say:
+        if network is not None:
+            from unpooled.network.kits import Kit
+            from unpooled.network.submit import run_networked
+            from unpooled.study.files import read_study
+
+            plan = run_networked(read_study(study), Kit.of(network), folder, say, patience=patience, resume=resume)
+        else:
+            plan, _ = run_study(study, party, folder, waiting(say))
     if as_json:
         typer.echo((folder / "result.json").read_text())
         return
-    typer.echo(load(plan.study.model).render(outcome.result))
-    typer.echo()
+    typer.echo((folder / "result.txt").read_text())
     typer.echo(plan.statement)
-    typer.echo(f"\nresult, statement and transcript are in {folder}")
+    typer.echo(f"\nthis run's files are in {folder}")
 
 
 @contextmanager
-def progress(*, quiet: bool = False) -> Iterator[Watch]:
-    """A spinner that says which step is being waited for and at whom (standard error, never a data value)."""
+def progress(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """A spinner beside words about what is being waited for (standard error, never a data value)."""
     from rich.console import Console
 
     console = Console(stderr=True, quiet=quiet)
     with console.status("opening the ledgers") as status:
-        yield lambda asks: status.update(f"step {asks[0].step!r}: waiting for {', '.join(ask.to for ask in asks)}")
+        yield status.update
+
+
+def waiting(say: Callable[[str], None]) -> Watch:
+    """Says which step is being waited for, and at whom."""
+    return lambda asks: say(f"step {asks[0].step!r}: waiting for {', '.join(ask.to for ask in asks)}")

@@ -84,6 +84,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run: int = 1
     #: The public key of whoever runs the study, which signs every request to a party over a network; empty in one process.
     coordinator: str = ""
+    #: "aligned": before anything else the parties make sure that they hold the same row ids in the same order. Empty: not checked.
+    ids: str = ""
 
     def __post_init__(self) -> None:
         budget = Budget(self.epsilon, self.delta, Unit.parse(self.unit))
@@ -92,6 +94,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         msgspec.structs.force_setattr(self, "delta", budget.delta)
         Adjacency.parse(self.adjacency)
         Calibration.parse(self.calibration)
+        if self.ids not in {"", "aligned"}:
+            msg = f'ids = {self.ids!r} is not known: leave it out, or set it to "aligned"'
+            raise UsageError(msg)
         names = [card.name for card in self.parties]
         if not names or len(set(names)) != len(names):
             msg = "a study needs at least one party, each name once"
@@ -162,6 +167,14 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     #: Sentences about why no guarantee holds at all (a published calibration, raw values sent to somebody); mostly none.
     voids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.study.ids and (self.split is not Split.VERTICAL or not all(card.key for card in self.study.parties)):
+            msg = (
+                'ids = "aligned" compares the rows of a column-split study between parties whose cards carry a key: leave it out, '
+                "or use the cards that `unpooled party init` writes"
+            )
+            raise UsageError(msg)
 
     @cached_property
     def hash(self) -> str:
@@ -261,6 +274,10 @@ class Plan:
                 f"{_number(sensitivity):>14}{_number(scale):>14}"
             )
         lines += [f"  public: {sentence}" for sentence in self.public]
+        if study.ids:
+            lines.append(
+                "  public: whether all parties hold the same row ids in the same order (a keyed digest is compared)"
+            )
         for unit in Unit:
             lines.append(f"  per {unit}: epsilon = {self.epsilon(study.delta, unit):.6g} at delta = {study.delta:g}")
         return "\n".join(lines)

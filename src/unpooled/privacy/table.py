@@ -6,6 +6,8 @@ Nothing of a table's content appears in its ``repr`` or in an error: only column
 from __future__ import annotations
 
 import hashlib
+import hmac
+import unicodedata
 from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -82,6 +84,24 @@ class Table:
     def __getitem__(self, name: str) -> NDArray[Any]:
         self._check(name)
         return self._columns[name]
+
+    def ids_digest(self, key: bytes) -> str:
+        """HMAC-SHA-256 of the row ids in their order, in hex: all that a step can learn of them.
+
+        Ids are text in Unicode's form NFC without surrounding blanks; each row has one, and no two rows have the same.
+        """
+        ids = [unicodedata.normalize("NFC", "" if text is None else text.strip()) for text in self._row_ids()]
+        if not all(ids):
+            msg = "a row has a blank id: complete the id column, or leave those rows out at every party"
+            raise DataError(msg)
+        if len(set(ids)) != len(ids):
+            msg = "two rows have the same id (after Unicode normalisation and without surrounding blanks): keep one of them"
+            raise DataError(msg)
+        return hmac.new(key, msgspec.msgpack.encode(ids), "sha256").hexdigest()
+
+    def _row_ids(self) -> list[str | None]:
+        msg = "the study compares row ids, but this party declares no id column: set `id` under [party] in party.toml"
+        raise DataError(msg)
 
     def _check(self, name: str) -> None:
         if name not in self.names:

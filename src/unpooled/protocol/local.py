@@ -42,6 +42,7 @@ def drive(
 ) -> Outcome:
     """Run a study to its end, playing first whatever the transcript already holds."""
     conversation = converse(model, plan)
+    recorded = None if transcript is None else _Recorded(exchange, transcript)
     communication = {card.name: {"sent": 0, "received": 0} for card in plan.study.parties}
     try:
         asks = next(conversation)
@@ -49,30 +50,57 @@ def drive(
             if watch is not None:
                 watch(asks)
             requests = [(ask, encode(plan.hash, ask.step, ask.index, ask.payload)) for ask in asks]
-            answers = _answers(requests, exchange, transcript)
+            answers = (recorded or exchange)(requests)
             for (ask, request), answer in zip(requests, answers, strict=True):
                 communication[ask.to]["sent"] += len(request)
                 communication[ask.to]["received"] += 0 if isinstance(answer, Dropped) else len(answer)
             replies = [_opened(model, plan, ask, answer) for ask, answer in zip(asks, answers, strict=True)]
             asks = conversation.send(replies)
     except StopIteration as end:
+        if recorded is not None:
+            recorded.settle()
         return Outcome(end.value, communication)
 
 
-def _answers(requests: list[tuple[Ask, bytes]], exchange: Exchange, transcript: Transcript | None) -> list[bytes | Dropped]:
-    if transcript is None:
-        return exchange(requests)
-    known: list[bytes | Dropped] = []
-    for ask, request in requests:
-        played = transcript.play(ask.to, request)
-        if played is None:
-            break
-        known.append(played)
-    missing = requests[len(known) :]
-    fresh = exchange(missing) if missing else []
-    for (ask, request), answer in zip(missing, fresh, strict=True):
-        transcript.record(ask.to, request, answer)
-    return known + fresh
+class _Recorded:
+    """An exchange that plays a transcript to its end, then asks the parties and records what they say.
+
+    Somebody's silence goes on record only once the coordinator has gone on without him: a study that ended because a party was
+    away must ask that party again when it is resumed.
+    """
+
+    def __init__(self, exchange: Exchange, transcript: Transcript) -> None:
+        self._exchange, self._transcript = exchange, transcript
+        self._opening: list[tuple[Ask, bytes]] | None = None
+        self._unsettled: list[tuple[str, bytes, bytes | Dropped]] = []
+
+    def __call__(self, batch: list[tuple[Ask, bytes]]) -> list[bytes | Dropped]:
+        self.settle()
+        known: list[bytes | Dropped] = []
+        for ask, request in batch:
+            played = self._transcript.play(ask.to, request)
+            if played is None:
+                break
+            known.append(played)
+        if self._opening is None:
+            self._opening = batch[: len(known)]
+        missing = batch[len(known) :]
+        if not missing:
+            return known
+        if self._opening:  # parties that were started anew have the study's replies on disk, but have not opened it yet
+            self._exchange(self._opening)
+            self._opening = []
+        fresh = self._exchange(missing)
+        self._unsettled = [(ask.to, request, answer) for (ask, request), answer in zip(missing, fresh, strict=True)]
+        while self._unsettled and not isinstance(self._unsettled[0][2], Dropped):
+            self._transcript.record(*self._unsettled.pop(0))
+        return known + fresh
+
+    def settle(self) -> None:
+        """Record what came from the first silence of a batch on: the coordinator has accepted it."""
+        for exchanged in self._unsettled:
+            self._transcript.record(*exchanged)
+        self._unsettled = []
 
 
 def _opened(model: Model, plan: Plan, ask: Ask, answer: bytes | Dropped) -> Any:  # noqa: ANN401 - the step's reply type

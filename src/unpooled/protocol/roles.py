@@ -85,7 +85,9 @@ class Model:
 
     def step(self, name: str) -> Step:
         """The step of this name."""
-        for step in (OPEN, *self.steps):
+        from unpooled.protocol import alignment
+
+        for step in (OPEN, *alignment.STEPS, *self.steps):
             if step.name == name:
                 return step
         msg = f"model {self.name!r} has no step {name!r}"
@@ -342,6 +344,8 @@ class Party:
         own = [r for r in plan.releases if r.party == self.name]
         charges = [_charge(plan, release, i, bytes(32)) for release in own for i in range(release.count)]
         self.ledger.check(charges, self.policy.budget, allow_unbounded=self.policy.allows_unbounded)
+        if plan.study.ids:
+            self.table.ids_digest(b"")  # blank or repeated ids are refused here, before anything is sent
         for label in card.labels:
             if not is_complete(self.table[label]):
                 msg = f"column {label!r} holds a missing value: clean it, or leave those rows out at every party"
@@ -384,6 +388,10 @@ def converse(model: Model, plan: Plan) -> Conversation:
         if reply.plan.value != plan.hash:
             msg = f"party {card.name!r} agreed to plan {reply.plan.value[:16]}, not to {plan.hash[:16]}"
             raise PlanMismatch(msg)
+    if plan.study.ids:
+        from unpooled.protocol.alignment import align
+
+        yield from align(plan)
     return (yield from model.coordinate(plan))
 
 

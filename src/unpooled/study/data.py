@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class FileTable(Table):
     """The named columns of a file. Nothing is kept in memory but the block that is being worked on."""
 
-    def __init__(self, path: Path, names: tuple[str, ...]) -> None:
+    def __init__(self, path: Path, names: tuple[str, ...], ids: str | None = None) -> None:
         import polars as pl
 
-        self._path, self._frame, self._names = path, scan(path), names
+        self._path, self._frame, self._names, self._ids = path, scan(path), names, ids
         present = self._frame.collect_schema().names()
-        for name in names:
+        for name in (*names, *(() if ids is None else (ids,))):
             if name not in present:
                 msg = f"{path.name} has no column {name!r}: its columns are {', '.join(present)}"
                 raise DataError(msg)
@@ -48,6 +48,23 @@ class FileTable(Table):
         self._check(name)
         return as_column(name, _to_numpy(self._frame.select(name).collect()[name]))
 
+    def _row_ids(self) -> list[str | None]:
+        import polars as pl
+
+        if self._ids is None:
+            return super()._row_ids()
+        # As text: "007" must not become 7 at the party whose file happens to hold digits only.
+        frame = (
+            self._frame
+            if self._path.suffix == ".parquet"
+            else pl.scan_csv(self._path, schema_overrides={self._ids: pl.String})
+        )
+        column = frame.select(self._ids).collect()[self._ids]
+        if not (column.dtype.is_integer() or column.dtype == pl.String):
+            msg = f"id column {self._ids!r} is neither text nor whole numbers: store the ids as text"
+            raise DataError(msg)
+        return column.cast(pl.String).to_list()
+
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the file: a party refuses to answer an old request over a file that has changed."""
@@ -56,11 +73,11 @@ class FileTable(Table):
 
 
 def read_table(path: Path, names: tuple[str, ...], never: str | None = None) -> Table:
-    """The named columns of a CSV or Parquet file; ``never`` is the id column, which is not data."""
+    """The named columns of a CSV or Parquet file; ``never`` is the id column, which is not data and only ever compared."""
     if never is not None and never in names:
         msg = f"column {never!r} is the id column and cannot be declared as data"
         raise StudyError(msg)
-    return FileTable(path, names)
+    return FileTable(path, names, never)
 
 
 def scan(path: Path) -> pl.LazyFrame:

@@ -33,6 +33,7 @@ class StudySection(_Section, frozen=True):
     public_seed: int = 0
     simulation_seed: int | None = None
     coordinator: str = ""
+    ids: str = ""
 
 
 class PrivacySection(_Section, frozen=True):
@@ -120,6 +121,7 @@ def read_study(path: str | Path) -> Study:
             simulation_seed=text.study.simulation_seed,
             run=text.study.run,
             coordinator=text.study.coordinator,
+            ids=text.study.ids,
         )
     except UsageError as error:
         msg = f"{path.name}: {error}"

@@ -43,8 +43,15 @@ def run_study(
         transcript = Transcript.open(folder / "transcript")
         stack.callback(transcript.close)
         outcome = drive(load(study.model), plan, in_process(parties), transcript, watch)
+    write_results(folder, plan, outcome)
+    return plan, outcome
+
+
+def write_results(folder: Path, plan: Plan, outcome: Outcome) -> None:
+    """What a run leaves behind, wherever it ran: the plan and its promise in words, the result as data."""
     (folder / "plan.txt").write_text(str(plan) + "\n")
     (folder / "statement.txt").write_text(str(plan.statement) + "\n")
+    (folder / "result.txt").write_text(load(plan.study.model).render(outcome.result) + "\n")
     result = {
         "plan": plan.hash,
         "result": outcome.result,
@@ -52,4 +59,3 @@ def run_study(
         "communication": outcome.communication,
     }
     (folder / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(result)))
-    return plan, outcome

@@ -1,0 +1,93 @@
+"""``unpooled network ...``: kits for the participants of a network, their processes, a rehearsal on one machine."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+app = typer.Typer(
+    no_args_is_help=True, help="Make the kits of a network, start one of them, or rehearse with all of them here."
+)
+
+
+@app.command()
+def provision(
+    project: Path = typer.Argument(help="The network file (network.toml)."),
+    out: Path = typer.Option(Path("kits"), "--out", help="A new folder for the kits."),
+) -> None:
+    """Write one start-up kit per participant, with certificates and the narrowest permissions."""
+    from unpooled.network.kits import kits_in
+    from unpooled.network.kits import provision as make
+
+    public = make(project, out)
+    for kit in kits_in(out):
+        who = {"server": "the coordinator", "client": "a party", "admin": "the user who starts studies"}[kit.role]
+        typer.echo(f"{kit.folder}: {who}")
+    typer.echo(f"{(out / 'authority').resolve()}: the authority's own key: keep it offline, it admits participants")
+    typer.echo(f'\nEvery study of this network says, under [study]:\ncoordinator = "{public}"')
+
+
+@app.command()
+def start(kit: Path = typer.Argument(help="The kit of the coordinator or of a party.")) -> None:
+    """Run one participant on this machine until it is stopped (Ctrl-C or SIGTERM)."""
+    from unpooled.network.kits import Kit
+    from unpooled.network.processes import start as start_kit
+    from unpooled.network.processes import stop
+
+    opened = Kit.of(kit)
+    with _until_stopped(None) as stopped:
+        process = start_kit(opened)
+        try:
+            typer.echo(f"{opened.name} is starting; its log is {opened.folder / 'engine.log'}")
+            while process.poll() is None and not stopped.wait(0.5):
+                pass
+        finally:
+            stop(process)
+    if process.returncode and not stopped.is_set():
+        typer.echo(f"{opened.name} ended by itself with code {process.returncode}: see its log", err=True)
+        raise typer.Exit(1)
+
+
+@app.command()
+def up(
+    kits: Path = typer.Argument(Path("kits"), help="The folder that `network provision` wrote."),
+    *,
+    exit_after: float | None = typer.Option(None, "--exit-after", help="Stop after so many seconds."),
+) -> None:
+    """Rehearse: run coordinator and all parties as processes of this machine until stopped."""
+    from unpooled.network.processes import up as bring_up
+
+    with _until_stopped(exit_after) as stopped, bring_up(kits) as processes:
+        typer.echo(f"up: {', '.join(processes)}. Ctrl-C stops them.")
+        while not stopped.wait(0.5):
+            for name, process in processes.items():
+                if process.poll() is not None:
+                    typer.echo(f"{name} ended with code {process.returncode}: see {kits / name / 'engine.log'}", err=True)
+                    raise typer.Exit(1)
+    typer.echo("all stopped")
+
+
+@contextmanager
+def _until_stopped(seconds: float | None) -> Iterator[threading.Event]:
+    """An event that Ctrl-C, SIGTERM or the end of so many seconds sets."""
+    stopped = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    timer = threading.Timer(seconds, stopped.set) if seconds is not None else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield stopped
+    finally:
+        if timer is not None:
+            timer.cancel()
+        for number, handler in before.items():
+            signal.signal(number, handler)

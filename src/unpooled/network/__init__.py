@@ -1,0 +1,1 @@
+"""Parties and coordinator on different machines, over NVFLARE: signed messages, kits, rehearsal, diagnosis. No mathematics."""

@@ -1,0 +1,189 @@
+"""A user's side: hand a study to the coordinator, wait, and fetch its results."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import shutil
+import socket
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from unpooled.errors import UsageError
+from unpooled.network.kits import COORDINATOR_CLASS, PARTY_CLASS, RESULTS, Kit
+from unpooled.network.signing import again
+from unpooled.study.run import compile_study
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from unpooled.privacy.plan import Plan, Study
+
+#: Told what is being waited for, in words without data.
+Tell: TypeAlias = Callable[[str], None]
+
+_POLL = 0.3
+_ENDED = "FINISHED"
+
+
+@contextmanager
+def session(kit: Kit, patience: float = 10.0) -> Iterator[Any]:
+    """A user's session with the server, certificates both ways."""
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+    if kit.role != "admin":
+        msg = f"{kit.folder} is the kit of a {kit.role}: give a user's kit, the folder with fed_admin.json"
+        raise UsageError(msg)
+    with contextlib.chdir(kit.folder), _quiet():  # the engine's working folders are relative
+        try:
+            opened = new_secure_session(
+                kit.config["admin"]["username"], str(kit.folder), timeout=patience, auto_login_max_tries=1
+            )
+        except Exception as error:  # noqa: BLE001 - the engine raises a dozen kinds, some of them bare
+            host, port = kit.address
+            msg = f"no session with the server at {host}:{port} ({type(error).__name__}): see `unpooled doctor {kit.folder}`"
+            raise UsageError(msg) from None
+        try:
+            yield opened
+        except Exception as error:
+            if not type(error).__module__.startswith("nvflare"):
+                raise
+            msg = f"the server did not do what was asked ({type(error).__name__}): see its log; a study is run again with --resume"
+            raise UsageError(msg) from None
+        finally:
+            opened.close()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The engine prints, logs and warns of its own affairs; with warnings as errors its threads could not even connect."""
+    engine = logging.getLogger("nvflare")
+    before = engine.level
+    engine.setLevel(logging.CRITICAL + 1)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        engine.setLevel(before)
+
+
+def connected(kit: Kit) -> set[str]:
+    """The parties that are connected to the server now; empty while it cannot be reached."""
+    try:
+        socket.create_connection(kit.address, timeout=1.0).close()
+        with session(kit, patience=2.0) as opened:
+            return {client.name for client in opened.get_system_info().client_info}
+    except (OSError, UsageError):
+        return set()
+
+
+def run_networked(
+    study: Study, kit: Kit, folder: Path, tell: Tell, *, patience: float = 600.0, resume: bool = False
+) -> Plan:
+    """Run a study between the parties of a network; leaves result, statement and plan in ``folder``.
+
+    A refusal or a usage error at the coordinator or at any party is raised here as the error it was there.
+    """
+    plan, folder = compile_study(study), folder.absolute()
+    with session(kit) as opened, tempfile.TemporaryDirectory(prefix="unpooled-job-") as name:
+        present = {client.name for client in opened.get_system_info().client_info}
+        missing = [card.name for card in study.parties if card.name not in present]
+        if missing:
+            msg = f"not connected: {', '.join(missing)}: nothing was sent. Ask them to start their kits (`unpooled network start`)"
+            raise UsageError(msg)
+        _end_older_jobs(opened, plan, resume=resume)
+        job = opened.submit_job(str(_write_job(Path(name), study, plan, patience=patience, resume=resume)))
+        tell(f"submitted as job {job}")
+        try:
+            meta = _wait(opened, job, tell)
+        except KeyboardInterrupt:
+            opened.abort_job(job)
+            raise
+        fetched = Path(opened.download_job_result(job, name)) / "workspace" / RESULTS
+        if not fetched.is_dir():
+            msg = f"job {job} ended as {meta['status']} without a result: see the coordinator's log, then run again with --resume"
+            raise UsageError(msg)
+        refused = fetched / "refused.json"
+        if refused.exists():
+            reason = json.loads(refused.read_text())
+            raise again(reason["error"], reason["words"])
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(fetched, folder, dirs_exist_ok=True)
+    return plan
+
+
+def _end_older_jobs(opened: Any, plan: Plan, *, resume: bool) -> None:  # noqa: ANN401 - the engine ships no types
+    """A server that was killed lists its jobs as running for ever. Those of this study are ended before it is resumed."""
+    from nvflare.fuel.flare_api.api_spec import InternalError, JobNotRunning
+
+    for job in opened.list_jobs(name_prefix=_job_name(plan)) or []:
+        if not str(job.get("status", _ENDED)).startswith(_ENDED):
+            if not resume:
+                msg = f"job {job['job_id']} runs this study already: wait for its end, or take it over with --resume"
+                raise UsageError(msg)
+            with contextlib.suppress(InternalError, JobNotRunning):  # listed, but its processes are gone
+                opened.abort_job(job["job_id"])
+
+
+def _wait(opened: Any, job: str, tell: Tell) -> dict[str, Any]:  # noqa: ANN401 - the engine ships no types
+    began, shown = time.monotonic(), ""
+    while True:
+        meta: dict[str, Any] = opened.get_job_meta(job)
+        status = str(meta.get("status"))
+        if status != shown:
+            tell(f"{status.lower()} after {time.monotonic() - began:.0f} s")
+            shown = status
+        if status.startswith(_ENDED):
+            return meta
+        time.sleep(_POLL)
+
+
+def _job_name(plan: Plan) -> str:
+    return f"unpooled-{plan.hash[:32]}"
+
+
+def _write_job(folder: Path, study: Study, plan: Plan, *, patience: float, resume: bool) -> Path:
+    """A job is three JSON files that name installed classes; the study travels as an argument."""
+    job = folder / _job_name(plan)
+    config = job / "app" / "config"
+    config.mkdir(parents=True)
+    names = [card.name for card in study.parties]
+    meta = {
+        "name": job.name,
+        "resource_spec": {},
+        "min_clients": 1,  # who is missing is the coordinator's to judge, not the engine's
+        "mandatory_clients": [],
+        "deploy_map": {"app": ["server", *names]},
+    }
+    arguments = {"study": msgspec.msgpack.encode(study).hex(), "patience": patience, "resume": resume}
+    server = {
+        "format_version": 2,
+        "workflows": [
+            {
+                "id": "controller",
+                "path": "nvflare.collab.runtime.controller.CollabController",
+                "args": {"server_obj_id": "_server"},
+            }
+        ],
+        "components": [{"id": "_server", "path": COORDINATOR_CLASS, "args": arguments}],
+    }
+    executor = {"path": "nvflare.collab.runtime.executor.CollabExecutor", "args": {"client_obj_id": "_client"}}
+    client = {
+        "format_version": 2,
+        "executors": [{"tasks": ["*"], "executor": executor}],
+        "components": [{"id": "_client", "path": PARTY_CLASS, "args": {}}],
+    }
+    (job / "meta.json").write_text(json.dumps(meta))
+    (config / "config_fed_server.json").write_text(json.dumps(server))
+    (config / "config_fed_client.json").write_text(json.dumps(client))
+    return job

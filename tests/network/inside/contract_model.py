@@ -1,0 +1,103 @@
+"""A test-only model of hundreds of rounds and of large replies: it measures the network, not a statistic.
+
+Every round each party answers with a public number; at the end the first one sends as many bytes as the study asks for.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import types
+
+import msgspec
+import numpy as np
+
+import unpooled.models
+from unpooled.errors import UsageError
+from unpooled.privacy.accounting import budget_mu
+from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
+from unpooled.privacy.plan import Plan, Release, Study, check_parameters
+from unpooled.privacy.unit import Split, Unit
+from unpooled.protocol.messages import Ask, Dropped, Nothing, Released, Sealed
+from unpooled.protocol.roles import Context, Conversation, Model, Step
+
+NAME = "contract"
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    rounds: int = 300
+    size: int = 0
+
+
+class Round(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    total: int
+
+
+class Counted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    rows: Released
+
+
+class Bulk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sealed: Sealed
+
+
+def filler(size: int) -> bytes:
+    """Bytes that do not compress, made quickly."""
+    part = np.random.default_rng(0).bytes(1 << 20)
+    return (part * (size // len(part) + 1))[:size]
+
+
+def _count(context: Context, request: Round) -> Counted:
+    return Counted(context.release("rows", np.array([context.card.rows, request.total % 2], dtype=np.int64)))
+
+
+def _bulk(context: Context, _: Nothing) -> Bulk:
+    size = check_parameters(context.plan.study, Parameters).size
+    sealed = Sealed("nobody", filler(size))
+    context.issued.append(sealed)
+    return Bulk(sealed)
+
+
+COUNT = Step("count", Round, Counted, _count)
+BULK = Step("bulk", Nothing, Bulk, _bulk)
+
+
+def _compile(study: Study) -> Plan:
+    rounds = check_parameters(study, Parameters).rounds
+    mu = budget_mu(study.epsilon, study.delta) / math.sqrt(rounds)
+    reach = dict.fromkeys(Unit, Reach(2.0, 2))
+    mechanism = GaussianRelease.calibrated([Block(2, 1)], reach, Unit(study.unit), mu)
+    releases = tuple(Release("rows", card.name, COUNT.name, mechanism, rounds) for card in study.parties)
+    return Plan(study, Split.HORIZONTAL, releases)
+
+
+def _coordinate(plan: Plan) -> Conversation:
+    parameters, names, total = check_parameters(plan.study, Parameters), [card.name for card in plan.study.parties], 0
+    for index in range(parameters.rounds):
+        replies = yield [Ask(name, COUNT.name, Round(total), index) for name in names]
+        total += sum(int(reply.rows.values.numpy()[0]) for reply in _complete(replies))
+    sizes = []
+    if parameters.size:
+        replies = yield [Ask(names[0], BULK.name, Nothing())]
+        sizes = [len(reply.sealed.ciphertext) for reply in _complete(replies)]
+    return [total, *sizes]
+
+
+def _complete(replies: list) -> list:
+    for reply in replies:
+        if isinstance(reply, Dropped):
+            msg = f"party {reply.party!r}: {reply.reason}"
+            raise UsageError(msg)
+    return replies
+
+
+MODEL = Model(NAME, Split.HORIZONTAL, _compile, (COUNT, BULK), _coordinate, str)
+
+
+def install() -> None:
+    """Make it known in this process as any other model."""
+    module = types.ModuleType(f"unpooled.models.{NAME}")
+    module.MODEL = MODEL
+    sys.modules[module.__name__] = module
+    if NAME not in unpooled.models.REGISTRY:
+        unpooled.models.REGISTRY = (*unpooled.models.REGISTRY, NAME)
