@@ -21,7 +21,7 @@ from unpooled.models.stacking.plan import fits, setup
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import ObjectivePerturbation
-from unpooled.privacy.noise import KeySource, laplace_ball
+from unpooled.privacy.noise import KeySource, laplace_ball, seed_of
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
@@ -285,11 +285,11 @@ def test_categories_and_missing_values_have_columns_of_their_own() -> None:
 def test_column_stacks_learn_and_cost_what_was_asked(meta: str) -> None:
     model = PrivateStackingClassifier(
         {"a": [0, 1, 2], "b": [3, 4, 5]}, epsilon=20.0, bounds=(-1, 1), meta=meta, penalty=1e-3, random_state=0
-    ).fit(X, Y)
+    ).fit(np.tile(X, (10, 1)), np.tile(Y, 10))
     delta = model.plan_.study.delta
     assert model.plan_.epsilon(delta) <= 20.0
     assert model.plan_.epsilon(delta) > 19.9
-    assert model.score(X, Y) > (0.6 if meta == "perturbed" else 0.7)
+    assert model.score(X, Y) > 0.75
     assert model.high_.size == (0 if meta == "public-weights" else 3)
     assert model.predict_proba(X).shape == (300, 2)
     assert ("see every party's prediction" in str(model.statement_)) == (meta == "trusted")
@@ -509,5 +509,7 @@ def test_a_minimiser_is_released_by_its_own_mechanism_only() -> None:
 
 
 def test_random_state_is_an_integer_or_nothing() -> None:
+    assert seed_of(np.random.RandomState(3)) == seed_of(np.random.RandomState(3))
+    assert seed_of(None) is None
     with pytest.raises(UsageError, match="random_state"):
         PrivateLogisticRegression(bounds=(-1, 1), random_state="seven").fit(X, Y)
