@@ -328,6 +328,8 @@ class ScaledGaussian:
 
     def event(self, unit: Unit) -> Event:
         """Gaussian, with the planned mu of this unit."""
+        if not self.multiplier:
+            return UNBOUNDED
         return Event(Kind.GAUSSIAN, dict(self.mu)[unit], 1, self.size * noise.TOTAL_VARIATION)
 
     def release_scaled(self, statistic: NDArray[np.float64], sensitivity: float, bits: RandomBits) -> NDArray[np.float64]:
@@ -335,6 +337,8 @@ class ScaledGaussian:
         if statistic.shape != (self.size,) or not 0 < sensitivity < math.inf:
             msg = f"this release is of {self.size} numbers with a positive finite sensitivity"
             raise UsageError(msg)
+        if not self.multiplier:
+            return statistic
         step = 2.0 ** math.floor(math.log2(self.multiplier * sensitivity) - 12)
         scale = self.multiplier * (sensitivity / step + math.sqrt(self.size))
         integers = np.rint(statistic / step).astype(np.int64) + noise.rounded_gaussian(scale, self.size, stream=bits)
@@ -517,6 +521,8 @@ class NoisyChoice:
     def event(self, unit: Unit) -> Event:
         """The cost of one choice."""
         epsilon = dict(self.epsilon)[unit]
+        if epsilon == math.inf:
+            return UNBOUNDED
         return Event(Kind.EXPONENTIAL, epsilon, 1, noise.TOTAL_VARIATION) if epsilon else NO_COST
 
     def release(self, scores: NDArray[np.int64], sensitivity: float, unit: Unit, bits: RandomBits) -> int:
@@ -524,6 +530,8 @@ class NoisyChoice:
         if not 0 < sensitivity < math.inf:
             msg = "the sensitivity of the scores must be positive and finite"
             raise AccountingError(msg)
+        if dict(self.epsilon)[unit] == math.inf:
+            return int(scores.argmax())
         return noise.choose(scores, dict(self.epsilon)[unit] / (2 * sensitivity), stream=bits)
 
     def describe(self) -> tuple[object, ...]:

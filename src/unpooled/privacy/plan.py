@@ -21,7 +21,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Adjacency, Budget, Calibration, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from unpooled.privacy.mechanisms import Mechanism
     from unpooled.privacy.statement import Statement
@@ -131,11 +131,19 @@ class Release:
     count: int = 1
     #: Of which public part of the rows it is a function; parts are disjoint and fixed without the values. Empty: of all rows.
     rows: str = ""
+    #: Of how many of the ``count`` releases one unit is part, where that is fewer (a value is in one of many released columns).
+    touches: tuple[tuple[Unit, int], ...] = ()
+    #: How many releases of this name all parties make together, where that is fewer than each may make alone; 0: no such limit.
+    together: int = 0
+
+    def times(self, unit: Unit) -> int:
+        """How many of these releases one unit is part of."""
+        return min(self.count, dict(self.touches).get(unit, self.count))
 
     def event(self, unit: Unit) -> Event:
         """Its whole cost to one unit."""
         one = self.mechanism.event(unit)
-        return Event(one.kind, one.value, one.count * self.count, one.total_variation)
+        return Event(one.kind, one.value, one.count * self.times(unit), one.total_variation)
 
     @property
     def size(self) -> int:
@@ -179,7 +187,10 @@ class Plan:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of everything that defines the plan, in hex: what a party approves."""
-        releases = [(r.name, r.party, r.step, r.count, r.rows, _exact(r.mechanism.describe())) for r in self.releases]
+        releases = [
+            (r.name, r.party, r.step, r.count, r.rows, r.touches, r.together, _exact(r.mechanism.describe()))
+            for r in self.releases
+        ]
         content = (
             # Through plain data and back, so that an int in the place of a float hashes like after a journey.
             PLAN_VERSION,
@@ -206,12 +217,33 @@ class Plan:
         unit = Unit.parse(unit)
         return Composition(r.event(unit) for r in self.releases if party in (None, r.party))
 
-    def charge(self, release: Release, unit: Unit) -> Event:
-        """What a party's ledger debits for one of these releases.
+    @staticmethod
+    def _events(releases: list[Release], unit: Unit) -> Iterator[Event]:
+        """The costs of several parties' releases, those that are limited together counted up to their limit, the dearest first."""
+        limited: dict[str, list[Release]] = {}
+        for release in releases:
+            if release.together:
+                limited.setdefault(release.name, []).append(release)
+            else:
+                yield release.event(unit)
+        for same in limited.values():
+            left = min(release.together for release in same)
+            for release in sorted(same, key=lambda r: -r.mechanism.event(unit).value):
+                one = release.mechanism.event(unit)
+                times = min(left, release.times(unit))
+                left -= times
+                yield Event(one.kind, one.value, one.count * times, one.total_variation)
+
+    def charge(self, release: Release, unit: Unit, index: int = 0) -> Event:
+        """What a party's ledger debits for the ``index``-th of these releases.
+
+        One unit is part of so many of them: the first so many are debited, for whichever unit.
 
         Where a party releases something of disjoint parts of its rows and all of it is pure, only the dearest part is debited: no row pays
         for two parts. In every other case all of them are, which is more than any row pays.
         """
+        if index >= release.times(unit):
+            return NO_COST
         own = [r for r in self.releases if r.party == release.party and r.rows]
         cost = release.mechanism.event(unit)
         if not release.rows or any(r.mechanism.event(unit).kind is not Kind.PURE for r in own):
@@ -239,7 +271,7 @@ class Plan:
         # A row is in one part of the rows, whoever holds it: the parts compose in parallel.
         parts = sorted({release.rows for release in self.releases if release.rows}) or [""]
         groups = (
-            Composition(r.event(unit) for r in self.releases if r.party in parties and r.rows in {"", part})
+            Composition(self._events([r for r in self.releases if r.party in parties and r.rows in {"", part}], unit))
             for parties in sorted(together, key=sorted)
             for part in parts
         )

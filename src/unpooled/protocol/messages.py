@@ -4,6 +4,7 @@ A reply is a frozen struct whose every field is one of
 
 * :class:`Public`: follows from the plan and public counts, the same for neighbouring data;
 * :class:`Released`: went through a mechanism of the plan and the ledger;
+* :class:`Signed`: a signature under released values;
 * :class:`Sealed`: ciphertext for one named node;
 * :class:`Partial`: a node's part of a total that the plan releases, uniform without the other nodes' parts;
 * :class:`Entrusted`: plain, for a named role that the policy trusts;
@@ -90,6 +91,13 @@ class Partial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: Array
 
 
+class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party's signature under values that it released in the same reply, for others to check."""
+
+    identity: str
+    signature: str
+
+
 class Entrusted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Values in the clear for a named trusted role; the plan lists them and the policy may refuse."""
 
@@ -104,9 +112,9 @@ class Disclosed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: Array
 
 
-WRAPPERS: tuple[type, ...] = (Public, Released, Sealed, Partial, Entrusted, Disclosed)
+WRAPPERS: tuple[type, ...] = (Public, Released, Signed, Sealed, Partial, Entrusted, Disclosed)
 #: What only a party's context hands out, after plan and ledger were asked.
-ISSUED: tuple[type, ...] = (Released, Sealed, Partial)
+ISSUED: tuple[type, ...] = (Released, Signed, Sealed, Partial)
 #: What may stand inside Public: small plain values, no arrays and no bytes.
 _PLAIN = (int, float, str, bool)
 
@@ -150,7 +158,7 @@ def check_reply_type(kind: type[msgspec.Struct]) -> None:
         for part in _members(field.type):
             origin = typing.get_origin(part) or part
             if origin not in WRAPPERS:
-                msg = f"{kind.__name__}.{field.name} may leave a party but is not Public, Released, Sealed, Partial, Entrusted or Disclosed"
+                msg = f"{kind.__name__}.{field.name} may leave a party but is not Public, Released, Signed, Sealed, Partial, Entrusted or Disclosed"
                 raise ProtocolError(msg)
             if origin is Public and not _is_plain(typing.get_args(part)):
                 msg = f"{kind.__name__}.{field.name}: Public holds plain numbers and words only, never arrays"

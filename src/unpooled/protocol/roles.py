@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
+import numpy as np
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.chain import Charge, ReleaseKey
-from unpooled.privacy.mechanisms import Additive, Minimising, Scaled, Shared
+from unpooled.privacy.mechanisms import Additive, Minimising, NoisyChoice, Scaled, Shared
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Release, Study
 from unpooled.privacy.table import is_complete
 from unpooled.privacy.unit import Split, Unit
@@ -34,6 +35,7 @@ from unpooled.protocol.messages import (
     Public,
     Released,
     Sealed,
+    Signed,
     check_reply_type,
     digest,
     encode,
@@ -43,9 +45,8 @@ from unpooled.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import ItemsView, Mapping
+    from collections.abc import ItemsView, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from unpooled.privacy.ledger import Ledger
@@ -117,6 +118,10 @@ class Keeper(Protocol):
         """One stored value."""
         ...
 
+    def has(self, plan: str, name: str) -> bool:
+        """Whether there is one."""
+        ...
+
 
 class MemoryKeeper:
     """Kept values of an in-process party."""
@@ -134,6 +139,10 @@ class MemoryKeeper:
             msg = f"nothing named {name!r} is kept for plan {plan[:16]}"
             raise UsageError(msg)
         return self._values[plan, name]
+
+    def has(self, plan: str, name: str) -> bool:
+        """Whether there is such a value."""
+        return (plan, name) in self._values
 
     def items(self) -> ItemsView[tuple[str, str], NDArray[Any]]:
         """Everything kept, by (plan, name)."""
@@ -205,6 +214,28 @@ class Context:
         self.issued.extend(sealed)
         return sealed
 
+    def choose(self, name: str, scores: NDArray[np.int64], sensitivity: int) -> Released:
+        """Debit the planned choice, and hand out the index of one of these scores, each moved by one unit by at most ``sensitivity``."""
+        planned = self.planned(name)
+        if not isinstance(planned.mechanism, NoisyChoice):
+            msg = f"release {name!r} is planned as {planned.mechanism.name}, not as a choice"
+            raise PlanMismatch(msg)
+        bits = self._debit(planned, digest(scores.tobytes(), str(sensitivity).encode()))
+        chosen = planned.mechanism.release(scores, sensitivity, Unit(self.plan.study.unit), bits)
+        released = Released(name, self.index, Array.of(np.array([chosen])))
+        self.issued.append(released)
+        return released
+
+    def sign(self, *values: Released) -> Signed:
+        """A signature under values that the party released, which tells others that they are its own."""
+        if not all(any(value is one for one in self.issued) for value in values):
+            raise ProtocolError("a party signs what it has just released and nothing else")
+        identity = self.party.identity
+        parts = signed_parts(self.plan, self.party.name, self.step, self.index, values)
+        signed = Signed(identity.public, identity.sign(*parts))
+        self.issued.append(signed)
+        return signed
+
     def minimise(self, name: str, solve: Callable[[NDArray[np.float64]], NDArray[np.float64]], *settings: bytes) -> Released:
         """Debit the planned minimiser, perturb its objective and hand out the solution.
 
@@ -256,9 +287,17 @@ class Context:
         self.party.keeper.keep(self.plan.hash, name, values)
 
 
+def signed_parts(plan: Plan, party: str, step: str, index: int, values: Sequence[Released]) -> tuple[bytes, ...]:
+    """What :meth:`Context.sign` signs: where and when something was released, and what."""
+    return (
+        *(b"released", plan.hash.encode(), party.encode(), step.encode(), str(index).encode()),
+        *(encode_content(value) for value in values),
+    )
+
+
 def _charge(plan: Plan, release: Release, index: int, fingerprint: bytes) -> Charge:
     """What the ledger debits for the ``index``-th release of this kind: both come from the party's own plan."""
-    record, attribute = (plan.charge(release, unit) for unit in (Unit.RECORD, Unit.ATTRIBUTE))
+    record, attribute = (plan.charge(release, unit, index) for unit in (Unit.RECORD, Unit.ATTRIBUTE))
     return Charge(ReleaseKey(plan.hash, release.step, index, release.name), fingerprint, record, attribute)
 
 

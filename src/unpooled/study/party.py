@@ -98,6 +98,10 @@ class DiskKeeper:
             raise UsageError(msg) from None
         return values
 
+    def has(self, plan: str, name: str) -> bool:
+        """Whether there is such a value."""
+        return self._file(plan, name).exists()
+
     def _file(self, plan: str, name: str) -> Path:
         if not name.replace("_", "").isalnum():
             msg = "kept values are named with letters, digits and underscores"

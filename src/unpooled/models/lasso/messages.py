@@ -1,0 +1,70 @@
+"""Everything that may leave a party: noisy picks, the noisy scores of picks, and columns, each released once."""
+
+from __future__ import annotations
+
+import msgspec
+
+from unpooled.protocol.messages import Array, Released, Signed
+
+
+class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One non-zero coefficient of the current iterate, for a coded column of a party."""
+
+    party: str
+    column: int
+    value: float
+
+
+class SharedColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A column as it was released: sent to every party once."""
+
+    party: str
+    column: int
+    values: Array
+
+
+class PickRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The iterate, and the columns released since the last round."""
+
+    iterate: tuple[Term, ...]
+    new: tuple[SharedColumn, ...]
+
+
+class Pick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which signed column a party picks, its noisy score where parties compete, and the party's signature under both."""
+
+    choice: Released
+    score: tuple[Released, ...]
+    signed: Signed
+
+
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party's signed pick of one round, as another party is shown it."""
+
+    party: str
+    choice: Released
+    score: tuple[Released, ...]
+    signed: Signed
+
+    @property
+    def picked(self) -> int:
+        """The index that was chosen."""
+        return int(self.choice.values.numpy()[0])
+
+    @property
+    def value(self) -> float:
+        """The noisy score; 0 where parties do not compete."""
+        return float(self.score[0].values.numpy()[0]) if self.score else 0.0
+
+
+class ShareRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Release the column that was picked in this round: the claims show that it won (all parties') or was picked (its own)."""
+
+    round: int
+    claims: tuple[Claim, ...]
+
+
+class ColumnReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The released column."""
+
+    column: Released

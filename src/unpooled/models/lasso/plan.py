@@ -1,0 +1,240 @@
+"""From a study to its releases: T picks and scores per party, and the columns that the iterate needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from unpooled.errors import UsageError
+from unpooled.privacy.accounting import SAFETY, budget_rho
+from unpooled.privacy.bounds import Coding
+from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Reach, ScaledGaussian
+from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
+from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.models.lasso.messages import Term
+
+PICK, SCORE, COLUMN = "pick", "score", "column"
+#: Grid of released columns, in coded units.
+GRID = 1 << 20
+
+
+class Coupling(StrEnum):
+    """One ball for all coefficients, of which one party steps per round, or a ball for each party, of which all step."""
+
+    BALL = "ball"
+    BLOCKS = "blocks"
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[parameters]`` of a LASSO study."""
+
+    response: str = "y"
+    #: Bound on |y|: the response is centred by nobody, so give deviations from a public middle.
+    response_bound: float = 1.0
+    #: eta: bound on the sum of absolute coefficients, for columns scaled by their declared half width.
+    radius: float = 1.0
+    coupling: str = Coupling.BALL
+    rounds: int = 20
+    #: Columns that a party looks at per round; 0: all of them.
+    sampled: int = 0
+    #: C: predictions are clipped to +-C where they enter a score; 0: by the rule of :func:`clips_loosely`.
+    clip: float = 0.0
+    #: Shares of the budget rho for columns, picks and scores (the last goes to the others under "blocks").
+    shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
+    #: The response is public: scores need less noise at unit attribute, and nothing is promised for records.
+    response_public: bool = False
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A study, understood."""
+
+    parameters: Parameters
+    coupling: Coupling
+    #: Whether predictions are clipped where their noise ends rather than where they themselves must.
+    loose: bool
+    #: Noise of a released column, in coded units, and of picks: Gumbel scale per unit of sensitivity.
+    column_scale: float
+    choice_epsilon: float
+    score_multiplier: float
+
+    def coding(self, card: Card, grid: int = GRID) -> Coding:
+        """The code of a party's columns."""
+        return Coding(card.columns, grid)
+
+    def width(self, card: Card) -> int:
+        """How many coded columns a party has."""
+        return len(self.coding(card).attribute)
+
+    def sampled(self, card: Card) -> int:
+        """How many of them it looks at per round."""
+        return min(self.parameters.sampled or self.width(card), self.width(card))
+
+    def columns(self, study: Study, card: Card, t: int) -> NDArray[np.intp]:
+        """Which ones in round t: public randomness, independent of all values."""
+        width, count = self.width(card), self.sampled(card)
+        if count == width:
+            return np.arange(width)
+        place = [c.name for c in study.parties].index(card.name)
+        return np.sort(np.random.default_rng((study.public_seed, 4, t, place)).choice(width, count, replace=False))
+
+    def picked(self, study: Study, card: Card, t: int, choice: int) -> tuple[int, float]:
+        """(coded column, sign of the step) of an index among the 2 tau signed columns."""
+        columns = self.columns(study, card, t)
+        return int(columns[choice % columns.size]), 1.0 if choice < columns.size else -1.0
+
+    def clip(self, iterate: Sequence[Term]) -> float:
+        """C of a round: eta, which bounds every true prediction; or 2 sigma |x|_2, about where those of noisy columns end."""
+        if self.parameters.clip:
+            return self.parameters.clip
+        if self.loose:
+            return 2 * self.column_scale * math.sqrt(math.fsum(term.value**2 for term in iterate))
+        return self.parameters.radius
+
+    def radius(self, study: Study) -> float:
+        """The radius of one step: the ball's, or an equal part of it for each party."""
+        return self.parameters.radius / (1 if self.coupling is Coupling.BALL else len(study.parties))
+
+    def step(self, study: Study, t: int) -> float:
+        """gamma_t = 2 / (p t + 2), p the smallest inclusion probability of a column."""
+        p = min(self.sampled(card) / self.width(card) for card in study.parties)
+        return 2 / (p * t + 2)
+
+
+def clips_loosely(radius: float, response_bound: float, column_scale: float, rows: int, choice_epsilon: float) -> bool:
+    """Whether clipping at 2 sigma |x|_2 is better than at eta (T003).
+
+    Predictions carry the noise of the released columns: clipping them tightly biases them, which matters once picks are accurate;
+    clipping them loosely makes picks noisier. Loose where the Gumbel noise of a pick is still below 0.5 % of the response's bound.
+    """
+    end = max(radius, math.sqrt(2.0) * column_scale * radius)
+    return 2 * 2 * (end + response_bound) / rows / choice_epsilon <= 0.005 * response_bound
+
+
+def _check(study: Study, p: Parameters) -> None:
+    for name in ("radius", "response_bound"):
+        if not 0 < getattr(p, name) < math.inf:
+            msg = f"{name} must be a positive finite number"
+            raise UsageError(msg)
+    if p.coupling not in set(Coupling):
+        msg = f"coupling is one of {', '.join(Coupling)}, not {p.coupling!r}"
+        raise UsageError(msg)
+    if p.rounds < 1 or p.sampled < 0 or not 0 <= p.clip < math.inf:
+        raise UsageError("rounds must be at least 1, sampled and clip at least 0")
+    if not all(0 < s < 1 for s in p.shares) or not math.isclose(math.fsum(p.shares), 1):
+        raise UsageError("shares gives columns, picks and scores positive parts of the budget, 1 in all")
+    if study.adjacency != Adjacency.REPLACE:
+        raise UsageError('lasso studies are calibrated for adjacency = "replace"')
+    if p.response_public and study.unit == Unit.RECORD:
+        raise UsageError("a public response leaves nothing to promise for whole records: ask for unit = attribute")
+    if study.calibration == Calibration.PUBLISHED:
+        raise UsageError(
+            "the published LASSO is not private by a factor of 27 and its iterates leave the ball (THEORY.md): only the sound form runs"
+        )
+
+
+def _check_cards(study: Study, p: Parameters) -> None:
+    first = study.parties[0]
+    for card in study.parties:
+        if p.response not in card.labels:
+            msg = f"party {card.name!r} has no label column {p.response!r}: every party needs the response"
+            raise UsageError(msg)
+        if card.rows != first.rows:
+            msg = f"party {card.name!r} has {card.rows} rows, {first.name!r} has {first.rows}: columns are split, people are the same"
+            raise UsageError(msg)
+
+
+@lru_cache(maxsize=64)
+def _setup(encoded: bytes) -> Setup:
+    study = msgspec.msgpack.decode(encoded, type=Study)
+    p: Parameters = check_parameters(study, Parameters)
+    _check(study, p)
+    _check_cards(study, p)
+    coupling = Coupling(p.coupling)
+    parties, rounds = len(study.parties), p.rounds
+    if study.epsilon == math.inf:
+        return Setup(p, coupling, loose=False, column_scale=0.0, choice_epsilon=math.inf, score_multiplier=0.0)
+    rho = budget_rho(study.epsilon, study.delta) * (1 - SAFETY)
+    columns, picks, scores = (rho * share for share in p.shares)
+    if coupling is Coupling.BLOCKS:
+        columns, picks, scores = columns / (1 - p.shares[2]), picks / (1 - p.shares[2]), 0.0
+    coded = sum(len(Coding(card.columns, 1).attribute) for card in study.parties)
+    record = study.unit == Unit.RECORD
+    # How many picks and scores, and how many columns, one unit is part of.
+    touched = parties * rounds if record else rounds
+    shared = min(rounds if coupling is Coupling.BALL else parties * rounds, coded) if record else _per_value(study)
+    scale = 2 * math.sqrt(shared / (2 * columns))
+    epsilon = math.sqrt(8 * picks / touched)
+    multiplier = math.sqrt(touched / (2 * scores)) if scores else 0.0
+    loose = clips_loosely(p.radius, p.response_bound, scale, study.parties[0].rows, epsilon)
+    return Setup(p, coupling, loose, scale, epsilon, multiplier)
+
+
+def _per_value(study: Study) -> int:
+    """The most coded columns that one value of a person moves."""
+    return max(
+        2 if column.categories is not None or column.missing == "indicator" else 1
+        for card in study.parties
+        for column in card.columns
+    )
+
+
+def setup(study: Study) -> Setup:
+    """What the study asks for, checked."""
+    return _setup(msgspec.msgpack.encode(study))
+
+
+def compile_plan(study: Study) -> Plan:
+    """The releases of a LASSO study."""
+    asked = setup(study)
+    rounds, rows = asked.parameters.rounds, study.parties[0].rows
+    ball = asked.coupling is Coupling.BALL
+    noisy = asked.column_scale > 0
+    reach = dict.fromkeys(Unit, Reach(2.0 * GRID, 1))
+    column = (
+        GaussianRelease.calibrated((Block(rows, 1.0),), reach, Unit.RECORD, 2 / asked.column_scale)
+        if noisy
+        else GaussianRelease((Block(rows, 1.0),), tuple(reach.items()), 0.0)
+    )
+    # A public response plays no part in a record's guarantee, which is then none.
+    record_epsilon = math.inf if asked.parameters.response_public else asked.choice_epsilon
+    choice = NoisyChoice(((Unit.RECORD, record_epsilon), (Unit.ATTRIBUTE, asked.choice_epsilon)))
+    mu = 1 / asked.score_multiplier if asked.score_multiplier else math.inf
+    score = ScaledGaussian(1, tuple((unit, mu) for unit in Unit), asked.score_multiplier)
+    together = min(rounds if ball else rounds * len(study.parties), sum(asked.width(card) for card in study.parties))
+    releases: list[Release] = []
+    for card in study.parties:
+        releases.append(Release(PICK, card.name, PICK, choice, rounds))
+        if ball:
+            releases.append(Release(SCORE, card.name, PICK, score, rounds))
+        count = min(rounds, asked.width(card))
+        touches = ((Unit.ATTRIBUTE, _per_value(study)),)
+        releases.append(Release(COLUMN, card.name, COLUMN, column, count, touches=touches, together=together))
+    response = "The response is known in the clear to every party"
+    return Plan(
+        study,
+        Split.VERTICAL,
+        tuple(releases),
+        not_protected=(
+            f"{response}, and it is declared public: nothing is promised for it."
+            if asked.parameters.response_public
+            else f"{response}; a whole record's guarantee covers it, that of one value is for the declared columns.",
+        ),
+        assumptions=(
+            "In each round at most one party shares a column: every party checks the others' signed scores before it does.",
+        )
+        if ball
+        else (),
+    )
