@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from unpooled.models.bayes.estimator import PrivateBayesianRegression as PrivateBayesianRegression
     from unpooled.models.describe.estimator import Description as Description
     from unpooled.models.describe.estimator import describe as describe
+    from unpooled.models.lasso.estimator import PrivateLasso as PrivateLasso
     from unpooled.models.pride.estimator import PrideClassifier as PrideClassifier
     from unpooled.models.pride.estimator import PrideRegressor as PrideRegressor
     from unpooled.models.stacking.estimator import PrivateLogisticRegression as PrivateLogisticRegression
@@ -27,6 +28,7 @@ _HOME = {
     "PrideRegressor": "unpooled.models.pride.estimator",
     "PrivacyLeakWarning": "unpooled.errors",
     "PrivateBayesianRegression": "unpooled.models.bayes.estimator",
+    "PrivateLasso": "unpooled.models.lasso.estimator",
     "PrivateLogisticRegression": "unpooled.models.stacking.estimator",
     "PrivateStackingClassifier": "unpooled.models.stacking.estimator",
     "Refusal": "unpooled.errors",
@@ -41,6 +43,7 @@ __all__ = [
     "PrideRegressor",
     "PrivacyLeakWarning",
     "PrivateBayesianRegression",
+    "PrivateLasso",
     "PrivateLogisticRegression",
     "PrivateStackingClassifier",
     "Refusal",

@@ -102,9 +102,32 @@ def stacking_case() -> Case:
     return Case("stacking", study, tables)
 
 
+def lasso_case() -> Case:
+    """Three parties with different columns, picking in turn; per value, with categories and missing values."""
+    rng = np.random.default_rng(9)
+    n = 30
+    clinic = {"age": rng.uniform(20, 90, n), "smoker": rng.choice(np.array(["no", "yes"], dtype=object), n)}
+    laboratory = {f"marker{j}": rng.normal(0, 1, n) for j in range(4)}
+    registry = {"region": np.where(rng.random(n) < 0.2, np.nan, rng.uniform(0, 1, n))}
+    response = {"y": np.clip(clinic["age"] / 50 - 1 + laboratory["marker0"] + rng.normal(0, 0.3, n), -2, 2)}
+    columns = {
+        "clinic": (Column("age", 18.0, 100.0), Column("smoker", categories=("no", "yes"))),
+        "laboratory": tuple(Column(f"marker{j}", -3.0, 4.0) for j in range(4)),
+        "registry": (Column("region", 0.0, 1.0, missing="indicator"),),
+    }
+    held = {"clinic": clinic, "laboratory": laboratory, "registry": registry}
+    tables = {name: Table({**values, **response}) for name, values in held.items()}
+    cards = tuple(Card(name, n, columns[name], ("y",)) for name in tables)
+    parameters = {"radius": 3.0, "response_bound": 2.0, "rounds": 4, "sampled": 2}
+    return Case(
+        "lasso", Study("lasso", cards, 2.0, 1e-5, unit="attribute", parameters=parameters, simulation_seed=7), tables
+    )
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "describe": describe_case,
     "pride": pride_case,
     "bayes": bayes_case,
     "stacking": stacking_case,
+    "lasso": lasso_case,
 }

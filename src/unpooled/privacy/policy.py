@@ -79,7 +79,11 @@ class Policy:
                 msg = f"the study asks to trust {role} = {trusted!r}, which this party's policy does not list"
                 raise PolicyRefusal(msg)
         unpinned = [card.name for card in study.parties if not card.key]
-        if unpinned and not self.allow_unpinned and any(isinstance(r.mechanism, Shared) or r.together for r in plan.releases):
+        if (
+            unpinned
+            and not self.allow_unpinned
+            and any(isinstance(r.mechanism, Shared) or r.together for r in plan.releases)
+        ):
             msg = (
                 f"the cards of {', '.join(unpinned)} hold no public key, so anybody could take their place where parties rely on each other: "
                 "use the cards that `unpooled party init` writes"

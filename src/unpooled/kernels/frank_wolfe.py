@@ -1,0 +1,1124 @@
+r"""Block-coordinate Frank-Wolfe under arbitrary sampling (Lou & Cheung 2018, Algorithm 1), for linear models.
+
+Minimises a smooth convex f over a product of l1 balls, one per block of columns: :math:`f(x) = |Ax - y|^2 / 2n`, or the mean
+logistic loss. One block is the LASSO in its constrained form; more blocks with radii that add up to the same are a smaller
+set, and a different problem. The matrix is dense (by columns) or sparse (CSC) and never made dense.
+
+A round searches a random set of columns. In every block that has some of them it finds the best signed vertex
+:math:`\pm\eta_k e_j`, and all these blocks step by one common :math:`\gamma`: :math:`2/(p t + 2)` with p the smallest probability
+that a column is searched, or by line search. A block stays where it is if the vertex found does not lead downhill. Only so does
+the expected gap obey Theorem 1 when part of a block is searched: the best vertex is found with probability at least p, and a
+worse one does no harm to first order. Without it (``descend=False``) the iterates of a sampled ball settle at the mean of
+the vertices found, which is not the optimum.
+
+What a round costs:
+
+* all columns, least squares: the gradient :math:`A^T(Ax - y)` is kept up to date through the rows that the chosen column
+  touches (after Raff, Khanna & Lu 2023), or for a dense matrix by products :math:`A^T a_j` that are made once per column
+  chosen, several likely ones in one pass over the matrix. The factor :math:`1-\gamma` is one lazy scalar. What is left is one
+  search for the largest of d numbers, and most of these are passed over by bounds;
+* sampled columns, least squares, one ball: the nonzeros of the sampled columns;
+* several blocks of which some step: these, and the nonzeros of the present support of the blocks that step;
+* logistic loss: in addition the number of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numba import njit
+from scipy.linalg import blas
+from scipy.sparse import issparse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+    from scipy.sparse import csc_array, csc_matrix
+
+    Vector = NDArray[np.float64]
+    Matrix = NDArray[np.float64]
+    Index = NDArray[np.int64]
+    Places = NDArray[np.int32] | NDArray[np.int64]
+    Draw = Callable[[np.random.Generator, int], Index]
+    Oracle = Callable[[Index, Vector], Vector]
+
+#: Below this the lazy scale is multiplied out.
+_LEAST = 1e-100
+#: Products A^T a_j of a dense matrix: so many made in one pass, and so many numbers kept.
+_AHEAD, _KEPT = 16, 1 << 25
+#: Columns that share one bound in a search.
+_TILE = 256
+_ROUNDING = 1e-14
+_NEWTON = 60
+
+
+# --- columns ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A matrix by columns: values one column after the other, and for a sparse one their rows and where columns start."""
+
+    data: Vector
+    #: Empty for a dense matrix.
+    rows: Places
+    starts: Places
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, matrix: Columns | Matrix | csc_array | csc_matrix) -> Columns:
+        """Without a copy if the matrix is column-major or CSC already, and float64."""
+        if isinstance(matrix, Columns):
+            return matrix
+        if issparse(matrix):
+            sparse = matrix.tocsc()
+            if not sparse.has_canonical_format:
+                sparse = sparse.copy()
+                sparse.sum_duplicates()
+            n, d = sparse.shape
+            return cls(np.asarray(sparse.data, dtype=np.float64), sparse.indices, sparse.indptr, (n, d))
+        dense = np.asfortranarray(matrix, dtype=np.float64)
+        none = np.empty(0, dtype=np.int32)
+        return cls(dense.reshape(-1, order="F"), none, none, (dense.shape[0], dense.shape[1]))
+
+    @cached_property
+    def by_rows(self) -> tuple[Vector, NDArray[np.int32], Index]:
+        """A sparse matrix by rows: values, columns, starts. Made once."""
+        return _transpose(self.data, self.rows, self.starts, self.shape[0])
+
+    @property
+    def sparse(self) -> bool:
+        """Whether only nonzeros are held."""
+        return self.starts.size > 0
+
+    def dense(self) -> Matrix:
+        """The column-major matrix (not for sparse ones)."""
+        return self.data.reshape(self.shape, order="F")
+
+
+def scores(matrix: Columns | Matrix | csc_array | csc_matrix, columns: ArrayLike | None, g: Vector) -> Vector:
+    """The products a_j . g for these columns, or all of them: as many operations as they have nonzeros."""
+    held = Columns.of(matrix)
+    if columns is None:
+        if not held.sparse:
+            return held.dense().T @ g
+        columns = np.arange(held.shape[1])
+    chosen = np.asarray(columns, dtype=np.int64)
+    if chosen.size and not 0 <= chosen.min() <= chosen.max() < held.shape[1]:
+        raise IndexError("a column that the matrix does not have")
+    return _scores(held.data, held.rows, held.starts, held.shape[0], chosen, np.ascontiguousarray(g, dtype=np.float64))
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _dot(data: Vector, rows: Places, starts: Places, n: int, j: int, g: Vector) -> float:
+    total = 0.0
+    if starts.size:
+        for e in range(starts[j], starts[j + 1]):
+            total += data[e] * g[rows[e]]
+    else:
+        column = data[j * n : (j + 1) * n]
+        for i in range(n):
+            total += column[i] * g[i]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _square(data: Vector, starts: Places, n: int, j: int) -> float:
+    column = data[starts[j] : starts[j + 1]] if starts.size else data[j * n : (j + 1) * n]
+    total = 0.0
+    for value in column:
+        total += value * value
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _add(data: Vector, rows: Places, starts: Places, n: int, j: int, weight: float, out: Vector) -> None:
+    if starts.size:
+        for e in range(starts[j], starts[j + 1]):
+            out[rows[e]] += weight * data[e]
+    else:
+        column = data[j * n : (j + 1) * n]
+        for i in range(n):
+            out[i] += weight * column[i]
+
+
+@njit(cache=True, nogil=True)
+def _scores(data: Vector, rows: Places, starts: Places, n: int, columns: Index, g: Vector) -> Vector:
+    out = np.empty(columns.size)
+    for k in range(columns.size):
+        out[k] = _dot(data, rows, starts, n, columns[k], g)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _squares(data: Vector, starts: Places, n: int, d: int) -> Vector:
+    out = np.empty(d)
+    for j in range(d):
+        out[j] = _square(data, starts, n, j)
+    return out
+
+
+# --- samplings ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Which columns a round searches: a law of random sets, the same in every round, independent between rounds."""
+
+    #: The probability of every column to be in the set.
+    probabilities: Vector
+    #: Gives a fresh draw(generator, round) -> columns.
+    start: Callable[[], Draw]
+    #: Every round searches every column.
+    full: bool = False
+
+    @property
+    def least(self) -> float:
+        """The smallest inclusion probability."""
+        return float(self.probabilities.min())
+
+    @classmethod
+    def every(cls, d: int) -> Sampling:
+        """All columns, always."""
+        columns = np.arange(d)
+        return cls(np.ones(d), lambda: lambda _rng, _t: columns, full=True)
+
+    @classmethod
+    def uniform(cls, d: int) -> Sampling:
+        """One column, each with the same probability."""
+        return cls.nice(d, 1)
+
+    @classmethod
+    def nice(cls, d: int, tau: int) -> Sampling:
+        """A set of tau columns, each such set with the same probability."""
+        return cls.distributed(np.zeros(d, dtype=np.int64), tau)
+
+    @classmethod
+    def distributed(cls, groups: ArrayLike, tau: int) -> Sampling:
+        """In every group of columns a set of tau, each with the same probability; groups draw independently.
+
+        A column's inclusion probability is tau over the size of its group (of K equal groups: K tau / d).
+        """
+        labels = np.unique(np.asarray(groups), return_inverse=True)[1]
+        sizes = np.bincount(labels)
+        if not 1 <= tau <= sizes.min():
+            msg = f"tau = {tau}, but groups have {sizes.min()} columns and more"
+            raise ValueError(msg)
+        order, ends = np.argsort(labels, kind="stable"), np.cumsum(sizes)
+        starts = ends - sizes
+
+        def start() -> Draw:
+            permutation = order.copy()
+
+            def draw(rng: np.random.Generator, _t: int) -> Index:
+                return _shuffle(permutation, starts, sizes, rng.random((sizes.size, tau)))
+
+            return draw
+
+        return cls(tau / sizes[labels], start)
+
+    @classmethod
+    def of(cls, draw: Draw, probabilities: ArrayLike) -> Sampling:
+        """Any law, with the inclusion probability of every column as the caller states it."""
+        stated = np.asarray(probabilities, dtype=np.float64)
+        if not (stated > 0).all() or (stated > 1).any():
+            raise ValueError("every column needs a probability above 0 and at most 1")
+        return cls(stated, lambda: draw)
+
+    def of_blocks(self, blocks: ArrayLike) -> Sampling:
+        """Whole blocks instead of columns: this sampling's k-th column stands for all columns of the k-th block."""
+        labels = np.unique(np.asarray(blocks), return_inverse=True)[1]
+        members = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
+
+        def start() -> Draw:
+            inner = self.start()
+            return lambda rng, t: np.concatenate([members[k] for k in inner(rng, t)])
+
+        return Sampling(self.probabilities[labels], start, full=self.full)
+
+
+@njit(cache=True, nogil=True)
+def _shuffle(permutation: Index, starts: Index, sizes: Index, uniforms: Matrix) -> Index:
+    """The first steps of a Fisher-Yates shuffle in every group: a uniform subset, wherever the last one left the order."""
+    groups, tau = uniforms.shape
+    out = np.empty(groups * tau, dtype=np.int64)
+    for k in range(groups):
+        for i in range(tau):
+            here = starts[k] + i
+            there = here + int(uniforms[k, i] * (sizes[k] - i))
+            out[k * tau + i] = permutation[there]
+            permutation[there] = permutation[here]
+            permutation[here] = out[k * tau + i]
+    return out
+
+
+# --- theory -------------------------------------------------------------------------------------------------------------
+
+
+def bound(t: ArrayLike, initial: float, curvature: float, probability: float, inexactness: float = 0.0) -> Vector:
+    """Theorem 1: the expected f(x_t) - f* is at most this, if f(x_0) - f* = initial (the gap at x_0 is an upper bound)."""
+    rounds = np.asarray(t, dtype=np.float64)
+    found: Vector = 2 * (initial + (1 + inexactness) * curvature / probability) / (probability * rounds + 2)
+    return found
+
+
+def interactions(
+    matrix: Columns | Matrix | csc_array | csc_matrix,
+    radii: ArrayLike,
+    *,
+    blocks: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    exact: bool = False,
+    smoothness: float = 1.0,
+) -> tuple[float, float, float]:
+    r"""The constants of Propositions 3 and 4: how far blocks move predictions, alone and together.
+
+    :math:`\mu_1` is the largest :math:`|A_k (s - x)|^2/n` of one block, :math:`\mu_2` the largest product
+    :math:`(A_k(s-x))\cdot(A_l(s-x))/n` of two blocks of one group, :math:`\mu_3` of two blocks of different groups. A ball's differences are
+    the ball of twice the radius, so :math:`\mu_1 = 4\eta_k^2 |a_j|^2/n` is exact from column norms; the other two are bounded by them
+    (Cauchy-Schwarz), or with ``exact`` come from the Gram matrix, in n d^2 operations. ``smoothness`` bounds the
+    second derivative of the loss: 1 for least squares, 1/4 for the logistic loss.
+    """
+    held = Columns.of(matrix)
+    n, d = held.shape
+    owner = _labels(blocks, d)
+    radius = _radii(radii, int(owner.max()) + 1)
+    party = _labels(groups, d)
+    reach = 2 * radius[owner] * np.sqrt(_squares(held.data, held.starts, n, d) * (smoothness / n))
+    first = float((reach**2).max())
+    second = third = 0.0
+    if exact:
+        weight = 2 * radius[owner] * math.sqrt(smoothness / n)
+        for j in range(d):
+            column = np.zeros(n)
+            _add(held.data, held.rows, held.starts, n, j, weight[j], column)
+            product = np.abs(scores(held, None, column)) * weight
+            other, near = owner != owner[j], party == party[j]
+            second = max(second, float(product[other & near].max(initial=0.0)))
+            third = max(third, float(product[~near].max(initial=0.0)))
+        return first, second, third
+    tallest = np.zeros(radius.size)
+    np.maximum.at(tallest, owner, reach)
+    home = np.zeros(radius.size, dtype=np.int64)
+    home[owner] = party
+    ordered = np.argsort(-tallest, kind="stable")
+    for a, k in enumerate(ordered):  # the first partner of each kind is the largest
+        later = ordered[a + 1 :]
+        same = later[home[later] == home[k]]
+        away = later[home[later] != home[k]]
+        second = max(second, float(tallest[k] * tallest[same[0]]) if same.size else 0.0)
+        third = max(third, float(tallest[k] * tallest[away[0]]) if away.size else 0.0)
+        if second and (third or party.max() == 0):
+            break
+    return first, second, third
+
+
+def expected_curvature(constants: tuple[float, float, float], tau: int = 1, groups: int = 1) -> float:
+    """Propositions 3 (one group) and 4: an upper bound of the expected curvature when each group samples tau of its blocks.
+
+    One block in all (the ball) has tau = 1, however many of its columns are searched.
+    """
+    one, near, far = constants
+    return groups * tau * one + groups * tau * (tau - 1) * near + groups * (groups - 1) * tau**2 * far
+
+
+# --- results ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Point:
+    """An iterate, with only its nonzero coefficients."""
+
+    #: Rounds made to get here.
+    n_iter: int
+    indices: Index
+    values: Vector
+    objective: float
+    #: Frank-Wolfe's duality gap: at least objective - minimum.
+    gap: float
+    #: Columns in all.
+    size: int
+
+    def dense(self) -> Vector:
+        """All coefficients."""
+        full = np.zeros(self.size)
+        full[self.indices] = self.values
+        return full
+
+
+@dataclass(frozen=True)
+class Fit(Point):
+    """The last iterate, and those of the recorded rounds."""
+
+    #: f(0), which the tolerance refers to.
+    scale: float
+    converged: bool
+    #: The smallest inclusion probability, which the standard step uses.
+    probability: float
+    path: tuple[Point, ...]
+
+
+# --- the engine ---------------------------------------------------------------------------------------------------------
+
+
+def frank_wolfe(
+    matrix: Columns | Matrix | csc_array | csc_matrix,
+    y: ArrayLike,
+    radius: ArrayLike,
+    *,
+    blocks: ArrayLike | None = None,
+    sampling: Sampling | None = None,
+    loss: Literal["squared", "logistic"] = "squared",
+    step_rule: Literal["standard", "line-search"] = "standard",
+    steps: int = 1000,
+    tolerance: float = 0.0,
+    seed: int | np.random.Generator = 0,
+    oracle: Oracle | None = None,
+    descend: bool = True,
+    record: int | Sequence[int] = 0,
+    watch: Callable[[Point], object] | None = None,
+) -> Fit:
+    """Minimise |A x - y|^2 / 2n (or the mean logistic loss, y in {-1, 1}) over l1 balls, from x = 0.
+
+    Parameters
+    ----------
+    matrix
+        Dense (column-major, or it is copied) or scipy CSC, n x d; or made ready by ``Columns.of``.
+    radius
+        Of the ball; with blocks, one radius per block (in the order of sorted labels), or their sum, shared equally.
+    blocks
+        A label per column; each block has a ball of its own. Default: one ball.
+    sampling
+        Which columns a round searches; default all of them.
+    step_rule
+        2 / (p t + 2), p the smallest inclusion probability, or the exact minimum along the direction.
+    tolerance
+        Stop when the gap is at most this times f(0). Checked in every round if all columns are searched exactly (least
+        squares), otherwise when a round is recorded, because a gap needs all columns.
+    seed
+        Of the sampled columns, which depend on nothing else; or a generator.
+    oracle
+        Called as oracle(columns, gradient entries), returns the entries by which vertices are chosen instead: an inexact linear
+        oracle. The step itself is still judged by the exact ones.
+    descend
+        Whether blocks stay where they are if their vertex does not lead downhill (see the module).
+    record
+        Keep the iterate after every so many rounds, or after these rounds.
+    watch
+        Called with every recorded point; True ends the run.
+    """
+    held = Columns.of(matrix)
+    n, d = held.shape
+    target = _target(y, held.shape, loss)
+    if step_rule not in {"standard", "line-search"}:
+        msg = f"unknown step rule {step_rule!r}: standard or line-search"
+        raise ValueError(msg)
+    owner = _labels(blocks, d)
+    law = Sampling.every(d) if sampling is None else sampling
+    if law.probabilities.shape != (d,):
+        msg = f"a sampling of {law.probabilities.size} columns for a matrix of {d}"
+        raise ValueError(msg)
+    radii = _radii(radius, int(owner.max()) + 1)
+    problem = _Problem(held, target, owner, radii, step_rule == "line-search", law.least, descend)
+    engine: _Full | _Ball | _Blocks
+    if loss == "squared" and law.full and oracle is None:
+        engine = _Full(problem)
+    elif loss == "squared" and radii.size == 1:
+        engine = _Ball(problem, law, np.random.default_rng(seed), oracle)
+    else:
+        engine = _Blocks(problem, law, np.random.default_rng(seed), oracle, logistic=loss == "logistic")
+    scale = math.log(2) if loss == "logistic" else float(target @ target) / (2 * n)
+    every = range(record, steps + 1, max(record, 1)) if isinstance(record, int) else record
+    wanted = {int(t) for t in every if 0 <= t <= steps} if record != 0 else set()
+    path: list[Point] = []
+    for stop in sorted({*wanted, steps}):
+        point = engine.run(stop, tolerance * scale)
+        if point.n_iter in wanted:
+            path.append(point)
+            if watch is not None and watch(point) is True:
+                break
+        if point.gap <= tolerance * scale:
+            break
+    return Fit(
+        point.n_iter, point.indices, point.values, point.objective, point.gap, d,
+        scale, point.gap <= tolerance * scale, law.least, tuple(path),
+    )  # fmt: skip
+
+
+def _target(y: ArrayLike, shape: tuple[int, int], loss: str) -> Vector:
+    target = np.ascontiguousarray(y, dtype=np.float64)
+    if target.shape != shape[:1] or min(shape) == 0:
+        msg = f"y has shape {target.shape}, the matrix {shape}"
+        raise ValueError(msg)
+    if loss not in {"squared", "logistic"}:
+        msg = f"unknown loss {loss!r}: squared or logistic"
+        raise ValueError(msg)
+    if loss == "logistic" and not np.isin(target, (-1.0, 1.0)).all():
+        raise ValueError("the target of a logistic loss is -1 or 1")
+    return target
+
+
+def _labels(labels: ArrayLike | None, d: int) -> Index:
+    if labels is None:
+        return np.zeros(d, dtype=np.int64)
+    given = np.asarray(labels)
+    if given.shape != (d,):
+        msg = f"{given.size} labels for {d} columns"
+        raise ValueError(msg)
+    return np.unique(given, return_inverse=True)[1].astype(np.int64)
+
+
+def _radii(radius: ArrayLike, count: int) -> Vector:
+    given = np.asarray(radius, dtype=np.float64)
+    radii = np.full(count, float(given) / count) if given.ndim == 0 else given
+    if radii.shape != (count,) or not (radii > 0).all() or not np.isfinite(radii).all():
+        msg = f"{count} positive radii are needed, or their sum"
+        raise ValueError(msg)
+    return radii
+
+
+@dataclass(frozen=True)
+class _Problem:
+    columns: Columns
+    target: Vector
+    owner: Index
+    radii: Vector
+    search: bool
+    probability: float
+    descend: bool
+
+    def step(self, t: int) -> float:
+        """The standard step, or -1 for a line search."""
+        return -1.0 if self.search else 2.0 / (self.probability * t + 2.0)
+
+
+class _Full:
+    """All columns, least squares: the gradient is kept."""
+
+    def __init__(self, problem: _Problem) -> None:
+        held, (n, d) = problem.columns, problem.columns.shape
+        self._problem, self._t = problem, 0
+        self._moments = scores(held, None, problem.target)  # A^T y
+        self._moved, self._x = np.zeros(d), np.zeros(d)  # A^T A x and x, both divided by the scale
+        #: scale, |Ax|^2, y.Ax, |y|^2, n times the gap
+        self._state = np.array([1.0, 0.0, 0.0, float(problem.target @ problem.target), np.inf])
+        tiles = -(-d // _TILE)
+        self._bounds, self._tops = np.full(tiles, np.inf), np.zeros(tiles)
+        _tops(self._moments, self._tops)
+        order = np.argsort(problem.owner, kind="stable")
+        self._order, self._ends = order, np.cumsum(np.bincount(problem.owner))
+        self._chosen, self._weights = np.zeros(problem.radii.size, dtype=np.int64), np.zeros(problem.radii.size)
+        self._work = np.zeros(n if held.sparse else 1)
+        self._slots = np.full(1 if held.sparse else d, -1, dtype=np.int64)
+        if held.sparse:
+            self._by_rows = held.by_rows
+            self._products, self._kept = np.zeros((0, 0)), np.zeros(0, dtype=np.int64)
+        else:
+            none = np.zeros(1, dtype=np.int64)
+            self._by_rows = (np.zeros(0), none.astype(np.int32), none)
+            room = min(d, max(_KEPT // d, _AHEAD * (problem.radii.size + 1)))
+            self._products, self._kept = np.empty((room, d)), np.full(room, -1, dtype=np.int64)
+            self._next = 0
+
+    def run(self, stop: int, limit: float) -> Point:
+        problem = self._problem
+        held = problem.columns
+        while True:
+            self._t, missing = _rounds(
+                held.data, held.rows, held.starts, *self._by_rows, self._products, self._slots,
+                self._moments, self._moved, self._x, self._state, self._bounds, self._tops, self._order, self._ends,
+                problem.radii, self._chosen, self._weights, self._work, problem.search, self._t, stop, limit * held.shape[0],
+            )  # fmt: skip
+            if missing < 0:
+                return self.point(self._t)
+            self._make(missing)
+
+    def _make(self, missing: int) -> None:
+        """A^T a_j for a column and for those most likely to be next; the oldest products make room."""
+        held, scale = self._problem.columns, self._state[0]
+        promise = np.abs(scale * self._moved - self._moments)
+        promise[self._slots >= 0] = -1.0
+        promise[self._chosen] = np.where(self._slots[self._chosen] < 0, np.inf, -1.0)  # of this round
+        promise[missing] = np.inf
+        count = min(_AHEAD, promise.size)
+        likely = np.argpartition(promise, -count)[-count:]
+        likely = likely[promise[likely] >= 0]
+        places = (self._next + np.arange(likely.size)) % self._kept.size
+        self._next = int(places[-1] + 1) % self._kept.size
+        out = self._kept[places]
+        self._slots[out[out >= 0]] = -1
+        dense = held.dense()
+        self._products[places] = blas.dgemm(1.0, dense, dense[:, likely], trans_a=True).T
+        self._kept[places], self._slots[likely] = likely, places
+
+    def point(self, t: int) -> Point:
+        n = self._problem.columns.shape[0]
+        scale, square, cross, total, gap = (float(value) for value in self._state)
+        support = np.flatnonzero(self._x)
+        objective = (square - 2 * cross + total) / (2 * n)
+        return Point(t, support, scale * self._x[support], objective, gap / n, self._x.size)
+
+    def gradient(self) -> Vector:
+        """The gradient of f as it is kept."""
+        found: Vector = (self._state[0] * self._moved - self._moments) / self._problem.columns.shape[0]
+        return found
+
+
+@njit(cache=True, nogil=True)
+def _transpose(data: Vector, rows: Places, starts: Places, n: int) -> tuple[Vector, NDArray[np.int32], Index]:
+    """The same matrix by rows: values, columns, starts."""
+    begin = np.zeros(n + 1, dtype=np.int64)
+    for e in range(rows.size):
+        begin[rows[e] + 1] += 1
+    for i in range(n):
+        begin[i + 1] += begin[i]
+    at = begin[:-1].copy()
+    values, columns = np.empty(rows.size), np.empty(rows.size, dtype=np.int32)
+    for j in range(starts.size - 1):
+        for e in range(starts[j], starts[j + 1]):
+            place = at[rows[e]]
+            at[rows[e]] = place + 1
+            values[place] = data[e]
+            columns[place] = j
+    return values, columns, begin
+
+
+@njit(cache=True, nogil=True)
+def _tops(moments: Vector, tops: Vector) -> None:
+    for b in range(tops.size):
+        tops[b] = np.abs(moments[b * _TILE : (b + 1) * _TILE]).max()
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
+def _tile_top(moved: Vector, moments: Vector, scale: float) -> float:
+    top = 0.0
+    for j in range(moved.size):
+        top = max(top, abs(scale * moved[j] - moments[j]))
+    return top
+
+
+@njit(cache=True, nogil=True)
+def _largest(moved: Vector, moments: Vector, scale: float, bounds: Vector) -> int:
+    """Where |scale * moved - moments| is largest; bounds hold for tiles, and are made exact where they are looked behind."""
+    first = 0
+    for b in range(bounds.size):
+        if bounds[b] > bounds[first]:
+            first = b
+    best, tile = -1.0, first
+    for step in range(-1, bounds.size):
+        b = first if step < 0 else step
+        if bounds[b] <= best or step == first:
+            continue
+        low, high = b * _TILE, min((b + 1) * _TILE, moved.size)
+        bounds[b] = _tile_top(moved[low:high], moments[low:high], scale) * (1 + _ROUNDING)
+        if bounds[b] > best:
+            best, tile = bounds[b], b
+    where, top = tile * _TILE, -1.0
+    for j in range(tile * _TILE, min((tile + 1) * _TILE, moved.size)):
+        value = abs(scale * moved[j] - moments[j])
+        if value > top:
+            where, top = j, value
+    return where
+
+
+@njit(cache=True, nogil=True)
+def _vertices(
+    moments: Vector,
+    moved: Vector,
+    scale: float,
+    bounds: Vector,
+    order: Index,
+    ends: Index,
+    radii: Vector,
+    chosen: Index,
+    weights: Vector,
+) -> tuple[float, float, float]:
+    """The best vertex m of every block; n times the gradient times m, m . Ax, m . y."""
+    downhill, along, towards, begin = 0.0, 0.0, 0.0, 0
+    for k in range(radii.size):
+        if radii.size == 1:
+            j = _largest(moved, moments, scale, bounds)
+        else:
+            j, top = order[begin], -1.0
+            for o in range(begin, ends[k]):
+                value = abs(scale * moved[order[o]] - moments[order[o]])
+                if value > top:
+                    j, top = order[o], value
+            begin = ends[k]
+        slope = scale * moved[j] - moments[j]
+        chosen[k], weights[k] = j, -radii[k] if slope > 0 else radii[k]
+        downhill += weights[k] * slope
+        along += weights[k] * scale * moved[j]
+        towards += weights[k] * moments[j]
+    return downhill, along, towards
+
+
+@njit(cache=True, nogil=True)
+def _through_rows(
+    rows: Places,
+    starts: Places,
+    row_data: Vector,
+    row_columns: NDArray[np.int32],
+    row_starts: Index,
+    chosen: Index,
+    work: Vector,
+    factor: float,
+    moved: Vector,
+) -> None:
+    """Add factor * A^T m to the products, m in the workspace, which is left clean."""
+    for j in chosen:
+        for e in range(starts[j], starts[j + 1]):
+            i = rows[e]
+            pull = factor * work[i]
+            work[i] = 0.0  # blocks may share rows
+            if pull != 0.0:
+                for f in range(row_starts[i], row_starts[i + 1]):
+                    moved[row_columns[f]] += pull * row_data[f]
+
+
+@njit(cache=True, nogil=True)
+def _raise_bounds(
+    rows: Places,
+    begin: int,
+    end: int,
+    row_columns: NDArray[np.int32],
+    row_starts: Index,
+    moved: Vector,
+    moments: Vector,
+    scale: float,
+    bounds: Vector,
+) -> None:
+    """Let the bounds hold for the columns that share a row with a chosen one."""
+    for e in range(begin, end):
+        for f in range(row_starts[rows[e]], row_starts[rows[e] + 1]):
+            j = row_columns[f]
+            value = abs(scale * moved[j] - moments[j]) * (1 + _ROUNDING)
+            bounds[j // _TILE] = max(bounds[j // _TILE], value)
+
+
+@njit(cache=True, nogil=True)
+def _rounds(  # noqa: C901, PLR0912 - dense and sparse differ in three places
+    data: Vector,
+    rows: Places,
+    starts: Places,
+    row_data: Vector,
+    row_columns: NDArray[np.int32],
+    row_starts: Index,
+    products: Matrix,
+    slots: Index,
+    moments: Vector,
+    moved: Vector,
+    x: Vector,
+    state: Vector,
+    bounds: Vector,
+    tops: Vector,
+    order: Index,
+    ends: Index,
+    radii: Vector,
+    chosen: Index,
+    weights: Vector,
+    work: Vector,
+    search: bool,
+    t: int,
+    stop: int,
+    limit: float,
+) -> tuple[int, int]:
+    """Rounds from t to stop, or until n times the gap is at most the limit, or until a product is missing (its column)."""
+    sparse = starts.size > 0
+    while True:
+        scale, square, cross = state[0], state[1], state[2]
+        downhill, along, towards = _vertices(moments, moved, scale, bounds, order, ends, radii, chosen, weights)
+        gap = square - cross - downhill
+        state[4] = max(gap, 0.0)
+        if t >= stop or gap <= limit:
+            return t, -1
+        length = 0.0  # |m|^2
+        if sparse:
+            for k in range(radii.size):
+                _add(data, rows, starts, 0, chosen[k], weights[k], work)
+            for k in range(radii.size):
+                length += weights[k] * _dot(data, rows, starts, 0, chosen[k], work)
+        else:
+            for j in chosen:
+                if slots[j] < 0:
+                    return t, j
+            for k in range(radii.size):
+                for other in range(radii.size):
+                    length += weights[k] * weights[other] * products[slots[chosen[k]], chosen[other]]
+        gamma = 2.0 / (t + 2.0)
+        if search:
+            away = length - 2 * along + square
+            gamma = min(gap / away, 1.0) if away > 0 else 1.0
+        keep = 1.0 - gamma
+        state[1] = keep * keep * square + 2 * gamma * keep * along + gamma * gamma * length
+        state[2] = keep * cross + gamma * towards
+        scale *= keep
+        if scale < _LEAST:
+            moved *= scale
+            x *= scale
+            scale = 1.0
+        state[0] = scale
+        for k in range(radii.size):
+            x[chosen[k]] += gamma * weights[k] / scale
+        if sparse:
+            # An entry that no chosen column reaches moves from g to keep * g - gamma * moment.
+            for b in range(bounds.size):
+                bounds[b] = (keep * bounds[b] + gamma * tops[b]) * (1 + _ROUNDING)
+            _through_rows(rows, starts, row_data, row_columns, row_starts, chosen, work, gamma / scale, moved)
+            if radii.size == 1:
+                begin, end = starts[chosen[0]], starts[chosen[0] + 1]
+                _raise_bounds(rows, begin, end, row_columns, row_starts, moved, moments, scale, bounds)
+        else:
+            bounds[:] = np.inf
+            for k in range(radii.size):
+                pull, product = gamma * weights[k] / scale, products[slots[chosen[k]]]
+                for j in range(moved.size):
+                    moved[j] += pull * product[j]
+        t += 1
+
+
+class _Sampled:
+    """What both engines for sampled columns share."""
+
+    def __init__(self, problem: _Problem, law: Sampling, rng: np.random.Generator, oracle: Oracle | None) -> None:
+        d, count = problem.columns.shape[1], problem.radii.size
+        self._problem, self._rng, self._oracle, self._t = problem, rng, oracle, 0
+        self._draw = law.start()
+        self._x = np.zeros(d)
+        #: A chain of the support of every block: its first column, and the next of every column (-1: none, -2: not in it).
+        self._heads, self._links = np.full(count, -1, dtype=np.int64), np.full(d, -2, dtype=np.int64)
+
+    def run(self, stop: int, limit: float) -> Point:  # noqa: ARG002 - the gap is known to point() only
+        while self._t < stop:
+            self._round(np.asarray(self._draw(self._rng, self._t), dtype=np.int64))
+            self._t += 1
+        return self.point(self._t)
+
+    def _round(self, columns: Index) -> None:
+        raise NotImplementedError
+
+    def point(self, t: int) -> Point:
+        """The iterate, with its gap."""
+        raise NotImplementedError
+
+    def _chosen(self, columns: Index, slopes: Vector) -> Vector:
+        return slopes if self._oracle is None else np.asarray(self._oracle(columns, slopes / self._problem.target.size))
+
+    def _point(self, t: int, x: Vector, pulls: Vector, objective: float) -> Point:
+        """From n times the derivatives by predictions."""
+        problem, n = self._problem, self._problem.target.size
+        support = np.flatnonzero(x)
+        slopes = scores(problem.columns, None, pulls)
+        tops = np.zeros(problem.radii.size)
+        np.maximum.at(tops, problem.owner, np.abs(slopes))
+        gap = float(x[support] @ slopes[support]) + float(problem.radii @ tops)
+        return Point(t, support, x[support], objective, max(gap, 0.0) / n, x.size)
+
+
+class _Ball(_Sampled):
+    """Sampled columns of one ball, least squares: predictions and coefficients share one lazy scale."""
+
+    def __init__(self, problem: _Problem, law: Sampling, rng: np.random.Generator, oracle: Oracle | None) -> None:
+        super().__init__(problem, law, rng, oracle)
+        self._predictions = np.zeros(problem.target.size)
+        #: scale, |Ax|^2, y.Ax
+        self._state = np.array([1.0, 0.0, 0.0])
+
+    def _round(self, columns: Index) -> None:
+        problem, held = self._problem, self._problem.columns
+        step = problem.step(self._t)
+        slopes = _residual_scores(
+            held.data, held.rows, held.starts, columns, self._predictions, problem.target, self._state[0]
+        )
+        _ball_step(
+            held.data, held.rows, held.starts, columns, slopes, self._chosen(columns, slopes), problem.target,
+            problem.radii[0], step, problem.descend, self._predictions, self._x, self._heads, self._links, self._state,
+        )  # fmt: skip
+
+    def point(self, t: int) -> Point:
+        target = self._problem.target
+        residuals = self._state[0] * self._predictions - target
+        return self._point(t, self._state[0] * self._x, residuals, float(residuals @ residuals) / (2 * target.size))
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _residual_scores(
+    data: Vector, rows: Places, starts: Places, columns: Index, predictions: Vector, target: Vector, scale: float
+) -> Vector:
+    """a_j . (scale * predictions - target)."""
+    n, out = target.size, np.empty(columns.size)
+    for k in range(columns.size):
+        j, total = columns[k], 0.0
+        if starts.size:
+            for e in range(starts[j], starts[j + 1]):
+                total += data[e] * (scale * predictions[rows[e]] - target[rows[e]])
+        else:
+            column = data[j * n : (j + 1) * n]
+            for i in range(n):
+                total += column[i] * (scale * predictions[i] - target[i])
+        out[k] = total
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _ball_step(
+    data: Vector,
+    rows: Places,
+    starts: Places,
+    columns: Index,
+    slopes: Vector,
+    chosen: Vector,
+    target: Vector,
+    radius: float,
+    step: float,
+    descend: bool,
+    predictions: Vector,
+    x: Vector,
+    heads: Index,
+    links: Index,
+    state: Vector,
+) -> None:
+    if columns.size == 0:
+        return
+    scale, square, cross = state[0], state[1], state[2]
+    best = 0
+    for k in range(columns.size):
+        if abs(chosen[k]) > abs(chosen[best]):
+            best = k
+    j, slope = columns[best], slopes[best]
+    weight = -radius if chosen[best] > 0 else radius
+    gap = square - cross - weight * slope
+    if descend and gap <= 0:
+        return
+    towards = weight * _dot(data, rows, starts, target.size, j, target)
+    along = weight * slope + towards
+    length = weight * weight * _square(data, starts, target.size, j)
+    gamma = step
+    if gamma < 0:
+        away = length - 2 * along + square
+        gamma = min(max(gap / away, 0.0), 1.0) if away > 0 else (1.0 if gap > 0 else 0.0)
+    keep = 1.0 - gamma
+    state[1] = keep * keep * square + 2 * gamma * keep * along + gamma * gamma * length
+    state[2] = keep * cross + gamma * towards
+    scale *= keep
+    if scale < _LEAST:
+        k = heads[0]
+        while k >= 0:
+            x[k] *= scale
+            k = links[k]
+        predictions *= scale
+        scale = 1.0
+    state[0] = scale
+    if links[j] == -2:  # noqa: PLR2004 - not in the chain
+        links[j] = heads[0]
+        heads[0] = j
+    x[j] += gamma * weight / scale
+    _add(data, rows, starts, target.size, j, gamma * weight / scale, predictions)
+
+
+class _Blocks(_Sampled):
+    """Sampled columns of several blocks, or the logistic loss: predictions are changed through the support of each block."""
+
+    def __init__(
+        self, problem: _Problem, law: Sampling, rng: np.random.Generator, oracle: Oracle | None, *, logistic: bool
+    ) -> None:
+        super().__init__(problem, law, rng, oracle)
+        n, count = problem.target.size, problem.radii.size
+        self._logistic = logistic
+        self._predictions, self._direction = np.zeros(n), np.zeros(n)
+        self._touched, self._mark = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
+        self._vertices, self._moving = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        self._weights = np.zeros(count)
+
+    def _pulls(self) -> Vector:
+        target = self._problem.target
+        if not self._logistic:
+            return self._predictions - target
+        return -target * np.exp(-np.logaddexp(0.0, target * self._predictions))
+
+    def _round(self, columns: Index) -> None:
+        problem, held = self._problem, self._problem.columns
+        matrix = (held.data, held.rows, held.starts)
+        # Least squares has residuals where they are asked for, without a pass over all rows.
+        pulls, target = (
+            (self._pulls(), np.zeros_like(problem.target)) if self._logistic else (self._predictions, problem.target)
+        )
+        slopes = _residual_scores(*matrix, columns, pulls, target, 1.0)
+        moving, touched, slope, length = _turn(
+            *matrix, columns, slopes, self._chosen(columns, slopes), problem.owner, problem.radii, problem.descend,
+            pulls, target, self._x, self._heads, self._links, self._vertices, self._weights, self._moving,
+            self._direction, self._touched, self._mark,
+        )  # fmt: skip
+        gamma = problem.step(self._t)
+        if gamma < 0:
+            if slope >= 0:
+                gamma = 0.0
+            elif self._logistic:
+                gamma = _logistic_search(problem.target * self._predictions, problem.target * self._direction)
+            else:
+                gamma = min(-slope / length, 1.0) if length > 0 else 1.0
+        _go(
+            gamma, self._x, self._heads, self._links, self._vertices, self._weights, self._moving[:moving],
+            self._predictions, self._direction, self._touched[:touched], self._mark,
+        )  # fmt: skip
+
+    def point(self, t: int) -> Point:
+        target = self._problem.target
+        if self._logistic:
+            objective = float(np.logaddexp(0.0, -target * self._predictions).mean())
+        else:
+            objective = float(((self._predictions - target) ** 2).mean()) / 2
+        return self._point(t, self._x.copy(), self._pulls(), objective)
+
+
+@njit(cache=True, nogil=True)
+def _turn(  # noqa: C901 - one pass over blocks, one over their supports
+    data: Vector,
+    rows: Places,
+    starts: Places,
+    columns: Index,
+    slopes: Vector,
+    chosen: Vector,
+    owner: Index,
+    radii: Vector,
+    descend: bool,
+    pulls: Vector,
+    target: Vector,
+    x: Vector,
+    heads: Index,
+    links: Index,
+    vertices: Index,
+    weights: Vector,
+    moving: Index,
+    direction: Vector,
+    touched: Index,
+    mark: NDArray[np.bool_],
+) -> tuple[int, int, float, float]:
+    """The direction of the sampled blocks in predictions: how many blocks and rows move, n times the slope, squared length."""
+    n, blocks = target.size, 0
+    for i in range(columns.size):
+        k = owner[columns[i]]
+        if vertices[k] < 0:
+            moving[blocks] = k
+            blocks += 1
+            vertices[k] = i
+        elif abs(chosen[i]) > abs(chosen[vertices[k]]):
+            vertices[k] = i
+    kept, touches, slope = 0, 0, 0.0
+    here = np.empty(1, dtype=np.int64)
+    for b in range(blocks):
+        k = moving[b]
+        i = vertices[k]
+        j = columns[i]
+        weight = -radii[k] if chosen[i] > 0 else radii[k]
+        change = weight * slopes[i]
+        m = heads[k]
+        while m >= 0:
+            here[0] = m
+            if x[m] != 0.0:
+                change -= x[m] * _residual_scores(data, rows, starts, here, pulls, target, 1.0)[0]
+            m = links[m]
+        if descend and change >= 0:
+            vertices[k] = -1
+            continue
+        vertices[k], weights[k] = j, weight
+        moving[kept] = k
+        kept += 1
+        slope += change
+        touches = _aim(data, rows, starts, n, j, weight, direction, touched, mark, touches)
+        m = heads[k]
+        while m >= 0:
+            if x[m] != 0.0:
+                touches = _aim(data, rows, starts, n, m, -x[m], direction, touched, mark, touches)
+            m = links[m]
+    length = 0.0
+    for e in range(touches):
+        length += direction[touched[e]] ** 2
+    return kept, touches, slope, length
+
+
+@njit(cache=True, nogil=True)
+def _aim(
+    data: Vector,
+    rows: Places,
+    starts: Places,
+    n: int,
+    j: int,
+    weight: float,
+    direction: Vector,
+    touched: Index,
+    mark: NDArray[np.bool_],
+    touches: int,
+) -> int:
+    """Add weight * a_j to the direction; rows met for the first time join the list of touched ones."""
+    _add(data, rows, starts, n, j, weight, direction)
+    if starts.size:
+        for e in range(starts[j], starts[j + 1]):
+            if not mark[rows[e]]:
+                mark[rows[e]] = True
+                touched[touches] = rows[e]
+                touches += 1
+    elif touches == 0:
+        for i in range(n):
+            touched[i] = i
+        touches = n
+    return touches
+
+
+@njit(cache=True, nogil=True)
+def _go(
+    gamma: float,
+    x: Vector,
+    heads: Index,
+    links: Index,
+    vertices: Index,
+    weights: Vector,
+    moving: Index,
+    predictions: Vector,
+    direction: Vector,
+    touched: Index,
+    mark: NDArray[np.bool_],
+) -> None:
+    """Move by gamma, and leave the workspace clean."""
+    for k in moving:
+        m = heads[k]
+        while m >= 0:
+            x[m] *= 1.0 - gamma
+            m = links[m]
+        j = vertices[k]
+        if links[j] == -2:  # noqa: PLR2004 - not in the chain
+            links[j] = heads[k]
+            heads[k] = j
+        x[j] += gamma * weights[k]
+        vertices[k] = -1
+    for i in touched:
+        predictions[i] += gamma * direction[i]
+        direction[i] = 0.0
+        mark[i] = False
+
+
+def _logistic_search(margins: Vector, change: Vector) -> float:
+    """The minimum over [0, 1] of the logistic loss at margins + gamma * change: Newton, bisection where that leaves it."""
+    low, high, gamma = 0.0, 1.0, 1.0
+    for _ in range(_NEWTON):
+        miss = np.exp(-np.logaddexp(0.0, margins + gamma * change))
+        slope = -float(change @ miss)
+        if slope > 0:
+            high = gamma
+        elif gamma >= 1.0:
+            return 1.0
+        else:
+            low = gamma
+        bend = float(change**2 @ (miss * (1.0 - miss)))
+        tried = gamma - slope / bend if bend > 0 else -1.0
+        if not low < tried < high:
+            tried = (low + high) / 2
+        if abs(tried - gamma) <= 1e-15 * gamma:
+            break
+        gamma = tried
+    return gamma

@@ -1,0 +1,281 @@
+"""``PrivateLasso``: a thin scikit-learn estimator over the LASSO study, run in process."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unpooled.errors import UsageError
+from unpooled.models import load
+from unpooled.models.lasso.coordinator import stepped
+from unpooled.models.lasso.plan import setup
+from unpooled.privacy.bounds import Bounds, Coding, Column
+from unpooled.privacy.noise import seed_of
+from unpooled.privacy.plan import Card, Plan, Study, default_delta
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.table import Table
+from unpooled.protocol.local import run_in_process
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from unpooled.privacy.statement import Statement
+
+    Vector = NDArray[np.float64]
+    Place = tuple[str, int]
+
+#: The label column of the in-process parties; no feature can be called so.
+_RESPONSE = "(response)"
+
+
+class PrivateLasso(RegressorMixin, BaseEstimator):
+    r"""LASSO on column-split data by private block-coordinate Frank-Wolfe.
+
+    Minimises :math:`\frac1{2n}|Ax-y|^2` over :math:`|x|_1\le` ``radius``, A the columns scaled by their declared half widths and y centred at the
+    middle of ``y_bounds``. Each round every party picks one of its columns by the exponential mechanism; the best pick steps, and its column is
+    released once. Every iterate is feasible.
+
+    Parameters
+    ----------
+    parties : int or mapping from party names to columns (indices or names)
+    radius : float
+        Bound on the sum of absolute coefficients of the scaled columns, in units of y.
+    epsilon, delta, unit
+        The privacy asked for, per value ("attribute", the default) or per row ("record", which costs far more here: prefer row-split
+        moments, :class:`~unpooled.PrivateBayesianRegression`, if rows can be split instead). ``epsilon=inf`` adds no noise.
+    bounds, y_bounds
+        Declared ranges. None derives them, warns, promises nothing.
+    coupling : "ball" or "blocks"
+        One ball, of which the best party steps; or an equal ball for each party, of which all step: another, more constrained problem.
+    rounds : int
+        T. The noise of picks grows with sqrt T, that of columns does not (unit attribute).
+    sampled : int
+        Columns that each party looks at per round; 0: all.
+    clip : float
+        C, where noisy predictions are clipped; 0 chooses by the noise, before any data (see :meth:`predicted_noise`).
+    shares : three parts of the budget, for columns, picks and scores
+    response_public : bool
+        Declares y public: less noise at unit attribute, and no promise for records.
+    calibration, public_seed, random_state
+        Only the sound form runs: the published one is not private (THEORY.md).
+
+    Attributes
+    ----------
+    coef_, intercept_ : in the data's own units (one coefficient per category where categories are declared)
+    path_ : per round, the coefficients of the scaled columns so far, as {(party, coded column): value}
+    shared_ : the columns that were released, in order
+    n_iter_, statement_, plan_, ledger_, communication_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unpooled import PrivateLasso
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (20000, 12))
+    >>> y = X[:, 2] - 0.5 * X[:, 9] + 0.1 * rng.normal(size=20000)
+    >>> model = PrivateLasso(3, radius=1.5, bounds=(-1, 1), y_bounds=(-2, 2), epsilon=8.0, random_state=0).fit(X, y)
+    >>> np.flatnonzero(abs(model.coef_) > 0.25).tolist()
+    [2, 9]
+
+    """
+
+    def __init__(
+        self,
+        parties: int | Mapping[str, Sequence[int | str]] = 2,
+        *,
+        radius: float = 1.0,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        bounds: Bounds | tuple[Any, Any] | None = None,
+        y_bounds: tuple[float, float] | None = None,
+        unit: str = "attribute",
+        adjacency: str = "replace",
+        calibration: str = "sound",
+        coupling: str = "ball",
+        rounds: int = 20,
+        sampled: int = 0,
+        clip: float = 0.0,
+        shares: tuple[float, float, float] = (0.6, 0.2, 0.2),
+        response_public: bool = False,
+        public_seed: int = 0,
+        random_state: int | None = None,
+    ) -> None:
+        self.parties = parties
+        self.radius = radius
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.y_bounds = y_bounds
+        self.unit = unit
+        self.adjacency = adjacency
+        self.calibration = calibration
+        self.coupling = coupling
+        self.rounds = rounds
+        self.sampled = sampled
+        self.clip = clip
+        self.shares = shares
+        self.response_public = response_public
+        self.public_seed = public_seed
+        self.random_state = random_state
+
+    def plan(self, n_samples: int, n_features: int) -> Plan:
+        """The plan of a fit to data of this shape, without data."""
+        names = [f"x{j}" for j in range(n_features)]
+        columns = Bounds.given(self.bounds, None).columns(names)
+        if self.y_bounds is None:
+            raise UsageError("a plan needs y_bounds: pass y_bounds=(low, high)")
+        half = (float(self.y_bounds[1]) - float(self.y_bounds[0])) / 2
+        return load("lasso").compile(self._study(n_samples, names, columns, half, declared=True))
+
+    def predicted_noise(self, n_samples: int, n_features: int) -> dict[str, float]:
+        """What the noise will be beside the signal, before any data are touched.
+
+        ``column``: its standard deviation in a released column, whose values lie in [-1, 1]; ``pick``: the Gumbel scale of a pick, and ``score``: the
+        deviation of a score, both as parts of the largest score there can be (radius + half width of y); ``clip``: where
+        predictions of a full-sized iterate are clipped.
+        """
+        study = self.plan(n_samples, n_features).study
+        asked = setup(study)
+        largest = asked.parameters.radius + asked.parameters.response_bound
+        end = asked.parameters.clip or (2 * asked.column_scale if asked.loose else 1.0) * asked.parameters.radius
+        reach = 2 * (end + asked.parameters.response_bound) / n_samples
+        return {
+            "column": asked.column_scale,
+            "pick": 2 * reach / asked.choice_epsilon / largest,
+            "score": asked.score_multiplier * reach / largest,
+            "clip": end,
+        }
+
+    def _assigned(self, names: list[str]) -> dict[str, list[str]]:
+        """Which columns each party holds."""
+        if isinstance(self.parties, int):
+            if self.parties < 1:
+                raise UsageError("parties must be at least 1, or a mapping from names to columns")
+            count = min(self.parties, len(names))
+            return {f"party{k}": [str(c) for c in chunk] for k, chunk in enumerate(np.array_split(names, count))}
+        assigned = {
+            party: [column if isinstance(column, str) else names[column] for column in columns]
+            for party, columns in self.parties.items()
+        }
+        if sorted(column for columns in assigned.values() for column in columns) != sorted(names):
+            raise UsageError("parties must hold every column exactly once")
+        return assigned
+
+    def _study(self, rows: int, names: list[str], columns: tuple[Column, ...], half: float, *, declared: bool) -> Study:
+        by_name = dict(zip(names, columns, strict=True))
+        cards = tuple(
+            Card(party, rows, tuple(by_name[c] for c in held), labels=(_RESPONSE,))
+            for party, held in self._assigned(names).items()
+        )
+        parameters = {
+            "response": _RESPONSE,
+            "response_bound": half,
+            "radius": float(self.radius),
+            "coupling": self.coupling,
+            "rounds": int(self.rounds),
+            "sampled": int(self.sampled),
+            "clip": float(self.clip),
+            "shares": [float(share) for share in self.shares],
+            "response_public": bool(self.response_public),
+        }
+        return Study(
+            model="lasso",
+            parties=cards,
+            epsilon=self.epsilon,
+            delta=default_delta(rows) if self.delta is None else self.delta,
+            unit=self.unit,
+            adjacency=self.adjacency,
+            calibration=self.calibration,
+            parameters=parameters,
+            public_seed=self.public_seed,
+            simulation_seed=seed_of(self.random_state),
+            bounds_declared=declared,
+        )
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Run T rounds over in-process parties."""
+        finite = True if not isinstance(self.bounds, Bounds) or self.bounds.missing == "refuse" else "allow-nan"
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2, ensure_all_finite=finite)
+        X, y = np.asarray(X), np.asarray(y, dtype=np.float64)
+        names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])]
+        table = Table({name: X[:, j] for j, name in enumerate(names)})
+        warn = not math.isinf(self.epsilon)
+        columns = Bounds.given(self.bounds, table, warn=warn).columns(names)
+        answer = Bounds.given(self.y_bounds, Table({_RESPONSE: y}), warn=warn and self.bounds is not None)
+        (response,) = answer.columns([_RESPONSE])
+        declared = self.bounds is not None and self.y_bounds is not None
+        study = self._study(X.shape[0], names, columns, response.half_width, declared=declared)
+        model = load("lasso")
+        plan = model.compile(study)
+        centred = y - response.centre
+        tables = {
+            card.name: Table({**{c.name: table[c.name] for c in card.columns}, _RESPONSE: centred}) for card in study.parties
+        }
+        run = run_in_process(model, plan, tables, Policy.in_process(), load)
+        result = run.outcome.result
+        self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
+        self.shared_, self.n_iter_ = result.shared, len(result.path)
+        self.path_ = self._walked(study, result.path)
+        self._columns = columns
+        self._in_own_units(study, {(t.party, t.column): t.value for t in result.terms}, response.centre)
+        return self
+
+    @staticmethod
+    def _walked(study: Study, path: Any) -> list[dict[Place, float]]:  # noqa: ANN401 - a tuple of steps
+        radius = setup(study).radius(study)
+        iterates: list[dict[Place, float]] = []
+        for step in path:
+            iterates.append(stepped(iterates[-1] if iterates else {}, list(step.vertices), step.gamma, radius))
+        return iterates
+
+    def _in_own_units(self, study: Study, terms: dict[Place, float], centre: float) -> None:
+        coding = Coding(self._columns, 1)
+        first = np.searchsorted(coding.attribute, range(len(self._columns)))
+        at = {column.name: int(i) for column, i in zip(self._columns, first, strict=True)}
+        coefficients = np.zeros(len(coding.attribute))
+        intercept = centre
+        for card in study.parties:
+            own = Coding(card.columns, 1).attribute
+            for j, attribute in enumerate(own):
+                value = terms.get((card.name, j), 0.0)
+                column = card.columns[attribute]
+                position = at[column.name] + j - own.index(attribute)
+                if column.categories is None and j == own.index(attribute):
+                    value /= column.half_width
+                    intercept -= value * column.centre
+                coefficients[position] = value
+        self.coef_, self.intercept_ = coefficients, float(intercept)
+
+    def predict(self, X: ArrayLike) -> Vector:
+        """``X @ coef_ + intercept_``."""
+        check_is_fitted(self)
+        absent = any(column.may_be_absent for column in self._columns) and isinstance(self.bounds, Bounds)
+        rows = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan" if absent else True)
+        rows = np.asarray(rows)
+        if rows.shape[1] != self.coef_.size or absent:  # categories and missing-value indicators have columns of their own
+            rows = Coding(self._columns, 1).natural(list(rows.T))
+        prediction: Vector = rows @ self.coef_ + self.intercept_
+        return prediction
+
+    @property
+    def sparse_coef_(self) -> Any:  # noqa: ANN401 - scipy ships partial types
+        """The coefficients as a sparse row, as scikit-learn's Lasso has them."""
+        from scipy.sparse import csr_array
+
+        check_is_fitted(self)
+        return csr_array(self.coef_[None, :])
+
+    @property
+    def statement_(self) -> Statement:
+        """What the fit promises, and what it does not."""
+        check_is_fitted(self)
+        return self.plan_.statement
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")
