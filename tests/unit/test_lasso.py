@@ -1,0 +1,473 @@
+"""Private Frank-Wolfe: feasible iterates, exact sensitivities, one column a round, and nothing that the plan does not have."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from sklearn.linear_model import Lasso
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from unpooled import Bounds, PrivacyLeakWarning, PrivateLasso
+from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UsageError
+from unpooled.models import load
+from unpooled.models.lasso.coordinator import stepped
+from unpooled.models.lasso.messages import Claim, PickRequest, SharedColumn, ShareRequest, Term
+from unpooled.models.lasso.party import grids
+from unpooled.models.lasso.plan import clips_loosely, setup
+from unpooled.privacy.accounting import UNBOUNDED, Composition, Kind, budget_rho
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.mechanisms import NoisyChoice, ScaledGaussian
+from unpooled.privacy.noise import KeySource
+from unpooled.privacy.plan import Card, Plan, Release, Study
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.table import Table
+from unpooled.privacy.unit import Budget, Unit
+from unpooled.protocol.local import drive, in_process
+from unpooled.protocol.messages import Array, Dropped, Released, Signed, encode, open_body, open_envelope
+from unpooled.protocol.roles import Context, OpenRequest, Party
+
+MODEL = load("lasso")
+N = 40
+RNG = np.random.default_rng(11)
+VALUES = {name: RNG.uniform(-1, 1, N) for name in "uvwz"}
+Y = np.clip(VALUES["u"] - VALUES["w"] + 0.2 * RNG.normal(size=N), -2, 2)
+HELD = {"a": ("u", "v"), "b": ("w", "z")}
+TABLES = {party: Table({**{name: VALUES[name] for name in names}, "y": Y}) for party, names in HELD.items()}
+CARDS = tuple(Card(party, N, tuple(Column(name, -1.0, 1.0) for name in names), ("y",)) for party, names in HELD.items())
+
+
+def study(epsilon: float = 3.0, unit: str = "attribute", **changes) -> Study:
+    parameters = {"radius": 2.0, "response_bound": 2.0, "rounds": 4, **changes.pop("parameters", {})}
+    return Study(
+        "lasso",
+        **{"parties": CARDS, "epsilon": epsilon, "delta": 1e-5, "unit": unit, "simulation_seed": 5, **changes},
+        parameters=parameters,
+    )
+
+
+def opened(asked: Study, tables: dict[str, Table] = TABLES) -> tuple[Plan, dict[str, Party]]:
+    plan, made = MODEL.compile(asked), {}
+    for card in asked.parties:
+        ledger = Ledger.in_memory()
+        made[card.name] = Party(
+            card.name, tables[card.name], card, ledger, KeySource(ledger.root_key), Policy.in_process(), load
+        )
+        made[card.name].answer(encode(plan.hash, "open", 0, OpenRequest(asked)))
+    return plan, made
+
+
+def ask(plan: Plan, party: Party, step: str, payload, index: int = 0):
+    return open_body(open_envelope(party.answer(encode(plan.hash, step, index, payload))), MODEL.step(step).reply)
+
+
+def refused(plan: Plan, party: Party, error: type[Exception], match: str, step: str, payload, index: int = 0) -> None:
+    before = party.ledger.entries()
+    with pytest.raises(error, match=match):
+        ask(plan, party, step, payload, index)
+    assert party.ledger.entries() == before
+
+
+def first_round(plan: Plan, made: dict[str, Party], t: int = 0) -> tuple[Claim, ...]:
+    replies = {name: ask(plan, party, "pick", PickRequest((), ()), t) for name, party in made.items()}
+    return tuple(Claim(name, reply.choice, reply.score, reply.signed) for name, reply in replies.items())
+
+
+def winner(claims: tuple[Claim, ...]) -> tuple[str, str]:
+    best = max(claims, key=lambda claim: claim.value).party
+    return best, next(claim.party for claim in claims if claim.party != best)
+
+
+# --- sensitivities and composition ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [2, 100, 20_000, 10**6, 10**9])
+def test_scores_are_exact_in_float64(rows: int) -> None:
+    columns, residuals = grids(rows)
+    assert rows * columns * residuals <= 2**53
+    assert min(columns, residuals) >= 2**10
+
+
+@pytest.mark.parametrize("unit", list(Unit))
+@pytest.mark.parametrize("coupling", ["ball", "blocks"])
+def test_the_budget_is_spent_as_the_formulas_say(unit: Unit, coupling: str) -> None:
+    """T003: attribute eps0 = sqrt(8 rho_l / T), w = sqrt(T / (2 rho_m)), sigma = 2 / sqrt(2 rho_s); record with K T and min(T, d)."""
+    asked = study(unit=str(unit), parameters={"coupling": coupling, "rounds": 3})
+    got, rho = setup(asked), budget_rho(3.0, 1e-5)
+    share = {"ball": (0.6, 0.2, 0.2), "blocks": (0.75, 0.25, 0.0)}[coupling]
+    times = 3 if unit is Unit.ATTRIBUTE else 6
+    columns = 1 if unit is Unit.ATTRIBUTE else min(3 if coupling == "ball" else 6, 4)
+    assert got.choice_epsilon == pytest.approx(math.sqrt(8 * share[1] * rho / times), rel=1e-9)
+    assert got.column_scale == pytest.approx(2 * math.sqrt(columns / (2 * share[0] * rho)), rel=1e-9)
+    if coupling == "ball":
+        assert got.score_multiplier == pytest.approx(math.sqrt(times / (2 * share[2] * rho)), rel=1e-9)
+    plan = MODEL.compile(asked)
+    assert 2.99 < plan.epsilon(1e-5) <= 3.0
+
+
+def test_a_categorical_value_pays_for_two_columns() -> None:
+    columns = (Column("u", -1.0, 1.0), Column("c", categories=("x", "y", "z")))
+    cards = (Card("a", N, columns, ("y",)), CARDS[1])
+    plain, coded = setup(study()), setup(study(parties=cards))
+    assert coded.column_scale == pytest.approx(math.sqrt(2) * plain.column_scale, rel=1e-9)
+    assert 2.99 < MODEL.compile(study(parties=cards)).epsilon(1e-5) <= 3.0
+
+
+def test_limited_releases_count_up_to_their_limit_and_no_further() -> None:
+    plan = MODEL.compile(study(unit="record", parameters={"rounds": 3}))
+    own = [release for release in plan.releases if release.name == "column"]
+    assert [(r.count, r.together, r.times(Unit.ATTRIBUTE), r.times(Unit.RECORD)) for r in own] == [(2, 3, 1, 2)] * 2
+    events = list(Plan._events(own, Unit.RECORD))
+    assert [event.count for event in events] == [2, 1]
+    assert plan.charge(own[0], Unit.ATTRIBUTE, 0).value > 0 == plan.charge(own[0], Unit.ATTRIBUTE, 1).value
+    free = dataclasses.replace(plan, releases=tuple(dataclasses.replace(r, together=0) for r in plan.releases))
+    assert free.epsilon(1e-5) > plan.epsilon(1e-5)
+    assert free.hash != plan.hash
+
+
+def picks_of(tables: dict[str, Table], asked: Study, request: PickRequest) -> dict[str, tuple[np.ndarray, float]]:
+    """The integer scores and their declared sensitivity that every party hands to the exponential mechanism."""
+    seen: dict[str, tuple[np.ndarray, float]] = {}
+    original = Context.choose
+
+    def spy(context: Context, name: str, scores: np.ndarray, sensitivity: int) -> Released:
+        seen[context.party.name] = (scores.copy(), sensitivity)
+        return original(context, name, scores, sensitivity)
+
+    plan, made = opened(asked, tables)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Context, "choose", spy)
+        for party in made.values():
+            ask(plan, party, "pick", request)
+    return seen
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.7])
+def test_scores_never_move_farther_than_declared_and_almost_that_far(clip: float) -> None:
+    asked = study(parameters={"clip": clip, "response_bound": 1.0})
+    shared = RNG.normal(size=N) * 3
+    shared[0] = 9.0
+    request = PickRequest(
+        (Term("b", 0, 1.2), Term("a", 1, -0.4)), tuple(SharedColumn(p, j, Array.of(shared)) for p, j in (("b", 0), ("a", 1)))
+    )
+    worst = 0.0
+    corners = [(u, y) for u in (-1.0, 0.0, 1.0, 0.3) for y in (-1.0, 1.0, 0.0)]
+    found = []
+    for u, y in corners:
+        values = {**VALUES, "u": np.append(u, VALUES["u"][1:])}
+        answers = np.append(y, np.clip(Y[1:], -1, 1))
+        tables = {party: Table({**{name: values[name] for name in names}, "y": answers}) for party, names in HELD.items()}
+        found.append(picks_of(tables, asked, request)["a"])
+    sensitivities = {sensitivity for _, sensitivity in found}
+    assert len(sensitivities) == 1  # the noise does not depend on the data
+    for one, _ in found:
+        for other, _ in found:
+            worst = max(worst, float(np.abs(one - other).max()) / found[0][1])
+    assert worst <= 1.0
+    assert worst > 0.9
+
+
+def test_only_a_public_response_sets_the_noise() -> None:
+    request = PickRequest((), ())
+    hidden = picks_of(TABLES, study(), request)["a"][1]
+    public = picks_of(TABLES, study(parameters={"response_public": True}), request)["a"][1]
+    assert public < hidden
+    assert public == pytest.approx(hidden * np.abs(Y).max() / 2.0, rel=1e-4)
+    plan = MODEL.compile(study(parameters={"response_public": True}))
+    assert plan.epsilon(1e-5) <= 3.0
+    assert plan.epsilon(1e-5, Unit.RECORD) == math.inf
+    assert "declared public" in str(plan.statement)
+
+
+def test_the_choice_and_the_score_without_noise_are_exact_and_unbounded() -> None:
+    choice = NoisyChoice(((Unit.RECORD, math.inf), (Unit.ATTRIBUTE, 0.5)))
+    assert choice.event(Unit.RECORD) == UNBOUNDED
+    assert choice.event(Unit.ATTRIBUTE).kind is Kind.EXPONENTIAL
+    assert choice.release(np.array([1, 5, 3]), 2, Unit.RECORD, KeySource.simulation(0).stream("x")) == 1
+    score = ScaledGaussian(1, ((Unit.RECORD, math.inf),), 0.0)
+    assert score.event(Unit.RECORD) == UNBOUNDED
+    assert score.release_scaled(np.array([1.25]), 1.0, KeySource.simulation(0).stream("x")).tolist() == [1.25]
+
+
+def test_clipping_is_loose_where_picks_are_accurate() -> None:
+    assert clips_loosely(2.0, 2.0, 1.4, 20_000, 0.38)
+    assert not clips_loosely(2.0, 2.0, 6.1, 20_000, 0.19)
+    assert clips_loosely(2.0, 2.0, 6.1, 200_000, 0.19)
+    terms = (Term("a", 0, 3.0), Term("b", 1, -4.0))
+    assert setup(study(parameters={"clip": 0.5})).clip(terms) == 0.5
+    assert setup(study()).clip(terms) == 2.0
+    loose = dataclasses.replace(setup(study()), loose=True)
+    assert loose.clip(terms) == pytest.approx(10 * loose.column_scale)
+
+
+# --- the conversation -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+@pytest.mark.parametrize("coupling", ["ball", "blocks"])
+def test_every_iterate_is_feasible(coupling: str, epsilon: float) -> None:
+    X = np.column_stack(list(VALUES.values()))
+    model = PrivateLasso(
+        2,
+        radius=1.7,
+        rounds=30,
+        sampled=1,
+        coupling=coupling,
+        epsilon=epsilon,
+        bounds=(-1, 1),
+        y_bounds=(-2, 2),
+        random_state=1,
+    )
+    model.fit(X, Y)
+    for iterate in model.path_:
+        assert sum(abs(value) for value in iterate.values()) <= 1.7 * (1 + 1e-12)
+        if coupling == "blocks":
+            for party in ("party0", "party1"):
+                assert sum(abs(v) for (p, _), v in iterate.items() if p == party) <= 0.85 * (1 + 1e-12)
+    assert model.n_iter_ == len(model.path_) == 30
+    assert model.sparse_coef_.shape == (1, 4)
+    assert len(set(model.shared_)) == len(model.shared_)
+
+
+def test_the_papers_server_update_leaves_the_ball() -> None:
+    """As printed, every party's vertex of the full ball is added: |x|_1 reaches K times the radius (T003.1)."""
+    vertices = [(f"party{k}", 0, 1.0) for k in range(4)]
+    printed = stepped({}, vertices, gamma=1.0, radius=2.0)
+    assert sum(map(abs, printed.values())) == 8.0
+    assert sum(map(abs, stepped({}, vertices[:1], gamma=1.0, radius=2.0).values())) == 2.0
+
+
+def test_without_noise_it_approaches_the_constrained_optimum() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, (400, 10))
+    y = X @ [1.0, 0, 0, -0.6, 0, 0, 0.4, 0, 0, 0] + 0.1 * rng.normal(size=400)
+    best = Lasso(alpha=0.02, fit_intercept=False, tol=1e-10).fit(X, y).coef_
+    model = PrivateLasso(
+        2, radius=float(np.abs(best).sum()), rounds=400, epsilon=math.inf, bounds=(-1, 1), y_bounds=(-3, 3)
+    ).fit(X, y)
+    objective = [float(np.square(X @ w - y).mean() / 2) for w in (model.coef_, best, np.zeros(10))]
+    assert (objective[0] - objective[1]) / (objective[2] - objective[1]) < 0.005
+    assert model.intercept_ == 0.0
+
+
+def test_a_column_is_released_once_and_broadcast_once() -> None:
+    plan, made = opened(study(epsilon=math.inf, parameters={"rounds": 12}))
+    sent: list[tuple[str, int, str]] = []
+
+    def watching(batch):
+        for asked, request in batch:
+            if asked.step == "pick":
+                sent.extend((new.party, new.column, asked.to) for new in open_body(open_envelope(request), PickRequest).new)
+        return in_process(made)(batch)
+
+    result = drive(MODEL, plan, watching).result
+    assert len(set(sent)) == len(sent)
+    assert {(p, c) for p, c, _ in sent} == set(result.shared)
+    releases = [
+        e.key for party in made.values() for e in party.ledger.entries() if e.kind == "charge" and e.key.name == "column"
+    ]
+    assert len(releases) == len(result.shared)
+    assert "rounds" in MODEL.render(result)
+
+
+def test_a_missing_party_stops_the_study() -> None:
+    plan, made = opened(study())
+
+    def without_b(batch):
+        return [Dropped("b", "gone") if a.to == "b" and a.step == "pick" else made[a.to].answer(r) for a, r in batch]
+
+    with pytest.raises(StudyAborted, match="b dropped out in round 0"):
+        drive(MODEL, plan, without_b)
+
+
+# --- a coordinator that asks for more -------------------------------------------------------------------------------------
+
+
+def test_only_the_winner_of_a_round_shares_and_only_what_it_picked() -> None:
+    plan, made = opened(study())
+    claims = first_round(plan, made)
+    best, other = winner(claims)
+    refused(plan, made[other], PlanMismatch, "better score", "column", ShareRequest(0, claims))
+    forged = tuple(
+        dataclasses_replace(claim, score=(msgspec.structs.replace(claim.score[0], values=Array.of(np.array([1e9]))),))
+        if claim.party == other
+        else claim
+        for claim in claims
+    )
+    refused(plan, made[other], ProtocolError, "signature", "column", ShareRequest(0, forged))
+    refused(plan, made[best], ProtocolError, "signature", "column", ShareRequest(1, claims))  # another round's
+    refused(plan, made[best], PlanMismatch, "signed picks of a, b", "column", ShareRequest(0, claims[::-1]))
+    refused(plan, made[best], PlanMismatch, "signed picks of a, b", "column", ShareRequest(0, claims[:1]))
+    bare = tuple(dataclasses_replace(claim, score=()) for claim in claims)
+    refused(plan, made[best], PlanMismatch, "signed picks", "column", ShareRequest(0, bare))
+    ask(plan, made[best], "column", ShareRequest(0, claims))
+
+
+def dataclasses_replace(claim: Claim, **changes) -> Claim:
+    return msgspec.structs.replace(claim, **changes)
+
+
+def test_the_same_column_is_not_released_twice() -> None:
+    plan, made = opened(study(epsilon=math.inf, parameters={"sampled": 0}))
+    claims = first_round(plan, made)
+    best, _ = winner(claims)
+    first = ask(plan, made[best], "column", ShareRequest(0, claims))
+    again = ask(plan, made[best], "column", ShareRequest(0, claims))
+    assert first == again
+    later = first_round(plan, made, 1)  # the same iterate, so the same pick
+    assert winner(later)[0] == best
+    refused(plan, made[best], PlanMismatch, "released before", "column", ShareRequest(1, later), index=1)
+
+
+def test_a_party_whose_key_is_pinned_cannot_be_impersonated() -> None:
+    plan, made = opened(study())
+    claims = first_round(plan, made)
+    _, other = winner(claims)
+    pinned = tuple(msgspec.structs.replace(c, key=made[c.name].identity.public) for c in CARDS)
+    asked = study(parties=pinned)
+    made = {name: dataclasses.replace(party, card=next(c for c in pinned if c.name == name)) for name, party in made.items()}
+    plan = MODEL.compile(asked)
+    for party in made.values():
+        party.answer(encode(plan.hash, "open", 0, OpenRequest(asked)))
+    claims = first_round(plan, made)
+    best, other = winner(claims)
+    weak = next(c for c in claims if c.party == best)
+    stranger = Ledger.in_memory()
+    foreign = Party(best, TABLES[best], made[best].card, stranger, KeySource(stranger.root_key), Policy.in_process(), load)
+    low = msgspec.structs.replace(weak.score[0], values=Array.of(np.array([-1e9])))
+    context = Context(foreign, plan, "pick", 0, issued=[weak.choice, low])
+    fake = dataclasses_replace(weak, score=(low,), signed=context.sign(weak.choice, low))
+    mixed = tuple(fake if claim.party == best else claim for claim in claims)
+    refused(plan, made[other], ProtocolError, "signature", "column", ShareRequest(0, mixed))
+
+
+def test_a_policy_wants_pinned_keys_where_parties_rely_on_each_other() -> None:
+    rules = Policy(Budget(9.0, 1e-4, Unit.ATTRIBUTE), allow_simulation=True, approved=None)
+    with pytest.raises(PolicyRefusal, match="no public key"):
+        rules.check(MODEL.compile(study()), approved_in_ledger=True)
+
+
+def test_a_party_signs_only_what_it_has_just_released() -> None:
+    plan, made = opened(study())
+    context = Context(made["a"], plan, "pick", 0)
+    with pytest.raises(ProtocolError, match="just released"):
+        context.sign(Released("pick", 0, Array.of(np.array([1]))))
+    with pytest.raises(PlanMismatch, match="not as a choice"):
+        context.choose("score", np.array([1, 2]), 1)
+
+
+@pytest.mark.parametrize(
+    ("payload", "match"),
+    [
+        (PickRequest((), (SharedColumn("a", 0, Array.of(np.zeros(3))),)), "another length"),
+        (PickRequest((), (SharedColumn("a", 0, Array.of(np.full(N, np.nan))),)), "no numbers"),
+        (PickRequest((), (SharedColumn("nobody", 0, Array.of(np.zeros(N))),)), "no party"),
+        (PickRequest((Term("a", 0, math.nan),), ()), "no number"),
+    ],
+)
+def test_wild_requests_are_refused(payload: PickRequest, match: str) -> None:
+    plan, made = opened(study())
+    refused(plan, made["a"], ProtocolError, match, "pick", payload)
+
+
+def test_an_iterate_of_columns_that_were_never_sent_is_refused() -> None:
+    plan, made = opened(study())
+    refused(plan, made["a"], UsageError, "nothing named", "pick", PickRequest((Term("b", 0, 1.0),), ()))
+
+
+def test_claims_beyond_the_plan_are_refused() -> None:
+    plan, made = opened(study(parameters={"coupling": "blocks"}))
+    party = made["a"]
+    outside = Released("pick", 0, Array.of(np.array([99])))
+    context = Context(party, plan, "pick", 0, issued=[outside])
+    claim = Claim("a", outside, (), context.sign(outside))
+    refused(plan, party, ProtocolError, "beyond the columns", "column", ShareRequest(0, (claim,)))
+    with pytest.raises(PlanMismatch, match="planned 4 times"):
+        ask(plan, party, "pick", PickRequest((), ()), index=4)
+
+
+def test_a_response_of_text_is_refused() -> None:
+    tables = {**TABLES, "a": Table({"u": VALUES["u"], "v": VALUES["v"], "y": ["x"] * N})}
+    plan, made = opened(study(), tables)
+    refused(plan, made["a"], DataError, "holds text", "pick", PickRequest((), ()))
+
+
+# --- plans and estimator --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"parameters": {"radius": 0.0}}, "radius"),
+        ({"parameters": {"coupling": "sphere"}}, "coupling"),
+        ({"parameters": {"rounds": 0}}, "rounds"),
+        ({"parameters": {"shares": (0.5, 0.5, 0.5)}}, "shares"),
+        ({"parameters": {"response_public": True}, "unit": "record"}, "whole records"),
+        ({"adjacency": "zero-out"}, "replace"),
+        ({"calibration": "published"}, "published LASSO"),
+        ({"parties": (CARDS[0], Card("d", N, CARDS[1].columns))}, "no label column"),
+        ({"parties": (CARDS[0], Card("d", N + 1, CARDS[1].columns, ("y",)))}, "people are the same"),
+    ],
+)
+def test_studies_that_do_not_fit_are_refused(changes: dict, match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        MODEL.compile(study(**changes))
+
+
+def test_the_estimator_plans_predicts_and_speaks_the_datas_units() -> None:
+    rng = np.random.default_rng(3)
+    X = np.column_stack([rng.uniform(10, 30, 3000), rng.uniform(-1, 1, 3000), np.arange(3000) % 2])
+    y = 100 + 2 * X[:, 0] + 5 * X[:, 2] + rng.normal(size=3000)
+    bounds = Bounds(low=[10, -1, 0], high=[30, 1, 1], categories={2: [0, 1]})
+    model = PrivateLasso(
+        {"a": [0], "b": ["x1", 2]}, radius=26.0, rounds=300, epsilon=math.inf, bounds=bounds, y_bounds=(100, 180)
+    )
+    assert np.abs(model.fit(X, y).predict(X) - y).mean() < 2
+    assert model.coef_.shape == (4,)
+    private = PrivateLasso(2, radius=20.0, epsilon=5.0, bounds=(0, 30), y_bounds=(100, 180), random_state=0)
+    assert private.plan(3000, 3).hash == private.fit(X, y).plan_.hash
+    assert private.statement_.unit == "attribute"
+    noise = private.predicted_noise(3000, 3)
+    assert noise["column"] == setup(private.plan_.study).column_scale
+    assert private.predicted_noise(30_000, 3)["pick"] < noise["pick"]
+    with pytest.raises(UsageError, match="y_bounds"):
+        PrivateLasso(bounds=(0, 1)).plan(10, 2)
+
+
+def test_bounds_read_off_the_data_warn() -> None:
+    X = np.column_stack(list(VALUES.values()))
+    with pytest.warns(PrivacyLeakWarning):
+        model = PrivateLasso(random_state=0).fit(X, Y)
+    assert not model.statement_.holds
+
+
+@pytest.mark.parametrize(("parties", "match"), [(0, "at least 1"), ({"a": [0]}, "exactly once")])
+def test_parties_hold_every_column_once(parties, match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        PrivateLasso(parties, bounds=(-1, 1), y_bounds=(-2, 2)).fit(np.column_stack(list(VALUES.values())), Y)
+
+
+@parametrize_with_checks([PrivateLasso(2, radius=50.0, rounds=60, epsilon=math.inf, bounds=(-20, 20), y_bounds=(-300, 300))])
+def test_scikit_learns_contract(estimator, check) -> None:
+    check(estimator)
+
+
+def test_the_ledger_charges_a_value_for_one_column_only() -> None:
+    plan, made = opened(study(parameters={"rounds": 3}))
+    drive(MODEL, plan, in_process(made))
+    for party in made.values():
+        spent = party.ledger.composition(Unit.ATTRIBUTE)
+        assert isinstance(spent, Composition)
+        assert spent.epsilon(1e-5) <= 3.0
+
+
+def test_a_release_may_limit_what_one_unit_touches() -> None:
+    release = next(r for r in MODEL.compile(study()).releases if r.name == "column")
+    assert isinstance(release, Release)
+    assert release.event(Unit.ATTRIBUTE).count == 1
+    assert release.event(Unit.RECORD).count == release.count
+    assert isinstance(Signed("a", "b"), msgspec.Struct)
