@@ -17,7 +17,7 @@ from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Claim, PickRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.party import grids
-from unpooled.models.lasso.plan import clips_loosely, setup
+from unpooled.models.lasso.plan import clip_ceiling, setup
 from unpooled.privacy.accounting import UNBOUNDED, Composition, Kind, budget_rho
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
@@ -193,15 +193,14 @@ def test_the_choice_and_the_score_without_noise_are_exact_and_unbounded() -> Non
     assert score.release_scaled(np.array([1.25]), 1.0, KeySource.simulation(0).stream("x")).tolist() == [1.25]
 
 
-def test_clipping_is_loose_where_picks_are_accurate() -> None:
-    assert clips_loosely(2.0, 2.0, 1.4, 20_000, 0.38)
-    assert not clips_loosely(2.0, 2.0, 6.1, 20_000, 0.19)
-    assert clips_loosely(2.0, 2.0, 6.1, 200_000, 0.19)
+def test_predictions_are_clipped_between_their_bound_and_the_end_of_their_noise() -> None:
     terms = (Term("a", 0, 3.0), Term("b", 1, -4.0))
     assert setup(study(parameters={"clip": 0.5})).clip(terms) == 0.5
-    assert setup(study()).clip(terms) == 2.0
-    loose = dataclasses.replace(setup(study()), loose=True)
-    assert loose.clip(terms) == pytest.approx(10 * loose.column_scale)
+    assert setup(study()).clip(terms) == 2.0  # so few rows that nothing looser is worth its noise
+    wide = dataclasses.replace(setup(study()), ceiling=1e9)
+    assert wide.clip(terms) == pytest.approx(10 * wide.column_scale)
+    assert dataclasses.replace(wide, ceiling=3.0).clip(terms) == 3.0
+    assert clip_ceiling(2.0, 20_000, 0.19) == pytest.approx(2 * 20_000 * 0.19 / 1200 - 2)
 
 
 # --- the conversation -----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unpooled.errors import UsageError
 from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
+from unpooled.models.lasso.messages import Term
 from unpooled.models.lasso.plan import setup
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.noise import seed_of
@@ -143,7 +144,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         study = self.plan(n_samples, n_features).study
         asked = setup(study)
         largest = asked.parameters.radius + asked.parameters.response_bound
-        end = asked.parameters.clip or (2 * asked.column_scale if asked.loose else 1.0) * asked.parameters.radius
+        end = asked.clip((Term("", 0, asked.parameters.radius),))
         reach = 2 * (end + asked.parameters.response_bound) / n_samples
         return {
             "column": asked.column_scale,

@@ -49,7 +49,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rounds: int = 20
     #: Columns that a party looks at per round; 0: all of them.
     sampled: int = 0
-    #: C: predictions are clipped to +-C where they enter a score; 0: by the rule of :func:`clips_loosely`.
+    #: C: predictions are clipped to +-C where they enter a score; 0: as :meth:`Setup.clip` chooses.
     clip: float = 0.0
     #: Shares of the budget rho for columns, picks and scores (the last goes to the others under "blocks").
     shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
@@ -63,8 +63,8 @@ class Setup:
 
     parameters: Parameters
     coupling: Coupling
-    #: Whether predictions are clipped where their noise ends rather than where they themselves must.
-    loose: bool
+    #: The largest C whose cost in picks is worth its smaller bias.
+    ceiling: float
     #: Noise of a released column, in coded units, and of picks: Gumbel scale per unit of sensitivity.
     column_scale: float
     choice_epsilon: float
@@ -96,12 +96,11 @@ class Setup:
         return int(columns[choice % columns.size]), 1.0 if choice < columns.size else -1.0
 
     def clip(self, iterate: Sequence[Term]) -> float:
-        """C of a round: eta, which bounds every true prediction; or 2 sigma |x|_2, about where those of noisy columns end."""
+        """C of a round: eta bounds every true prediction, 2 sigma |x|_2 is about where those of noisy columns end."""
         if self.parameters.clip:
             return self.parameters.clip
-        if self.loose:
-            return 2 * self.column_scale * math.sqrt(math.fsum(term.value**2 for term in iterate))
-        return self.parameters.radius
+        end = 2 * self.column_scale * math.sqrt(math.fsum(term.value**2 for term in iterate))
+        return max(self.parameters.radius, min(end, self.ceiling))
 
     def radius(self, study: Study) -> float:
         """The radius of one step: the ball's, or an equal part of it for each party."""
@@ -113,14 +112,13 @@ class Setup:
         return 2 / (p * t + 2)
 
 
-def clips_loosely(radius: float, response_bound: float, column_scale: float, rows: int, choice_epsilon: float) -> bool:
-    """Whether clipping at 2 sigma |x|_2 is better than at eta (T003).
+def clip_ceiling(response_bound: float, rows: int, choice_epsilon: float) -> float:
+    """The C at which the Gumbel scale of a pick, 4 (C + Y) / (n eps0), is 1/300 of Y, a tenth or so of a typical score.
 
-    Predictions carry the noise of the released columns: clipping them tightly biases them, which matters once picks are accurate;
-    clipping them loosely makes picks noisier. Loose where the Gumbel noise of a pick is still below 0.5 % of the response's bound.
+    Predictions carry the noise of the released columns. Clipping them tightly biases them, which is what limits accurate picks; clipping
+    them loosely makes picks noisier. Simulations of T003's kind are flat around this value.
     """
-    end = max(radius, math.sqrt(2.0) * column_scale * radius)
-    return 2 * 2 * (end + response_bound) / rows / choice_epsilon <= 0.005 * response_bound
+    return response_bound * rows * choice_epsilon / 1200 - response_bound
 
 
 def _check(study: Study, p: Parameters) -> None:
@@ -165,7 +163,7 @@ def _setup(encoded: bytes) -> Setup:
     coupling = Coupling(p.coupling)
     parties, rounds = len(study.parties), p.rounds
     if study.epsilon == math.inf:
-        return Setup(p, coupling, loose=False, column_scale=0.0, choice_epsilon=math.inf, score_multiplier=0.0)
+        return Setup(p, coupling, ceiling=0.0, column_scale=0.0, choice_epsilon=math.inf, score_multiplier=0.0)
     rho = budget_rho(study.epsilon, study.delta) * (1 - SAFETY)
     columns, picks, scores = (rho * share for share in p.shares)
     if coupling is Coupling.BLOCKS:
@@ -178,8 +176,8 @@ def _setup(encoded: bytes) -> Setup:
     scale = 2 * math.sqrt(shared / (2 * columns))
     epsilon = math.sqrt(8 * picks / touched)
     multiplier = math.sqrt(touched / (2 * scores)) if scores else 0.0
-    loose = clips_loosely(p.radius, p.response_bound, scale, study.parties[0].rows, epsilon)
-    return Setup(p, coupling, loose, scale, epsilon, multiplier)
+    ceiling = clip_ceiling(p.response_bound, study.parties[0].rows, epsilon)
+    return Setup(p, coupling, ceiling, scale, epsilon, multiplier)
 
 
 def _per_value(study: Study) -> int:
