@@ -17,11 +17,11 @@ from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Claim, PickRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.party import grids
-from unpooled.models.lasso.plan import clip_ceiling, setup
+from unpooled.models.lasso.plan import clip_ceiling, setup, sketch
 from unpooled.privacy.accounting import UNBOUNDED, Composition, Kind, budget_rho
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import NoisyChoice, ScaledGaussian
+from unpooled.privacy.mechanisms import NoisyChoice, NoisyMaximum, ScaledGaussian
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.policy import Policy
@@ -407,7 +407,7 @@ def test_a_response_of_text_is_refused() -> None:
         ({"parameters": {"shares": (0.5, 0.5, 0.5)}}, "shares"),
         ({"parameters": {"response_public": True}, "unit": "record"}, "whole records"),
         ({"adjacency": "zero-out"}, "replace"),
-        ({"calibration": "published"}, "published LASSO"),
+        ({"calibration": "published", "parameters": {"coupling": "blocks"}}, "published form"),
         ({"parties": (CARDS[0], Card("d", N, CARDS[1].columns))}, "no label column"),
         ({"parties": (CARDS[0], Card("d", N + 1, CARDS[1].columns, ("y",)))}, "people are the same"),
     ],
@@ -470,3 +470,40 @@ def test_a_release_may_limit_what_one_unit_touches() -> None:
     assert release.event(Unit.ATTRIBUTE).count == 1
     assert release.event(Unit.RECORD).count == release.count
     assert isinstance(Signed("a", "b"), msgspec.Struct)
+
+
+# --- as published ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sketch_rows", [0, 15])
+def test_the_published_form_leaves_the_ball_and_promises_nothing(sketch_rows: int) -> None:
+    X = np.column_stack(list(VALUES.values()))
+    options = {
+        "radius": 1.0,
+        "bounds": (-1, 1),
+        "y_bounds": (-2, 2),
+        "rounds": 6,
+        "random_state": 2,
+        "sketch_rows": sketch_rows,
+    }
+    model = PrivateLasso(2, calibration="published", delta=1e-5, **options).fit(X, Y)
+    assert max(sum(map(abs, iterate.values())) for iterate in model.path_) > 1.5
+    assert model.plan_.epsilon(1e-5) == math.inf
+    assert "epsilon = 27" in str(model.statement_)
+    assert len(model.shared_) == len(set(model.shared_))
+    column = next(r for r in model.plan_.releases if r.name == "column").mechanism
+    assert column.size == (sketch_rows or N)
+    norm = 1.0 if not sketch_rows else np.linalg.norm(sketch(model.plan_.study, setup(model.plan_.study).parameters), 2)
+    assert column.multiplier == pytest.approx(norm * math.sqrt(12) * math.sqrt(2 * (math.log(1e5) + 0.5)) / (N * 0.5))
+
+
+def test_the_published_noise_of_picks_is_laplace_of_the_given_scale() -> None:
+    mechanism = NoisyMaximum(2.0)
+    source = KeySource.simulation(3)
+    values = np.array([0.0, 3.0])
+    picks = [mechanism.release_scaled(values, 1.5, source.stream("pick", k))[0] for k in range(4000)]
+    # P(first wins) = P(L1 - L2 > 3) for two Laplace variables of scale 3: (1/2 + 1/4) e^-1
+    assert np.mean(np.array(picks) == 0) == pytest.approx(0.75 * math.exp(-1), abs=0.025)
+    assert mechanism.event(Unit.RECORD) == UNBOUNDED
+    assert mechanism.sensitivity(Unit.RECORD) is None
+    assert mechanism.describe() == ("report noisy maximum", 2.0)

@@ -328,7 +328,7 @@ class ScaledGaussian:
 
     def event(self, unit: Unit) -> Event:
         """Gaussian, with the planned mu of this unit."""
-        if not self.multiplier:
+        if not self.multiplier or dict(self.mu)[unit] == math.inf:
             return UNBOUNDED
         return Event(Kind.GAUSSIAN, dict(self.mu)[unit], 1, self.size * noise.TOTAL_VARIATION)
 
@@ -599,3 +599,32 @@ class ObjectivePerturbation:
             self.covering,
             self.factors,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyMaximum:
+    """The index of the largest value after Laplace noise, as the LASSO paper has it: a scale read off the data, a cost nobody knows."""
+
+    #: Noise per unit of the sensitivity that the run gives.
+    multiplier: float
+    size: int = 1
+    name: str = "report noisy maximum"
+    scale: float | None = None
+
+    def sensitivity(self, unit: Unit) -> None:  # noqa: ARG002 - known during the run only
+        """Known during the run only."""
+        return
+
+    def event(self, unit: Unit) -> Event:  # noqa: ARG002 - the protocol's signature
+        """Unbounded."""
+        return UNBOUNDED
+
+    def release_scaled(self, statistic: NDArray[np.float64], sensitivity: float, bits: RandomBits) -> NDArray[np.float64]:
+        """The index of the winner."""
+        uniform = ((bits.words(0, statistic.size) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53 - 0.5
+        laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
+        return np.array([float(np.argmax(statistic + self.multiplier * sensitivity * laplace))])
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that defines this mechanism, for the plan's hash."""
+        return (self.name, self.multiplier)

@@ -8,7 +8,7 @@ import msgspec
 
 from unpooled.errors import StudyAborted
 from unpooled.models.lasso.messages import Claim, PickRequest, SharedColumn, ShareRequest, Term
-from unpooled.models.lasso.plan import COLUMN, GRID, PICK, Coupling, setup
+from unpooled.models.lasso.plan import COLUMN, GRID, PICK, setup
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Array, Ask, Dropped
 
@@ -54,7 +54,7 @@ def coordinate(plan: Plan) -> Conversation:
         claims = tuple(
             Claim(card.name, reply.choice, reply.score, reply.signed) for card, reply in zip(cards, picks, strict=True)
         )
-        moving = [max(claims, key=lambda claim: claim.value)] if asked.coupling is Coupling.BALL else list(claims)
+        moving = [max(claims, key=lambda claim: claim.value)] if asked.competes else list(claims)
         vertices = [(c.party, *asked.picked(study, study.card(c.party), t, c.picked)) for c in moving]
         gamma = asked.step(study, t)
         iterate = stepped(iterate, vertices, gamma, asked.radius(study))
@@ -82,13 +82,14 @@ def stepped(
 def _share(asked: Setup, t: int, claims: tuple[Claim, ...], claim: Claim, counts: dict[str, int]) -> Ask:
     index = counts[claim.party]
     counts[claim.party] += 1
-    shown = claims if asked.coupling is Coupling.BALL else (claim,)
+    shown = claims if asked.competes else (claim,)
     return Ask(claim.party, COLUMN, ShareRequest(t, shown), index)
 
 
 def _column(plan: Plan, place: Place, reply: Any) -> SharedColumn:  # noqa: ANN401 - a ColumnReply
     mechanism = plan.release(place[0], COLUMN).mechanism
-    assert isinstance(mechanism, GaussianRelease)
+    if not isinstance(mechanism, GaussianRelease):  # the published form sends real numbers
+        return SharedColumn(*place, reply.column.values)
     return SharedColumn(*place, Array.of(mechanism.decode(reply.column.values.numpy()) / GRID))
 
 

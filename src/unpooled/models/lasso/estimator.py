@@ -63,8 +63,9 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
     shares : three parts of the budget, for columns, picks and scores
     response_public : bool
         Declares y public: less noise at unit attribute, and no promise for records.
-    calibration, public_seed, random_state
-        Only the sound form runs: the published one is not private (THEORY.md).
+    calibration : "sound" or "published"
+        The published form, kept for comparison, is not private and leaves the ball (THEORY.md); ``sketch_rows`` is its m.
+    public_seed, random_state
 
     Attributes
     ----------
@@ -104,6 +105,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         clip: float = 0.0,
         shares: tuple[float, float, float] = (0.6, 0.2, 0.2),
         response_public: bool = False,
+        sketch_rows: int = 0,
         public_seed: int = 0,
         random_state: int | None = None,
     ) -> None:
@@ -122,6 +124,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         self.clip = clip
         self.shares = shares
         self.response_public = response_public
+        self.sketch_rows = sketch_rows
         self.public_seed = public_seed
         self.random_state = random_state
 
@@ -184,6 +187,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
             "clip": float(self.clip),
             "shares": [float(share) for share in self.shares],
             "response_public": bool(self.response_public),
+            "sketch_rows": int(self.sketch_rows),
         }
         return Study(
             model="lasso",

@@ -14,7 +14,7 @@ import numpy as np
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError
 from unpooled.models.lasso.messages import Claim, ColumnReply, Pick, PickRequest, ShareRequest
-from unpooled.models.lasso.plan import COLUMN, GRID, PICK, SCORE, Coupling, Setup, setup
+from unpooled.models.lasso.plan import COLUMN, GRID, PICK, SCORE, Coupling, Setup, setup, sketch
 from unpooled.privacy.table import Table
 from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import Released
@@ -74,7 +74,7 @@ def _name(context: Context, party: str, column: int) -> str:
 
 def _predictions(context: Context, request: PickRequest) -> Vector:
     """sum_j x_j a_j over the released columns of the iterate, which this party keeps as they arrive."""
-    rows = context.table.n_rows
+    rows = setup(context.plan.study).parameters.sketch_rows or context.table.n_rows
     for new in request.new:
         values = new.values.numpy()
         if values.shape != (rows,) or values.dtype != np.float64 or not np.isfinite(values).all():
@@ -91,6 +91,8 @@ def _predictions(context: Context, request: PickRequest) -> Vector:
 def pick(context: Context, request: PickRequest) -> Pick:
     """Choose among the signed columns of this round by the exponential mechanism; where parties compete, release its score too."""
     asked = setup(context.plan.study)
+    if asked.published:
+        return _pick_as_published(context, asked, request)
     rows = context.table.n_rows
     end = asked.clip(request.iterate)
     clipped = np.clip(_predictions(context, request), -end, end) / rows
@@ -114,6 +116,19 @@ def pick(context: Context, request: PickRequest) -> Pick:
     return Pick(choice, score, context.sign(choice, *score))
 
 
+def _pick_as_published(context: Context, asked: Setup, request: PickRequest) -> Pick:
+    """Line 10 as it is meant: v_i = (J a_i).q - a_i.y / n with Laplace noise of a scale that follows the data's own G."""
+    rows, study = context.table.n_rows, context.plan.study
+    columns = asked.columns(study, context.card, context.index)
+    own = _coded(context, asked, GRID)[:, columns] / GRID
+    matrix = sketch(study, asked.parameters)
+    predictions = _predictions(context, request) / rows
+    gradient = (own if matrix is None else matrix @ own).T @ predictions - own.T @ _response(context, asked) / rows
+    signed = np.concatenate([-gradient, gradient])
+    choice = context.release(PICK, signed, sensitivity=max(float(np.abs(gradient).max()), 1e-300))
+    return Pick(choice, (), context.sign(choice))
+
+
 def share(context: Context, request: ShareRequest) -> ColumnReply:
     """Release a column that this party picked and, where parties compete, that won its round. Each column is released once."""
     plan, asked = context.plan, setup(context.plan.study)
@@ -124,6 +139,10 @@ def share(context: Context, request: ShareRequest) -> ColumnReply:
     column, _ = asked.picked(plan.study, context.card, request.round, own)
     context.planned(COLUMN)
     _once(context, column)
+    if asked.published:
+        values = _coded(context, asked, GRID)[:, column] / GRID
+        matrix = sketch(plan.study, asked.parameters)
+        return ColumnReply(context.release(COLUMN, values if matrix is None else matrix @ values, sensitivity=1.0))
     statistic = _coded(context, asked, GRID)[:, column].astype(np.int64)
     return ColumnReply(context.release(COLUMN, statistic))
 
@@ -131,7 +150,7 @@ def share(context: Context, request: ShareRequest) -> ColumnReply:
 def _winner(context: Context, asked: Setup, request: ShareRequest) -> Claim:
     """The own pick of the round, after everybody's signature and the order of the scores were checked."""
     plan, name = context.plan, context.party.name
-    ball = asked.coupling is Coupling.BALL
+    ball = asked.competes
     expected = [card.name for card in plan.study.parties] if ball else [name]
     if [claim.party for claim in request.claims] != expected or any(len(c.score) != ball for c in request.claims):
         msg = f"a column is shared for the signed picks of {', '.join(expected)}, in this order"

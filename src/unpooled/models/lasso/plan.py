@@ -14,7 +14,7 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import SAFETY, budget_rho
 from unpooled.privacy.bounds import Coding
-from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Reach, ScaledGaussian
+from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, NoisyMaximum, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
@@ -55,6 +55,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
     #: The response is public: scores need less noise at unit attribute, and nothing is promised for records.
     response_public: bool = False
+    #: Published form: rows m of the Gaussian sketch of shared columns; 0: no sketch.
+    sketch_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,13 @@ class Setup:
     column_scale: float
     choice_epsilon: float
     score_multiplier: float
+    #: The algorithm and noise as printed.
+    published: bool = False
+
+    @property
+    def competes(self) -> bool:
+        """Whether only the best pick of a round steps and is shared."""
+        return self.coupling is Coupling.BALL and not self.published
 
     def coding(self, card: Card, grid: int = GRID) -> Coding:
         """The code of a party's columns."""
@@ -104,7 +113,7 @@ class Setup:
 
     def radius(self, study: Study) -> float:
         """The radius of one step: the ball's, or an equal part of it for each party."""
-        return self.parameters.radius / (1 if self.coupling is Coupling.BALL else len(study.parties))
+        return self.parameters.radius / (len(study.parties) if self.coupling is Coupling.BLOCKS else 1)
 
     def step(self, study: Study, t: int) -> float:
         """gamma_t = 2 / (p t + 2), p the smallest inclusion probability of a column."""
@@ -137,10 +146,9 @@ def _check(study: Study, p: Parameters) -> None:
         raise UsageError('lasso studies are calibrated for adjacency = "replace"')
     if p.response_public and study.unit == Unit.RECORD:
         raise UsageError("a public response leaves nothing to promise for whole records: ask for unit = attribute")
-    if study.calibration == Calibration.PUBLISHED:
-        raise UsageError(
-            "the published LASSO is not private by a factor of 27 and its iterates leave the ball (THEORY.md): only the sound form runs"
-        )
+    published = study.calibration == Calibration.PUBLISHED
+    if published and (p.coupling != Coupling.BALL or study.epsilon == math.inf or not study.delta):
+        raise UsageError("the published form has one ball, a finite epsilon and a positive delta")
 
 
 def _check_cards(study: Study, p: Parameters) -> None:
@@ -164,6 +172,8 @@ def _setup(encoded: bytes) -> Setup:
     parties, rounds = len(study.parties), p.rounds
     if study.epsilon == math.inf:
         return Setup(p, coupling, ceiling=0.0, column_scale=0.0, choice_epsilon=math.inf, score_multiplier=0.0)
+    if study.calibration == Calibration.PUBLISHED:
+        return Setup(p, coupling, math.inf, 0.0, math.inf, 0.0, published=True)
     rho = budget_rho(study.epsilon, study.delta) * (1 - SAFETY)
     columns, picks, scores = (rho * share for share in p.shares)
     if coupling is Coupling.BLOCKS:
@@ -194,9 +204,47 @@ def setup(study: Study) -> Setup:
     return _setup(msgspec.msgpack.encode(study))
 
 
+def sketch(study: Study, p: Parameters) -> NDArray[np.float64] | None:
+    """J of the published form: m x n, Gaussian of variance 1/m, from the public seed; None is the identity."""
+    if not p.sketch_rows:
+        return None
+    rng = np.random.default_rng((study.public_seed, 5))
+    return rng.normal(size=(p.sketch_rows, study.parties[0].rows)) / math.sqrt(p.sketch_rows)
+
+
+_VOIDS = (
+    "Shared columns get far too little noise (one has epsilon = 27 where 1 is claimed), picks too (see THEORY.md).",
+    "The scale of the picks' noise is read off the data.",
+    "The sum of all parties' vertices is added in every round: the iterate leaves the ball.",
+)
+
+
+def _published(study: Study, asked: Setup) -> Plan:
+    """The releases of Algorithm 2 with the noise as printed; half of epsilon and delta for each kind."""
+    p, parties, rows = asked.parameters, len(study.parties), study.parties[0].rows
+    # Lap((2 G eta / (K n)) sqrt(2 T ln(2 / delta)) / (eps / 2)), G from the data of the round.
+    laplace = 2 * p.radius / (parties * rows) * math.sqrt(2 * p.rounds * math.log(2 / study.delta)) / (study.epsilon / 2)
+    matrix = sketch(study, p)
+    norm = 1.0 if matrix is None else float(np.linalg.norm(matrix, 2))
+    spread = math.sqrt(2 * (math.log(1 / study.delta) + study.epsilon / 2)) / (rows * study.epsilon / 2)
+    unknown = tuple((unit, math.inf) for unit in Unit)
+    column = ScaledGaussian(p.sketch_rows or rows, unknown, norm * math.sqrt(parties * p.rounds) * spread)
+    releases = [
+        release
+        for card in study.parties
+        for release in (
+            Release(PICK, card.name, PICK, NoisyMaximum(laplace), p.rounds),
+            Release(COLUMN, card.name, COLUMN, column, min(p.rounds, asked.width(card))),
+        )
+    ]
+    return Plan(study, Split.VERTICAL, tuple(releases), voids=_VOIDS)
+
+
 def compile_plan(study: Study) -> Plan:
     """The releases of a LASSO study."""
     asked = setup(study)
+    if asked.published:
+        return _published(study, asked)
     rounds, rows = asked.parameters.rounds, study.parties[0].rows
     ball = asked.coupling is Coupling.BALL
     noisy = asked.column_scale > 0
