@@ -46,7 +46,7 @@ def coordinate(plan: Plan) -> Conversation:
 
     if parameters.fitted is not None:
         names = [part.card.name for part in held]
-        _complete((yield [Ask(name, PREDICT, PredictRequest(others(name), parameters.fitted)) for name in names]))
+        _complete((yield [Ask(name, PREDICT, PredictRequest(others(name))) for name in names]))
         return Fitted(tuple(names))
     names = [part.card.name for part in held if part.knows_response]
     alpha = None

@@ -61,10 +61,9 @@ class Scores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PredictRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """New rows: their sketches from the other parties, and the plan whose coefficients to use."""
+    """New rows: their sketches from the other parties. Whose coefficients to use stands in the plan."""
 
     received: tuple[Received, ...]
-    fitted: str
 
 
 class Predicted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

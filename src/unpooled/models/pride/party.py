@@ -289,10 +289,12 @@ def score(context: Context, request: ScoreRequest) -> Scores:
 
 def predict(context: Context, request: PredictRequest) -> Predicted:
     """Predict new rows with the kept solution of an earlier plan; the predictions stay here."""
-    part = _part(context)
+    part, fitted = _part(context), _parameters(context).fitted
+    if fitted is None:
+        raise PlanMismatch("this plan fits coefficients: predicting with earlier ones is another plan")
 
     def kept(name: str) -> NDArray[np.float64]:
-        return context.party.keeper.kept(request.fitted, name)
+        return context.party.keeper.kept(fitted, name)
 
     own = _own(context, part)
     others, noise = _others(context, request.received)

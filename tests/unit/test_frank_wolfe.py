@@ -1,0 +1,436 @@
+"""Block-coordinate Frank-Wolfe against scikit-learn, explicit gradients and its own theory."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_array, csc_matrix, random_array
+from sklearn.linear_model import Lasso
+
+from unpooled.kernels import frank_wolfe as module
+from unpooled.kernels.frank_wolfe import (
+    Columns,
+    Sampling,
+    bound,
+    expected_curvature,
+    frank_wolfe,
+    interactions,
+    scores,
+)
+
+RADIUS, GROUPS = 2.0, 4
+
+
+def problem(n=120, d=40, seed=0, noise=0.3):
+    rng = np.random.default_rng(seed)
+    A = np.clip(0.5 * rng.standard_normal((n, d)), -1, 1)
+    x = np.zeros(d)
+    x[rng.choice(d, 6, replace=False)] = RADIUS / 6 * rng.choice([-1, 1], 6)
+    return A, A @ x + noise * rng.standard_normal(n)
+
+
+def sparse_problem(n=150, d=900, seed=0, density=0.03):
+    rng = np.random.default_rng(seed)
+    A = random_array((n, d), density=density, format="csc", rng=rng, data_sampler=rng.standard_normal)
+    return A, A @ np.where(np.arange(d) % 90 == 0, 1.0, 0.0) + 0.1 * rng.standard_normal(n)
+
+
+def value(A, y, x, loss="squared"):
+    u = A @ x
+    return (np.logaddexp(0, -y * u) if loss == "logistic" else (u - y) ** 2 / 2).mean()
+
+
+def explicit_gap(A, y, x, radii, blocks, loss="squared"):
+    u = A @ x
+    g = A.T @ (-y / (1 + np.exp(y * u)) if loss == "logistic" else u - y) / y.size
+    return x @ g + sum(r * np.abs(g[blocks == k]).max() for k, r in enumerate(radii))
+
+
+LABELS = np.arange(40) % GROUPS
+BALL = np.zeros(40, dtype=int)
+
+
+def laws(blocks):
+    """Every sampling on 40 columns, with the number of blocks that step at most."""
+    d, count = 40, blocks.max() + 1
+    weights = np.linspace(0.2, 0.8, d)
+    found = {
+        "all": (Sampling.every(d), count),
+        "uniform": (Sampling.uniform(d), 1),
+        "nice": (Sampling.nice(d, 8), count),
+        "distributed": (Sampling.distributed(LABELS, 3), count),
+        "own": (Sampling.of(lambda rng, t: np.flatnonzero(rng.random(d) < weights), weights), count),
+    }
+    if count > 1:
+        found["serial blocks"] = (Sampling.uniform(count).of_blocks(blocks), 1)
+        found["nice blocks"] = (Sampling.nice(count, 2).of_blocks(blocks), 2)
+        found["all blocks"] = (Sampling.every(count).of_blocks(blocks), count)
+    return found
+
+
+CASES = [
+    (shape, name, rule)
+    for shape, blocks in (("ball", BALL), ("blocks", LABELS))
+    for name in laws(blocks)
+    for rule in ("standard", "line-search")
+]
+
+
+# --- the optimum --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_line_search_reaches_the_lasso(sparse, share):
+    """The constrained problem at the norm of scikit-learn's solution has the same solution; alpha is its multiplier."""
+    A, y = problem(200, 60)
+    A = csc_array(np.where(np.abs(A) > 0.6, A, 0.0)) if sparse else A
+    alpha = share * np.abs(A.T @ y).max() / y.size
+    lasso = Lasso(alpha=alpha, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(A, y)
+    best, start = value(A, y, lasso.coef_), value(A, y, np.zeros(60))
+    radius = np.abs(lasso.coef_).sum()
+    fit = frank_wolfe(A, y, radius, step_rule="line-search", steps=100_000, tolerance=1e-4)
+    assert fit.converged
+    assert fit.n_iter < 100_000
+    assert 0 <= fit.gap <= 1e-4 * start
+    assert fit.scale == pytest.approx(start)
+    assert -1e-9 <= fit.objective - best <= fit.gap
+    assert fit.objective == pytest.approx(value(A, y, fit.dense()), rel=1e-10)
+    assert (lasso.coef_ != 0).sum() > 3
+    assert np.abs(A.T @ (A @ fit.dense() - y)).max() / y.size == pytest.approx(alpha, rel=0.01)
+    np.testing.assert_allclose(fit.dense(), lasso.coef_, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize(("shape", "name", "rule"), CASES)
+def test_every_iterate_is_feasible_and_gaps_are_right(shape, name, rule, loss):
+    blocks = BALL if shape == "ball" else LABELS
+    A, y = problem()
+    y = np.where(y > 0, 1.0, -1.0) if loss == "logistic" else y
+    radii = np.array([RADIUS]) if shape == "ball" else np.array([0.8, 0.6, 0.4, 0.2])
+    sampling, _ = laws(blocks)[name]
+    fit = frank_wolfe(
+        A, y, radii, blocks=blocks, sampling=sampling, step_rule=rule, loss=loss, steps=120, record=range(121), seed=3
+    )
+    assert len(fit.path) == 121 or fit.gap == 0
+    for point in fit.path:
+        x = point.dense()
+        for k, radius in enumerate(radii):
+            assert np.abs(x[blocks == k]).sum() <= radius * (1 + 1e-12)
+        assert point.gap == pytest.approx(explicit_gap(A, y, x, radii, blocks, loss), rel=1e-9, abs=1e-12)
+        assert point.objective == pytest.approx(value(A, y, x, loss), rel=1e-10)
+    values = np.array([point.objective for point in fit.path])
+    if rule == "line-search":
+        assert (np.diff(values) <= 1e-14).all()
+        assert values[-1] < values[0]
+
+
+@pytest.mark.parametrize("shape", ["ball", "blocks"])
+@pytest.mark.parametrize("name", ["all", "nice"])
+def test_the_logistic_loss_converges(shape, name):
+    blocks = BALL if shape == "ball" else LABELS
+    A, y = problem()
+    y = np.where(y > 0, 1.0, -1.0)
+    sampling = laws(blocks)[name][0]
+    fit = frank_wolfe(A, y, RADIUS, blocks=blocks, sampling=sampling, loss="logistic", step_rule="line-search", steps=3000)
+    assert fit.gap < 2e-3 * fit.scale
+    assert fit.scale == pytest.approx(value(A, y, np.zeros(40), "logistic"))
+
+
+def test_the_logistic_line_search_is_exact():
+    rng = np.random.default_rng(1)
+    for scale in (1e-3, 1.0, 30.0):
+        for shift in (-3.0, 0.0, 3.0):
+            margins, change = rng.standard_normal(50) * scale, rng.standard_normal(50) + shift
+            if -change @ (1 / (1 + np.exp(margins))) >= 0:
+                continue
+            gamma = module._logistic_search(margins, change)
+            slope = -change @ (1 / (1 + np.exp(margins + gamma * change)))
+            assert 0 < gamma <= 1
+            assert abs(slope) < 1e-9 if gamma < 1 else slope <= 0
+
+
+# --- theory -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "name", "rule"), CASES)
+def test_the_mean_excess_stays_under_theorem_1(shape, name, rule):
+    blocks = BALL if shape == "ball" else LABELS
+    A, y = problem()
+    sampling, moving = laws(blocks)[name]
+    best = frank_wolfe(A, y, RADIUS, blocks=blocks, step_rule="line-search", steps=20_000, tolerance=1e-6)
+    lowest = best.objective - best.gap
+    curvature = expected_curvature(interactions(A, RADIUS, blocks=blocks, exact=True), moving)
+    rounds = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
+    runs = [
+        frank_wolfe(A, y, RADIUS, blocks=blocks, sampling=sampling, step_rule=rule, steps=2000, seed=seed, record=rounds)
+        for seed in range(1 if sampling.full else 5)
+    ]
+    excess = np.mean([[point.objective - lowest for point in run.path] for run in runs], axis=0)
+    limit = bound(rounds, value(A, y, np.zeros(40)) - lowest, curvature, sampling.least)
+    assert (excess <= limit).all()
+    assert runs[0].probability == sampling.probabilities.min()
+    # The rate is real: 1/t once p t is large.
+    assert excess[-1] < 0.2 * excess[0]
+
+
+def test_without_the_look_downhill_a_sampled_ball_stalls():
+    """Always stepping settles at the mean of the vertices found: for one column a round, that is the box of radius eta/d."""
+    A, y = problem()
+    law, rounds = Sampling.uniform(40), 60_000
+    kept = frank_wolfe(A, y, RADIUS, sampling=law, steps=rounds)
+    lost = frank_wolfe(A, y, RADIUS, sampling=law, steps=rounds, descend=False)
+    best = frank_wolfe(A, y, RADIUS, step_rule="line-search", steps=20_000, tolerance=1e-6).objective
+    assert kept.objective - best < 0.02 * (kept.scale - best)
+    assert lost.objective - best > 0.3 * (kept.scale - best)
+    assert np.abs(lost.dense()).max() < 3 * RADIUS / 40
+
+
+def test_the_printed_server_update_leaves_the_ball():
+    """Lou & Cheung, Algorithm 2, lines 3 and 4: the K parties' vertices of the full ball are added."""
+    A, y = problem()
+    x, draw, rng = np.zeros(40), Sampling.distributed(LABELS, 5).start(), np.random.default_rng(0)
+    norms = []
+    for t in range(30):
+        vertex = np.zeros(40)
+        for party in np.split(draw(rng, t), GROUPS):
+            found = scores(A, party, (A @ x - y) / y.size)
+            at = np.abs(found).argmax()
+            vertex[party[at]] = -RADIUS * np.sign(found[at])
+        gamma = 2 / (GROUPS * 5 / 40 * t + 2)
+        x = (1 - gamma) * x + gamma * vertex
+        norms.append(np.abs(x).sum() / RADIUS)
+    assert norms[0] == pytest.approx(GROUPS)
+    assert norms[-1] > 1.2
+
+
+def test_curvature_constants_by_hand():
+    """A ball's differences are the ball of twice the radius: vertices suffice."""
+    A, _ = problem(30, 8)
+    blocks, groups, radii = np.array([0, 0, 1, 1, 2, 2, 3, 3]), np.array([0, 0, 0, 0, 1, 1, 1, 1]), [0.5, 1.0, 0.2, 0.7]
+    weight = 2 * np.array(radii)[blocks] / math.sqrt(30)
+    gram = np.abs((A * weight).T @ (A * weight))
+    other, near = blocks[:, None] != blocks, groups[:, None] == groups
+    expected = np.diag(gram).max(), gram[other & near].max(), gram[~near].max()
+    for matrix in (A, csc_array(A)):
+        exact = interactions(matrix, radii, blocks=blocks, groups=groups, exact=True)
+        assert exact == pytest.approx(expected)
+        loose = interactions(matrix, radii, blocks=blocks, groups=groups)
+        assert loose[0] == pytest.approx(expected[0])
+        assert (np.array(loose) >= np.array(exact) - 1e-12).all()
+        top = np.sqrt([np.diag(gram)[blocks == k].max() for k in range(4)])
+        assert loose[1] == pytest.approx(max(top[0] * top[1], top[2] * top[3]))
+        assert loose[2] == pytest.approx(max(top[0], top[1]) * max(top[2], top[3]))
+    assert interactions(A, 1.0, exact=True)[1:] == (0.0, 0.0)
+    assert interactions(A, 1.0, smoothness=0.25)[0] == pytest.approx(interactions(A, 1.0)[0] / 4)
+    assert expected_curvature((3.0, 2.0, 1.0), 2, 5) == 5 * 2 * 3 + 5 * 2 * 2 + 5 * 4 * 4
+    assert expected_curvature((3.0, 2.0, 1.0)) == 3.0
+
+
+def test_the_bound_by_hand():
+    np.testing.assert_allclose(bound([0, 10], 1.0, 2.0, 0.5, 0.5), [2 * 7 / 2, 2 * 7 / 7])
+
+
+# --- samplings ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sampling", "size"),
+    [
+        (Sampling.every(12), 12),
+        (Sampling.uniform(12), 1),
+        (Sampling.nice(12, 5), 5),
+        (Sampling.distributed(np.arange(12) % 3, 2), 6),
+        (Sampling.distributed(["a"] * 2 + ["b"] * 4 + ["c"] * 6, 2), 6),
+        (Sampling.nice(3, 2).of_blocks(np.arange(12) % 3), 8),
+        (Sampling.uniform(3).of_blocks([2] * 2 + [0] * 4 + [7] * 6), None),
+    ],
+)
+def test_measured_inclusion_probabilities(sampling, size):
+    """For K equal groups K tau / d, and not its square (Table 1)."""
+    draw, rng, rounds = sampling.start(), np.random.default_rng(5), 20_000
+    counts, pairs = np.zeros(12), np.zeros((12, 12))
+    for t in range(rounds):
+        columns = draw(rng, t)
+        assert np.unique(columns).size == columns.size
+        assert size is None or columns.size == size
+        counts[columns] += 1
+        pairs[np.ix_(columns, columns)] += 1
+    p = sampling.probabilities
+    error = np.sqrt(p * (1 - p) / rounds)
+    assert (np.abs(counts / rounds - p) <= 4.5 * error + 1e-12).all()
+    assert sampling.least == p.min()
+    if size == 5:  # every pair alike
+        q = 5 * 4 / (12 * 11)
+        assert np.abs(pairs[~np.eye(12, dtype=bool)] / rounds - q).max() < 5 * math.sqrt(q * (1 - q) / rounds)
+
+
+def test_distributed_inclusion_is_not_the_printed_square():
+    law = Sampling.distributed(LABELS, 2)
+    np.testing.assert_allclose(law.probabilities, GROUPS * 2 / 40)
+    np.testing.assert_allclose(Sampling.distributed([0, 0, 1, 1, 1, 1], 2).probabilities, [1, 1, 0.5, 0.5, 0.5, 0.5])
+
+
+def test_paths_depend_on_the_seed_alone():
+    A, y = problem()
+    law = Sampling.distributed(LABELS, 2)
+    first, again, other = (frank_wolfe(A, y, RADIUS, sampling=law, steps=50, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.dense(), again.dense())
+    assert (first.dense() != other.dense()).any()
+    generator = frank_wolfe(A, y, RADIUS, sampling=law, steps=50, seed=np.random.default_rng(1))
+    np.testing.assert_array_equal(first.dense(), generator.dense())
+
+
+# --- arithmetic ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blocks", [None, 5])
+@pytest.mark.parametrize("rule", ["standard", "line-search"])
+@pytest.mark.parametrize("law", ["all", "distributed", "blocks"])
+def test_dense_and_sparse_take_the_same_path(blocks, rule, law):
+    A, y = sparse_problem()
+    labels = None if blocks is None else np.arange(900) % blocks
+    sampling = {
+        "all": None,
+        "distributed": Sampling.distributed(np.arange(900) % 3, 40),
+        "blocks": Sampling.nice(6, 2).of_blocks(np.arange(900) % 6),
+    }[law]
+    paths = [
+        frank_wolfe(M, y, 6.0, blocks=labels, sampling=sampling, step_rule=rule, steps=300, record=50).path
+        for M in (A, csc_matrix(A), A.toarray(), Columns.of(A))
+    ]
+    assert [point.n_iter for point in paths[0]] == [50, 100, 150, 200, 250, 300]
+    for path in paths[1:]:
+        for mine, theirs in zip(paths[0], path, strict=True):
+            np.testing.assert_allclose(mine.dense(), theirs.dense(), atol=1e-10)
+            assert mine.gap == pytest.approx(theirs.gap, rel=1e-8)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("blocks", [1, 4])
+@pytest.mark.parametrize("search", [False, True])
+def test_the_kept_gradient_equals_a_fresh_one(sparse, blocks, search, monkeypatch):
+    monkeypatch.setattr(module, "_KEPT", 900 * 50)  # products of a dense matrix make room for each other
+    A, y = sparse_problem()
+    radii = np.full(blocks, 6.0 / blocks)
+    held = Columns.of(A if sparse else A.toarray())
+    engine = module._Full(module._Problem(held, y, np.arange(900) % blocks, radii, search, 1.0, descend=True))
+    for stop in (1, 2, 3, 700, 1500):
+        x = engine.run(stop, 0.0).dense()
+        exact = A.T @ (A @ x - y) / y.size
+        assert np.abs(engine.gradient() - exact).max() < 1e-9 * max(1.0, np.abs(exact).max())
+        assert engine._state[1] == pytest.approx(float((A @ x) @ (A @ x)), rel=1e-10)
+        assert engine._state[2] == pytest.approx(float(y @ (A @ x)), rel=1e-10)
+
+
+def test_the_path_is_the_plain_one():
+    """300 rounds as on paper, with everything recomputed: bounds and products change no choice."""
+    for A, y, radius in ((*sparse_problem(), 6.0), (*problem(), RADIUS)):
+        x = np.zeros(A.shape[1])
+        for t in range(300):
+            g = A.T @ (A @ x - y)
+            j, gamma = np.abs(g).argmax(), 2 / (t + 2)
+            x *= 1 - gamma
+            x[j] -= gamma * radius * np.sign(g[j])
+        np.testing.assert_allclose(frank_wolfe(A, y, radius, steps=300).dense(), x, atol=1e-12)
+
+
+def test_the_lazy_scale_is_multiplied_out():
+    """At small inclusion probabilities the first steps leave almost nothing of what was there before."""
+    A, y = sparse_problem()
+    law = Sampling.of(lambda rng, t: rng.choice(900, 900), np.full(900, 1e-9))
+    fit = frank_wolfe(A, y, 6.0, sampling=law, steps=40, descend=False, record=1)
+    assert np.abs(fit.dense()).max() == pytest.approx(6.0)
+    for point in fit.path:
+        assert point.objective == pytest.approx(value(A, y, point.dense()), rel=1e-10)
+    exact = csc_array(np.eye(6))
+    for law in (None, Sampling.nice(6, 6)):
+        once = frank_wolfe(exact, np.eye(6)[2] * 3.0, 3.0, sampling=law, step_rule="line-search", steps=5)
+        np.testing.assert_allclose(once.dense(), np.eye(6)[2] * 3.0)
+        assert once.gap == 0
+        assert once.converged
+
+
+def test_scores():
+    A, y = sparse_problem()
+    columns = np.array([3, 899, 3, 0])
+    for matrix in (A, A.toarray(), np.asfortranarray(A.toarray()), Columns.of(A)):
+        np.testing.assert_allclose(scores(matrix, columns, y), (A.T @ y)[columns], atol=1e-13)
+        np.testing.assert_allclose(scores(matrix, None, y), A.T @ y, atol=1e-13)
+        assert scores(matrix, np.empty(0, dtype=int), y).size == 0
+        for wrong in ([900], [-1]):
+            with pytest.raises(IndexError, match="does not have"):
+                scores(matrix, wrong, y)
+    twice = csc_array((np.ones(3), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
+    assert not twice.has_canonical_format
+    np.testing.assert_allclose(scores(twice, None, np.array([1.0, 10.0])), [20.0, 1.0])
+    fortran = np.asfortranarray(A.toarray())
+    assert np.shares_memory(Columns.of(fortran).data, fortran)
+    assert np.shares_memory(Columns.of(A).data, A.data)
+
+
+# --- the interface ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blocks", [None, LABELS])
+def test_inexact_oracles(blocks):
+    A, y = problem()
+    exact = frank_wolfe(A, y, RADIUS, blocks=blocks, steps=200)
+    seen = []
+
+    def honest(columns, slopes):
+        seen.append(columns.size)
+        return slopes
+
+    same = frank_wolfe(A, y, RADIUS, blocks=blocks, steps=200, oracle=honest)
+    np.testing.assert_allclose(same.dense(), exact.dense(), atol=1e-12)
+    assert seen == [40] * 200
+    rng = np.random.default_rng(0)
+    noisy = frank_wolfe(
+        A, y, RADIUS, blocks=blocks, steps=200, oracle=lambda columns, s: s + rng.laplace(scale=0.02, size=s.size)
+    )
+    assert noisy.gap < 0.5 * noisy.scale
+    assert np.abs(noisy.dense()).sum() <= RADIUS * (1 + 1e-12)
+
+
+def test_records_and_early_ends():
+    A, y = problem()
+    fit = frank_wolfe(A, y, RADIUS, steps=50, record=[0, 7, 50, 99])
+    assert [point.n_iter for point in fit.path] == [0, 7, 50]
+    assert fit.path[0].indices.size == 0
+    assert fit.path[-1].objective == fit.objective
+    assert frank_wolfe(A, y, RADIUS, steps=50).path == ()
+    seen = []
+    stopped = frank_wolfe(A, y, RADIUS, steps=50, record=10, watch=lambda point: seen.append(point) or len(seen) == 2)
+    assert stopped.n_iter == 20
+    assert not stopped.converged
+    law = Sampling.nice(40, 30)
+    early = frank_wolfe(A, y, RADIUS, sampling=law, steps=5000, tolerance=0.05, record=25)
+    assert early.converged
+    assert early.n_iter % 25 == 0
+    assert early.n_iter < 5000
+    nothing = frank_wolfe(A, np.zeros(120), RADIUS, steps=5)
+    assert nothing.indices.size == 0
+    assert nothing.gap == 0
+
+
+def test_what_it_refuses():
+    A, y = problem()
+    for wrong, word in (
+        ({"y": y[:-1]}, "y has shape"),
+        ({"radius": 0.0}, "positive radii"),
+        ({"radius": [1.0, 1.0]}, "1 positive radii"),
+        ({"blocks": LABELS[:-1]}, "39 labels"),
+        ({"sampling": Sampling.nice(39, 2)}, "a sampling of 39"),
+        ({"loss": "hinge"}, "unknown loss"),
+        ({"loss": "logistic"}, "-1 or 1"),
+        ({"step_rule": "tiny"}, "unknown step rule"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            frank_wolfe(**{"matrix": A, "y": y, "radius": RADIUS, **wrong})
+    with pytest.raises(ValueError, match="tau = 11"):
+        Sampling.distributed(LABELS, 11)
+    with pytest.raises(ValueError, match="probability above 0"):
+        Sampling.of(lambda rng, t: np.arange(1), [0.0, 1.0])
