@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
 _LEAST = 1e-100
 #: Products A^T a_j of a dense matrix: so many made in one pass, and so many numbers kept.
 _AHEAD, _KEPT = 16, 1 << 25
+#: Rows of a sparse matrix: those of so many columns are listed in one pass, and all of them after so many passes.
+_ROWS_AHEAD, _PASSES = 64, 8
 #: Columns that share one bound in a search.
 _TILE = 256
 _ROUNDING = 1e-14
@@ -86,11 +87,6 @@ class Columns:
         none = np.empty(0, dtype=np.int32)
         return cls(dense.reshape(-1, order="F"), none, none, (dense.shape[0], dense.shape[1]))
 
-    @cached_property
-    def by_rows(self) -> tuple[Vector, NDArray[np.int32], Index]:
-        """A sparse matrix by rows: values, columns, starts. Made once."""
-        return _transpose(self.data, self.rows, self.starts, self.shape[0])
-
     @property
     def sparse(self) -> bool:
         """Whether only nonzeros are held."""
@@ -115,15 +111,20 @@ def scores(matrix: Columns | Matrix | csc_array | csc_matrix, columns: ArrayLike
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def _dot(data: Vector, rows: Places, starts: Places, n: int, j: int, g: Vector) -> float:
+def _dense_dot(column: Vector, g: Vector) -> float:
     total = 0.0
-    if starts.size:
-        for e in range(starts[j], starts[j + 1]):
-            total += data[e] * g[rows[e]]
-    else:
-        column = data[j * n : (j + 1) * n]
-        for i in range(n):
-            total += column[i] * g[i]
+    for i in range(column.size):
+        total += column[i] * g[i]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _dot(data: Vector, rows: Places, starts: Places, n: int, j: int, g: Vector) -> float:
+    if not starts.size:
+        return float(_dense_dot(data[j * n : (j + 1) * n], g))
+    total = 0.0
+    for e in range(starts[j], starts[j + 1]):  # in order: gathers make short sums slower
+        total += data[e] * g[rows[e]]
     return total
 
 
@@ -514,23 +515,20 @@ class _Full:
         self._order, self._ends = order, np.cumsum(np.bincount(problem.owner))
         self._chosen, self._weights = np.zeros(problem.radii.size, dtype=np.int64), np.zeros(problem.radii.size)
         self._work = np.zeros(n if held.sparse else 1)
-        self._slots = np.full(1 if held.sparse else d, -1, dtype=np.int64)
-        if held.sparse:
-            self._by_rows = held.by_rows
-            self._products, self._kept = np.zeros((0, 0)), np.zeros(0, dtype=np.int64)
-        else:
-            none = np.zeros(1, dtype=np.int64)
-            self._by_rows = (np.zeros(0), none.astype(np.int32), none)
-            room = min(d, max(_KEPT // d, _AHEAD * (problem.radii.size + 1)))
-            self._products, self._kept = np.empty((room, d)), np.full(room, -1, dtype=np.int64)
-            self._next = 0
+        #: Where a column's product is kept, or that its rows are listed; -1: not yet.
+        self._slots, self._passes = np.full(d, -1, dtype=np.int64), 0
+        #: Rows that are listed: values, columns, where a row begins (-1: it is not listed) and ends.
+        self._rows = np.zeros(0), np.zeros(0, dtype=np.int32), np.full(n, -1), np.full(n, -1)
+        room = 0 if held.sparse else min(d, max(_KEPT // d, _AHEAD * (problem.radii.size + 1)))
+        self._products, self._kept = np.empty((room, d)), np.full(room, -1, dtype=np.int64)
+        self._next = 0
 
     def run(self, stop: int, limit: float) -> Point:
         problem = self._problem
         held = problem.columns
         while True:
             self._t, missing = _rounds(
-                held.data, held.rows, held.starts, *self._by_rows, self._products, self._slots,
+                held.data, held.rows, held.starts, *self._rows, self._products, self._slots,
                 self._moments, self._moved, self._x, self._state, self._bounds, self._tops, self._order, self._ends,
                 problem.radii, self._chosen, self._weights, self._work, problem.search, self._t, stop, limit * held.shape[0],
             )  # fmt: skip
@@ -539,16 +537,22 @@ class _Full:
             self._make(missing)
 
     def _make(self, missing: int) -> None:
-        """A^T a_j for a column and for those most likely to be next; the oldest products make room."""
-        held, scale = self._problem.columns, self._state[0]
-        promise = np.abs(scale * self._moved - self._moments)
+        """What is needed to follow a column into the gradient: for it, and for those most likely to be next."""
+        held = self._problem.columns
+        promise = np.abs(self._state[0] * self._moved - self._moments)
         promise[self._slots >= 0] = -1.0
         promise[self._chosen] = np.where(self._slots[self._chosen] < 0, np.inf, -1.0)  # of this round
         promise[missing] = np.inf
-        count = min(_AHEAD, promise.size)
+        count = min(_ROWS_AHEAD if held.sparse else _AHEAD, promise.size)
         likely = np.argpartition(promise, -count)[-count:]
         likely = likely[promise[likely] >= 0]
-        places = (self._next + np.arange(likely.size)) % self._kept.size
+        if held.sparse:
+            self._passes += 1
+            likely = likely if self._passes < _PASSES else np.flatnonzero(self._slots < 0)
+            self._rows = _list_rows(held.data, held.rows, held.starts, likely, *self._rows)
+            self._slots[likely] = 0
+            return
+        places = (self._next + np.arange(likely.size)) % self._kept.size  # the oldest make room
         self._next = int(places[-1] + 1) % self._kept.size
         out = self._kept[places]
         self._slots[out[out >= 0]] = -1
@@ -570,22 +574,41 @@ class _Full:
 
 
 @njit(cache=True, nogil=True)
-def _transpose(data: Vector, rows: Places, starts: Places, n: int) -> tuple[Vector, NDArray[np.int32], Index]:
-    """The same matrix by rows: values, columns, starts."""
-    begin = np.zeros(n + 1, dtype=np.int64)
-    for e in range(rows.size):
-        begin[rows[e] + 1] += 1
-    for i in range(n):
-        begin[i + 1] += begin[i]
-    at = begin[:-1].copy()
-    values, columns = np.empty(rows.size), np.empty(rows.size, dtype=np.int32)
-    for j in range(starts.size - 1):
+def _list_rows(
+    data: Vector,
+    rows: Places,
+    starts: Places,
+    columns: Index,
+    row_data: Vector,
+    row_columns: NDArray[np.int32],
+    begins: Index,
+    ends: Index,
+) -> tuple[Vector, NDArray[np.int32], Index, Index]:
+    """The lists of rows, extended by the rows that these columns touch: one pass over the nonzeros."""
+    new = np.zeros(begins.size, dtype=np.uint8)
+    for j in columns:
         for e in range(starts[j], starts[j + 1]):
-            place = at[rows[e]]
-            at[rows[e]] = place + 1
-            values[place] = data[e]
-            columns[place] = j
-    return values, columns, begin
+            new[rows[e]] = begins[rows[e]] < 0
+    places, count = np.empty(rows.size + 1, dtype=rows.dtype), 0
+    for e in range(rows.size):  # without a branch: an entry that does not count is written over
+        places[count] = e
+        count += int(new[rows[e]])
+    for e in places[:count]:
+        ends[rows[e]] += 1
+    at = row_data.size
+    for i in range(begins.size):
+        if new[i]:
+            begins[i], at = at, at + ends[i] + 1
+            ends[i] = begins[i]
+    values, owners = np.empty(at), np.empty(at, dtype=np.int32)
+    values[: row_data.size], owners[: row_data.size] = row_data, row_columns
+    j = 0
+    for e in places[:count]:
+        while starts[j + 1] <= e:
+            j += 1
+        values[ends[rows[e]]], owners[ends[rows[e]]] = data[e], j
+        ends[rows[e]] += 1
+    return values, owners, begins, ends
 
 
 @njit(cache=True, nogil=True)
@@ -664,7 +687,8 @@ def _through_rows(
     starts: Places,
     row_data: Vector,
     row_columns: NDArray[np.int32],
-    row_starts: Index,
+    row_begins: Index,
+    row_ends: Index,
     chosen: Index,
     work: Vector,
     factor: float,
@@ -677,7 +701,7 @@ def _through_rows(
             pull = factor * work[i]
             work[i] = 0.0  # blocks may share rows
             if pull != 0.0:
-                for f in range(row_starts[i], row_starts[i + 1]):
+                for f in range(row_begins[i], row_ends[i]):
                     moved[row_columns[f]] += pull * row_data[f]
 
 
@@ -687,7 +711,8 @@ def _raise_bounds(
     begin: int,
     end: int,
     row_columns: NDArray[np.int32],
-    row_starts: Index,
+    row_begins: Index,
+    row_ends: Index,
     moved: Vector,
     moments: Vector,
     scale: float,
@@ -695,7 +720,7 @@ def _raise_bounds(
 ) -> None:
     """Let the bounds hold for the columns that share a row with a chosen one."""
     for e in range(begin, end):
-        for f in range(row_starts[rows[e]], row_starts[rows[e] + 1]):
+        for f in range(row_begins[rows[e]], row_ends[rows[e]]):
             j = row_columns[f]
             value = abs(scale * moved[j] - moments[j]) * (1 + _ROUNDING)
             bounds[j // _TILE] = max(bounds[j // _TILE], value)
@@ -708,7 +733,8 @@ def _rounds(  # noqa: C901, PLR0912 - dense and sparse differ in three places
     starts: Places,
     row_data: Vector,
     row_columns: NDArray[np.int32],
-    row_starts: Index,
+    row_begins: Index,
+    row_ends: Index,
     products: Matrix,
     slots: Index,
     moments: Vector,
@@ -728,7 +754,7 @@ def _rounds(  # noqa: C901, PLR0912 - dense and sparse differ in three places
     stop: int,
     limit: float,
 ) -> tuple[int, int]:
-    """Rounds from t to stop, or until n times the gap is at most the limit, or until a product is missing (its column)."""
+    """Rounds from t to stop, or until n times the gap is at most the limit, or until a chosen column is not made ready (that one)."""
     sparse = starts.size > 0
     while True:
         scale, square, cross = state[0], state[1], state[2]
@@ -737,6 +763,9 @@ def _rounds(  # noqa: C901, PLR0912 - dense and sparse differ in three places
         state[4] = max(gap, 0.0)
         if t >= stop or gap <= limit:
             return t, -1
+        for j in chosen:
+            if slots[j] < 0:
+                return t, j
         length = 0.0  # |m|^2
         if sparse:
             for k in range(radii.size):
@@ -744,9 +773,6 @@ def _rounds(  # noqa: C901, PLR0912 - dense and sparse differ in three places
             for k in range(radii.size):
                 length += weights[k] * _dot(data, rows, starts, 0, chosen[k], work)
         else:
-            for j in chosen:
-                if slots[j] < 0:
-                    return t, j
             for k in range(radii.size):
                 for other in range(radii.size):
                     length += weights[k] * weights[other] * products[slots[chosen[k]], chosen[other]]
@@ -769,10 +795,10 @@ def _rounds(  # noqa: C901, PLR0912 - dense and sparse differ in three places
             # An entry that no chosen column reaches moves from g to keep * g - gamma * moment.
             for b in range(bounds.size):
                 bounds[b] = (keep * bounds[b] + gamma * tops[b]) * (1 + _ROUNDING)
-            _through_rows(rows, starts, row_data, row_columns, row_starts, chosen, work, gamma / scale, moved)
+            _through_rows(rows, starts, row_data, row_columns, row_begins, row_ends, chosen, work, gamma / scale, moved)
             if radii.size == 1:
                 begin, end = starts[chosen[0]], starts[chosen[0] + 1]
-                _raise_bounds(rows, begin, end, row_columns, row_starts, moved, moments, scale, bounds)
+                _raise_bounds(rows, begin, end, row_columns, row_begins, row_ends, moved, moments, scale, bounds)
         else:
             bounds[:] = np.inf
             for k in range(radii.size):
@@ -847,21 +873,28 @@ class _Ball(_Sampled):
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _dense_residual(column: Vector, predictions: Vector, target: Vector, scale: float) -> float:
+    total = 0.0
+    for i in range(column.size):
+        total += column[i] * (scale * predictions[i] - target[i])
+    return total
+
+
+@njit(cache=True, nogil=True)
 def _residual_scores(
     data: Vector, rows: Places, starts: Places, columns: Index, predictions: Vector, target: Vector, scale: float
 ) -> Vector:
     """a_j . (scale * predictions - target)."""
     n, out = target.size, np.empty(columns.size)
     for k in range(columns.size):
-        j, total = columns[k], 0.0
+        j = columns[k]
         if starts.size:
+            total = 0.0
             for e in range(starts[j], starts[j + 1]):
                 total += data[e] * (scale * predictions[rows[e]] - target[rows[e]])
+            out[k] = total
         else:
-            column = data[j * n : (j + 1) * n]
-            for i in range(n):
-                total += column[i] * (scale * predictions[i] - target[i])
-        out[k] = total
+            out[k] = _dense_residual(data[j * n : (j + 1) * n], predictions, target, scale)
     return out
 
 
