@@ -11,6 +11,10 @@ import numpy as np
 from unpooled.errors import UsageError
 
 
+#: Confidence with which the first half chooses a threshold.
+_CHOOSING = 0.8
+
+
 def empirical_epsilon(
     release: Callable[[Any], Any],
     neighbour_a: Any,  # noqa: ANN401 - whatever the release takes
@@ -46,10 +50,9 @@ def empirical_epsilon(
     for threshold in np.unique(np.quantile(np.concatenate(learn), np.linspace(0.002, 0.998, 499))).tolist():
         for one in (0, 1):
             sign = 1 if one == 0 else -1
-            hits = [int((sign * score >= sign * threshold).sum()) for score in (learn[one], learn[1 - one])]
-            bound = _bound(
-                *hits, half, delta, 0.8
-            )  # a milder confidence, so that rare events are not preferred for their luck
+            ours, theirs = (int((sign * score >= sign * threshold).sum()) for score in (learn[one], learn[1 - one]))
+            # A milder confidence than at the end, but one that does not prefer rare events for their luck.
+            bound = _bound(ours, theirs, half, delta, _CHOOSING)
             best = max(best, (bound, one, threshold))
     _, one, threshold = best
     sign = 1 if one == 0 else -1
