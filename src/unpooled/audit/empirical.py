@@ -10,7 +10,6 @@ import numpy as np
 
 from unpooled.errors import UsageError
 
-
 #: Confidence with which the first half chooses a threshold.
 _CHOOSING = 0.8
 
