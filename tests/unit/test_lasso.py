@@ -279,7 +279,7 @@ def test_a_missing_party_stops_the_study() -> None:
     def without_b(batch):
         return [Dropped("b", "gone") if a.to == "b" and a.step == "pick" else made[a.to].answer(r) for a, r in batch]
 
-    with pytest.raises(StudyAborted, match="b dropped out in round 0"):
+    with pytest.raises(StudyAborted, match="dropped out at step 'pick'"):
         drive(MODEL, plan, without_b)
 
 

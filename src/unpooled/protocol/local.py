@@ -6,11 +6,12 @@ three cannot differ: every message is encoded and decoded even when it never lea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from unpooled.errors import ProtocolError
+from unpooled.errors import ProtocolError, UsageError
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.protocol.messages import Ask, Dropped, encode, open_body, open_envelope
@@ -163,3 +164,28 @@ def run_in_process(
         for party in parties.values():
             party.ledger.close()
     return LocalRun(outcome, entries, {name: party.keeper for name, party in parties.items()})
+
+
+def column_named(names: Sequence[str], column: int | str) -> str:
+    """The name of a column that a caller gives by name or by position."""
+    if isinstance(column, str) and column in names:
+        return column
+    if not isinstance(column, str) and -len(names) <= (place := operator.index(column)) < len(names):
+        return names[place]
+    msg = f"there is no column {column!r} among {len(names)}"
+    raise UsageError(msg)
+
+
+def columns_of_parties(parties: int | Mapping[str, Sequence[int | str]], names: Sequence[str]) -> dict[str, list[str]]:
+    """Which columns each in-process party holds: as a mapping says, or so many even groups in order."""
+    if not isinstance(parties, Mapping):
+        if parties < 1:
+            raise UsageError("parties must be at least 1, or a mapping from names to columns")
+        count = min(parties, len(names))
+        size, more = divmod(len(names), count)
+        edges = [k * size + min(k, more) for k in range(count + 1)]
+        return {f"party{k}": list(names[edges[k] : edges[k + 1]]) for k in range(count)}
+    assigned = {party: [column_named(names, column) for column in columns] for party, columns in parties.items()}
+    if sorted(column for columns in assigned.values() for column in columns) != sorted(names):
+        raise UsageError("parties must hold every column exactly once")
+    return assigned

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import msgspec
 import numpy as np
 
-from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
+from unpooled.errors import DataError, PlanMismatch, ProtocolError, StudyAborted, UsageError
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.chain import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Additive, Minimising, NoisyChoice, Scaled, Shared
@@ -416,6 +416,18 @@ class Party:
             raise ProtocolError(msg) from None
 
 
+def everybody(asks: list[Ask]) -> Generator[list[Ask], Replies, Replies]:
+    """The replies to these requests where all are needed; a party that is missing stops the study, which can be continued."""
+    if not asks:
+        return []
+    replies = yield asks
+    gone = [f"{r.party} ({r.reason})" for r in replies if isinstance(r, Dropped)]
+    if gone:
+        msg = f"{', '.join(gone)} dropped out at step {asks[0].step!r}: run the study again once they are back"
+        raise StudyAborted(msg)
+    return replies
+
+
 def converse(model: Model, plan: Plan) -> Conversation:
     """The whole conversation of a study: every party agrees to the plan, then the model's coordinator runs."""
     request = OpenRequest(plan.study)
@@ -434,4 +446,18 @@ def converse(model: Model, plan: Plan) -> Conversation:
     return (yield from model.coordinate(plan))
 
 
-__all__ = ["OPEN", "Context", "Conversation", "Keeper", "MemoryKeeper", "Model", "Nothing", "Party", "Step", "converse"]
+__all__ = [
+    "OPEN",
+    "Context",
+    "Conversation",
+    "Keeper",
+    "MemoryKeeper",
+    "Model",
+    "Nothing",
+    "Party",
+    "Replies",
+    "Step",
+    "converse",
+    "everybody",
+    "signed_parts",
+]

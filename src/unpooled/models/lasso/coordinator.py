@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unpooled.errors import StudyAborted
 from unpooled.models.lasso.messages import Claim, PickRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.plan import COLUMN, GRID, PICK, setup
 from unpooled.privacy.mechanisms import GaussianRelease
-from unpooled.protocol.messages import Array, Ask, Dropped
+from unpooled.protocol.messages import Array, Ask
+from unpooled.protocol.roles import everybody
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from unpooled.models.lasso.plan import Setup
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.roles import Conversation, Replies
+    from unpooled.protocol.roles import Conversation
 
 #: (party, coded column)
 Place = tuple[str, int]
@@ -50,7 +48,7 @@ def coordinate(plan: Plan) -> Conversation:
     path: list[Step] = []
     for t in range(asked.parameters.rounds):
         terms = tuple(Term(party, column, value) for (party, column), value in iterate.items())
-        picks = yield from _all([Ask(card.name, PICK, PickRequest(terms, new), t) for card in cards])
+        picks = yield from everybody([Ask(card.name, PICK, PickRequest(terms, new), t) for card in cards])
         claims = tuple(
             Claim(card.name, reply.choice, reply.score, reply.signed) for card, reply in zip(cards, picks, strict=True)
         )
@@ -62,7 +60,7 @@ def coordinate(plan: Plan) -> Conversation:
         fresh = [(c, (p, j)) for c, (p, j, _) in zip(moving, vertices, strict=True) if (p, j) not in shared]
         if t + 1 == asked.parameters.rounds:
             break  # no later pick would read it
-        replies = yield from _all([_share(asked, t, claims, claim, counts) for claim, _ in fresh])
+        replies = yield from everybody([_share(asked, t, claims, claim, counts) for claim, _ in fresh])
         new = tuple(_column(plan, place, reply) for (_, place), reply in zip(fresh, replies, strict=True))
         shared += [place for _, place in fresh]
     terms = tuple(Term(party, column, value) for (party, column), value in sorted(iterate.items()))
@@ -91,18 +89,6 @@ def _column(plan: Plan, place: Place, reply: Any) -> SharedColumn:  # noqa: ANN4
     if not isinstance(mechanism, GaussianRelease):  # the published form sends real numbers
         return SharedColumn(*place, reply.column.values)
     return SharedColumn(*place, Array.of(mechanism.decode(reply.column.values.numpy()) / GRID))
-
-
-def _all(asks: list[Ask]) -> Generator[list[Ask], Replies, list[Any]]:
-    """The replies to these requests; a party that is missing stops the study, which can be continued."""
-    if not asks:
-        return []
-    replies = yield asks
-    gone = [ask.to for ask, reply in zip(asks, replies, strict=True) if isinstance(reply, Dropped)]
-    if gone:
-        msg = f"{', '.join(gone)} dropped out in round {asks[0].index}: run the study again once they are back"
-        raise StudyAborted(msg)
-    return replies
 
 
 def render(result: Result) -> str:

@@ -19,7 +19,7 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.protocol.local import run_in_process
+from unpooled.protocol.local import columns_of_parties, run_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,26 +156,11 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
             "clip": end,
         }
 
-    def _assigned(self, names: list[str]) -> dict[str, list[str]]:
-        """Which columns each party holds."""
-        if isinstance(self.parties, int):
-            if self.parties < 1:
-                raise UsageError("parties must be at least 1, or a mapping from names to columns")
-            count = min(self.parties, len(names))
-            return {f"party{k}": [str(c) for c in chunk] for k, chunk in enumerate(np.array_split(names, count))}
-        assigned = {
-            party: [column if isinstance(column, str) else names[column] for column in columns]
-            for party, columns in self.parties.items()
-        }
-        if sorted(column for columns in assigned.values() for column in columns) != sorted(names):
-            raise UsageError("parties must hold every column exactly once")
-        return assigned
-
     def _study(self, rows: int, names: list[str], columns: tuple[Column, ...], half: float, *, declared: bool) -> Study:
         by_name = dict(zip(names, columns, strict=True))
         cards = tuple(
             Card(party, rows, tuple(by_name[c] for c in held), labels=(_RESPONSE,))
-            for party, held in self._assigned(names).items()
+            for party, held in columns_of_parties(self.parties, names).items()
         )
         parameters = {
             "response": _RESPONSE,

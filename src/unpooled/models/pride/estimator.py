@@ -18,7 +18,7 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.protocol.local import run_in_process
+from unpooled.protocol.local import column_named, columns_of_parties, run_in_process
 from unpooled.protocol.roles import MemoryKeeper
 
 if TYPE_CHECKING:
@@ -95,24 +95,11 @@ class _Pride(BaseEstimator):
     def _declared(self, table: Table | None) -> Bounds:
         return Bounds.given(self.bounds, table, warn=not math.isinf(self.epsilon))
 
-    def _assigned(self, names: list[str]) -> dict[str, list[str]]:
-        """Which columns each party holds."""
-        if isinstance(self.parties, int):
-            if self.parties < 1:
-                raise UsageError("parties must be at least 1, or a mapping from names to columns")
-            count = min(self.parties, len(names))
-            return {f"party{k}": [str(c) for c in chunk] for k, chunk in enumerate(np.array_split(names, count))}
-        assigned = {party: [_name(names, column) for column in columns] for party, columns in self.parties.items()}
-        given = [column for columns in assigned.values() for column in columns]
-        if sorted(given) != sorted(names):
-            raise UsageError("parties must hold every column exactly once")
-        return assigned
-
     def _study(
         self, rows: int, names: list[str], columns: tuple[Column, ...], *, declared: bool, fitted: str | None = None
     ) -> Study:
         by_name = dict(zip(names, columns, strict=True))
-        assigned = self._assigned(names)
+        assigned = columns_of_parties(self.parties, names)
         cards = tuple(
             Card(party, rows, tuple(by_name[c] for c in held), labels=() if fitted else (_RESPONSE,))
             for party, held in assigned.items()
@@ -127,7 +114,7 @@ class _Pride(BaseEstimator):
             "sketch_dim": _plain(self.sketch_dim),
             "grids": {k: [int(n) for n in v] for k, v in (self.grids or {}).items()},
             "matrices": matrices,
-            "public": [_name(names, column) for column in self.public],
+            "public": [column_named(names, column) for column in self.public],
             "alpha": _plain(self.alpha),
             "noise_model": self.noise_model,
             "fit_intercept": bool(self.fit_intercept),
@@ -355,15 +342,6 @@ class PrideClassifier(ClassifierMixin, _Pride):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
-
-
-def _name(names: list[str], column: int | str) -> str:
-    if isinstance(column, str) and column in names:
-        return column
-    if isinstance(column, int | np.integer) and -len(names) <= column < len(names):
-        return names[column]
-    msg = f"there is no column {column!r} among {len(names)}"
-    raise UsageError(msg)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a NumPy number, a number or a word

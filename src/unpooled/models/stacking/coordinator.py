@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from unpooled.errors import StudyAborted
 from unpooled.models.stacking.messages import MetaRequest
 from unpooled.models.stacking.plan import BLOCK, GRID, META, PREDICTIONS, Meta, setup
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.unit import Split
-from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
+from unpooled.protocol.messages import Array, Ask, Nothing
+from unpooled.protocol.roles import everybody
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -42,7 +42,7 @@ class Result(msgspec.Struct, frozen=True):
 def coordinate(plan: Plan) -> Conversation:
     """Low level, predictions of the high-level rows, high level."""
     asked = setup(plan.study)
-    replies = yield from _all([Ask(block.card.name, BLOCK, Nothing()) for block in asked.blocks])
+    replies = yield from everybody([Ask(block.card.name, BLOCK, Nothing()) for block in asked.blocks])
     weights = [reply.weights.values for reply in replies]
     models = []
     for block, released in zip(asked.blocks, weights, strict=True):
@@ -59,7 +59,7 @@ def coordinate(plan: Plan) -> Conversation:
     high: tuple[float, ...] = ()
     if asked.learns:
         features = weights if asked.split is Split.HORIZONTAL else (yield from _predictions(plan, asked))
-        (reply,) = yield from _all([Ask(asked.holder, META, MetaRequest(tuple(features)))])
+        (reply,) = yield from everybody([Ask(asked.holder, META, MetaRequest(tuple(features)))])
         high = tuple(reply.weights.values.numpy().tolist())
     return Result(tuple(models), high)
 
@@ -67,7 +67,7 @@ def coordinate(plan: Plan) -> Conversation:
 def _predictions(plan: Plan, asked: Setup) -> Generator[list[Ask], Replies, list[Array]]:
     """Predictions of the high-level rows by every low-level model."""
     step = "entrust" if asked.meta is Meta.TRUSTED else PREDICTIONS
-    replies = yield from _all([Ask(block.card.name, step, Nothing()) for block in asked.blocks])
+    replies = yield from everybody([Ask(block.card.name, step, Nothing()) for block in asked.blocks])
     if asked.meta is Meta.TRUSTED:
         return [reply.probabilities.values for reply in replies]
     noisy = []
@@ -76,16 +76,6 @@ def _predictions(plan: Plan, asked: Setup) -> Generator[list[Ask], Replies, list
         assert isinstance(mechanism, GaussianRelease)
         noisy.append(Array.of(np.clip(mechanism.decode(reply.probabilities.values.numpy()) / GRID, 0.0, 1.0)))
     return noisy
-
-
-def _all(asks: list[Ask]) -> Generator[list[Ask], Replies, list[Any]]:
-    """The replies to these requests; a party that is missing stops the study, which can be continued."""
-    replies = yield asks
-    gone = [ask.to for ask, reply in zip(asks, replies, strict=True) if isinstance(reply, Dropped)]
-    if gone:
-        msg = f"{', '.join(gone)} dropped out at step {asks[0].step!r}: run the study again once they are back"
-        raise StudyAborted(msg)
-    return replies
 
 
 def render(result: Result) -> str:

@@ -19,7 +19,7 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.protocol.local import run_in_process
+from unpooled.protocol.local import columns_of_parties, run_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -315,9 +315,7 @@ class PrivateStackingClassifier(_Stack):
     def _groups(self, names: list[str]) -> tuple[dict[str, list[str]], dict[str, float]]:
         """Columns and importance of every party."""
         if not isinstance(self.parties, int):
-            groups = {p: [_name(names, column) for column in columns] for p, columns in self.parties.items()}
-            if sorted(column for columns in groups.values() for column in columns) != sorted(names):
-                raise UsageError("parties must hold every column exactly once")
+            groups = columns_of_parties(self.parties, names)
             given = self.importance or {}
             if not hasattr(given, "items"):
                 raise UsageError("where parties are named, importance is a mapping from their names to public numbers")
@@ -437,12 +435,3 @@ class PrivateStackingClassifier(_Stack):
         """The more likely class of every row."""
         decision = self.decision_function(X)
         return np.asarray(self.classes_[(decision > 0).astype(int)])
-
-
-def _name(names: list[str], column: int | str) -> str:
-    if isinstance(column, str) and column in names:
-        return column
-    if isinstance(column, int | np.integer) and -len(names) <= column < len(names):
-        return names[column]
-    msg = f"there is no column {column!r} among {len(names)}"
-    raise UsageError(msg)
