@@ -49,9 +49,9 @@ def main() -> None:
     sealed = [client(identity, vector) for identity, vector in zip(clients, vectors, strict=True)]
 
     def node(at: int) -> np.ndarray:
-        total = np.zeros(SIZE, dtype=np.uint64)
+        total, room = np.zeros(SIZE, dtype=np.uint64), bytearray(8 * SIZE)
         for key, parts in zip(client_keys, sealed, strict=True):
-            share = secure_sum.unseal(nodes[at], key, CONTEXT, PURPOSE, *parts[at])
+            share = secure_sum.unseal(nodes[at], key, CONTEXT, PURPOSE, *parts[at], room)
             secure_sum.add_share(total, share, at, NODES)
         return total
 

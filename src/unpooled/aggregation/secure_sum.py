@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _SEED_BYTES = 32
 #: Each key encrypts one message, so that its nonce may be constant.
 _NONCE = bytes(12)
+_TAG_BYTES = 16
 #: Words expanded at a time.
 _BLOCK = 1 << 15
 
@@ -49,12 +50,12 @@ def split(vector: NDArray[np.int64], nodes: int, secret: bytes) -> list[Buffer]:
     return [*seeds, rest.data.cast("B")]
 
 
-def add_share(total: Words, share: bytes, position: int, nodes: int) -> None:
+def add_share(total: Words, share: Buffer, position: int, nodes: int) -> None:
     """Add the share that the node at this position received to its partial sum, modulo 2^64."""
     if position < nodes - 1:
         if len(share) != _SEED_BYTES:
             raise ProtocolError("a share that is not a seed of 32 bytes")
-        for at, words in _expanded(share, total.size):
+        for at, words in _expanded(bytes(share), total.size):
             total[at : at + words.size] += words
     elif len(share) != 8 * total.size:
         msg = f"a share that does not hold {total.size} numbers of 8 bytes"
@@ -90,10 +91,23 @@ def seal(
 
 
 def unseal(
-    receiver: Identity, sender_key: str, context: bytes, purpose: tuple[bytes, ...], salt: bytes, ciphertext: bytes
-) -> bytes:
-    """Decrypt what this sender sealed for this receiver and purpose, or refuse."""
+    receiver: Identity,
+    sender_key: str,
+    context: bytes,
+    purpose: tuple[bytes, ...],
+    salt: bytes,
+    ciphertext: bytes,
+    room: bytearray | None = None,
+) -> Buffer:
+    """Decrypt what this sender sealed for this receiver and purpose, or refuse.
+
+    ``room`` is memory to decrypt into, for many messages of one length: fresh pages cost more than the cipher.
+    """
+    cipher = AESGCM(receiver.shared_key(context, sender_key, *purpose, salt))
     try:
-        return AESGCM(receiver.shared_key(context, sender_key, *purpose, salt)).decrypt(_NONCE, ciphertext, None)
+        if room is None or len(room) != len(ciphertext) - _TAG_BYTES:
+            return cipher.decrypt(_NONCE, ciphertext, None)
+        cipher.decrypt_into(_NONCE, ciphertext, None, room)
     except (InvalidTag, ValueError):
         raise ProtocolError("a sealed share that was altered, or was meant for another place") from None
+    return memoryview(room)

@@ -378,20 +378,20 @@ class Summing:
         size = context.plan.release(context.party.name, self.name).size
         at = nodes.index(context.party.name)
         total = np.zeros(size, dtype=np.uint64)
-        for share in self._unsealed(context, request):
+        for share in self._unsealed(context, request, size):
             secure_sum.add_share(total, share, at, len(nodes))
         return TotalReply(context.partial(self.name, total))
 
-    def _unsealed(self, context: Context, request: TotalRequest) -> Generator[bytes]:
+    def _unsealed(self, context: Context, request: TotalRequest, size: int) -> Generator[secure_sum.Buffer]:
         """What the participants sealed for this party, one after the other."""
         if len(request.sealed) != len(request.participants):
             raise ProtocolError("a total needs one sealed share of each participant")
-        party, plan = context.party, context.plan
+        party, plan, room = context.party, context.plan, bytearray(8 * size)
         for member, sealed in zip(request.participants, request.sealed, strict=True):
             sender = _checked(plan, member)
             purpose = self._purpose(context, sender.name, party.name)
             key = sender.agreement
-            yield secure_sum.unseal(party.identity, key, plan.hash.encode(), purpose, sealed.salt, sealed.ciphertext)
+            yield secure_sum.unseal(party.identity, key, plan.hash.encode(), purpose, sealed.salt, sealed.ciphertext, room)
 
     def _noisy(self, context: Context, request: TotalRequest) -> NoisyReply:
         aggregation, vector = self.blueprint(context.plan.study)
@@ -404,7 +404,7 @@ class Summing:
         if len(set(names)) != len(names):
             raise ProtocolError("a participant that is named twice")
         statistic = self._own(context, request.settings, vector).astype(np.uint64)
-        for share in self._unsealed(context, request):
+        for share in self._unsealed(context, request, statistic.size):
             secure_sum.add_share(statistic, share, 0, 1)
         return NoisyReply(context.release(self.name, statistic.astype(np.int64)))
 
