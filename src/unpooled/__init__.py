@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from unpooled.models.bayes.estimator import PrivateBayesianRegression as PrivateBayesianRegression
     from unpooled.models.describe.estimator import Description as Description
     from unpooled.models.describe.estimator import describe as describe
+    from unpooled.models.pls.estimator import PrivatePLSRegression as PrivatePLSRegression
     from unpooled.models.pride.estimator import PrideClassifier as PrideClassifier
     from unpooled.models.pride.estimator import PrideRegressor as PrideRegressor
     from unpooled.models.stacking.estimator import PrivateLogisticRegression as PrivateLogisticRegression
@@ -28,6 +29,7 @@ _HOME = {
     "PrivacyLeakWarning": "unpooled.errors",
     "PrivateBayesianRegression": "unpooled.models.bayes.estimator",
     "PrivateLogisticRegression": "unpooled.models.stacking.estimator",
+    "PrivatePLSRegression": "unpooled.models.pls.estimator",
     "PrivateStackingClassifier": "unpooled.models.stacking.estimator",
     "Refusal": "unpooled.errors",
     "UnpooledError": "unpooled.errors",
@@ -42,6 +44,7 @@ __all__ = [
     "PrivacyLeakWarning",
     "PrivateBayesianRegression",
     "PrivateLogisticRegression",
+    "PrivatePLSRegression",
     "PrivateStackingClassifier",
     "Refusal",
     "UnpooledError",
