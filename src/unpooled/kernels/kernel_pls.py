@@ -81,10 +81,10 @@ class Centred:
     @classmethod
     def of(cls, X: ArrayLike, y: ArrayLike) -> Self:
         """The moments of rows in memory."""
-        X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
-        mean, response = X.mean(axis=0), float(y.mean())
-        X, y = X - mean, y - response
-        return cls(X.shape[0], mean, response, X.T @ X, X.T @ y, float(y @ y))
+        x, t = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        mean, response = x.mean(axis=0), float(t.mean())
+        x, t = x - mean, t - response
+        return cls(x.shape[0], mean, response, x.T @ x, x.T @ t, float(t @ t))
 
     def plus(self, other: Centred) -> Centred:
         """The moments of both sets of rows."""

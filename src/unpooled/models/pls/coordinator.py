@@ -57,7 +57,7 @@ def coordinate(plan: Plan) -> Conversation:
     channels = tuple(column.name for column in asked.channels)
     wanted = asked.parameters.n_components
     if study.calibration == Calibration.PUBLISHED:
-        return (yield from _published(plan, asked, channels))
+        return (yield from _published(plan, channels))
     if study.epsilon == math.inf:
         exact, participants = yield from _exact(plan, asked)
         return Result(
@@ -107,7 +107,7 @@ def moments_of(asked: Setup, exact: Centred, plan: Plan) -> Moments:
     return design.decode(total, exact.rows, plan.hash, str(plan.statement))
 
 
-def _published(plan: Plan, asked: Setup, channels: tuple[str, ...]) -> Generator[list[Ask], Replies, Result]:
+def _published(plan: Plan, channels: tuple[str, ...]) -> Generator[list[Ask], Replies, Result]:
     (card,) = plan.study.parties
     (reply,) = yield [Ask(card.name, PUBLISHED, Nothing())]
     if isinstance(reply, Dropped):
@@ -125,9 +125,16 @@ def _published(plan: Plan, asked: Setup, channels: tuple[str, ...]) -> Generator
 
 def stored(fitted: Fitted) -> Model:
     """A fitted model as plain data."""
-
-    parts = (fitted.weights, fitted.loadings, fitted.rotations, fitted.y_loadings, fitted.mean)
-    return Model(Array.of(fitted.coefficients), fitted.intercept, *map(Array.of, parts), fitted.fallback)
+    return Model(
+        coefficients=Array.of(fitted.coefficients),
+        intercept=fitted.intercept,
+        weights=Array.of(fitted.weights),
+        loadings=Array.of(fitted.loadings),
+        rotations=Array.of(fitted.rotations),
+        y_loadings=Array.of(fitted.y_loadings),
+        mean=Array.of(fitted.mean),
+        fallback=fitted.fallback,
+    )
 
 
 def render(result: Result) -> str:

@@ -179,7 +179,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
         parameters = {
             "response": _RESPONSE,
             "basis": basis,
-            "basis_size": self.basis_size,
+            "basis_size": int(self.basis_size),
             "matrix": matrix,
             "reference": [] if self.reference is None else self._reference(len(columns) - 1).tolist(),
             "norm": norm,

@@ -142,8 +142,8 @@ def _estimated_errors(
 
 
 def _first(found: Components, count: int) -> Components:
-    parts = (found.coefficients, found.weights, found.loadings, found.rotations)
-    return Components(*(part[:, :count] for part in parts), found.y_loadings[:count])
+    b, w, p, r = (part[:, :count] for part in (found.coefficients, found.weights, found.loadings, found.rotations))
+    return Components(b, w, p, r, found.y_loadings[:count])
 
 
 def _folded(found: Components, centred: Centred, frame: Frame, response: float, fallback: str = "") -> Fitted:
@@ -152,5 +152,5 @@ def _folded(found: Components, centred: Centred, frame: Frame, response: float, 
     coefficients = frame.channels(own)
     mean = frame.reference + frame.channels(centred.mean)
     intercept = response - float(frame.reference @ coefficients) - float(centred.mean @ own)
-    directions = (frame.channels(part) for part in (found.weights, found.loadings, found.rotations))
-    return Fitted(coefficients, intercept, *directions, found.y_loadings, mean, fallback)
+    w, p, r = (frame.channels(part) for part in (found.weights, found.loadings, found.rotations))
+    return Fitted(coefficients, intercept, w, p, r, found.y_loadings, mean, fallback)

@@ -42,7 +42,7 @@ class Frame:
             return cls(reference, None)
         if kind == MATRIX:
             return cls(reference, _rounded(_orthonormal(matrix, channels)))
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        if size < 1:
             raise UsageError("basis_size must be a whole number of at least 1")
         size = min(size, channels)
         if kind == DCT:

@@ -169,9 +169,8 @@ def _setup(encoded: bytes) -> Setup:
         raise UsageError(msg)
     norm = parameters.norm or frame.longest(low, high)
     rows = sum(card.rows for card in study.parties)
-    columns = (*(Column(f"coordinate {k}", -norm, norm) for k in range(frame.size)), response)
-    if response.name in {column.name for column in columns[:-1]}:
-        columns = tuple(msgspec.structs.replace(c, name=f"({c.name})") for c in columns[:-1]) + (response,)
+    # Names that no response can have: its own is a part of each.
+    columns = (*(Column(f"coordinate {k} for {response.name}", -norm, norm) for k in range(frame.size)), response)
     design = Design.of(columns, response.name, rows, geometry=Geometry.AUGMENTED, norm=norm)
     aggregation = Aggregation.of(study, parameters.tolerate, parameters.nodes)
     return Setup(parameters, aggregation, frame, channels, design, design.vector(MOMENTS, Adjacency(study.adjacency)))
@@ -199,6 +198,7 @@ def compile_plan(study: Study) -> Plan:
     published = study.calibration == Calibration.PUBLISHED
     not_protected: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    releases: tuple[Release, ...]
     if published:
         releases = (_published(study, asked),)
     elif study.epsilon == math.inf:

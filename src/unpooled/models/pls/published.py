@@ -117,12 +117,10 @@ class PublishedModel:
         table = published[: lay.components * lay.width].reshape(lay.components, lay.width)
         z = noise.rounded_gaussian(_FINE, table.size, stream=bits).reshape(table.shape) / _FINE
         m, n = lay.channels, lay.rows
-        for row, draw, (x, y) in zip(table, z, bounds, strict=True):
-            deviations = self._deviation(np.repeat([x * y, x, x, y], [m, n, m, 1]))
-            row += deviations * draw
-            if self.multiplier:
-                row[:m] /= np.linalg.norm(row[:m]) or 1.0
-                row[m : m + n] /= np.linalg.norm(row[m : m + n]) or 1.0
+        x, y = bounds.T
+        table += self._deviation(np.repeat([x * y, x, x, y], [m, n, m, 1], axis=0).T) * z
+        for part in (table[:, :m], table[:, m : m + n]) if self.multiplier else ():
+            np.divide(part, np.maximum(np.linalg.norm(part, axis=1, keepdims=True), np.finfo(float).tiny), out=part)
         return published
 
     def _deviation(self, sensitivity: Matrix) -> Matrix:
