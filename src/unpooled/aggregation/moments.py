@@ -180,7 +180,7 @@ class Design:
 
     @property
     def _widths(self) -> list[int]:
-        return [self.coding.attribute.count(j) for j in range(len(self.features))]
+        return [int(width) for width in np.bincount(self.coding.attribute, minlength=len(self.features))]
 
     @property
     def centres(self) -> Row:

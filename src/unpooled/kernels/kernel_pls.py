@@ -94,14 +94,15 @@ class Centred:
         """The moments without some of the rows."""
         return self._combined(other, -1)
 
-    def _combined(self, other: Centred, sign: int) -> Centred:
+    def _combined(self, other: Centred, sign: int, out: Matrix | None = None) -> Centred:
+        from scipy.linalg.blas import dger
+
         rows = self.rows + sign * other.rows
         # Chan, Golub & LeVeque 1983: the means' difference weighs n m / (n +- m).
         weight = sign * self.rows * other.rows / rows
         apart, gap = other.mean - self.mean, other.response - self.response
-        gram = other.gram * sign
-        gram += self.gram
-        gram += np.outer(weight * apart, apart)
+        gram = (np.add if sign > 0 else np.subtract)(self.gram, other.gram, out=out)
+        dger(weight, apart, apart, a=gram.T, overwrite_a=True)  # in place: the transpose is as BLAS wants it
         return Centred(
             rows,
             self.mean + sign * other.rows / rows * apart,
@@ -122,12 +123,12 @@ def squared_errors(coefficients: Matrix, trained: Centred, tested: Centred) -> V
 
 def cross_validated(folds: Sequence[Centred], components: int) -> Matrix:
     """Squared errors (folds x components): every fold predicted by the PLS of all the others. The Gram of each row is made once."""
-    total = folds[0]
-    for fold in folds[1:]:
-        total = total.plus(fold)
+    total, buffer = folds[0], np.empty_like(folds[0].gram)
+    for k, fold in enumerate(folds[1:]):
+        total = total._combined(fold, 1, out=total.gram if k else None)  # noqa: SLF001 - its own
     errors = np.empty((len(folds), components))
     for k, fold in enumerate(folds):
-        rest = total.minus(fold)
+        rest = total._combined(fold, -1, out=buffer)  # noqa: SLF001
         errors[k] = squared_errors(kernel_pls(rest.gram, rest.cross, components).coefficients, rest, fold)
     return errors
 
