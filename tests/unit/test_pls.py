@@ -313,6 +313,28 @@ def test_errors_say_what_to_do(parameters: dict, words: str) -> None:
         PrivatePLSRegression(**{**DECLARED, **parameters}).plan(600, 12)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("dct", 12, 5, np.ones(11)), "reference must be one finite number"),
+        (("matrix", 2, 0, np.zeros(2), [[1.0], [1.0, 2.0]]), "a basis has 2 rows"),
+        (("matrix", 2, 0, np.zeros(2), ()), "a basis has 2 rows"),
+        (("matrix", 2, 0, np.zeros(2), [["a"], ["b"]]), "a basis has 2 rows"),
+    ],
+)
+def test_frames_that_mean_nothing_are_refused(arguments: tuple, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        Frame.of(*arguments)
+
+
+def test_extreme_declarations_are_refused_before_any_data() -> None:
+    """Ranges so wide that lengths overflow would make a refusal depend on the data."""
+    with pytest.raises(UsageError, match="ranges of the channels are too wide"):
+        PrivatePLSRegression(**{**DECLARED, "bounds": Bounds(-1e160, 1e160, norm=1.0)}).plan(600, 12)
+    with pytest.raises(UsageError, match="ranges of the channels are too wide"):
+        PrivatePLSRegression(**{**DECLARED, "reference": np.full(12, 1e308), "bounds": (-1e100, 1e100)}).plan(600, 12)
+
+
 def test_studies_that_do_not_fit_are_refused() -> None:
     plan = PrivatePLSRegression(**DECLARED).plan(600, 12, sites={"a": 300, "b": 300})
     study, compiled = plan.study, load("pls").compile
@@ -581,6 +603,22 @@ def test_published_is_recorded_as_unbounded_and_says_why() -> None:
         assert words in text
     assert math.isinf(model.plan_.epsilon(0.01))
     assert [r.name for r in model.plan_.releases] == ["model"]
+
+
+def test_published_errors_rise_as_epsilon_falls() -> None:
+    """Figures 3 and 5: with a derivative in front and the package's deviation, as good as no noise at 100, useless at 0.1."""
+    fresh = make_spectra(300, kind="corn", seed=2)
+    errors = {}
+    for epsilon in (0.1, 1.0, 100.0, math.inf):
+        found = []
+        for seed in range(3):
+            model = published(epsilon, sd="sigma^2", random_state=seed, n_components=6).fit(derivative(X), Y)
+            found.append(np.sqrt(np.mean((model.predict(derivative(fresh.spectra)) - fresh.response) ** 2)) / 0.4)
+        errors[epsilon] = float(np.median(found))
+    print(errors)
+    assert errors[0.1] > 1
+    assert errors[100.0] < 0.5
+    assert errors[0.1] > errors[1.0] > errors[100.0] >= 0.9 * errors[math.inf]
 
 
 # --- the attack ---------------------------------------------------------------------------------------------------------------

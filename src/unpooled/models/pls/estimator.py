@@ -91,7 +91,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
     >>> from unpooled.datasets import make_spectra
     >>> data = make_spectra(4000, kind="corn")
     >>> model = PrivatePLSRegression(
-    ...     epsilon=2.0, bounds=Bounds(norm=5.0), y_bounds=(8.8, 11.2), reference=data.mean_spectrum, random_state=0
+    ...     epsilon=2.0, bounds=Bounds(norm=1.5), y_bounds=(8.8, 11.2), reference=data.mean_spectrum, random_state=0
     ... )
     >>> error = model.fit(data.spectra, data.response).predict(data.spectra) - data.response
     >>> bool(error.std() < 0.9 * data.response.std())

@@ -35,6 +35,8 @@ MOMENTS, EXACT, MODEL_RELEASE, PUBLISHED = "moments", "exact", "model", "publish
 CHOSEN = "cv"
 #: Channel values that are projected at a time.
 _BLOCK_VALUES = 1 << 21
+#: Squares of lengths stay far inside float64, whatever the data.
+_WIDEST = 1e150
 #: float64 holds integers of so many bits.
 _EXACT_BITS = 53
 
@@ -91,7 +93,7 @@ class Setup:
 
         frame, count = self.frame, len(self.channels)
         low, high = _ranges(self.channels)
-        span = float(np.maximum(high - frame.reference, frame.reference - low).max())
+        span = _span(self.channels, frame.reference)
         grid, unit, integers = math.ldexp(1.0, _EXACT_BITS - 1), 1.0, None
         if frame.basis is not None:
             grid = math.ldexp(grid, -BASIS_BITS - math.ceil(math.log2(count)))
@@ -124,6 +126,12 @@ class Setup:
 def _ranges(columns: Sequence[Column]) -> tuple[Matrix, Matrix]:
     low, high = np.array([column.range for column in columns]).T
     return low, high
+
+
+def _span(columns: Sequence[Column], reference: Matrix) -> float:
+    """How far a clipped channel can be from the reference."""
+    low, high = _ranges(columns)
+    return float(np.maximum(high - reference, reference - low).max())
 
 
 def _channels(study: Study, response: str) -> tuple[tuple[Column, ...], Column]:
@@ -164,6 +172,10 @@ def _setup(encoded: bytes) -> Setup:
     low, high = _ranges(channels)
     reference = np.array(parameters.reference) if parameters.reference else (low + high) / 2
     frame = Frame.of(parameters.basis, len(channels), parameters.basis_size, reference, parameters.matrix)
+    if not _span(channels, reference) * len(channels) < _WIDEST:
+        raise UsageError(
+            "the ranges of the channels are too wide, or the reference is too far from them: declare possible values"
+        )
     if isinstance(parameters.n_components, int) and parameters.n_components > frame.size:
         msg = f"n_components = {parameters.n_components} with {frame.size} coordinates: ask for fewer, or enlarge the basis"
         raise UsageError(msg)
