@@ -29,6 +29,7 @@ from unpooled.models.pls.fit import fit
 from unpooled.models.pls.frame import Frame, basis_step
 from unpooled.models.pls.plan import setup
 from unpooled.models.pls.published import Layout, PublishedModel, components
+from unpooled.models.pls.rowwise import RowWise
 from unpooled.privacy.accounting import UNBOUNDED, gaussian_sigma
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
@@ -144,6 +145,24 @@ def test_rowwise_preprocessing_goes_in_front(step) -> None:
         found = make_pipeline(clone(step), private).fit(X, Y)
     assert found.predict(X).shape == (150,)
     assert "preprocessed by itself" in str(found[-1].statement_.assumptions)
+
+
+def test_preprocessing_that_learns_from_the_data_is_refused() -> None:
+    from sklearn.preprocessing import StandardScaler
+
+    for step in (SNV(), FunctionTransformer(derivative), FunctionTransformer(msc)):
+        wrapped = make_pipeline(RowWise(step), PrivatePLSRegression(3, **EXACT)).fit(X, Y)
+        assert np.array_equal(
+            wrapped.predict(X), make_pipeline(clone(step), PrivatePLSRegression(3, **EXACT)).fit(X, Y).predict(X)
+        )
+    with pytest.raises(UsageError, match="StandardScaler learns from the data"):
+        RowWise(StandardScaler()).fit(X)
+    public = make_spectra(40, kind="corn", seed=77).spectra
+    taught = RowWise(StandardScaler(), public=public).fit(X)
+    assert np.array_equal(taught.transform(X), StandardScaler().fit(public).transform(X))
+    for centred in (lambda X: X - X.mean(axis=0), lambda X: X - X[:1]):
+        with pytest.raises(UsageError, match="otherwise alone than among others"):
+            RowWise(FunctionTransformer(centred), public=public).fit(X)
 
 
 def test_sites_are_routed_as_metadata() -> None:

@@ -46,7 +46,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
 
     Rows are projected onto a public basis and shortened to a public length, their moments are added up with noise, and PLS is computed
     from the noisy moments: components, their number and everything else cost no more privacy. Row-wise preprocessing (a derivative, SNV,
-    MSC against a public reference) goes in front of it in a pipeline; whatever learns from the data does not.
+    MSC against a public reference) goes in front of it in a pipeline; whatever learns from the data does not
+    (:class:`~unpooled.models.pls.rowwise.RowWise` refuses it).
 
     Parameters
     ----------
@@ -77,7 +78,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
     Attributes
     ----------
     coef_, intercept_ : of the channels: ``predict(X)`` is ``X @ coef_ + intercept_``
-    x_weights_, x_loadings_, x_rotations_ : (channels x components), y_loadings_ : (1 x components), as in scikit-learn's PLSRegression
+    x_weights_, x_loadings_, x_rotations_ : (channels x components), as in scikit-learn's PLSRegression
+    y_loadings_ : (1 x components)
     n_components_ : how many components were kept; 0 where the model fell back to a constant
     fallback_ : why it did, in words; empty where it did not
     moments_ : the released moments, from which :meth:`from_moments` computes other models free of charge
