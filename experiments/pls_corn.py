@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from common import curves, data_file, write_table
 from scipy.signal import savgol_filter
+from sklearn.cross_decomposition import PLSRegression
 from sklearn.model_selection import KFold
 
 from unpooled import Bounds, PrivatePLSRegression
@@ -100,6 +101,20 @@ def error(X: np.ndarray, y: np.ndarray, form: str, epsilon: float, components: i
     return float(np.sqrt(np.mean((found.predict(X[tested]) - y[tested]) ** 2)) / y.std())
 
 
+def equality(X: np.ndarray, y: np.ndarray) -> None:
+    """Without noise and basis: the largest difference of any coefficient from scikit-learn's PLSRegression."""
+    row = []
+    for count in range(1, 11):
+        ours = PrivatePLSRegression(count, basis="none", epsilon=float("inf")).fit(X, y).coef_
+        row.append(f"{np.abs(ours - PLSRegression(count, scale=False).fit(X, y).coef_.ravel()).max():.0e}")
+    write_table(
+        "pls_corn_equality",
+        "corn: largest difference of a coefficient from scikit-learn's",
+        [str(k) for k in range(1, 11)],
+        [row],
+    )
+
+
 def against_epsilon(name: str, X: np.ndarray, y: np.ndarray, components: int, runs: int) -> None:
     panels, rows = {}, []
     for title, step in preprocessings(X[split(y.size, 0)[0]].mean(axis=0)).items():
@@ -153,6 +168,7 @@ def numbers_of_components(X: np.ndarray, y: np.ndarray, runs: int, most: int = 1
 if __name__ == "__main__":
     warnings.simplefilter("ignore", UserWarning)
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 12
+    equality(*corn())
     against_epsilon("corn", *corn(), 8, repeats)
     numbers_of_components(*corn(), max(repeats // 4, 1))
     against_epsilon("tecator", *tecator(), 8, repeats)
