@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from unpooled.models.describe.estimator import Description as Description
     from unpooled.models.describe.estimator import describe as describe
     from unpooled.models.lasso.estimator import PrivateLasso as PrivateLasso
+    from unpooled.models.pls.estimator import PrivatePLSRegression as PrivatePLSRegression
     from unpooled.models.pride.estimator import PrideClassifier as PrideClassifier
     from unpooled.models.pride.estimator import PrideRegressor as PrideRegressor
     from unpooled.models.stacking.estimator import PrivateLogisticRegression as PrivateLogisticRegression
@@ -30,6 +31,7 @@ _HOME = {
     "PrivateBayesianRegression": "unpooled.models.bayes.estimator",
     "PrivateLasso": "unpooled.models.lasso.estimator",
     "PrivateLogisticRegression": "unpooled.models.stacking.estimator",
+    "PrivatePLSRegression": "unpooled.models.pls.estimator",
     "PrivateStackingClassifier": "unpooled.models.stacking.estimator",
     "Refusal": "unpooled.errors",
     "UnpooledError": "unpooled.errors",
@@ -45,6 +47,7 @@ __all__ = [
     "PrivateBayesianRegression",
     "PrivateLasso",
     "PrivateLogisticRegression",
+    "PrivatePLSRegression",
     "PrivateStackingClassifier",
     "Refusal",
     "UnpooledError",

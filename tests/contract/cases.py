@@ -124,10 +124,28 @@ def lasso_case() -> Case:
     )
 
 
+def pls_case() -> Case:
+    """Three laboratories with spectra of twelve channels; their own public loadings; one may drop out or collude."""
+    rng = np.random.default_rng(8)
+    axis = np.linspace(0, 1, 12)
+    columns = (*(Column(f"nm{1100 + 10 * j}", -0.5, 1.5) for j in range(12)), Column("moisture", 6.0, 14.0))
+    tables = {}
+    for name, n in (("mill", 20), ("silo", 15), ("port", 24)):
+        amounts = rng.uniform(0, 1, (n, 2))
+        spectra = amounts @ np.array([np.sin(3 * axis), axis**2]) + rng.normal(0, 0.02, (n, 12))
+        moisture = 8 + 4 * amounts[:, 0] + rng.normal(0, 0.2, n)
+        tables[name] = Table({column.name: values for column, values in zip(columns, [*spectra.T, moisture], strict=True)})
+    cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
+    matrix = np.column_stack([np.ones(12), axis, axis**2, axis**3]).tolist()
+    parameters = {"response": "moisture", "basis": "matrix", "matrix": matrix, "norm": 1.5, "tolerate": 1}
+    return Case("pls", Study("pls", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7), tables)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "describe": describe_case,
     "pride": pride_case,
     "bayes": bayes_case,
     "stacking": stacking_case,
     "lasso": lasso_case,
+    "pls": pls_case,
 }

@@ -32,7 +32,7 @@ from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -180,7 +180,7 @@ class Design:
 
     @property
     def _widths(self) -> list[int]:
-        return [self.coding.attribute.count(j) for j in range(len(self.features))]
+        return [int(width) for width in np.bincount(self.coding.attribute, minlength=len(self.features))]
 
     @property
     def centres(self) -> Row:
@@ -194,14 +194,17 @@ class Design:
 
     def statistic(self, table: Table) -> NDArray[np.int64]:
         """The exact integer vector of one party's rows, streamed over its blocks."""
+        return self.added_up(table.blocks((*self.coding.names, self.response.name)))
+
+    def added_up(self, blocks: Iterable[tuple[NDArray[Any], ...]]) -> NDArray[np.int64]:
+        """The same for blocks of raw features and, last, the response: of a table, or made from one row by row."""
         from unpooled.kernels.moments import add_gram
 
         width = self.size + 1
         total = np.zeros((width, width), dtype=np.int64)
         response = Coding((self.response,), self.grid)
-        names = (*self.coding.names, self.response.name)
         buffer = np.empty((0, width), order="F")
-        for block in table.blocks(names):
+        for block in blocks:
             rows = block[0].size
             if buffer.shape[0] < rows:
                 buffer = np.empty((rows, width), order="F")

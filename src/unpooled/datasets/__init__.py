@@ -2,5 +2,6 @@
 
 from unpooled.datasets.confounded_field import make_confounded_field
 from unpooled.datasets.hospitals import make_hospitals
+from unpooled.datasets.spectra import make_spectra
 
-__all__ = ["make_confounded_field", "make_hospitals"]
+__all__ = ["make_confounded_field", "make_hospitals", "make_spectra"]

@@ -10,7 +10,7 @@ from unpooled.errors import UsageError
 if TYPE_CHECKING:
     from unpooled.protocol.roles import Model
 
-REGISTRY: tuple[str, ...] = ("describe", "pride", "bayes", "stacking", "lasso")
+REGISTRY: tuple[str, ...] = ("describe", "pride", "bayes", "stacking", "lasso", "pls")
 
 
 def load(name: str) -> Model:

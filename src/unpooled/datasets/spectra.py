@@ -1,0 +1,85 @@
+r"""Simulated spectra: the four bands of two data holders of the edPLS paper (section 3.1), and near-infrared-like ones (T004)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.errors import UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+
+#: Section 3.1: centre, width and height of the analyte's band and of three interferents' on 100 points.
+BANDS = ((50, 15, 8.0), (70, 10, 10.0), (40, 1, 0.5), (30, 1, 0.5))
+#: Corn-like: means, deviations and weights of four concentrations.
+_MEANS, _SPREADS = np.array([10.0, 3.5, 8.5, 64.0]), np.array([0.4, 0.18, 0.5, 0.9])
+_WEIGHTS = np.array([0.03, 0.03, 0.03, 0.004])
+_CHANNELS = 700
+
+
+@dataclass(frozen=True)
+class Spectra:
+    """Rows of spectra and a concentration to predict; what a chemist knows beforehand is public."""
+
+    spectra: Matrix
+    response: NDArray[np.float64]
+    #: Which data holder measured a row.
+    holder: NDArray[np.str_]
+    #: Spectra of the pure components, one per row.
+    pure: Matrix
+    #: The expected spectrum and response.
+    mean_spectrum: NDArray[np.float64]
+    mean_response: float
+
+
+def make_spectra(n_samples: int = 200, *, kind: str = "bands", seed: int = 0, pure_seed: int = 0) -> Spectra:
+    """Spectra of mixtures.
+
+    ``kind="bands"`` is section 3.1 of the edPLS paper: 100 points, concentrations uniform on [0, 10), no noise. Holders "one" and "two"
+    have half of the rows each; both have the analyte (centre 50) and a broad interferent (70), and each has a narrow band that the
+    other lacks: "one" at 40, "two" at 30.
+
+    ``kind="corn"`` has 700 channels, four pure components of four bumps each (drawn from ``pure_seed``), normal concentrations, a
+    sloping baseline, multiplicative and additive scatter, a random slope, noise of 2e-4; the response is the first concentration
+    (mean 10, deviation 0.4). One holder, "one".
+
+    >>> data = make_spectra(20)
+    >>> data.spectra.shape, sorted(set(data.holder.tolist()))
+    ((20, 100), ['one', 'two'])
+    >>> make_spectra(5, kind="corn").spectra.shape
+    (5, 700)
+    """
+    rng = np.random.default_rng(seed)
+    if kind == "bands":
+        points = np.arange(100)
+        pure = np.array([h * np.exp(-0.5 * ((points - centre) / width) ** 2) for centre, width, h in BANDS])
+        amounts = rng.uniform(0, 10, (n_samples, 4))
+        first = n_samples - n_samples // 2
+        amounts[:first, 3] = amounts[first:, 2] = 0
+        holder = np.repeat(["one", "two"], [first, n_samples - first])
+        expected = np.array([5, 5, 2.5, 2.5]) @ pure
+        return Spectra(amounts @ pure, amounts[:, 0].copy(), holder, pure, expected, 5.0)
+    if kind != "corn":
+        msg = f"unknown kind {kind!r}: choose bands or corn"
+        raise UsageError(msg)
+    axis, shapes = np.linspace(0, 1, _CHANNELS), np.random.default_rng(pure_seed)
+    rows = []
+    for _ in range(4):
+        heights, centres, widths = shapes.uniform(0.2, 1, 4), shapes.uniform(0, 1, 4), shapes.uniform(0.03, 0.12, 4)
+        bumps = heights[:, None] * np.exp(-0.5 * ((axis - centres[:, None]) / widths[:, None]) ** 2)
+        rows.append(bumps.sum(axis=0) / bumps.sum(axis=0).max())
+    pure = np.array(rows)
+    baseline = 0.25 + 0.45 * axis
+    amounts = _MEANS + _SPREADS * np.clip(rng.normal(size=(n_samples, 4)), -3.5, 3.5)
+    spectra = (amounts * _WEIGHTS) @ pure + baseline
+    spectra *= 1 + 0.03 * rng.normal(size=(n_samples, 1))
+    spectra += 0.02 * rng.normal(size=(n_samples, 1))
+    spectra += 0.02 * rng.normal(size=(n_samples, 1)) * (axis - 0.5)
+    spectra += 2e-4 * rng.normal(size=spectra.shape)
+    expected = (_MEANS * _WEIGHTS) @ pure + baseline
+    return Spectra(spectra, amounts[:, 0].copy(), np.repeat(["one"], n_samples), pure, expected, float(_MEANS[0]))

@@ -1,0 +1,301 @@
+"""``PrivatePLSRegression``: a thin scikit-learn estimator over the PLS study, run in process."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unpooled.aggregation.moments import Moments
+from unpooled.errors import UsageError
+from unpooled.models import load
+from unpooled.models.pls.coordinator import stored
+from unpooled.models.pls.fit import from_moments
+from unpooled.models.pls.frame import MATRIX, NONE, Frame
+from unpooled.models.pls.plan import CHOSEN
+from unpooled.privacy.bounds import Bounds, Column
+from unpooled.privacy.noise import seed_of
+from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study, default_delta
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.table import Table
+from unpooled.protocol.local import run_in_process
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from unpooled.models.pls.coordinator import Model
+    from unpooled.privacy.statement import Statement
+
+    Matrix = NDArray[np.float64]
+
+#: The response among the declared columns of the in-process parties; no feature can be called so.
+_RESPONSE = "(response)"
+#: Channels without declared ranges may be this many row bounds away from the reference.
+_FAR = 256.0
+
+
+class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RegressorMixin, BaseEstimator):
+    """Partial least squares (PLS1) on spectra of one or several laboratories from one private release of second moments.
+
+    Rows are projected onto a public basis and shortened to a public length, their moments are added up with noise, and PLS is computed
+    from the noisy moments: components, their number and everything else cost no more privacy. Row-wise preprocessing (a derivative, SNV,
+    MSC against a public reference) goes in front of it in a pipeline; whatever learns from the data does not
+    (:class:`~unpooled.models.pls.rowwise.RowWise` refuses it).
+
+    Parameters
+    ----------
+    n_components : int or "cv"
+        "cv" estimates the error of 1 .. 12 components on new rows from the released moments and the known law of their noise.
+    basis : "dct", "bspline", "none" or an array (channels x vectors)
+        Public vectors that spectra are projected onto: smooth ones for ordered channels, loadings of public spectra, or none. An array is
+        made orthonormal.
+    basis_size : int
+        How many vectors "dct" and "bspline" have.
+    reference : array, optional
+        A public spectrum that is subtracted; None is the middle of the declared ranges.
+    epsilon, delta, adjacency
+        The privacy asked for, per row. ``delta=None`` is min(1e-5, 0.1/n); ``epsilon=inf`` is the noise-free algorithm.
+    bounds : Bounds(norm=R), Bounds(low, high, norm=R) or (low, high)
+        R bounds the length of a projected row; longer ones are shortened. None derives it, warns, promises nothing.
+    y_bounds : (low, high)
+        Declared range of y. None derives it likewise.
+    aggregation, tolerate, nodes
+        Who adds the noise, as for :class:`~unpooled.PrivateBayesianRegression`.
+    calibration : "sound" or "published"
+        "published" is edPLS: noise on the components of one data holder (basis="none", a number of components), without any guarantee.
+    sd : "sigma" (the paper) or "sigma^2" (its package)
+        Standard deviation of the published noise.
+    public_seed, random_state
+        ``random_state`` makes the noise a reproducible simulation that protects nobody.
+
+    Attributes
+    ----------
+    coef_, intercept_ : of the channels: ``predict(X)`` is ``X @ coef_ + intercept_``
+    x_weights_, x_loadings_, x_rotations_ : (channels x components), as in scikit-learn's PLSRegression
+    y_loadings_ : (1 x components)
+    n_components_ : how many components were kept; 0 where the model fell back to a constant
+    fallback_ : why it did, in words; empty where it did not
+    moments_ : the released moments, from which :meth:`from_moments` computes other models free of charge
+    x_scores_ : noisy scores of the training rows ("published" only)
+    statement_, plan_, ledger_, communication_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unpooled import Bounds, PrivatePLSRegression
+    >>> from unpooled.datasets import make_spectra
+    >>> data = make_spectra(4000, kind="corn")
+    >>> model = PrivatePLSRegression(
+    ...     epsilon=2.0, bounds=Bounds(norm=1.5), y_bounds=(8.8, 11.2), reference=data.mean_spectrum, random_state=0
+    ... )
+    >>> error = model.fit(data.spectra, data.response).predict(data.spectra) - data.response
+    >>> bool(error.std() < 0.9 * data.response.std())
+    True
+    >>> model.transform(data.spectra).shape == (4000, model.n_components_)
+    True
+
+    """
+
+    def __init__(
+        self,
+        n_components: int | str = CHOSEN,
+        *,
+        basis: str | ArrayLike = "dct",
+        basis_size: int = 20,
+        reference: ArrayLike | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        bounds: Bounds | tuple[Any, Any] | None = None,
+        y_bounds: tuple[float, float] | None = None,
+        adjacency: str = "replace",
+        calibration: str = "sound",
+        aggregation: str = "distributed",
+        tolerate: int = 0,
+        nodes: Sequence[str] = (),
+        sd: str = "sigma",
+        public_seed: int = 0,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.basis = basis
+        self.basis_size = basis_size
+        self.reference = reference
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.y_bounds = y_bounds
+        self.adjacency = adjacency
+        self.calibration = calibration
+        self.aggregation = aggregation
+        self.tolerate = tolerate
+        self.nodes = nodes
+        self.sd = sd
+        self.public_seed = public_seed
+        self.random_state = random_state
+
+    # --- the study -------------------------------------------------------------------------------------------------------
+
+    def plan(self, n_samples: int, n_features: int, sites: dict[str, int] | None = None) -> Plan:
+        """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
+        if self.bounds is None or self.y_bounds is None:
+            raise UsageError("a plan needs bounds and y_bounds: pass bounds=Bounds(norm=...), y_bounds=(low, high)")
+        columns, norm = self._columns([f"x{j}" for j in range(n_features)], Bounds.given(self.bounds, None))
+        columns = (*columns, Column(_RESPONSE, float(self.y_bounds[0]), float(self.y_bounds[1])))
+        return load("pls").compile(self._study(sites or {"all": n_samples}, columns, norm, declared=True))
+
+    def _columns(self, names: Sequence[str], declared: Bounds) -> tuple[tuple[Column, ...], float | None]:
+        """The channels and the bound on projected rows; a bound alone lets channels be far from the reference."""
+        if declared.norm is None or declared.low is not None or declared.high is not None:
+            return declared.columns(names), None if declared.norm is None else float(declared.norm)
+        centre = np.zeros(len(names)) if self.reference is None else self._reference(len(names))
+        half = _FAR * float(declared.norm)
+        return replace(declared, low=centre - half, high=centre + half).columns(names), float(declared.norm)
+
+    def _reference(self, channels: int) -> Matrix:
+        reference = np.asarray(self.reference, dtype=np.float64)
+        if reference.shape != (channels,) or not np.isfinite(reference).all():
+            msg = f"reference must be one finite number for each of the {channels} channels"
+            raise UsageError(msg)
+        return reference
+
+    def _basis(self) -> tuple[str, list[list[float]]]:
+        """The name of the basis, and the vectors where it is a matrix."""
+        if isinstance(self.basis, str):
+            if self.basis == MATRIX:
+                raise UsageError("basis: pass the matrix itself, an array of channels x vectors")
+            return self.basis, []
+        matrix = np.asarray(self.basis, dtype=np.float64)
+        if matrix.ndim != 2:  # noqa: PLR2004
+            raise UsageError("a basis is an array of channels x vectors")
+        return MATRIX, matrix.tolist()
+
+    def _study(self, rows: dict[str, int], columns: tuple[Column, ...], norm: float | None, *, declared: bool) -> Study:
+        basis, matrix = self._basis()
+        parameters = {
+            "response": _RESPONSE,
+            "basis": basis,
+            "basis_size": int(self.basis_size),
+            "matrix": matrix,
+            "reference": [] if self.reference is None else self._reference(len(columns) - 1).tolist(),
+            "norm": norm,
+            "n_components": self._number(),
+            "tolerate": int(self.tolerate),
+            "nodes": [str(node) for node in self.nodes],
+            "sd": self.sd,
+        }
+        return Study(
+            model="pls",
+            parties=tuple(Card(name, count, columns) for name, count in rows.items()),
+            epsilon=self.epsilon,
+            delta=default_delta(min(rows.values())) if self.delta is None else self.delta,
+            adjacency=self.adjacency,
+            calibration=self.calibration,
+            parameters=parameters,
+            trust={AGGREGATION: self.aggregation},
+            public_seed=self.public_seed,
+            simulation_seed=seed_of(self.random_state),
+            bounds_declared=declared,
+        )
+
+    def _number(self) -> int | str:
+        """``n_components`` as a plain number, also where a search over parameters made it a numpy one."""
+        return self.n_components if isinstance(self.n_components, str) else int(self.n_components)
+
+    # --- fitting ---------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:
+        """Release the moments of all sites (``sites``: a label per row; None is one site) and compute PLS from them."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        X, y = np.asfortranarray(X), np.asarray(y, dtype=np.float64)
+        names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])]
+        features = Table({name: X[:, j] for j, name in enumerate(names)})
+        warn = not math.isinf(self.epsilon) and self.calibration != "published"
+        declared_x = Bounds.given(self.bounds, features, warn=warn)
+        declared_y = Bounds.given(self.y_bounds, Table({_RESPONSE: y}), warn=warn and self.bounds is not None)
+        if self.bounds is None:  # bounds read off data admit missing values; these data were checked to have none
+            declared_x = replace(declared_x, missing="refuse")
+        channels, norm = self._columns(names, declared_x)
+        columns = (*channels, *replace(declared_y, missing="refuse").columns([_RESPONSE]))
+        if self.bounds is None:
+            norm = self._longest(X, channels)
+        tables = Table({**{name: features[name] for name in names}, _RESPONSE: y}).by_site(sites)
+        declared = self.bounds is not None and self.y_bounds is not None
+        study = self._study({name: table.n_rows for name, table in tables.items()}, columns, norm, declared=declared)
+        model = load("pls")
+        plan = model.compile(study)
+        run = run_in_process(model, plan, tables, Policy.in_process(), load)
+        result = run.outcome.result
+        self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
+        if result.moments is not None:
+            self.moments_ = Moments.of(result.moments)
+        if result.scores is not None:
+            self.x_scores_ = result.scores.numpy()
+        return self._from(result.model)
+
+    def _longest(self, X: Matrix, channels: tuple[Column, ...]) -> float:
+        """The length of the longest projected row: read off the data, after a warning."""
+        centre = np.array([c.centre for c in channels]) if self.reference is None else self._reference(len(channels))
+        frame = Frame.of(self._basis()[0], len(channels), self.basis_size, centre, self._basis()[1])
+        return float(np.linalg.norm(frame.coordinates(X), axis=1).max()) * (1 + 1e-9) or 1.0
+
+    @classmethod
+    def from_moments(cls, moments: Moments, *, n_features: int | None = None, **parameters: Any) -> Self:  # noqa: ANN401
+        """A fitted estimator from moments that were released before: another number of components, free of charge.
+
+        ``basis``, ``basis_size`` and ``reference`` must be those of the release; ``n_features`` is the number of channels where neither
+        tells it. Moments of :class:`~unpooled.PrivateBayesianRegression` with ``geometry="augmented"`` have ``basis="none"``.
+        """
+        estimator = cls(**parameters)
+        kind, matrix = estimator._basis()
+        known = len(matrix) or (0 if estimator.reference is None else np.size(estimator.reference)) or n_features
+        channels = known or len(moments.design.features)
+        centre = np.zeros(channels) if estimator.reference is None else estimator._reference(channels)
+        frame = Frame.of(kind, channels, estimator.basis_size, centre, matrix)
+        estimator.n_features_in_ = channels
+        names = [column.name for column in moments.design.features]
+        if kind == NONE and names != [f"x{j}" for j in range(channels)] and not names[0].startswith("coordinate"):
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+        estimator.moments_ = moments
+        return estimator._from(stored(from_moments(moments, frame, estimator._number())))
+
+    def _from(self, model: Model) -> Self:
+        self.coef_, self.intercept_ = model.coefficients.numpy().copy(), model.intercept
+        self.x_weights_, self.x_loadings_ = model.weights.numpy().copy(), model.loadings.numpy().copy()
+        self.x_rotations_, self.y_loadings_ = model.rotations.numpy().copy(), model.y_loadings.numpy()[None].copy()
+        self.x_mean_, self.fallback_ = model.mean.numpy().copy(), model.fallback
+        self.n_components_ = self._n_features_out = self.x_rotations_.shape[1]
+        if self.fallback_ and not math.isinf(self.epsilon):
+            warnings.warn(self.fallback_, UserWarning, stacklevel=3)
+        return self
+
+    # --- use -------------------------------------------------------------------------------------------------------------
+
+    def predict(self, X: ArrayLike) -> Matrix:
+        """``X @ coef_ + intercept_``."""
+        return np.asarray(self._checked(X) @ self.coef_ + self.intercept_)
+
+    def transform(self, X: ArrayLike) -> Matrix:
+        """Scores of rows: ``(X - x_mean_) @ x_rotations_``."""
+        return np.asarray((self._checked(X) - self.x_mean_) @ self.x_rotations_)
+
+    def _checked(self, X: ArrayLike) -> Matrix:
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+
+    @property
+    def statement_(self) -> Statement:
+        """What the fit promises, and what it does not."""
+        check_is_fitted(self)
+        if not hasattr(self, "plan_"):
+            raise AttributeError("these moments were released elsewhere: moments_.statement holds their statement in words")
+        return self.plan_.statement
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")

@@ -1,0 +1,19 @@
+"""What may leave a party besides its part of a total (``unpooled.aggregation.totals``)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from unpooled.protocol.messages import Released
+
+
+class ExactReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Moments without noise, where epsilon is infinite."""
+
+    moments: Released
+
+
+class PublishedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The components of a model with the noise of the paper, and means without noise."""
+
+    model: Released

@@ -1,0 +1,58 @@
+"""The only file of this model that touches raw data: moments of projected rows; exact ones, or a published model, where asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.aggregation.totals import KEYS, Summing
+from unpooled.errors import PlanMismatch
+from unpooled.kernels.kernel_pls import Centred
+from unpooled.models.pls import published
+from unpooled.models.pls.messages import ExactReply, PublishedReply
+from unpooled.models.pls.plan import EXACT, MODEL_RELEASE, MOMENTS, PUBLISHED, setup
+from unpooled.protocol.messages import Nothing
+from unpooled.protocol.roles import Step
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.totals import Aggregation, Vector
+    from unpooled.privacy.plan import Study
+    from unpooled.protocol.roles import Context
+
+
+def _moments(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
+    if settings:
+        raise PlanMismatch("moments are those of the declared basis and bounds: their request has no settings")
+    asked = setup(context.plan.study)
+    return asked.design.added_up(asked.blocks(context.table))
+
+
+def _plan_of_moments(study: Study) -> tuple[Aggregation, Vector]:
+    asked = setup(study)
+    return asked.aggregation, asked.vector
+
+
+def _exact(context: Context, request: Nothing) -> ExactReply:  # noqa: ARG001 - the request is no more than its name
+    context.planned(MOMENTS)  # before anything is computed
+    found = Centred.of(*setup(context.plan.study).exact(context.table))
+    parts = (found.mean, [found.response], found.gram.ravel(), found.cross, [found.square])
+    return ExactReply(context.release(MOMENTS, np.concatenate(parts)))
+
+
+def _published(context: Context, request: Nothing) -> PublishedReply:  # noqa: ARG001
+    mechanism = context.planned(MODEL_RELEASE).mechanism
+    assert isinstance(mechanism, published.PublishedModel)
+    *channels, response = (context.table[name] for name in setup(context.plan.study).names)
+    model = published.components(np.column_stack(channels), response, mechanism.layout)
+    return PublishedReply(context.release(MODEL_RELEASE, model))
+
+
+STEPS = (
+    KEYS,
+    *Summing(MOMENTS, _plan_of_moments, _moments).steps,
+    Step(EXACT, Nothing, ExactReply, _exact),
+    Step(PUBLISHED, Nothing, PublishedReply, _published),
+)

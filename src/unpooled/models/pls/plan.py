@@ -1,0 +1,251 @@
+"""From a study to its one release: moments of projected rows; or the published components of one data holder."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from unpooled.aggregation.moments import Design, Geometry
+from unpooled.aggregation.totals import Aggregation, Vector
+from unpooled.errors import DataError, UsageError
+from unpooled.models.pls.frame import BASIS_BITS, NONE, Frame, basis_step
+from unpooled.models.pls.published import SIGMA, SQUARED, Layout, PublishedModel
+from unpooled.privacy.accounting import budget_mu
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.mechanisms import NoNoise
+from unpooled.privacy.plan import Plan, Release, Study, check_parameters
+from unpooled.privacy.unit import Adjacency, Calibration, Split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.table import Table
+
+    Matrix = NDArray[np.float64]
+
+MOMENTS, EXACT, MODEL_RELEASE, PUBLISHED = "moments", "exact", "model", "published"
+#: ``n_components`` that the released moments choose.
+CHOSEN = "cv"
+#: Channel values that are projected at a time.
+_BLOCK_VALUES = 1 << 21
+#: Squares of lengths stay far inside float64, whatever the data.
+_WIDEST = 1e150
+#: float64 holds integers of so many bits.
+_EXACT_BITS = 53
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[parameters]`` of a PLS study."""
+
+    response: str
+    #: "dct", "bspline", "none", or "matrix" (then ``matrix`` has a row per channel).
+    basis: str = "dct"
+    basis_size: int = 20
+    matrix: tuple[tuple[float, ...], ...] = ()
+    #: The public spectrum that is subtracted; empty: the middles of the declared ranges.
+    reference: tuple[float, ...] = ()
+    #: L2 bound R on a projected row; None: what the declared ranges allow.
+    norm: float | None = None
+    n_components: int | str = CHOSEN
+    #: T: parties that may collude or drop out.
+    tolerate: int = 0
+    nodes: tuple[str, ...] = ()
+    #: Noise of the published form: "sigma" (paper) or "sigma^2" (its package).
+    sd: str = SIGMA
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A study, understood."""
+
+    parameters: Parameters
+    aggregation: Aggregation
+    frame: Frame
+    channels: tuple[Column, ...]
+    design: Design
+    vector: Vector
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns a party reads: channels, then the response."""
+        return (*(column.name for column in self.channels), self.design.response.name)
+
+    @property
+    def radius(self) -> float:
+        """R."""
+        assert self.design.norm is not None
+        return self.design.norm
+
+    def blocks(self, table: Table) -> Iterator[tuple[NDArray[np.float64], ...]]:
+        """Coordinates of at most length R and the response, some rows at a time; exact products, so that blocks do not matter.
+
+        Channels are clipped to their ranges and rounded toward zero to integers, the basis is made of integers: all their sums of
+        products are exact in float64. What follows is done value by value.
+        """
+        from unpooled.kernels.moments import quantise
+
+        frame, count = self.frame, len(self.channels)
+        low, high = _ranges(self.channels)
+        span = _span(self.channels, frame.reference)
+        grid, unit, integers = math.ldexp(1.0, _EXACT_BITS - 1), 1.0, None
+        if frame.basis is not None:
+            grid = math.ldexp(grid, -BASIS_BITS - math.ceil(math.log2(count)))
+            unit = basis_step(frame.basis)
+            integers = np.rint(frame.basis / unit)
+        unit *= span / grid
+        for *raw, response in table.blocks(self.names, max(1, _BLOCK_VALUES // count)):
+            coded = np.empty((response.size, count), order="F")
+            for j, values in enumerate(raw):
+                if quantise(values, low[j], high[j], frame.reference[j], span, grid, coded[:, j]):
+                    msg = f"column {self.channels[j].name!r} holds a missing value: clean it, a spectrum is whole"
+                    raise DataError(msg)
+            rows = (coded if integers is None else coded @ integers).T * unit
+            squares = np.zeros(response.size)
+            for coordinate in rows:  # one after the other, so that a row's length does not depend on its place in a block
+                squares += coordinate * coordinate
+            rows *= np.minimum(1.0, self.radius / np.sqrt(np.maximum(squares, np.finfo(float).tiny)))
+            yield (*rows, response)
+
+    def exact(self, table: Table) -> tuple[Matrix, Matrix]:
+        """Clipped coordinates and responses in float64, for the noise-free algorithm."""
+        low, high = _ranges(self.channels)
+        *raw, response = (table[name] for name in self.names)
+        rows = self.frame.coordinates(np.clip(np.column_stack(raw), low, high))
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        rows *= np.minimum(1.0, self.radius / np.maximum(lengths, np.finfo(float).tiny))
+        return rows, np.clip(response, *self.design.response.range)
+
+
+def _ranges(columns: Sequence[Column]) -> tuple[Matrix, Matrix]:
+    low, high = np.array([column.range for column in columns]).T
+    return low, high
+
+
+def _span(columns: Sequence[Column], reference: Matrix) -> float:
+    """How far a clipped channel can be from the reference."""
+    low, high = _ranges(columns)
+    return float(np.maximum(high - reference, reference - low).max())
+
+
+def _channels(study: Study, response: str) -> tuple[tuple[Column, ...], Column]:
+    """The channels and the response, which all parties declare alike."""
+    first, *others = study.parties
+    for card in others:
+        if card.columns != first.columns:
+            msg = f"parties {first.name!r} and {card.name!r} declare different columns: rows are split, so columns must be equal"
+            raise UsageError(msg)
+    channels = tuple(column for column in first.columns if column.name != response)
+    for column in first.columns:
+        if column.categories is not None or column.may_be_absent:
+            msg = f'column {column.name!r}: a spectrum is whole numbers of channels with low and high, missing = "refuse"'
+            raise UsageError(msg)
+    return channels, first.column(response)
+
+
+def _check(parameters: Parameters) -> None:
+    wanted = parameters.n_components
+    if wanted != CHOSEN and (not isinstance(wanted, int) or wanted < 1):
+        msg = f"n_components is a whole number of at least 1, or {CHOSEN!r}"
+        raise UsageError(msg)
+    if parameters.norm is not None and not 0 < parameters.norm < math.inf:
+        raise UsageError("norm must be positive and finite: a public bound on the length of a projected row")
+    if parameters.sd not in {SIGMA, SQUARED}:
+        msg = f"sd is {SIGMA!r} (the paper) or {SQUARED!r} (its package), not {parameters.sd!r}"
+        raise UsageError(msg)
+
+
+@lru_cache(maxsize=32)
+def _setup(encoded: bytes) -> Setup:
+    study = msgspec.msgpack.decode(encoded, type=Study)
+    parameters: Parameters = check_parameters(study, Parameters)
+    _check(parameters)
+    channels, response = _channels(study, parameters.response)
+    if not channels:
+        raise UsageError("a PLS study needs at least one channel beside the response")
+    low, high = _ranges(channels)
+    reference = np.array(parameters.reference) if parameters.reference else (low + high) / 2
+    frame = Frame.of(parameters.basis, len(channels), parameters.basis_size, reference, parameters.matrix)
+    if not _span(channels, reference) * len(channels) < _WIDEST:
+        raise UsageError(
+            "the ranges of the channels are too wide, or the reference is too far from them: declare possible values"
+        )
+    if isinstance(parameters.n_components, int) and parameters.n_components > frame.size:
+        msg = f"n_components = {parameters.n_components} with {frame.size} coordinates: ask for fewer, or enlarge the basis"
+        raise UsageError(msg)
+    norm = parameters.norm or frame.longest(low, high)
+    rows = sum(card.rows for card in study.parties)
+    # Names that no response can have: its own is a part of each.
+    columns = (*(Column(f"coordinate {k} for {response.name}", -norm, norm) for k in range(frame.size)), response)
+    design = Design.of(columns, response.name, rows, geometry=Geometry.AUGMENTED, norm=norm)
+    aggregation = Aggregation.of(study, parameters.tolerate, parameters.nodes)
+    return Setup(parameters, aggregation, frame, channels, design, design.vector(MOMENTS, Adjacency(study.adjacency)))
+
+
+def setup(study: Study) -> Setup:
+    """What the study asks for, checked."""
+    return _setup(msgspec.msgpack.encode(study))
+
+
+_VOIDS = (
+    "The noise of a weight vector of length 1 is in units of X'y: rescaling the spectra removes it (THEORY.md, section 4).",
+    "The bounds that set the noise are read off the data, and off deflated data; means and the deflation are exact.",
+    "Every component is four releases at (epsilon, delta) each, which the paper does not compose.",
+)
+_ALONE = (
+    "Each spectrum was preprocessed by itself and with public constants only: whatever is learnt from all spectra (their mean, say) makes "
+    "every row depend on every other."
+)
+
+
+def compile_plan(study: Study) -> Plan:
+    """The releases of a PLS study."""
+    asked = setup(study)
+    published = study.calibration == Calibration.PUBLISHED
+    not_protected: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    releases: tuple[Release, ...]
+    if published:
+        releases = (_published(study, asked),)
+    elif study.epsilon == math.inf:
+        size = exact_size(asked.frame.size)
+        releases = tuple(Release(MOMENTS, card.name, EXACT, NoNoise(size)) for card in study.parties)
+    else:
+        releases = asked.vector.releases(study, asked.aggregation)
+        not_protected, assumptions = asked.aggregation.sentences
+    return Plan(
+        study,
+        Split.HORIZONTAL,
+        releases,
+        public=("The basis, the reference spectrum and the bound on projected rows, which the study declares.",),
+        not_protected=not_protected,
+        assumptions=(_ALONE, *assumptions),
+        voids=_VOIDS if published else (),
+    )
+
+
+def exact_size(coordinates: int) -> int:
+    """Numbers of exact moments: mean, cross vector and Gram of the coordinates, mean and square of the response."""
+    return coordinates * (coordinates + 2) + 2
+
+
+def _published(study: Study, asked: Setup) -> Release:
+    parameters = asked.parameters
+    if len(study.parties) != 1 or parameters.basis != NONE:
+        raise UsageError(
+            "the published calibration is for one data holder without a basis: leave out sites, set basis = 'none'"
+        )
+    if not isinstance(parameters.n_components, int):
+        raise UsageError("the published calibration has no release that chooses components: set n_components to a number")
+    if not study.delta and study.epsilon != math.inf:
+        raise UsageError("the published calibration needs a positive delta")
+    (card,) = study.parties
+    multiplier = 0.0 if study.epsilon == math.inf else 1 / budget_mu(study.epsilon, study.delta)
+    layout = Layout(card.rows, len(asked.channels), parameters.n_components)
+    return Release(MODEL_RELEASE, card.name, PUBLISHED, PublishedModel(layout, multiplier, parameters.sd))
