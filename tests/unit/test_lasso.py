@@ -250,6 +250,15 @@ def test_without_noise_it_approaches_the_constrained_optimum() -> None:
     ).fit(X, y)
     objective = [float(np.square(X @ w - y).mean() / 2) for w in (model.coef_, best, np.zeros(10))]
     assert (objective[0] - objective[1]) / (objective[2] - objective[1]) < 0.005
+    slopes = X.T @ (X @ model.coef_ - y) / 400
+    assert model.dual_gap_ == pytest.approx(model.coef_ @ slopes + model.radius * np.abs(slopes).max(), rel=1e-9)
+    assert model.dual_gap_ >= objective[0] - objective[1]
+    private = PrivateLasso(2, bounds=(-1, 1), y_bounds=(-3, 3), rounds=2).fit(X, y)
+    assert private.dual_gap_ is None
+    blocks = PrivateLasso(
+        2, coupling="blocks", radius=model.radius, rounds=400, epsilon=math.inf, bounds=(-1, 1), y_bounds=(-3, 3)
+    )
+    assert 0 <= blocks.fit(X, y).dual_gap_ < 0.05 * objective[2]
     assert model.intercept_ == 0.0
 
 

@@ -13,7 +13,7 @@ from unpooled.errors import UsageError
 from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Term
-from unpooled.models.lasso.plan import setup
+from unpooled.models.lasso.plan import Coupling, setup
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import Card, Plan, Study, default_delta
@@ -72,6 +72,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
     coef_, intercept_ : in the data's own units (one coefficient per category where categories are declared)
     path_ : per round, the coefficients of the scaled columns so far, as {(party, coded column): value}
     shared_ : the columns that were released, in order
+    dual_gap_ : Frank-Wolfe's gap of the noise-free algorithm (``epsilon=inf``); None otherwise, for it needs the data
     n_iter_, statement_, plan_, ledger_, communication_
 
     Examples
@@ -213,8 +214,25 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         self.shared_, self.n_iter_ = result.shared, len(result.path)
         self.path_ = self._walked(study, result.path)
         self._columns = columns
-        self._in_own_units(study, {(t.party, t.column): t.value for t in result.terms}, response.centre)
+        terms = {(t.party, t.column): t.value for t in result.terms}
+        self._in_own_units(study, terms, response.centre)
+        # A gap needs the data, and a private one would be one more release: only the noise-free algorithm has it.
+        self.dual_gap_ = self._gap(study, tables, terms) if math.isinf(self.epsilon) else None
         return self
+
+    @staticmethod
+    def _gap(study: Study, tables: dict[str, Table], terms: dict[Place, float]) -> float:
+        """<x - s, g> for the best vertex s: at least the distance of the objective to its minimum (Frank-Wolfe's gap)."""
+        coded = {card.name: _coded(card.columns, tables[card.name]) for card in study.parties}
+        residual = -np.asarray(tables[study.parties[0].name][_RESPONSE])
+        for (party, column), value in terms.items():
+            residual = residual + value * coded[party][:, column]
+        slopes = {party: matrix.T @ residual / residual.size for party, matrix in coded.items()}
+        descent = sum(value * slopes[party][column] for (party, column), value in terms.items())
+        steepest = [float(np.abs(slope).max()) for slope in slopes.values()]
+        asked = setup(study)
+        best = max(steepest) if asked.coupling is Coupling.BALL else math.fsum(steepest)
+        return float(descent + asked.radius(study) * best)
 
     @staticmethod
     def _walked(study: Study, path: Any) -> list[dict[Place, float]]:  # noqa: ANN401 - a tuple of steps
@@ -269,3 +287,8 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
+
+
+def _coded(columns: tuple[Column, ...], table: Table) -> NDArray[np.float64]:
+    coding = Coding(columns, 1)
+    return coding.real([table[name] for name in coding.names])
