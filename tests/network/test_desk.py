@@ -106,11 +106,11 @@ def test_signed_runs_have_the_bits_of_unsigned_ones(world: World) -> None:
     result = run(world)
     assert result["result"] == builtin(local.result)
     assert result["communication"] == local.communication
-    assert world.charges(world.study) == world.planned(world.study)
+    assert world.fully_charged(world.study)
     with pytest.raises(UsageError, match="--resume"):
         run(world)
     assert run(world, resume=True, out="again") == result
-    assert world.charges(world.study) == world.planned(world.study)
+    assert world.fully_charged(world.study)
 
 
 # --- a network and a coordinator that lie -----------------------------------------------------------------------------------
@@ -408,7 +408,7 @@ def test_a_disk_that_is_full_refuses_and_later_goes_on(simple: World, monkeypatc
             run(simple)
     assert simple.charges(simple.study)["north"] == 0
     assert run(simple, resume=True)["result"] == wanted
-    assert simple.charges(simple.study) == simple.planned(simple.study)
+    assert simple.fully_charged(simple.study)
 
 
 # --- silence ------------------------------------------------------------------------------------------------------------------

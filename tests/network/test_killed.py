@@ -103,7 +103,7 @@ def test_killed_and_restarted(model: str, point: str, debited: bool, tmp_path: P
     with network(world) as opened:
         second = run(world, opened, tmp_path / "second", resume=True)
     assert second["result"] == wanted
-    assert world.charges(world.study) == world.planned(world.study)
+    assert world.fully_charged(world.study)
     if debited:
         assert spent(world, victim) == before  # nothing was debited again
     assert spent(world, victim) > 0
@@ -132,4 +132,4 @@ def test_real_noise_is_drawn_once(tmp_path: Path) -> None:
         file.rename(tmp_path / f"{name}.transcript")
     assert records[0] == records[1]
     assert {to for to, _, _ in records[0]} == set(world.names)
-    assert world.charges(world.study) == world.planned(world.study)
+    assert world.fully_charged(world.study)

@@ -17,7 +17,6 @@ from worlds import Rehearsal, kept_digests, make_rehearsal
 from unpooled.models import REGISTRY
 from unpooled.network.processes import up
 from unpooled.network.submit import run_networked
-from unpooled.study.run import compile_study
 
 pytestmark = [pytest.mark.network, pytest.mark.network_slow, pytest.mark.timeout(600)]
 
@@ -34,9 +33,7 @@ def test_every_model_has_the_bits_of_its_in_process_run(model: str, tmp_path: Pa
     assert msgspec.json.encode(result["result"]) == msgspec.json.encode(msgspec.to_builtins(local.result))
     assert result["communication"] == local.communication
     assert kept_digests(world, world.study) == world.kept_in_process
-    charges, planned = world.charges(world.study), world.planned(world.study)
-    limited = any(release.together for release in compile_study(world.study).releases)  # then some are left over
-    assert all(charges[name] <= planned[name] for name in planned) if limited else charges == planned
+    assert world.fully_charged(world.study)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def test_a_networked_run_has_the_bits_of_one_in_this_process(rehearsal: Rehearsa
     assert msgspec.json.encode(result["result"]) == msgspec.json.encode(msgspec.to_builtins(local.result))
     assert result["communication"] == local.communication
     assert kept_digests(world, study) == world.kept_in_process
-    assert world.charges(study) == world.planned(study)
+    assert world.fully_charged(study)
     assert str(plan.statement) in shown
     assert (tmp_path / "run/result.txt").read_text() in shown
 

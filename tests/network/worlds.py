@@ -87,6 +87,13 @@ class World:
         releases = compile_study(study).releases
         return {name: sum(r.count for r in releases if r.party == name) for name in self.names}
 
+    def fully_charged(self, study: Study) -> bool:
+        """Every planned release was debited once; of those that are limited together some are left over, none is too many."""
+        charges, planned = self.charges(study), self.planned(study)
+        if any(release.together for release in compile_study(study).releases):
+            return all(0 < charges[name] <= planned[name] for name in planned)
+        return charges == planned
+
     def write_study(self, path: Path, study: Study) -> Path:
         """The study as the file that its author writes."""
         lines = ["[study]", f'model = "{study.model}"', f"run = {study.run}", f'coordinator = "{study.coordinator}"']
