@@ -379,4 +379,12 @@ def test_a_transcript_of_another_study_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_wrapper_is_documented() -> None:
-    assert {w.__name__ for w in messages.WRAPPERS} == {"Public", "Released", "Sealed", "Partial", "Entrusted", "Disclosed"}
+    assert {w.__name__ for w in messages.WRAPPERS} == {
+        "Public",
+        "Released",
+        "Signed",
+        "Sealed",
+        "Partial",
+        "Entrusted",
+        "Disclosed",
+    }

@@ -454,7 +454,7 @@ def test_global_cross_validation_is_marked_not_private() -> None:
 def test_what_global_cross_validation_sends_is_refused_under_every_other_plan() -> None:
     """A coordinator that asks for raw predictions, or sends a penalty of its own, under a sound plan gets nothing."""
     from unpooled.errors import PlanMismatch
-    from unpooled.models.pride.messages import EstimateRequest, FoldsRequest, ScoreRequest
+    from unpooled.models.pride.messages import EstimateRequest, FoldsRequest, PredictRequest, ScoreRequest
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.noise import KeySource
     from unpooled.privacy.policy import Policy
@@ -475,6 +475,8 @@ def test_what_global_cross_validation_sends_is_refused_under_every_other_plan() 
     ):
         with pytest.raises(PlanMismatch, match="global cross-validation"):
             party.answer(encode(plan.hash, step, 0, request))
+    with pytest.raises(PlanMismatch, match="another plan"):  # this plan names no earlier one to predict with
+        party.answer(encode(plan.hash, "predict", 0, PredictRequest(())))
     assert ledger.entries() == before
 
 
