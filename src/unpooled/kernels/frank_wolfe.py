@@ -96,6 +96,14 @@ class Columns:
         """The column-major matrix (not for sparse ones)."""
         return self.data.reshape(self.shape, order="F")
 
+    def column(self, j: int) -> Vector:
+        """One column, with its zeros."""
+        if not self.sparse:
+            return self.dense()[:, j]
+        out, held = np.zeros(self.shape[0]), slice(self.starts[j], self.starts[j + 1])
+        out[self.rows[held]] = self.data[held]
+        return out
+
 
 def scores(matrix: Columns | Matrix | csc_array | csc_matrix, columns: ArrayLike | None, g: Vector) -> Vector:
     """The products a_j . g for these columns, or all of them: as many operations as they have nonzeros."""

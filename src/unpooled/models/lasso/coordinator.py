@@ -1,24 +1,30 @@
-"""Pure generator: Frank-Wolfe over parties. Each round is a pick of every party and at most one new column of the winner (or of all)."""
+"""Pure generator: Frank-Wolfe over parties, which chooses columns, and a fit of their coefficients to noisy moments.
+
+Each round is a pick of every party and at most one new column of the winner (or of all).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
-from unpooled.models.lasso.messages import Claim, PickRequest, SharedColumn, ShareRequest, Term
-from unpooled.models.lasso.plan import COLUMN, GRID, PICK, setup
+from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
+from unpooled.models.lasso.plan import COLUMN, PICK, REFIT, Coupling, grids, setup
+from unpooled.models.lasso.refit import Moments, constrained
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Array, Ask
 from unpooled.protocol.roles import everybody
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
     from unpooled.models.lasso.plan import Setup
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.roles import Conversation
 
-#: (party, coded column)
-Place = tuple[str, int]
+    Iterate = dict[Place, float]
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -29,7 +35,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The last iterate on coded columns, and the path that led to it."""
+    """The coefficients of coded columns, and the path of iterates that chose them."""
 
     terms: tuple[Term, ...]
     path: tuple[Step, ...]
@@ -38,16 +44,16 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def coordinate(plan: Plan) -> Conversation:
-    """T rounds."""
+    """T rounds, and the refit of what they chose."""
     study, asked = plan.study, setup(plan.study)
-    cards = study.parties
-    iterate: dict[Place, float] = {}
-    shared: list[Place] = []
+    cards, rounds = study.parties, asked.parameters.rounds
+    iterate: Iterate = {}
+    released: dict[Place, SharedColumn] = {}
     counts = dict.fromkeys((card.name for card in cards), 0)
     new: tuple[SharedColumn, ...] = ()
     path: list[Step] = []
-    for t in range(asked.parameters.rounds):
-        terms = tuple(Term(party, column, value) for (party, column), value in iterate.items())
+    for t in range(rounds):
+        terms = tuple(Term(place.party, place.column, value) for place, value in iterate.items())
         picks = yield from everybody([Ask(card.name, PICK, PickRequest(terms, new), t) for card in cards])
         claims = tuple(
             Claim(card.name, reply.choice, reply.score, reply.signed) for card, reply in zip(cards, picks, strict=True)
@@ -57,23 +63,45 @@ def coordinate(plan: Plan) -> Conversation:
         gamma = asked.step(study, t)
         iterate = stepped(iterate, vertices, gamma, asked.radius(study))
         path.append(Step(gamma, tuple(vertices)))
-        fresh = [(c, (p, j)) for c, (p, j, _) in zip(moving, vertices, strict=True) if (p, j) not in shared]
-        if t + 1 == asked.parameters.rounds:
-            break  # no later pick would read it
+        fresh = [(c, Place(p, j)) for c, (p, j, _) in zip(moving, vertices, strict=True) if Place(p, j) not in released]
+        if t + 1 == rounds and not asked.refits:
+            break  # nobody would read it
         replies = yield from everybody([_share(asked, t, claims, claim, counts) for claim, _ in fresh])
         new = tuple(_column(plan, place, reply) for (_, place), reply in zip(fresh, replies, strict=True))
-        shared += [place for _, place in fresh]
-    terms = tuple(Term(party, column, value) for (party, column), value in sorted(iterate.items()))
-    return Result(terms, tuple(path), tuple(shared))
+        released.update(zip((place for _, place in fresh), new, strict=True))
+    if asked.refits:
+        iterate = yield from _refit(plan, released, new)
+    terms = tuple(Term(p.party, p.column, iterate[p]) for p in sorted(iterate, key=lambda p: (p.party, p.column)))
+    return Result(terms, tuple(path), tuple((place.party, place.column) for place in released))
 
 
-def stepped(
-    iterate: dict[Place, float], vertices: list[tuple[str, int, float]], gamma: float, radius: float
-) -> dict[Place, float]:
+def _refit(plan: Plan, released: dict[Place, SharedColumn], new: tuple[SharedColumn, ...]) -> Generator[Any, Any, Iterate]:
+    """Ask for the moments of every released column, one column of every party at a time; their coefficients."""
+    study, asked = plan.study, setup(plan.study)
+    order = tuple(released)
+    waiting = {card.name: [i for i, place in enumerate(order) if place.party == card.name] for card in study.parties}
+    values = np.zeros((len(order), asked.slots + 2))
+    for k in range(max(map(len, waiting.values()))):
+        turn = [own[k] for own in waiting.values() if k < len(own)]
+        unseen = new if k == 0 else ()
+        asks = [Ask(order[i].party, REFIT, RefitRequest(order[i].column, order, unseen), k) for i in turn]
+        for i, reply in zip(turn, (yield from everybody(asks)), strict=True):
+            values[i] = _mechanism(plan, order[i], REFIT).decode(reply.moments.values.numpy())
+    columns = np.column_stack([column.values.numpy() for column in released.values()])
+    moments = Moments.of(asked, columns, values, float(_mechanism(plan, order[0], REFIT).deviations.max()))
+    blocks = [i for place in order for i, card in enumerate(study.parties) if card.name == place.party]
+    fit = constrained(
+        moments.gram(), moments.response, asked.radius(study), blocks if asked.coupling is Coupling.BLOCKS else None
+    )
+    return {place: float(value) for place, value in zip(order, fit, strict=True) if value}
+
+
+def stepped(iterate: Iterate, vertices: Sequence[tuple[str, int, float]], gamma: float, radius: float) -> Iterate:
     """X <- (1 - gamma) x + gamma radius sum of signed vertices. One vertex stays in the ball; one per block stays in the product."""
     moved = {place: (1 - gamma) * value for place, value in iterate.items()}
     for party, column, sign in vertices:
-        moved[party, column] = moved.get((party, column), 0.0) + gamma * radius * sign
+        place = Place(party, column)
+        moved[place] = moved.get(place, 0.0) + gamma * radius * sign
     return {place: value for place, value in moved.items() if value}
 
 
@@ -84,11 +112,15 @@ def _share(asked: Setup, t: int, claims: tuple[Claim, ...], claim: Claim, counts
     return Ask(claim.party, COLUMN, ShareRequest(t, shown), index)
 
 
+def _mechanism(plan: Plan, place: Place, name: str) -> Any:  # noqa: ANN401 - a mechanism
+    return plan.release(place.party, name).mechanism
+
+
 def _column(plan: Plan, place: Place, reply: Any) -> SharedColumn:  # noqa: ANN401 - a ColumnReply
-    mechanism = plan.release(place[0], COLUMN).mechanism
-    if not isinstance(mechanism, GaussianRelease):  # the published form sends real numbers
-        return SharedColumn(*place, reply.column.values)
-    return SharedColumn(*place, Array.of(mechanism.decode(reply.column.values.numpy()) / GRID))
+    mechanism, values = _mechanism(plan, place, COLUMN), reply.column.values
+    if isinstance(mechanism, GaussianRelease):  # the published form sends real numbers
+        values = Array.of(mechanism.decode(values.numpy()) / grids(mechanism.size)[0])
+    return SharedColumn(place.party, place.column, values)
 
 
 def render(result: Result) -> str:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unpooled.errors import UsageError
 from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
-from unpooled.models.lasso.messages import Term
+from unpooled.models.lasso.messages import Place, Term
 from unpooled.models.lasso.plan import Coupling, setup
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.noise import seed_of
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from unpooled.privacy.statement import Statement
 
     Vector = NDArray[np.float64]
-    Place = tuple[str, int]
 
 #: The label column of the in-process parties; no feature can be called so.
 _RESPONSE = "(response)"
@@ -60,7 +59,10 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         Columns that each party looks at per round; 0: all.
     clip : float
         C, where noisy predictions are clipped; 0 chooses by the noise, before any data (see :meth:`predicted_noise`).
-    shares : three parts of the budget, for columns, picks and scores
+    refit : float
+        Part of the budget that pays for moments of the chosen columns, to which their coefficients are fitted at the end; 0 leaves them as the
+        rounds left them, which is less accurate at every epsilon we tried.
+    shares : three parts of the rest, for columns, picks and scores
     response_public : bool
         Declares y public: less noise at unit attribute, and no promise for records.
     calibration : "sound" or "published"
@@ -104,6 +106,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         rounds: int = 20,
         sampled: int = 0,
         clip: float = 0.0,
+        refit: float = 0.25,
         shares: tuple[float, float, float] = (0.6, 0.2, 0.2),
         response_public: bool = False,
         sketch_rows: int = 0,
@@ -123,6 +126,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         self.rounds = rounds
         self.sampled = sampled
         self.clip = clip
+        self.refit = refit
         self.shares = shares
         self.response_public = response_public
         self.sketch_rows = sketch_rows
@@ -171,6 +175,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
             "rounds": int(self.rounds),
             "sampled": int(self.sampled),
             "clip": float(self.clip),
+            "refit": float(self.refit),
             "shares": [float(share) for share in self.shares],
             "response_public": bool(self.response_public),
             "sketch_rows": int(self.sketch_rows),
@@ -221,7 +226,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         return self
 
     @staticmethod
-    def _gap(study: Study, tables: dict[str, Table], terms: dict[Place, float]) -> float:
+    def _gap(study: Study, tables: dict[str, Table], terms: dict[tuple[str, int], float]) -> float:
         """<x - s, g> for the best vertex s: at least the distance of the objective to its minimum (Frank-Wolfe's gap)."""
         coded = {card.name: _coded(card.columns, tables[card.name]) for card in study.parties}
         residual = -np.asarray(tables[study.parties[0].name][_RESPONSE])
@@ -235,14 +240,16 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         return float(descent + asked.radius(study) * best)
 
     @staticmethod
-    def _walked(study: Study, path: Any) -> list[dict[Place, float]]:  # noqa: ANN401 - a tuple of steps
+    def _walked(study: Study, path: Any) -> list[dict[tuple[str, int], float]]:  # noqa: ANN401 - a tuple of steps
         radius = setup(study).radius(study)
-        iterates: list[dict[Place, float]] = []
+        iterate: dict[Place, float] = {}
+        iterates = []
         for step in path:
-            iterates.append(stepped(iterates[-1] if iterates else {}, list(step.vertices), step.gamma, radius))
+            iterate = stepped(iterate, step.vertices, step.gamma, radius)
+            iterates.append({(place.party, place.column): value for place, value in iterate.items()})
         return iterates
 
-    def _in_own_units(self, study: Study, terms: dict[Place, float], centre: float) -> None:
+    def _in_own_units(self, study: Study, terms: dict[tuple[str, int], float], centre: float) -> None:
         coding = Coding(self._columns, 1)
         first = np.searchsorted(coding.attribute, range(len(self._columns)))
         at = {column.name: int(i) for column, i in zip(self._columns, first, strict=True)}

@@ -1,4 +1,4 @@
-"""Everything that may leave a party: noisy picks, the noisy scores of picks, and columns, each released once."""
+"""Everything that may leave a party: noisy picks, the noisy scores of picks, and columns with their moments, each released once."""
 
 from __future__ import annotations
 
@@ -68,3 +68,24 @@ class ColumnReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The released column."""
 
     column: Released
+
+
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A coded column of a party."""
+
+    party: str
+    column: int
+
+
+class RefitRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Release the moments of one of your released columns with all of them, in this order; and those you were not sent yet."""
+
+    column: int
+    order: tuple[Place, ...]
+    new: tuple[SharedColumn, ...]
+
+
+class MomentsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Noisy products with the response, with itself, and with every column of the order."""
+
+    moments: Released

@@ -7,14 +7,38 @@ exactly, and so fine that the noise hides it. One row moves a score by at most t
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError
-from unpooled.models.lasso.messages import Claim, ColumnReply, Pick, PickRequest, ShareRequest
-from unpooled.models.lasso.plan import COLUMN, GRID, PICK, SCORE, Coupling, Setup, setup, sketch
+from unpooled.kernels.frank_wolfe import Columns, scores
+from unpooled.models.lasso.messages import (
+    Claim,
+    ColumnReply,
+    MomentsReply,
+    Pick,
+    PickRequest,
+    RefitRequest,
+    SharedColumn,
+    ShareRequest,
+)
+from unpooled.models.lasso.plan import (
+    COLUMN,
+    COLUMNS_WEIGHT,
+    PICK,
+    REFIT,
+    RESPONSE_WEIGHT,
+    SCORE,
+    Coupling,
+    Setup,
+    grids,
+    largest_row,
+    setup,
+    sketch,
+)
+from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.table import Table
 from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import Released
@@ -24,34 +48,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Vector = NDArray[np.float64]
-    Matrix = NDArray[np.float64]
 
-#: Products of two grids and n rows must stay exact in float64.
-_EXACT_BITS = 53
-#: Coded columns of a table, so that a round does not code them again; forgotten with the table.
-_CODED: WeakKeyDictionary[Table, dict[Any, Matrix]] = WeakKeyDictionary()
+#: The declared columns of a table and their code, so that a round does not code them again; forgotten with the table.
+_CODED: WeakKeyDictionary[Table, tuple[tuple[Column, ...], Columns]] = WeakKeyDictionary()
 
 
-def grids(rows: int) -> tuple[int, int]:
-    """Ends of the grids of coded columns and of residuals: powers of two whose product times n is at most 2^53."""
-    bits = _EXACT_BITS - math.ceil(math.log2(rows))
-    first = min(bits // 2, 20)
-    return 1 << first, 1 << min(bits - first, 24)
-
-
-def _coded(context: Context, asked: Setup, grid: int) -> Matrix:
-    """The party's coded columns on this grid, as floats that hold integers."""
-    cache = _CODED.setdefault(context.table, {})
-    key = (context.card.columns, grid)
-    if key not in cache:
-        coding = asked.coding(context.card, grid)
-        out = np.empty((context.table.n_rows, len(coding.attribute)), order="F")
+def _coded(context: Context) -> Columns:
+    """The party's coded columns on the grid of scores: floats that hold integers. Sparse ones stay sparse."""
+    table, columns = context.table, context.card.columns
+    known = _CODED.get(table)
+    if known is not None and (known[0] is columns or known[0] == columns):
+        return known[1]
+    coding = Coding(columns, grids(table.n_rows)[0])
+    sparse = table.sparse(coding.names)
+    if sparse is not None:
+        coded = Columns.of(coding.code_sparse(sparse))
+    else:
+        out = np.empty((table.n_rows, len(coding.attribute)), order="F")
         at = 0
-        for block in context.table.blocks(coding.names):
+        for block in table.blocks(coding.names):
             coding.code_into(block, out[at : at + block[0].size])
             at += block[0].size
-        cache[key] = out
-    return cache[key]
+        coded = Columns.of(out)
+    _CODED[table] = columns, coded
+    return coded
 
 
 def _response(context: Context, asked: Setup) -> Vector:
@@ -72,19 +92,29 @@ def _name(context: Context, party: str, column: int) -> str:
     return f"column_{places.index(party)}_{column}"
 
 
-def _predictions(context: Context, request: PickRequest) -> Vector:
-    """sum_j x_j a_j over the released columns of the iterate, which this party keeps as they arrive."""
+def _keep(context: Context, columns: tuple[SharedColumn, ...]) -> None:
+    """Keep released columns as they arrive."""
     rows = setup(context.plan.study).parameters.sketch_rows or context.table.n_rows
-    for new in request.new:
+    for new in columns:
         values = new.values.numpy()
         if values.shape != (rows,) or values.dtype != np.float64 or not np.isfinite(values).all():
             raise ProtocolError("a shared column of another length than the data, or with values that are no numbers")
         context.keep(_name(context, new.party, new.column), values)
-    total = np.zeros(rows)
+
+
+def _kept(context: Context, party: str, column: int) -> Vector:
+    """A released column that this party was sent."""
+    return context.party.keeper.kept(context.plan.hash, _name(context, party, column))
+
+
+def _predictions(context: Context, request: PickRequest) -> Vector:
+    """sum_j x_j a_j over the released columns of the iterate."""
+    _keep(context, request.new)
+    total = np.zeros(setup(context.plan.study).parameters.sketch_rows or context.table.n_rows)
     for term in request.iterate:
         if not math.isfinite(term.value):
             raise ProtocolError("an iterate with a coefficient that is no number")
-        total += term.value * context.party.keeper.kept(context.plan.hash, _name(context, term.party, term.column))
+        total += term.value * _kept(context, term.party, term.column)
     return total
 
 
@@ -102,16 +132,16 @@ def pick(context: Context, request: PickRequest) -> Pick:
     column_grid, grid = grids(rows)
     step = largest / grid
     residual = np.trunc((clipped - _response(context, asked) / rows) / step)
-    scores = (_coded(context, asked, column_grid)[:, columns].T @ residual).astype(np.int64)
+    descents = -scores(_coded(context), columns, residual).astype(np.int64)  # a step up where the gradient is negative
     # Only a public response may set the noise: otherwise its scale would give the response away.
     reach = int(np.abs(residual).max()) if asked.parameters.response_public else grid
-    signed = np.concatenate([-scores, scores])  # a step up where the gradient is negative
-    choice = context.choose(PICK, signed, max(1, 2 * column_grid * reach))
+    choice = context.choose(PICK, descents, max(1, 2 * column_grid * reach), signed=True)
     index = int(choice.values.numpy()[0])
     score: tuple[Released, ...] = ()
     if asked.coupling is Coupling.BALL:
         unit = step / column_grid
-        value = np.array([signed[index] * unit])
+        descent = descents[index] if index < descents.size else -descents[index - descents.size]
+        value = np.array([descent * unit])
         score = (context.release(SCORE, value, sensitivity=2 * column_grid * max(1, reach) * unit),)
     return Pick(choice, score, context.sign(choice, *score))
 
@@ -119,11 +149,9 @@ def pick(context: Context, request: PickRequest) -> Pick:
 def _pick_as_published(context: Context, asked: Setup, request: PickRequest) -> Pick:
     """Line 10 as it is meant: v_i = (J a_i).q - a_i.y / n with Laplace noise of a scale that follows the data's own G."""
     rows, study = context.table.n_rows, context.plan.study
-    columns = asked.columns(study, context.card, context.index)
-    own = _coded(context, asked, GRID)[:, columns] / GRID
-    matrix = sketch(study, asked.parameters)
-    predictions = _predictions(context, request) / rows
-    gradient = (own if matrix is None else matrix @ own).T @ predictions - own.T @ _response(context, asked) / rows
+    predictions, matrix = _predictions(context, request) / rows, sketch(study, asked.parameters)
+    residual = (predictions if matrix is None else matrix.T @ predictions) - _response(context, asked) / rows
+    gradient = scores(_coded(context), asked.columns(study, context.card, context.index), residual) / grids(rows)[0]
     signed = np.concatenate([-gradient, gradient])
     choice = context.release(PICK, signed, sensitivity=max(float(np.abs(gradient).max()), 1e-300))
     return Pick(choice, (), context.sign(choice))
@@ -133,18 +161,37 @@ def share(context: Context, request: ShareRequest) -> ColumnReply:
     """Release a column that this party picked and, where parties compete, that won its round. Each column is released once."""
     plan, asked = context.plan, setup(context.plan.study)
     own = _winner(context, asked, request).picked
-    columns = asked.columns(plan.study, context.card, request.round)
-    if not 0 <= own < 2 * columns.size or not 0 <= request.round < asked.parameters.rounds:
+    if not 0 <= own < 2 * asked.sampled(context.card) or not 0 <= request.round < asked.parameters.rounds:
         raise ProtocolError("a claim beyond the columns or the rounds of the plan")
     column, _ = asked.picked(plan.study, context.card, request.round, own)
     context.planned(COLUMN)
-    _once(context, column)
+    _once(context, f"shared_{column}")
+    values = _coded(context).column(column)
     if asked.published:
-        values = _coded(context, asked, GRID)[:, column] / GRID
-        matrix = sketch(plan.study, asked.parameters)
+        matrix, values = sketch(plan.study, asked.parameters), values / grids(values.size)[0]
         return ColumnReply(context.release(COLUMN, values if matrix is None else matrix @ values, sensitivity=1.0))
-    statistic = _coded(context, asked, GRID)[:, column].astype(np.int64)
-    return ColumnReply(context.release(COLUMN, statistic))
+    return ColumnReply(context.release(COLUMN, values.astype(np.int64)))
+
+
+def refit(context: Context, request: RefitRequest) -> MomentsReply:
+    """Release the products of a released column, as it is, with the response, itself and every released column. Once for each."""
+    plan, asked, rows = context.plan, setup(context.plan.study), context.table.n_rows
+    context.planned(REFIT)
+    if not context.party.keeper.has(plan.hash, f"shared_{request.column}"):
+        raise PlanMismatch("moments are released for columns that this party has released before, and for no others")
+    if len(request.order) > asked.slots:
+        raise ProtocolError("more columns than the plan can release")
+    _once(context, f"refit_{request.column}")
+    _keep(context, request.new)
+    first, second = grids(rows)
+    own = _coded(context).column(request.column)
+    factors = np.zeros((rows, asked.slots + 2), order="F")
+    bound = asked.parameters.response_bound
+    factors[:, 0] = np.trunc(_response(context, asked) * (RESPONSE_WEIGHT / bound * second))
+    factors[:, 1] = own * (second // first)
+    released = np.column_stack([_kept(context, place.party, place.column) for place in request.order])
+    factors[:, 2 : 2 + len(request.order)] = np.trunc(released * (COLUMNS_WEIGHT / largest_row(released) * second))
+    return MomentsReply(context.release(REFIT, (own @ factors).astype(np.int64)))
 
 
 def _winner(context: Context, asked: Setup, request: ShareRequest) -> Claim:
@@ -168,14 +215,18 @@ def _winner(context: Context, asked: Setup, request: ShareRequest) -> Claim:
     return best
 
 
-def _once(context: Context, column: int) -> None:
-    """Remember which request a column was released for; refuse another one."""
-    keeper, name = context.party.keeper, f"shared_{column}"
+def _once(context: Context, name: str) -> None:
+    """Remember which request this was released for; refuse another one."""
+    keeper = context.party.keeper
     if keeper.has(context.plan.hash, name):
         if int(keeper.kept(context.plan.hash, name)[0]) != context.index:
-            raise PlanMismatch("this column was released before: it is not released twice")
+            raise PlanMismatch("this column was released before: it is not released twice, and neither are its moments")
     else:
         context.keep(name, np.array([context.index]))
 
 
-STEPS = (Step(PICK, PickRequest, Pick, pick), Step(COLUMN, ShareRequest, ColumnReply, share))
+STEPS = (
+    Step(PICK, PickRequest, Pick, pick),
+    Step(COLUMN, ShareRequest, ColumnReply, share),
+    Step(REFIT, RefitRequest, MomentsReply, refit),
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -16,18 +16,21 @@ from unpooled.privacy.accounting import SAFETY, budget_rho
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, NoisyMaximum, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
+from unpooled.privacy.sensitivity import column_moments
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from unpooled.models.lasso.messages import Term
 
-PICK, SCORE, COLUMN = "pick", "score", "column"
-#: Grid of released columns, in coded units.
-GRID = 1 << 20
+PICK, SCORE, COLUMN, REFIT = "pick", "score", "column", "refit"
+#: Products of two grids, summed over the rows, must stay exact in float64.
+_EXACT_BITS = 53
+#: Weights of the response and of the released columns in a column's moments: squares that add up to at most 1 (L.5).
+RESPONSE_WEIGHT, COLUMNS_WEIGHT = 0.55, 0.835
 
 
 class Coupling(StrEnum):
@@ -51,8 +54,10 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sampled: int = 0
     #: C: predictions are clipped to +-C where they enter a score; 0: as :meth:`Setup.clip` chooses.
     clip: float = 0.0
-    #: Shares of the budget rho for columns, picks and scores (the last goes to the others under "blocks").
+    #: Parts of the rest for columns, picks and scores (the last goes to the others under "blocks").
     shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
+    #: Part of the budget that pays for moments of the chosen columns, from which their coefficients are fitted anew; 0: they are not.
+    refit: float = 0.25
     #: The response is public: scores need less noise at unit attribute, and nothing is promised for records.
     response_public: bool = False
     #: Published form: rows m of the Gaussian sketch of shared columns; 0: no sketch.
@@ -71,38 +76,49 @@ class Setup:
     column_scale: float
     choice_epsilon: float
     score_multiplier: float
+    #: Noise of a column's moments, per unit of sensitivity.
+    refit_multiplier: float
+    #: How many coded columns each party has.
+    widths: Mapping[str, int]
     #: The algorithm and noise as printed.
     published: bool = False
+
+    @property
+    def refits(self) -> bool:
+        """Whether the coefficients of the chosen columns are fitted anew at the end."""
+        return self.parameters.refit > 0 and not self.published
+
+    @property
+    def slots(self) -> int:
+        """The most columns that can be released in all."""
+        rounds = self.parameters.rounds * (1 if self.coupling is Coupling.BALL else len(self.widths))
+        return min(rounds, sum(self.widths.values()))
 
     @property
     def competes(self) -> bool:
         """Whether only the best pick of a round steps and is shared."""
         return self.coupling is Coupling.BALL and not self.published
 
-    def coding(self, card: Card, grid: int = GRID) -> Coding:
-        """The code of a party's columns."""
-        return Coding(card.columns, grid)
-
     def width(self, card: Card) -> int:
         """How many coded columns a party has."""
-        return len(self.coding(card).attribute)
+        return self.widths[card.name]
 
     def sampled(self, card: Card) -> int:
         """How many of them it looks at per round."""
         return min(self.parameters.sampled or self.width(card), self.width(card))
 
-    def columns(self, study: Study, card: Card, t: int) -> NDArray[np.intp]:
-        """Which ones in round t: public randomness, independent of all values."""
+    def columns(self, study: Study, card: Card, t: int) -> NDArray[np.intp] | None:
+        """Which ones in round t: public randomness, independent of all values; None: all of them."""
         width, count = self.width(card), self.sampled(card)
         if count == width:
-            return np.arange(width)
+            return None
         place = [c.name for c in study.parties].index(card.name)
         return np.sort(np.random.default_rng((study.public_seed, 4, t, place)).choice(width, count, replace=False))
 
     def picked(self, study: Study, card: Card, t: int, choice: int) -> tuple[int, float]:
         """(coded column, sign of the step) of an index among the 2 tau signed columns."""
-        columns = self.columns(study, card, t)
-        return int(columns[choice % columns.size]), 1.0 if choice < columns.size else -1.0
+        columns, count = self.columns(study, card, t), self.sampled(card)
+        return choice % count if columns is None else int(columns[choice % count]), 1.0 if choice < count else -1.0
 
     def clip(self, iterate: Sequence[Term]) -> float:
         """C of a round: eta bounds every true prediction, 2 sigma |x|_2 is about where those of noisy columns end."""
@@ -131,24 +147,34 @@ def clip_ceiling(response_bound: float, rows: int, choice_epsilon: float) -> flo
 
 
 def _check(study: Study, p: Parameters) -> None:
-    for name in ("radius", "response_bound"):
-        if not 0 < getattr(p, name) < math.inf:
-            msg = f"{name} must be a positive finite number"
-            raise UsageError(msg)
-    if p.coupling not in set(Coupling):
-        msg = f"coupling is one of {', '.join(Coupling)}, not {p.coupling!r}"
-        raise UsageError(msg)
-    if p.rounds < 1 or p.sampled < 0 or not 0 <= p.clip < math.inf:
-        raise UsageError("rounds must be at least 1, sampled and clip at least 0")
-    if not all(0 < s < 1 for s in p.shares) or not math.isclose(math.fsum(p.shares), 1):
-        raise UsageError("shares gives columns, picks and scores positive parts of the budget, 1 in all")
-    if study.adjacency != Adjacency.REPLACE:
-        raise UsageError('lasso studies are calibrated for adjacency = "replace"')
-    if p.response_public and study.unit == Unit.RECORD:
-        raise UsageError("a public response leaves nothing to promise for whole records: ask for unit = attribute")
-    published = study.calibration == Calibration.PUBLISHED
-    if published and (p.coupling != Coupling.BALL or study.epsilon == math.inf or not study.delta):
-        raise UsageError("the published form has one ball, a finite epsilon and a positive delta")
+    published, ball = study.calibration == Calibration.PUBLISHED, p.coupling == Coupling.BALL
+    rules = (
+        (0 < p.radius < math.inf, "radius must be a positive finite number"),
+        (0 < p.response_bound < math.inf, "response_bound must be a positive finite number"),
+        (p.coupling in set(Coupling), f"coupling is one of {', '.join(Coupling)}, not {p.coupling!r}"),
+        (
+            p.rounds >= 1 and p.sampled >= 0 and 0 <= p.clip < math.inf,
+            "rounds must be at least 1, sampled and clip at least 0",
+        ),
+        (
+            all(0 < s < 1 for s in p.shares) and math.isclose(math.fsum(p.shares), 1),
+            "shares gives columns, picks and scores positive parts of the budget, 1 in all",
+        ),
+        (0 <= p.refit < 1, "refit is the part of the budget for the final fit: at least 0 and less than 1"),
+        (study.adjacency == Adjacency.REPLACE, 'lasso studies are calibrated for adjacency = "replace"'),
+        (
+            not p.response_public or study.unit != Unit.RECORD,
+            "a public response leaves nothing to promise for whole records: ask for unit = attribute",
+        ),
+        (
+            not published or (ball and study.epsilon < math.inf and study.delta > 0),
+            "the published form has one ball, a finite epsilon and a positive delta",
+        ),
+        (published or not p.sketch_rows, "sketch_rows belongs to the published form: a sketch saves bytes and no noise"),
+    )
+    for holds, what in rules:
+        if not holds:
+            raise UsageError(what)
 
 
 def _check_cards(study: Study, p: Parameters) -> None:
@@ -169,25 +195,53 @@ def _setup(encoded: bytes) -> Setup:
     _check(study, p)
     _check_cards(study, p)
     coupling = Coupling(p.coupling)
-    parties, rounds = len(study.parties), p.rounds
+    widths = {card.name: len(Coding(card.columns, 1).attribute) for card in study.parties}
+    silent = Setup(p, coupling, 0.0, 0.0, math.inf, 0.0, 0.0, widths)
     if study.epsilon == math.inf:
-        return Setup(p, coupling, ceiling=0.0, column_scale=0.0, choice_epsilon=math.inf, score_multiplier=0.0)
+        return silent
     if study.calibration == Calibration.PUBLISHED:
-        return Setup(p, coupling, math.inf, 0.0, math.inf, 0.0, published=True)
+        return replace(silent, ceiling=math.inf, published=True)
     rho = budget_rho(study.epsilon, study.delta) * (1 - SAFETY)
-    columns, picks, scores = (rho * share for share in p.shares)
+    refit, rest = rho * p.refit, rho * (1 - p.refit)
+    columns, picks, scores = (rest * share for share in p.shares)
     if coupling is Coupling.BLOCKS:
         columns, picks, scores = columns / (1 - p.shares[2]), picks / (1 - p.shares[2]), 0.0
-    coded = sum(len(Coding(card.columns, 1).attribute) for card in study.parties)
     record = study.unit == Unit.RECORD
     # How many picks and scores, and how many columns, one unit is part of.
-    touched = parties * rounds if record else rounds
-    shared = min(rounds if coupling is Coupling.BALL else parties * rounds, coded) if record else _per_value(study)
-    scale = 2 * math.sqrt(shared / (2 * columns))
+    touched = len(widths) * p.rounds if record else p.rounds
+    shared = silent.slots if record else _per_value(study)
     epsilon = math.sqrt(8 * picks / touched)
-    multiplier = math.sqrt(touched / (2 * scores)) if scores else 0.0
-    ceiling = clip_ceiling(p.response_bound, study.parties[0].rows, epsilon)
-    return Setup(p, coupling, ceiling, scale, epsilon, multiplier)
+    return replace(
+        silent,
+        ceiling=clip_ceiling(p.response_bound, study.parties[0].rows, epsilon),
+        column_scale=2 * math.sqrt(shared / (2 * columns)),
+        choice_epsilon=epsilon,
+        score_multiplier=math.sqrt(touched / (2 * scores)) if scores else 0.0,
+        refit_multiplier=math.sqrt(shared / (2 * refit)) if refit else 0.0,
+    )
+
+
+def grids(rows: int) -> tuple[int, int]:
+    """Ends of the grids of coded columns and of what they are multiplied by: powers of two whose product times n is at most 2^53."""
+    bits = _EXACT_BITS - math.ceil(math.log2(rows))
+    first = min(bits // 2, 20)
+    return 1 << first, 1 << min(bits - first, 24)
+
+
+def _moments(asked: Setup, rows: int) -> GaussianRelease:
+    """The products of one column with the response, with itself, and with every released column (L.5)."""
+    size = asked.slots + 2
+    first, second = grids(rows)
+    distance = column_moments(0.0, 1.0, 1.0, Adjacency.REPLACE, may_be_absent=False) * first * second
+    reach = dict.fromkeys(Unit, Reach(distance, size))
+    if not asked.refit_multiplier:
+        return GaussianRelease((Block(size, 1.0),), tuple(reach.items()), 0.0)
+    return GaussianRelease.calibrated((Block(size, 1.0),), reach, Unit.RECORD, 1 / asked.refit_multiplier)
+
+
+def largest_row(columns: NDArray[np.float64]) -> float:
+    """What the rows of the released columns are divided by in moments: their largest norm, and a little more for its rounding."""
+    return float(np.sqrt(np.square(columns).sum(axis=1).max(initial=0.0))) * (1 + 2.0**-40) + 1e-300
 
 
 def _per_value(study: Study) -> int:
@@ -248,7 +302,7 @@ def compile_plan(study: Study) -> Plan:
     rounds, rows = asked.parameters.rounds, study.parties[0].rows
     ball = asked.coupling is Coupling.BALL
     noisy = asked.column_scale > 0
-    reach = dict.fromkeys(Unit, Reach(2.0 * GRID, 1))
+    reach = dict.fromkeys(Unit, Reach(2.0 * grids(rows)[0], 1))
     column = (
         GaussianRelease.calibrated((Block(rows, 1.0),), reach, Unit.RECORD, 2 / asked.column_scale)
         if noisy
@@ -259,7 +313,6 @@ def compile_plan(study: Study) -> Plan:
     choice = NoisyChoice(((Unit.RECORD, record_epsilon), (Unit.ATTRIBUTE, asked.choice_epsilon)))
     mu = 1 / asked.score_multiplier if asked.score_multiplier else math.inf
     score = ScaledGaussian(1, tuple((unit, mu) for unit in Unit), asked.score_multiplier)
-    together = min(rounds if ball else rounds * len(study.parties), sum(asked.width(card) for card in study.parties))
     releases: list[Release] = []
     for card in study.parties:
         releases.append(Release(PICK, card.name, PICK, choice, rounds))
@@ -267,7 +320,10 @@ def compile_plan(study: Study) -> Plan:
             releases.append(Release(SCORE, card.name, PICK, score, rounds))
         count = min(rounds, asked.width(card))
         touches = ((Unit.ATTRIBUTE, _per_value(study)),)
-        releases.append(Release(COLUMN, card.name, COLUMN, column, count, touches=touches, together=together))
+        releases.append(Release(COLUMN, card.name, COLUMN, column, count, touches=touches, together=asked.slots))
+        if asked.refits:
+            moments = _moments(asked, rows)
+            releases.append(Release(REFIT, card.name, REFIT, moments, count, touches=touches, together=asked.slots))
     response = "The response is known in the clear to every party"
     return Plan(
         study,

@@ -1,0 +1,96 @@
+"""From the noisy moments of the chosen columns to their coefficients: post-processing of releases, by numbers alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.kernels.frank_wolfe import frank_wolfe
+from unpooled.models.lasso.plan import COLUMNS_WEIGHT, RESPONSE_WEIGHT, grids, largest_row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.models.lasso.plan import Setup
+
+    Vector = NDArray[np.float64]
+    Matrix = NDArray[np.float64]
+
+#: The smallest eigenvalue, of correlations, that noise may leave.
+_FLOOR = 0.05
+_STEPS, _TOLERANCE = 100_000, 1e-8
+
+
+@dataclass(frozen=True)
+class Moments:
+    """A^T y / n, the diagonal of A^T A / n, and A^T (A + noise) / n, with the deviations of the noise that their release added."""
+
+    response: Vector
+    squares: Vector
+    products: Matrix
+    squares_noise: float
+    products_noise: float
+    #: Deviation of the noise in the released columns, and how many rows they have.
+    column_noise: float
+    rows: int
+
+    @classmethod
+    def of(cls, asked: Setup, columns: Matrix, values: Matrix, deviation: float) -> Moments:
+        """From what was released: the columns, and a row of moments (L.5) for each, with the deviation of their noise."""
+        rows, (first, second) = columns.shape[0], grids(columns.shape[0])
+        unit = 1.0 / (first * second * rows)
+        product = unit * largest_row(columns) / COLUMNS_WEIGHT
+        return cls(
+            response=values[:, 0] * (unit * asked.parameters.response_bound / RESPONSE_WEIGHT),
+            squares=values[:, 1] * unit,
+            products=values[:, 2 : 2 + columns.shape[1]] * product,
+            squares_noise=deviation * unit,
+            products_noise=deviation * product,
+            column_noise=asked.column_scale,
+            rows=rows,
+        )
+
+    def gram(self) -> Matrix:
+        """A^T A / n, shrunk by what is known of its noise.
+
+        Both owners of two columns release their product with the other's noisy one: unbiased, since the noise of a column knows nothing
+        of other columns. On the scale of correlations the mean square of the off-diagonal entries, less that of their known
+        noise, tells how much of them is signal (empirical Bayes); all are multiplied by this part. What noise is left may
+        make the matrix indefinite: eigenvalues are raised to its operator norm, or to 1/20.
+        """
+        size = self.squares.size
+        squares = np.maximum(self.squares, max(self.squares_noise, 1e-12 * float(np.abs(self.squares).max(initial=1.0))))
+        scale = np.sqrt(squares)
+        correlations = (self.products + self.products.T) / 2 / np.outer(scale, scale)
+        np.fill_diagonal(correlations, 0.0)
+        # One product has the release's noise, and that of the column which the owner multiplied its own with.
+        single = self.products_noise**2 + self.column_noise**2 * squares[:, None] / self.rows
+        variance = (single + single.T) / 4 / np.outer(squares, squares)
+        np.fill_diagonal(variance, 0.0)
+        pairs = max(size * (size - 1), 1)
+        noise = float(variance.sum()) / pairs
+        signal = max(float(np.square(correlations).sum()) / pairs - noise, 0.0)
+        part = signal / (signal + noise) if noise else 1.0
+        values, vectors = np.linalg.eigh(part * correlations + np.eye(size))
+        least = max(min(_FLOOR, part * 2 * math.sqrt(noise * size)), 1e-12)
+        return np.asarray((vectors * np.maximum(values, least)) @ vectors.T) * np.outer(scale, scale)
+
+
+def constrained(gram: Matrix, response: Vector, radius: float, blocks: Sequence[int] | None) -> Vector:
+    """The minimum of x.G x / 2 - x.b over |x|_1 <= radius, or over a ball of this radius for each of the blocks.
+
+    As least squares: G = R^T R, b = R^T c.
+    """
+    values, vectors = np.linalg.eigh(gram)
+    root = vectors.T * np.sqrt(values)[:, None]
+    target = vectors.T @ response / np.sqrt(values)
+    radii = np.full(len(set(blocks)) if blocks else 1, radius)
+    # The engine minimises |R x - c|^2 / (2 rows).
+    fit = frank_wolfe(root, target, radii, blocks=blocks, step_rule="line-search", steps=_STEPS, tolerance=_TOLERANCE)
+    coefficients: Vector = fit.dense()
+    return coefficients
