@@ -49,8 +49,13 @@ _SIGN = np.uint64(1 << 63)
 _MAGNITUDE = np.uint64((1 << 63) - 1)
 _GUIDE_BITS = 16
 _EXACT = Context(prec=90)
-#: Weights below e^-400 of the largest are left out of an exact choice (far below TOTAL_VARIATION).
-_NEGLIGIBLE = -400
+#: Relative error of a computed weight e^-x, per 1 + x: several times what the rounding of x and ``exp`` leave.
+CHOICE_BAND = 2.0**-48
+#: A weight of 1 in a choice is at most two to this power, and so many scores share one envelope.
+CHOICE_POWER, CHOICE_TILE = 44, 64
+#: Exponents from here on are not told apart in floating point: nothing but the exact path accepts a weight so small.
+_FAR = 700.0
+_LOG2_E_BELOW = math.log2(math.e) * (1 - 2.0**-48)
 
 
 # --- the fast path --------------------------------------------------------------------------------------------------
@@ -174,6 +179,119 @@ def discrete_laplace_by_digits(
             flags += 1
         out[i] = -magnitude if words[i] & _SIGN else magnitude
     return flags
+
+
+# --- a choice: rejection from envelopes of tiles --------------------------------------------------------------------
+
+
+@njit(inline="always", cache=True)
+def _rank(score: np.int64, signed: bool) -> np.uint64:
+    """Integers in the order of the scores, or of their magnitudes: no difference of two overflows."""
+    if not signed:
+        return np.uint64(score) ^ _SIGN
+    return np.uint64(score) if score >= 0 else ~np.uint64(score) + np.uint64(1)
+
+
+@njit(inline="always", cache=True)
+def _envelope(distance: np.uint64, rate: float, power: int) -> np.uint64:
+    """An integer of at least 2^power e^(-rate distance) and little more: 2^-y is below its chords between whole y.
+
+    Sums, products and shifts only: the same integer on every machine. Whatever is lost below 2^-48 of y and in the last
+    place of the chord is less than the 2 that is added.
+    """
+    y = rate * np.float64(distance) * _LOG2_E_BELOW
+    if y >= power:
+        return np.uint64(1)
+    whole = math.floor(y)
+    return np.uint64((1.0 - (y - whole) / 2) * np.float64(np.int64(1) << (power - np.int64(whole)))) + np.uint64(2)
+
+
+@njit(inline="always", cache=True)
+def _distance(place: int, scores: Integers, signed: bool, best: np.uint64) -> np.uint64:
+    """How far a candidate is below the best; the far sign of a score has an odd place. At most 2^64 - 1 is told."""
+    if not signed:
+        return best - _rank(scores[place], False)
+    magnitude = _rank(scores[place >> 1], True)
+    if (place & 1) == (scores[place >> 1] >= 0):
+        far = best + magnitude
+        return far if far >= best else ~np.uint64(0)
+    return best - magnitude
+
+
+@njit(nogil=True, cache=True)
+def choice_tiles(scores: Integers, signed: bool, rate: float, power: int, masses: Words) -> np.uint64:
+    """The best rank; and how much envelope every tile has if each of its candidates gets that of the tile's best."""
+    for b in range(masses.size):
+        tile = scores[b * CHOICE_TILE : (b + 1) * CHOICE_TILE]
+        high = low = tile[0]
+        for score in tile:
+            high, low = max(high, score), min(low, score)
+        masses[b] = _rank(high, signed)
+        if signed:
+            masses[b] = max(masses[b], _rank(low, signed))
+    best = masses.max()
+    for b in range(masses.size):
+        size = (min((b + 1) * CHOICE_TILE, scores.size) - b * CHOICE_TILE) * (2 if signed else 1)
+        masses[b] = np.uint64(size) * _envelope(best - masses[b], rate, power)
+    return best
+
+
+@njit(nogil=True, cache=True)
+def choice_trials(
+    words: Words,
+    at: int,
+    scores: Integers,
+    signed: bool,
+    rate: float,
+    power: int,
+    band: float,
+    best: np.uint64,
+    masses: Words,
+    refined: NDArray[np.bool_],
+) -> tuple[int, int, np.uint64, bool]:
+    """Trials with words at, at + 1, ..: the place after the last one's word, its candidate (-1: words ran out), what was left, in doubt.
+
+    A word is a uniform integer below the sum of all envelopes (or is passed over). It falls into a candidate's envelope;
+    what is left, below that envelope, decides whether the candidate is taken: if, with further bits behind its point, it
+    is below the candidate's weight. A tile whose candidate is not taken gets envelopes of its own for all its candidates.
+    """
+    factor, one = (2 if signed else 1), np.uint64(1)
+    total = masses.sum()
+    for t in range(at, words.size):
+        if words[t] > ~np.uint64(0) - (~total + one) % total:  # beyond the last multiple of the total
+            continue
+        rest = words[t] % total
+        tile = 0
+        while rest >= masses[tile]:
+            rest -= masses[tile]
+            tile += 1
+        low, high = factor * tile * CHOICE_TILE, factor * min((tile + 1) * CHOICE_TILE, scores.size)
+        place = low
+        if refined[tile]:
+            envelope = _envelope(_distance(place, scores, signed, best), rate, power)
+            while rest >= envelope:
+                rest -= envelope
+                place += 1
+                envelope = _envelope(_distance(place, scores, signed, best), rate, power)
+        else:
+            envelope = masses[tile] // np.uint64(high - low)
+            place += np.int64(rest // envelope)
+            rest %= envelope
+        x = min(rate * np.float64(_distance(place, scores, signed, best)), _FAR)
+        weight = math.exp(-x) * 2.0**power
+        doubt = weight * (1.0 + x) * band + 2.0**-40
+        if np.float64(rest) + 1.0 <= weight - doubt:
+            return t + 1, place, rest, False
+        if not refined[tile]:
+            refined[tile] = True
+            total -= masses[tile]
+            masses[tile] = 0
+            for other in range(low, high):
+                masses[tile] += _envelope(_distance(other, scores, signed, best), rate, power)
+            total += masses[tile]
+        if np.float64(rest) < weight + doubt:
+            return t + 1, place, rest, True
+    return words.size, -1, np.uint64(0), False
 
 
 # --- the exact path -------------------------------------------------------------------------------------------------
@@ -321,13 +439,7 @@ def discrete_laplace_shift(scale: float) -> float:
     return -math.log1p(math.expm1(-1 / scale) / 2)
 
 
-def exact_choice(word: int, more: MoreBits, exponents: Sequence[Decimal]) -> int:
-    """Index i with probability proportional to exp(exponents[i]), all exponents <= 0 and one of them 0."""
+def exact_acceptance(rest: int, further: int, exponent: Decimal, power: int) -> bool:
+    """Whether rest, with these 256 bits behind its point, is below 2^power e^-exponent."""
     with localcontext(_EXACT):
-        weights = [x.exp() if x > _NEGLIGIBLE else Decimal(0) for x in exponents]
-        left = _uniform(word, 64, more(0)) * sum(weights)
-        for i, weight in enumerate(weights):
-            left -= weight
-            if left < 0:
-                return i
-    return max(range(len(weights)), key=weights.__getitem__)  # pragma: no cover - rounding of the last partial sum
+        return Decimal((rest << 256) | further) < (-exponent).exp() * (1 << (power + 256))

@@ -525,14 +525,17 @@ class NoisyChoice:
             return UNBOUNDED
         return Event(Kind.EXPONENTIAL, epsilon, 1, noise.TOTAL_VARIATION) if epsilon else NO_COST
 
-    def release(self, scores: NDArray[np.int64], sensitivity: float, unit: Unit, bits: RandomBits) -> int:
-        """The index chosen among integer scores, each of which one unit moves by at most ``sensitivity``."""
+    def release(
+        self, scores: NDArray[np.int64], sensitivity: float, unit: Unit, bits: RandomBits, *, signed: bool = False
+    ) -> int:
+        """The index chosen among integer scores, or [scores, -scores], each of which one unit moves by at most ``sensitivity``."""
         if not 0 < sensitivity < math.inf:
             msg = "the sensitivity of the scores must be positive and finite"
             raise AccountingError(msg)
         if dict(self.epsilon)[unit] == math.inf:
-            return int(scores.argmax())
-        return noise.choose(scores, dict(self.epsilon)[unit] / (2 * sensitivity), stream=bits)
+            high, low = int(scores.argmax()), int(scores.argmin())
+            return scores.size + low if signed and -int(scores[low]) > int(scores[high]) else high
+        return noise.choose(scores, dict(self.epsilon)[unit] / (2 * sensitivity), signed=signed, stream=bits)
 
     def describe(self) -> tuple[object, ...]:
         """Everything that defines this mechanism, for the plan's hash."""

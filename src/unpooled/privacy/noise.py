@@ -15,6 +15,7 @@ import hmac
 import os
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -48,6 +49,8 @@ __all__ = [
 SMALLEST_SCALE, LARGEST_GAUSSIAN, LARGEST_LAPLACE = 0.05, 2.0**20, 2.0**40
 #: Words drawn at a time: half a megabyte of key stream stays in the second-level cache.
 _BLOCK = 1 << 15
+#: Words drawn at a time for the trials of a choice.
+_TRIALS = 64
 
 
 class RandomBits(Protocol):
@@ -215,10 +218,12 @@ def laplace_ball(scale: float, size: int, *, stream: RandomBits | None = None, l
     return np.asarray(direction * (scale * length / np.linalg.norm(direction)))
 
 
-def choose(scores: NDArray[np.int64], rate: float, *, stream: RandomBits | None = None, start: int = 0) -> int:
+def choose(scores: NDArray[np.int64], rate: float, *, signed: bool = False, stream: RandomBits | None = None) -> int:
     """One index of ``scores`` with P(i) proportional to exp(rate * scores[i]): the exponential mechanism.
 
     With integer scores of sensitivity D and ``rate = epsilon / (2 D)`` the choice is epsilon-DP and (epsilon^2/8)-zCDP.
+    ``signed``: an index of the candidates [scores, -scores], which are not built. The whole stream belongs to the choice: word t
+    and coordinate t to its t-th trial (THEORY F.12).
     """
     if scores.ndim != 1 or scores.size == 0 or scores.dtype != np.int64:
         msg = "choose needs a non-empty one-dimensional int64 array of scores"
@@ -228,21 +233,29 @@ def choose(scores: NDArray[np.int64], rate: float, *, stream: RandomBits | None 
         msg = "rate must be finite and >= 0"
         raise UsageError(msg)
     bits = stream or Stream.fresh()
-    best = int(scores.max())
-    # Differences of int64 may overflow int64; a float holds them to 2^-53, which the band below covers.
-    exponents = rate * (scores.astype(np.float64) - float(best))
-    edges = np.cumsum(np.exp(exponents))
-    word = int(bits.words(start, 1)[0])
-    at = word * 2.0**-64 * edges[-1]
-    # Errors: exp of an exponent x is off by |x| 2^-51 of itself and |x| e^x < 1; scores beyond 2^53 lose whole units.
-    lost = rate * max(float(np.abs(scores).max()), 1.0) * 2.0**-51
-    band = edges[-1] * (scores.size + 64) * (2.0**-48 + lost)
-    index = int(np.searchsorted(edges, at, side="right"))
-    if index < scores.size and np.min(np.abs(edges - at)) > band and at > band:
-        return index
-    return sampler.exact_choice(
-        word, lambda block: bits.more(start, block), [Decimal(rate) * (int(s) - best) for s in scores]
-    )
+    scores = np.ascontiguousarray(scores)
+    # Envelopes are integers of at most 2^power + 2, and the sum of all stays below 2^62.
+    power = min(sampler.CHOICE_POWER, 61 - (2 * scores.size).bit_length())
+    masses = np.empty(-(-scores.size // sampler.CHOICE_TILE), dtype=np.uint64)
+    refined = np.zeros(masses.size, dtype=np.bool_)
+    best = np.uint64(sampler.choice_tiles(scores, signed, rate, power, masses))
+    top = int(best) if signed else int(best) - (1 << 63)
+    for first in count(step=_TRIALS):
+        words, at = bits.words(first, _TRIALS), 0
+        while True:
+            at, place, rest, doubtful = sampler.choice_trials(
+                words, at, scores, signed, rate, power, sampler.CHOICE_BAND, best, masses, refined
+            )
+            if place < 0:
+                break
+            index, negative = (place // 2, place % 2) if signed else (place, 0)
+            score = -int(scores[index]) if negative else int(scores[index])
+            if doubtful and not sampler.exact_acceptance(
+                int(rest), bits.more(first + at - 1, 0), Decimal(rate) * (top - score), power
+            ):
+                continue
+            return index + negative * scores.size
+    raise AssertionError  # pragma: no cover - the loop has no other end
 
 
 def _check_scale(scale: float, largest: float) -> float:

@@ -214,14 +214,17 @@ class Context:
         self.issued.extend(sealed)
         return sealed
 
-    def choose(self, name: str, scores: NDArray[np.int64], sensitivity: int) -> Released:
-        """Debit the planned choice, and hand out the index of one of these scores, each moved by one unit by at most ``sensitivity``."""
+    def choose(self, name: str, scores: NDArray[np.int64], sensitivity: int, *, signed: bool = False) -> Released:
+        """Debit the planned choice, and hand out the index of one of these scores, each moved by one unit by at most ``sensitivity``.
+
+        ``signed``: an index of [scores, -scores].
+        """
         planned = self.planned(name)
         if not isinstance(planned.mechanism, NoisyChoice):
             msg = f"release {name!r} is planned as {planned.mechanism.name}, not as a choice"
             raise PlanMismatch(msg)
-        bits = self._debit(planned, digest(scores.tobytes(), str(sensitivity).encode()))
-        chosen = planned.mechanism.release(scores, sensitivity, Unit(self.plan.study.unit), bits)
+        bits = self._debit(planned, digest(scores.tobytes(), str(sensitivity).encode(), bytes([signed])))
+        chosen = planned.mechanism.release(scores, sensitivity, Unit(self.plan.study.unit), bits, signed=signed)
         released = Released(name, self.index, Array.of(np.array([chosen])))
         self.issued.append(released)
         return released
