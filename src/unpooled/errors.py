@@ -21,6 +21,22 @@
 No message of any of them carries a data value: they travel to other organisations and into log files.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: So many names tell a reader where he is; a party of documents has tens of thousands.
+_LISTED = 5
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a message lists them: all of a few, the first of many."""
+    more = len(names) - _LISTED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_LISTED])}, ... ({more:,} more)"
+
 
 class UnpooledError(Exception):
     """Base of everything unpooled raises on purpose."""

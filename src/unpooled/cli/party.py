@@ -20,7 +20,7 @@ _JSON = typer.Option(False, "--json", help="Print data for machines.")
 
 @app.command()
 def init(
-    data: Path = typer.Argument(help="The data file (CSV or Parquet); it stays where it is."),
+    data: Path = typer.Argument(help="The data file (CSV, Parquet, or .npz of sparse columns); it stays where it is."),
     name: str = typer.Option(..., "--name", help="The party's name in studies."),
     column: list[str] = typer.Option(
         [],
@@ -35,14 +35,14 @@ def init(
     folder: Path = typer.Option(Path(), "--folder", help="Where to write party.toml, the card and the ledger."),
 ) -> None:
     """Write party.toml and a public schema card, and create the ledger and its key."""
-    from unpooled.errors import StudyError
+    from unpooled.errors import StudyError, listed
     from unpooled.privacy.unit import Budget, Unit
-    from unpooled.study.data import scan
+    from unpooled.study.data import column_names
     from unpooled.study.party import create_party
 
-    names = scan(data).collect_schema().names()
+    names = column_names(data)
     if not column:
-        missing = ", ".join(n for n in names if n != id_column)
+        missing = listed([n for n in names if n != id_column])
         msg = f"declare at least one column of {data.name} ({missing}): --column NAME=LOW:HIGH or NAME=A,B,C"
         raise StudyError(msg)
     columns = tuple(_declaration(text) for text in column)

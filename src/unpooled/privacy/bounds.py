@@ -16,15 +16,20 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import msgspec
 import numpy as np
 
-from unpooled.errors import DataError, PrivacyLeakWarning, UsageError
+from unpooled.errors import DataError, PrivacyLeakWarning, UsageError, listed
+from unpooled.privacy.table import BLOCK_ROWS
 from unpooled.privacy.unit import real
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
+    from scipy.sparse import csc_array
 
     from unpooled.privacy.table import Table
+
+#: Values that :func:`check` reads at a time.
+_READ = 1 << 24
 
 #: What a missing value becomes. refuse: an error before any charge; absent: it contributes zero;
 #: indicator: zero, and one more coded column says that it was missing.
@@ -84,6 +89,15 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """Whether a value may be missing without being refused."""
         return self.missing != "refuse"
 
+    @property
+    def unfit_for_sparse(self) -> str | None:
+        """What keeps a column that is held sparse from being coded sparse: its zeros would not stay zeros."""
+        if self.categories is not None or self.range[0] != -self.range[1]:
+            return "a sparse column's range must be symmetric about zero, so that zeros stay zeros: declare low = -high"
+        if self.missing == "indicator":
+            return "a sparse column has no indicator, which would not be sparse: declare missing = 'absent' or 'refuse'"
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -119,10 +133,11 @@ class Bounds:
         if self.norm is not None and self.categories:
             msg = "declare categories or a row norm, not both: a one-hot row has its own norm"
             raise UsageError(msg)
+        known = {*names, *range(len(names))}
         for mapping in (self.categories, None if isinstance(self.missing, str) else self.missing):
-            unknown = [key for key in mapping or () if key not in names and key not in range(len(names))]
+            unknown = [key for key in mapping or () if key not in known]
             if unknown:
-                msg = f"bounds name the column {unknown[0]!r}, which is not among {', '.join(names)}"
+                msg = f"bounds name the column {unknown[0]!r}, which is not among {listed(names)}"
                 raise UsageError(msg)
         low = _per_column("low", self.low if self.low is not None or self.norm is None else -self.norm, names)
         high = _per_column("high", self.high if self.high is not None or self.norm is None else self.norm, names)
@@ -190,6 +205,10 @@ def _per_column(name: str, value: ArrayLike | None, names: Sequence[str]) -> lis
     return [float(v) for v in np.broadcast_to(array, len(names))]
 
 
+#: In these words whichever way a column is held.
+_MISSING = "column {!r} holds {}: declare missing = 'absent' or 'indicator', or clean the column"
+
+
 @dataclass(frozen=True, slots=True)
 class Coding:
     """Codes blocks of rows into integers by public constants.
@@ -241,6 +260,33 @@ class Coding:
         """The same integers into an array of the caller's (int64, or float64 that BLAS is to work on); what is present."""
         return self._fill(block, out, rounded=True)
 
+    def code_sparse(self, matrix: csc_array) -> csc_array:
+        """The same integers, as floats, of columns that are held sparse, in the order of ``columns``: only stored values are looked at.
+
+        Missing values become zero where the column says "absent".
+        """
+        from scipy.sparse import csc_array
+
+        if self.norm is not None:
+            raise UsageError("a bound on rows needs whole rows, and sparse columns are coded one by one: declare no norm")
+        for column in self.columns:
+            if problem := column.unfit_for_sparse:
+                msg = f"column {column.name!r}: {problem}"
+                raise UsageError(msg)
+        values, owner = matrix.data, np.repeat(np.arange(len(self.columns)), np.diff(matrix.indptr))
+        missing = np.isnan(values)
+        if missing.any():
+            refusing = np.array([not column.may_be_absent for column in self.columns])
+            for i in owner[missing & refusing[owner]][:1]:
+                raise DataError(_MISSING.format(self.columns[i].name, "a missing value"))
+            values = np.where(missing, 0.0, values)
+        # What `kernels.moments.quantise` does, operation by operation; the centre is zero.
+        high = np.array([column.range[1] for column in self.columns])[owner]
+        scale = np.array([column.half_width for column in self.columns])[owner]
+        coded = np.trunc(np.clip(np.clip(values, -high, high) / scale, -1.0, 1.0) * float(self.grid))
+        kept = np.flatnonzero(coded)
+        return csc_array((coded[kept], matrix.indices[kept], np.searchsorted(kept, matrix.indptr)), shape=matrix.shape)
+
     def _fill(self, block: Sequence[NDArray[Any]], out: NDArray[Any], *, rounded: bool) -> NDArray[np.bool_]:
         present = np.empty((block[0].size, len(self.columns)), dtype=np.bool_)
         at = 0
@@ -272,8 +318,7 @@ class Coding:
             present = self._code_number(column, raw, out[:, 0], rounded=rounded)
         if column.missing == "refuse" and not present.all():
             what = "a value outside its declared categories or missing" if column.categories else "a missing value"
-            msg = f"column {column.name!r} holds {what}: declare missing = 'absent' or 'indicator', or clean the column"
-            raise DataError(msg)
+            raise DataError(_MISSING.format(column.name, what))
         if column.missing == "indicator":
             out[:, -1] = np.where(present, 0, self.grid)
         return present
@@ -292,6 +337,22 @@ class Coding:
         clipped = np.clip(np.where(present, raw, column.centre), low, high)
         out[:] = np.clip((clipped - column.centre) / scale, -1, 1) * self.grid
         return present
+
+
+def check(table: Table, columns: Sequence[Column]) -> None:
+    """Refuse data that do not fit their declarations, reading a bounded number of values at a time."""
+    sparse = [c for c in columns if c.name in table.sparse_names and not c.unfit_for_sparse]
+    matrix = table.sparse([column.name for column in sparse])
+    if matrix is not None:
+        Coding(tuple(sparse), 1).code_sparse(matrix)
+        coded = {column.name for column in sparse}
+        columns = [column for column in columns if column.name not in coded]
+    width = max(1, _READ // min(table.n_rows, BLOCK_ROWS))
+    for start in range(0, len(columns), width):
+        some = columns[start : start + width]
+        for block in table.blocks(tuple(column.name for column in some)):
+            for column, raw in zip(some, block, strict=True):
+                Coding((column,), 1).code((raw,))
 
 
 def _text(value: object) -> str:

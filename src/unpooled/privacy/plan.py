@@ -10,18 +10,19 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import ref
 
 import msgspec
 
-from unpooled.errors import UsageError
+from unpooled.errors import UsageError, listed
 from unpooled.privacy.accounting import NO_COST, Composition, Event, Kind
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Adjacency, Budget, Calibration, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from unpooled.privacy.mechanisms import Mechanism
     from unpooled.privacy.statement import Statement
@@ -34,7 +35,7 @@ PLAN_VERSION = 1
 AGGREGATION, TRUSTED = "aggregation", "trusted"
 
 
-class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """The public schema card of a party: its name, its number of rows and its declared columns."""
 
     name: str
@@ -56,14 +57,17 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     def column(self, name: str) -> Column:
         """The declaration of one column."""
-        for column in self.columns:
-            if column.name == name:
-                return column
-        msg = f"party {self.name!r} declares no column {name!r}; it has {', '.join(c.name for c in self.columns)}"
+        if name in self._by_name:
+            return self._by_name[name]
+        msg = f"party {self.name!r} declares no column {name!r}; it has {listed([c.name for c in self.columns])}"
         raise UsageError(msg)
 
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
 
-class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+
+class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, weakref=True):
     """What is asked: public, complete, and enough to compile the plan without data."""
 
     model: str
@@ -116,7 +120,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for card in self.parties:
             if card.name == party:
                 return card
-        msg = f"the study has no party {party!r}; it has {', '.join(c.name for c in self.parties)}"
+        msg = f"the study has no party {party!r}; it has {listed([c.name for c in self.parties])}"
         raise UsageError(msg)
 
 
@@ -266,8 +270,11 @@ class Plan:
         elif unit is Unit.RECORD:
             together = {frozenset(card.name for card in cards)}
         else:
-            columns = {column.name for card in cards for column in card.columns}
-            together = {frozenset(c.name for c in cards if any(x.name == name for x in c.columns)) for name in columns}
+            holders: dict[str, list[str]] = {}
+            for card in cards:
+                for column in card.columns:
+                    holders.setdefault(column.name, []).append(card.name)
+            together = {frozenset(parties) for parties in holders.values()}
         # A row is in one part of the rows, whoever holds it: the parts compose in parallel.
         parts = sorted({release.rows for release in self.releases if release.rows}) or [""]
         groups = (
@@ -327,6 +334,31 @@ def check_parameters(study: Study, parameters: type[Any]) -> Any:  # noqa: ANN40
     except msgspec.ValidationError as error:
         msg = f"parameters of model {study.model!r}: {error}"
         raise UsageError(msg) from None
+
+
+T = TypeVar("T")
+
+
+def per_study(function: Callable[[Study], T]) -> Callable[[Study], T]:
+    """Remember what a function makes of a study for as long as somebody holds that study, and look it up by identity.
+
+    A request then costs nothing that grows with the study. What is made must not hold the study, or neither would ever be forgotten.
+    """
+    known: dict[int, tuple[ref[Study], bytes, T]] = {}
+
+    @wraps(function)
+    def remembered(study: Study) -> T:
+        place = id(study)
+        if place in known:  # an entry goes with its study, before the place can be another's
+            return known[place][2]
+        # Parties of one process decode a study each, and share what is made of it. Compared as text: 1, 1.0 and True are equal as numbers.
+        text = hashlib.sha256(msgspec.msgpack.encode(study)).digest()
+        same = [made for _, other, made in list(known.values()) if other == text]
+        made = same[0] if same else function(study)
+        known[place] = (ref(study, lambda _: known.pop(place)), text, made)
+        return made
+
+    return remembered
 
 
 def _number(value: float | None) -> str:

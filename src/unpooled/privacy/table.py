@@ -15,27 +15,45 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from unpooled.errors import DataError, UsageError
+from unpooled.errors import DataError, UsageError, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+    from scipy.sparse import csc_array
 
 #: Rows that are coded at a time: a block of a few columns stays in the cache.
 BLOCK_ROWS = 1 << 16
 
 
 class Table:
-    """Columns of equal length: numbers as float64 (nan is missing), everything else as text (None is missing)."""
+    """Columns of equal length: numbers as float64 (nan is missing), everything else as text (None is missing).
 
-    def __init__(self, columns: Mapping[str, Any]) -> None:
-        if not columns:
-            msg = "the data have no columns: name at least one"
-            raise DataError(msg)
+    ``sparse`` is (names, matrix): columns of numbers that are mostly zero, held together as one scipy CSC array. Each can be had
+    like any other column; all of them at once only by :meth:`sparse`, which writes no zero out.
+    """
+
+    def __init__(self, columns: Mapping[str, Any], sparse: tuple[Sequence[str], Any] | None = None) -> None:
         self._columns = {str(name): as_column(str(name), values) for name, values in columns.items()}
         sizes = {name: values.size for name, values in self._columns.items()}
-        self.n_rows = next(iter(sizes.values()))
+        self._matrix: csc_array | None = None
+        self._places: dict[str, int] = {}
+        if sparse is not None:
+            names = tuple(map(str, sparse[0]))
+            self._matrix = as_sparse(names, sparse[1])
+            self._places = {name: j for j, name in enumerate(names)}
+            twice = [name for name in names if name in sizes] or [n for j, n in enumerate(names) if self._places[n] != j]
+            if twice:
+                msg = f"there are two columns {twice[0]!r}: give each name once"
+                raise DataError(msg)
+            sizes.update(dict.fromkeys(names, self._matrix.shape[0]))
+        if not sizes:
+            msg = "the data have no columns: name at least one"
+            raise DataError(msg)
+        #: The column names in order, sparse ones last.
+        self.names = tuple(sizes)
+        self.n_rows = self._held = next(iter(sizes.values()))
         for name, size in sizes.items():
             if size != self.n_rows:
                 msg = f"column {name!r} has {size} rows where the first column has {self.n_rows}: give equal lengths"
@@ -43,19 +61,31 @@ class Table:
         check_rows(self.n_rows)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The column names in order."""
-        return tuple(self._columns)
+    def sparse_names(self) -> Collection[str]:
+        """The names of the columns that are held sparse."""
+        return self._places.keys()
+
+    def sparse(self, names: Sequence[str]) -> csc_array | None:
+        """The named columns in this order as one CSC array (read-only) if all of them are held sparse, else None."""
+        for name in names:
+            self._check(name)
+        if self._matrix is None or not all(name in self._places for name in names):
+            return None
+        if len(names) == len(self._places) and tuple(names) == tuple(self._places):
+            return self._matrix
+        return _frozen(self._matrix[:, [self._places[name] for name in names]])
 
     def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
         """The named columns, ``rows`` rows at a time."""
-        chosen = [self[name] for name in names]
-        for start in range(0, chosen[0].size, rows):
-            yield tuple(values[start : start + rows] for values in chosen)
+        for name in names:
+            self._check(name)
+        for start in range(0, self._held, rows):
+            yield tuple(self._rows(name, start, min(start + rows, self._held)) for name in names)
 
     def take(self, rows: NDArray[Any]) -> Table:
         """The table of some of its rows."""
-        return Table({name: values[rows] for name, values in self._columns.items()})
+        columns = {name: values[rows] for name, values in self._columns.items()}
+        return Table(columns, None if self._matrix is None else (tuple(self._places), self._matrix[rows, :]))
 
     def by_site(self, sites: Any) -> dict[str, Table]:  # noqa: ANN401 - whatever array-like a user has
         """The rows of every label, in the order of the sorted labels; None is one site called "all"."""
@@ -77,13 +107,45 @@ class Table:
     def replace(self, row: int, values: Mapping[str, Any]) -> Table:
         """The neighbour under replace: other values in some columns of one row."""
         columns = {name: column.copy() for name, column in self._columns.items()}
+        moved: dict[str, Any] = {}
         for name, value in values.items():
-            columns[name][row] = value
-        return Table(columns)
+            self._check(name)
+            if name in self._places:
+                moved[name] = value
+            else:
+                columns[name][row] = value
+        if self._matrix is None:
+            return Table(columns)
+        return Table(columns, (tuple(self._places), self._replaced(range(self._held)[row], moved)))
+
+    def _replaced(self, row: int, values: Mapping[str, Any]) -> csc_array:
+        from scipy.sparse import csc_array
+
+        assert self._matrix is not None
+        old = self._matrix.tocoo()
+        at = [self._places[name] for name in values]
+        kept = (old.row != row) | ~np.isin(old.col, at)
+        data = np.append(old.data[kept], np.array(list(values.values()), dtype=np.float64))
+        rows = np.append(old.row[kept], np.full(len(at), row))
+        return csc_array((data, (rows, np.append(old.col[kept], at).astype(np.intp))), shape=old.shape)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         self._check(name)
-        return self._columns[name]
+        return self._rows(name, 0, self._held)
+
+    def _rows(self, name: str, start: int, stop: int) -> NDArray[Any]:
+        """Some rows of a column, zeros written out."""
+        place = self._places.get(name)
+        if place is None:
+            return self._columns[name][start:stop]
+        assert self._matrix is not None
+        first, last = self._matrix.indptr[place : place + 2]
+        rows = self._matrix.indices[first:last]
+        low, high = np.searchsorted(rows, (start, stop))
+        column = np.zeros(stop - start)
+        column[rows[low:high] - start] = self._matrix.data[first + low : first + high]
+        column.setflags(write=False)
+        return column
 
     def ids_digest(self, key: bytes) -> str:
         """HMAC-SHA-256 of the row ids in their order, in hex: all that a step can learn of them.
@@ -104,27 +166,41 @@ class Table:
         raise DataError(msg)
 
     def _check(self, name: str) -> None:
-        if name not in self.names:
-            msg = f"there is no column {name!r}: the data have {', '.join(self.names)}"
+        if name not in self._known:
+            msg = f"there is no column {name!r}: the data have {listed(self.names)}"
             raise DataError(msg)
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.names)
 
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of names and values: a party refuses to answer an old request over changed data."""
         total = hashlib.sha256()
+
+        def add(*parts: bytes) -> None:
+            for part in parts:
+                total.update(len(part).to_bytes(8, "big"))
+                total.update(part)
+
         for name, values in self._columns.items():
             if values.dtype == np.float64:
                 kind, raw = b"f8", values.tobytes()
             else:  # msgpack keeps texts apart from each other and from None, whatever they hold
                 texts = [None if v is None else v.encode("utf-8", "surrogatepass") for v in values]
                 kind, raw = b"text", msgspec.msgpack.encode(texts)
-            for part in (name.encode("utf-8", "surrogatepass"), kind, raw):
-                total.update(len(part).to_bytes(8, "big"))
-                total.update(part)
+            add(name.encode("utf-8", "surrogatepass"), kind, raw)
+        if self._matrix is not None:
+            names = [name.encode("utf-8", "surrogatepass") for name in self._places]
+            add(msgspec.msgpack.encode(names), b"csc", str(self._held).encode())
+            # scipy chooses the indices' width by what it has just done: it is no part of the content.
+            add(self._matrix.indptr.astype(np.int64).tobytes(), self._matrix.indices.astype(np.int64).tobytes())
+            add(self._matrix.data.tobytes())
         return total.digest()
 
     def __repr__(self) -> str:
-        return f"Table(n_rows={self.n_rows}, columns={list(self.names)})"
+        return f"Table(n_rows={self.n_rows}, columns=[{listed([repr(name) for name in self.names])}])"
 
 
 def check_rows(rows: int) -> None:
@@ -163,6 +239,45 @@ def as_column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whateve
         raise DataError(msg)
     column.setflags(write=False)
     return column
+
+
+def as_sparse(names: Sequence[str], matrix: Any) -> csc_array:  # noqa: ANN401 - any of scipy's sparse matrices
+    """Columns that are mostly zero, checked, in the one form that equal columns have: CSC, sorted, nothing stored twice, no stored zero.
+
+    Arrays that nobody can write into (another table's) are shared, all others are copied.
+    """
+    from scipy.sparse import csc_array, issparse
+
+    spotted = bool(issparse(matrix))
+    if not spotted or matrix.ndim != 2 or matrix.dtype.kind not in "biuf":  # noqa: PLR2004
+        raise DataError("sparse columns are given as one of scipy's sparse matrices of numbers, with a column per name")
+    if matrix.shape[1] != len(names):
+        msg = f"there are {matrix.shape[1]} sparse columns and {len(names)} names: give one name per column"
+        raise DataError(msg)
+    given = matrix.tocsc()
+    own = csc_array((given.data.astype(np.float64, copy=False), given.indices, given.indptr), shape=given.shape)
+    try:
+        own.check_format(full_check=True)
+    except ValueError:
+        raise DataError("the sparse columns are damaged: their indices do not fit their shape") from None
+    if any(array.flags.writeable for array in (own.data, own.indices, own.indptr)) or not (
+        own.has_canonical_format and own.data.all()
+    ):
+        own = own.copy()
+        own.sum_duplicates()
+        own.eliminate_zeros()
+    infinite = np.flatnonzero(np.isinf(own.data))
+    if infinite.size:
+        name = names[int(np.searchsorted(own.indptr, infinite[0], side="right")) - 1]
+        msg = f"column {name!r} holds an infinite value: replace it, or mark it as missing (nan)"
+        raise DataError(msg)
+    return _frozen(own)
+
+
+def _frozen(matrix: csc_array) -> csc_array:
+    for array in (matrix.data, matrix.indices, matrix.indptr):
+        array.setflags(write=False)
+    return matrix
 
 
 def is_complete(values: NDArray[Any]) -> bool:

@@ -185,7 +185,8 @@ def columns_of_parties(parties: int | Mapping[str, Sequence[int | str]], names: 
         size, more = divmod(len(names), count)
         edges = [k * size + min(k, more) for k in range(count + 1)]
         return {f"party{k}": list(names[edges[k] : edges[k + 1]]) for k in range(count)}
-    assigned = {party: [column_named(names, column) for column in columns] for party, columns in parties.items()}
+    known = set(names)
+    assigned = {p: [c if c in known else column_named(names, c) for c in columns] for p, columns in parties.items()}
     if sorted(column for columns in assigned.values() for column in columns) != sorted(names):
         raise UsageError("parties must hold every column exactly once")
     return assigned

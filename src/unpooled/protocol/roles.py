@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, StudyAborted, UsageError
-from unpooled.privacy.bounds import Coding
+from unpooled.privacy.bounds import check
 from unpooled.privacy.chain import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Additive, Minimising, NoisyChoice, Scaled, Shared
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Release, Study
@@ -392,10 +392,7 @@ class Party:
             if not is_complete(self.table[label]):
                 msg = f"column {label!r} holds a missing value: clean it, or leave those rows out at every party"
                 raise DataError(msg)
-        # Coding every row once refuses bad data here, before anything was charged or sent.
-        coding = Coding(card.columns, grid=1)
-        for block in self.table.blocks(coding.names):
-            coding.code(block)
+        check(self.table, card.columns)  # bad data are refused here, before anything was charged or sent
 
     @staticmethod
     def _check_reply(step: Step, reply: msgspec.Struct, issued: list[msgspec.Struct], study: Study) -> None:

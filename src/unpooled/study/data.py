@@ -1,20 +1,27 @@
-"""Data files as tables: CSV or Parquet, read a block of rows at a time, so that they may be larger than memory."""
+"""Data files as tables: CSV or Parquet, read a block of rows at a time, so that they may be larger than memory; sparse columns in .npz."""
 
 from __future__ import annotations
 
 import hashlib
+from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unpooled.errors import DataError, StudyError
+import numpy as np
+
+from unpooled.errors import DataError, StudyError, UnpooledError, listed
 from unpooled.privacy.table import BLOCK_ROWS, Table, as_column, check_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Collection, Iterator, Sequence
 
     import polars as pl
+    from numpy.lib.npyio import NpzFile
     from numpy.typing import NDArray
+
+#: How a file of sparse columns is called.
+SPARSE = ".npz"
 
 
 class FileTable(Table):
@@ -23,19 +30,11 @@ class FileTable(Table):
     def __init__(self, path: Path, names: tuple[str, ...], ids: str | None = None) -> None:
         import polars as pl
 
-        self._path, self._frame, self._names, self._ids = path, scan(path), names, ids
-        present = self._frame.collect_schema().names()
-        for name in (*names, *(() if ids is None else (ids,))):
-            if name not in present:
-                msg = f"{path.name} has no column {name!r}: its columns are {', '.join(present)}"
-                raise DataError(msg)
+        self._path, self._frame, self._ids = path, scan(path), ids
+        self.names, self._matrix, self._places = names, None, {}
+        _check_present(path, names, ids, self._frame.collect_schema().names())
         self.n_rows = int(self._frame.select(pl.len()).collect().item())
         check_rows(self.n_rows)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The column names in order."""
-        return self._names
 
     def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
         """The named columns, ``rows`` rows at a time."""
@@ -72,21 +71,135 @@ class FileTable(Table):
             return hashlib.file_digest(file, "sha256").digest()
 
 
+class SparseFileTable(Table):
+    """The named columns of a file that :func:`write_sparse` wrote, sparse ones held sparse; all of them in memory."""
+
+    def __init__(self, path: Path, names: tuple[str, ...], ids: str | None = None) -> None:
+        from scipy.sparse import csc_array
+
+        with _archive(path) as (stored, self._digest):
+            sparse, dense = stored["names"].tolist(), stored["columns"].tolist()
+            _check_present(path, names, ids, [*dense, *sparse])
+            wanted = {*names, ids}
+            data, indices, indptr = (stored[part] for part in ("data", "indices", "indptr"))
+            for part in (data, indices, indptr):
+                part.setflags(write=False)  # nobody else has it, so the table need not copy it
+            matrix = csc_array((data, indices, indptr), shape=tuple(stored["shape"].tolist()))
+            whole = Table({name: _unpacked(stored, k) for k, name in enumerate(dense) if name in wanted}, (sparse, matrix))
+        self._ids, self._texts = ids, None if ids is None else whole[ids]
+        chosen = [name for name in names if name in whole.sparse_names]
+        others = {name: whole[name] for name in names if name not in whole.sparse_names}
+        super().__init__(others, (chosen, whole.sparse(chosen)))
+
+    def _row_ids(self) -> list[str | None]:
+        if self._texts is None:
+            return super()._row_ids()
+        if self._texts.dtype != object:
+            msg = f"id column {self._ids!r} is not text: store the ids as text"
+            raise DataError(msg)
+        ids: list[str | None] = self._texts.tolist()
+        return ids
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the file that was read."""
+        return self._digest
+
+
+def write_sparse(path: str | Path, matrix: Any, names: Sequence[str], /, **columns: Any) -> None:  # noqa: ANN401 - array-likes
+    """Write sparse columns, and dense ones beside them, into a ``.npz`` file that a party can name as its data.
+
+    ``matrix`` is one of scipy's sparse matrices, whose j-th column is called ``names[j]``. Every keyword is one more column, of numbers or
+    of text (row ids, a response). Nothing is pickled: the file holds the parts of the matrix in CSC form (``data``, ``indices``,
+    ``indptr``, ``shape``), ``names``, the names of the other ``columns``, and of the k-th of them ``column_k`` (numbers, or text of
+    fixed width) and ``missing_k`` (which texts are missing).
+    """
+    path, table = Path(path), Table(columns, (names, matrix))
+    if path.suffix != SPARSE:
+        msg = f"{path.name}: sparse columns are stored in {SPARSE} files: name it so"
+        raise StudyError(msg)
+    held = table.sparse(list(table.sparse_names))
+    assert held is not None
+    parts = {"data": held.data, "indices": held.indices, "indptr": held.indptr, "shape": np.array(held.shape)}
+    parts |= {"names": _fixed_width(table.sparse_names), "columns": _fixed_width(columns)}
+    for k, name in enumerate(columns):
+        values = table[name]
+        if values.dtype == object:
+            parts[f"missing_{k}"] = np.array([text is None for text in values])
+            values = _fixed_width(["" if text is None else text for text in values])
+        parts[f"column_{k}"] = values
+    with path.open("wb") as file:
+        np.savez(file, **parts)
+
+
+def _fixed_width(texts: Collection[str]) -> NDArray[np.str_]:
+    array = np.array(list(texts), dtype=np.str_)
+    if array.tolist() != list(texts):
+        raise DataError("a name or a text ends in the character NUL, which a file of this kind cannot hold: remove it")
+    return array
+
+
+def _unpacked(stored: NpzFile, k: int) -> NDArray[Any]:
+    """A dense column of an archive."""
+    values: NDArray[Any] = stored[f"column_{k}"]
+    if values.dtype.kind == "U":
+        values = values.astype(object)
+        values[stored[f"missing_{k}"]] = None
+    return values
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[tuple[NpzFile, bytes]]:
+    """The arrays and the SHA-256 of an archive; whatever is wrong with it becomes an error that quotes nothing."""
+    _must_exist(path)
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").digest()
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as stored:
+                yield stored, digest
+    except UnpooledError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever damage makes of zip, NumPy and SciPy; their texts may quote data
+        msg = f"{path.name}: cannot be read as a file of sparse columns ({type(error).__name__})"
+        raise DataError(msg) from None
+
+
+def column_names(path: Path) -> list[str]:
+    """The names of all columns of a data file."""
+    if path.suffix != SPARSE:
+        return scan(path).collect_schema().names()
+    with _archive(path) as (stored, _):
+        return [*stored["columns"].tolist(), *stored["names"].tolist()]
+
+
 def read_table(path: Path, names: tuple[str, ...], never: str | None = None) -> Table:
-    """The named columns of a CSV or Parquet file; ``never`` is the id column, which is not data and only ever compared."""
+    """The named columns of a data file; ``never`` is the id column, which is not data and only ever compared."""
     if never is not None and never in names:
         msg = f"column {never!r} is the id column and cannot be declared as data"
         raise StudyError(msg)
-    return FileTable(path, names, never)
+    return (SparseFileTable if path.suffix == SPARSE else FileTable)(path, names, never)
+
+
+def _check_present(path: Path, names: tuple[str, ...], ids: str | None, present: list[str]) -> None:
+    known = set(present)
+    for name in (*names, *(() if ids is None else (ids,))):
+        if name not in known:
+            msg = f"{path.name} has no column {name!r}: its columns are {listed(present)}"
+            raise DataError(msg)
+
+
+def _must_exist(path: Path) -> None:
+    if not path.is_file():
+        msg = f"{path}: there is no such data file: correct `data` in party.toml"
+        raise StudyError(msg)
 
 
 def scan(path: Path) -> pl.LazyFrame:
     """A lazy frame over a CSV or Parquet file."""
     import polars as pl
 
-    if not path.is_file():
-        msg = f"{path}: there is no such data file: correct `data` in party.toml"
-        raise StudyError(msg)
+    _must_exist(path)
     try:
         frame = pl.scan_parquet(path) if path.suffix == ".parquet" else pl.scan_csv(path, infer_schema_length=None)
         frame.collect_schema()
@@ -98,7 +211,6 @@ def scan(path: Path) -> pl.LazyFrame:
 
 
 def _to_numpy(column: pl.Series) -> NDArray[Any]:
-    import numpy as np
     import polars as pl
 
     if column.dtype.is_numeric() or column.dtype == pl.Boolean:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import msgspec
 
@@ -13,7 +12,7 @@ from unpooled.aggregation.totals import Aggregation, Vector
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
-from unpooled.privacy.plan import Plan, Study, check_parameters
+from unpooled.privacy.plan import Plan, Study, check_parameters, per_study
 from unpooled.privacy.sensitivity import column_moments
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
@@ -102,9 +101,9 @@ def _check(parameters: Parameters) -> None:
         raise UsageError(msg)
 
 
-@lru_cache(maxsize=64)
-def _setup(encoded: bytes) -> Setup:
-    study = msgspec.msgpack.decode(encoded, type=Study)
+@per_study
+def setup(study: Study) -> Setup:
+    """What the study asks for, checked."""
     parameters: Parameters = check_parameters(study, Parameters)
     first, *others = study.parties
     for card in others:
@@ -140,11 +139,6 @@ def _setup(encoded: bytes) -> Setup:
         _classical(study, parameters.projection) * distance if published else None,
     )
     return Setup(parameters, aggregation, design, moments, deviations)
-
-
-def setup(study: Study) -> Setup:
-    """What the study asks for, checked."""
-    return _setup(msgspec.msgpack.encode(study))
 
 
 def _classical(study: Study, share: float) -> float:

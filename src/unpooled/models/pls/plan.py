@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +17,7 @@ from unpooled.models.pls.published import SIGMA, SQUARED, Layout, PublishedModel
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import NoNoise
-from unpooled.privacy.plan import Plan, Release, Study, check_parameters
+from unpooled.privacy.plan import Plan, Release, Study, check_parameters, per_study
 from unpooled.privacy.unit import Adjacency, Calibration, Split
 
 if TYPE_CHECKING:
@@ -161,9 +160,9 @@ def _check(parameters: Parameters) -> None:
         raise UsageError(msg)
 
 
-@lru_cache(maxsize=32)
-def _setup(encoded: bytes) -> Setup:
-    study = msgspec.msgpack.decode(encoded, type=Study)
+@per_study
+def setup(study: Study) -> Setup:
+    """What the study asks for, checked."""
     parameters: Parameters = check_parameters(study, Parameters)
     _check(parameters)
     channels, response = _channels(study, parameters.response)
@@ -186,11 +185,6 @@ def _setup(encoded: bytes) -> Setup:
     design = Design.of(columns, response.name, rows, geometry=Geometry.AUGMENTED, norm=norm)
     aggregation = Aggregation.of(study, parameters.tolerate, parameters.nodes)
     return Setup(parameters, aggregation, frame, channels, design, design.vector(MOMENTS, Adjacency(study.adjacency)))
-
-
-def setup(study: Study) -> Setup:
-    """What the study asks for, checked."""
-    return _setup(msgspec.msgpack.encode(study))
 
 
 _VOIDS = (

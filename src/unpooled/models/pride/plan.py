@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +16,7 @@ from unpooled.privacy import noise
 from unpooled.privacy.accounting import UNBOUNDED, budget_mu
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoNoise, Reach, ScaledGaussian
-from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
+from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, per_study
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
 if TYPE_CHECKING:
@@ -111,19 +111,19 @@ def data_grid(features: int) -> int:
     return 1 << min(16, 30 - max(features - 1, 1).bit_length())
 
 
-@lru_cache(maxsize=64)
-def _parts(study_bytes: bytes) -> tuple[Part, ...]:
-    study = msgspec.msgpack.decode(study_bytes, type=Study)
+@per_study
+def parts(study: Study) -> tuple[Part, ...]:
+    """What every party holds and sends, in the study's order: a function of the public study."""
     parameters = check_parameters(study, Parameters)
-    declared = {c.name for card in study.parties for c in card.columns}
-    for name in (*parameters.public,):
+    declared, disclosed = {c.name for card in study.parties for c in card.columns}, set(parameters.public)
+    for name in parameters.public:
         if name not in declared:
             msg = f"parameters.public names the column {name!r}, which no party declares"
             raise UsageError(msg)
-    parts = []
+    held = []
     for index, card in enumerate(study.parties):
-        private = tuple(c for c in card.columns if c.name not in parameters.public)
-        public = tuple(c for c in card.columns if c.name in parameters.public)
+        private = tuple(c for c in card.columns if c.name not in disclosed)
+        public = tuple(c for c in card.columns if c.name in disclosed)
         features = len(Coding(private, 1).attribute)
         grid = data_grid(max(features, 1))
         size = _size(parameters, card, features)
@@ -139,13 +139,8 @@ def _parts(study_bytes: bytes) -> tuple[Part, ...]:
                 shape=tuple(parameters.grids.get(card.name, ())),
                 matrix=None if given is None else np.array(given, dtype=np.float64),
             )
-        parts.append(Part(card, Coding(private, grid), Coding(public, grid), sketch, parameters.response in card.labels))
-    return tuple(parts)
-
-
-def parts(study: Study) -> tuple[Part, ...]:
-    """What every party holds and sends, in the study's order: a function of the public study."""
-    return _parts(msgspec.msgpack.encode(study))
+        held.append(Part(card, Coding(private, grid), Coding(public, grid), sketch, parameters.response in card.labels))
+    return tuple(held)
 
 
 def _size(parameters: Parameters, card: Card, features: int) -> int:
@@ -230,8 +225,7 @@ def _mechanism(study: Study, part: Part, senders: int) -> Mechanism:
 
 def shared_columns(study: Study) -> int:
     """At how many parties the most widely held column is: changing one of its values moves the releases of all of them."""
-    names = [column.name for card in study.parties for column in card.columns]
-    return max(names.count(name) for name in names)
+    return max(Counter(column.name for card in study.parties for column in card.columns).values())
 
 
 def _publication(study: Study, part: Part, estimating: int) -> Mechanism:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +16,7 @@ from unpooled.privacy.accounting import SAFETY, budget_mu
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import Block as NoiseBlock
 from unpooled.privacy.mechanisms import GaussianRelease, ObjectivePerturbation, Reach
-from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters
+from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters, per_study
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
 if TYPE_CHECKING:
@@ -198,9 +198,9 @@ def _check(study: Study, p: Parameters) -> None:
         raise UsageError(msg)
 
 
-@lru_cache(maxsize=64)
-def _setup(encoded: bytes) -> Setup:
-    study = msgspec.msgpack.decode(encoded, type=Study)
+@per_study
+def setup(study: Study) -> Setup:
+    """What the study asks for, checked."""
     p: Parameters = check_parameters(study, Parameters)
     _check(study, p)
     rows_split = p.split == "samples"
@@ -238,11 +238,6 @@ def _setup(encoded: bytes) -> Setup:
     if p.source and set(p.source) - {block.card.name for block in blocks}:
         raise UsageError("source names a party that fits no model here")
     return Setup(p, Split.HORIZONTAL if rows_split else Split.VERTICAL, meta, holder, blocks)
-
-
-def setup(study: Study) -> Setup:
-    """What the study asks for, checked."""
-    return _setup(msgspec.msgpack.encode(study))
 
 
 def fits(study: Study, sizes: list[tuple[int, int, float]], epsilon: float) -> list[ObjectivePerturbation]:
