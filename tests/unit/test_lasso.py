@@ -8,6 +8,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
+from scipy.sparse import csc_array
 from sklearn.linear_model import Lasso
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -15,9 +16,9 @@ from unpooled import Bounds, PrivacyLeakWarning, PrivateLasso
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UsageError
 from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
-from unpooled.models.lasso.messages import Claim, PickRequest, SharedColumn, ShareRequest, Term
-from unpooled.models.lasso.party import grids
-from unpooled.models.lasso.plan import clip_ceiling, setup, sketch
+from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
+from unpooled.models.lasso.plan import clip_ceiling, grids, largest_row, setup, sketch
+from unpooled.models.lasso.refit import Moments, constrained
 from unpooled.privacy.accounting import UNBOUNDED, Composition, Kind, budget_rho
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
@@ -96,8 +97,8 @@ def test_scores_are_exact_in_float64(rows: int) -> None:
 @pytest.mark.parametrize("coupling", ["ball", "blocks"])
 def test_the_budget_is_spent_as_the_formulas_say(unit: Unit, coupling: str) -> None:
     """T003: attribute eps0 = sqrt(8 rho_l / T), w = sqrt(T / (2 rho_m)), sigma = 2 / sqrt(2 rho_s); record with K T and min(T, d)."""
-    asked = study(unit=str(unit), parameters={"coupling": coupling, "rounds": 3})
-    got, rho = setup(asked), budget_rho(3.0, 1e-5)
+    asked = study(unit=str(unit), parameters={"coupling": coupling, "rounds": 3, "refit": 0.2})
+    got, rho = setup(asked), 0.8 * budget_rho(3.0, 1e-5)
     share = {"ball": (0.6, 0.2, 0.2), "blocks": (0.75, 0.25, 0.0)}[coupling]
     times = 3 if unit is Unit.ATTRIBUTE else 6
     columns = 1 if unit is Unit.ATTRIBUTE else min(3 if coupling == "ball" else 6, 4)
@@ -105,6 +106,7 @@ def test_the_budget_is_spent_as_the_formulas_say(unit: Unit, coupling: str) -> N
     assert got.column_scale == pytest.approx(2 * math.sqrt(columns / (2 * share[0] * rho)), rel=1e-9)
     if coupling == "ball":
         assert got.score_multiplier == pytest.approx(math.sqrt(times / (2 * share[2] * rho)), rel=1e-9)
+    assert got.refit_multiplier == pytest.approx(math.sqrt(columns / (2 * 0.25 * rho)), rel=1e-9)
     plan = MODEL.compile(asked)
     assert 2.99 < plan.epsilon(1e-5) <= 3.0
 
@@ -134,9 +136,10 @@ def picks_of(tables: dict[str, Table], asked: Study, request: PickRequest) -> di
     seen: dict[str, tuple[np.ndarray, float]] = {}
     original = Context.choose
 
-    def spy(context: Context, name: str, scores: np.ndarray, sensitivity: int) -> Released:
+    def spy(context: Context, name: str, scores: np.ndarray, sensitivity: int, *, signed: bool) -> Released:
+        assert signed
         seen[context.party.name] = (scores.copy(), sensitivity)
-        return original(context, name, scores, sensitivity)
+        return original(context, name, scores, sensitivity, signed=signed)
 
     plan, made = opened(asked, tables)
     with pytest.MonkeyPatch.context() as patch:
@@ -208,13 +211,15 @@ def test_predictions_are_clipped_between_their_bound_and_the_end_of_their_noise(
 
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
 @pytest.mark.parametrize("coupling", ["ball", "blocks"])
-def test_every_iterate_is_feasible(coupling: str, epsilon: float) -> None:
+@pytest.mark.parametrize("refit", [0.0, 0.3])
+def test_every_iterate_is_feasible(coupling: str, epsilon: float, refit: float) -> None:
     X = np.column_stack(list(VALUES.values()))
     model = PrivateLasso(
         2,
         radius=1.7,
         rounds=30,
         sampled=1,
+        refit=refit,
         coupling=coupling,
         epsilon=epsilon,
         bounds=(-1, 1),
@@ -222,7 +227,14 @@ def test_every_iterate_is_feasible(coupling: str, epsilon: float) -> None:
         random_state=1,
     )
     model.fit(X, Y)
-    for iterate in model.path_:
+    last = {
+        ("party0", 0): model.coef_[0],
+        ("party0", 1): model.coef_[1],
+        ("party1", 0): model.coef_[2],
+        ("party1", 1): model.coef_[3],
+    }
+    assert refit or last == {**dict.fromkeys(last, 0.0), **model.path_[-1]}
+    for iterate in (*model.path_, last):
         assert sum(abs(value) for value in iterate.values()) <= 1.7 * (1 + 1e-12)
         if coupling == "blocks":
             for party in ("party0", "party1"):
@@ -265,16 +277,22 @@ def test_without_noise_it_approaches_the_constrained_optimum() -> None:
 def test_a_column_is_released_once_and_broadcast_once() -> None:
     plan, made = opened(study(epsilon=math.inf, parameters={"rounds": 12}))
     sent: list[tuple[str, int, str]] = []
+    asked_for_moments: list[tuple[str, int]] = []
 
     def watching(batch):
         for asked, request in batch:
             if asked.step == "pick":
                 sent.extend((new.party, new.column, asked.to) for new in open_body(open_envelope(request), PickRequest).new)
+            if asked.step == "refit":
+                body = open_body(open_envelope(request), RefitRequest)
+                sent.extend((new.party, new.column, asked.to) for new in body.new)
+                asked_for_moments.append((asked.to, body.column))
         return in_process(made)(batch)
 
     result = drive(MODEL, plan, watching).result
     assert len(set(sent)) == len(sent)
     assert {(p, c) for p, c, _ in sent} == set(result.shared)
+    assert sorted(asked_for_moments) == sorted(result.shared)
     releases = [
         e.key for party in made.values() for e in party.ledger.entries() if e.kind == "charge" and e.key.name == "column"
     ]
@@ -404,6 +422,147 @@ def test_a_response_of_text_is_refused() -> None:
     refused(plan, made["a"], DataError, "holds text", "pick", PickRequest((), ()))
 
 
+# --- the fit of chosen columns --------------------------------------------------------------------------------------------
+
+
+def moments_of(
+    u: float, y: float, shared: np.ndarray, weights: tuple[float, float] | None = None
+) -> tuple[np.ndarray, float]:
+    """The integers of which party a releases a noisy copy for its first column, and their declared sensitivity."""
+    values, answers = np.append(u, VALUES["u"][1:]), np.append(y, np.clip(Y[1:], -1, 1))
+    tables = {**TABLES, "a": Table({"u": values, "v": VALUES["v"], "y": answers})}
+    asked = study(epsilon=math.inf, parameters={"response_bound": 1.0})
+    with pytest.MonkeyPatch.context() as patch:
+        if weights:
+            patch.setattr("unpooled.models.lasso.party.RESPONSE_WEIGHT", weights[0])
+            patch.setattr("unpooled.models.lasso.party.COLUMNS_WEIGHT", weights[1])
+        plan, made = opened(asked, tables)
+        made["a"].keeper.keep(plan.hash, "shared_0", np.array([0]))
+        new = tuple(
+            SharedColumn(p, j, Array.of(column)) for (p, j), column in zip((("a", 0), ("b", 1)), shared, strict=True)
+        )
+        reply = ask(plan, made["a"], "refit", RefitRequest(0, (Place("a", 0), Place("b", 1)), new))
+        return reply.moments.values.numpy(), plan.release("a", "refit").sensitivity(Unit.RECORD)
+
+
+def farthest(weights: tuple[float, float] | None = None) -> float:
+    """How far one row moves a column's moments, in parts of what is declared: over corners of (a, y), at the largest row."""
+    shared = RNG.normal(size=(2, N)) / 5
+    worst = 0.0
+    for row in ((9.0, 0.0), (-5.0, 5.0)):
+        shared[:, 0] = row
+        found = [moments_of(u, y, shared, weights) for u in (-1.0, -0.6, 0.0, 0.3, 1.0) for y in (-1.0, 1.0, 0.0)]
+        worst = max(worst, *(float(np.linalg.norm(one - other)) / reach for one, reach in found for other, _ in found))
+    return worst
+
+
+def test_moments_never_move_farther_than_declared_and_almost_that_far() -> None:
+    assert 0.99 < farthest() <= 1.0
+
+
+def test_too_large_weights_of_moments_are_caught() -> None:
+    assert farthest((0.8, 0.835)) > 1.05
+
+
+def test_without_noise_moments_are_those_of_the_columns() -> None:
+    plan, made = opened(study(epsilon=math.inf, parameters={"rounds": 8}))
+    result = drive(MODEL, plan, in_process(made)).result
+    A = np.column_stack([VALUES[HELD[party][column]] for party, column in result.shared])
+    best = constrained(A.T @ A / N, A.T @ Y / N, 2.0, None)
+    found = {(term.party, term.column): term.value for term in result.terms}
+    assert [found.get(place, 0.0) for place in result.shared] == pytest.approx(best.tolist(), abs=1e-4)
+
+
+def test_moments_are_released_once_and_of_released_columns_only() -> None:
+    plan, made = opened(study())
+    claims = first_round(plan, made)
+    best, other = winner(claims)
+    column = ask(plan, made[best], "column", ShareRequest(0, claims)).column
+    assert column.values.shape == (N,)
+    chosen = setup(plan.study).picked(
+        plan.study, plan.study.card(best), 0, next(c for c in claims if c.party == best).picked
+    )[0]
+    place = Place(best, chosen)
+    new = (SharedColumn(best, chosen, Array.of(np.zeros(N))),)
+    request = RefitRequest(chosen, (place,), new)
+    refused(plan, made[best], PlanMismatch, "released before", "refit", RefitRequest(1 - chosen, (place,), new))
+    refused(plan, made[other], PlanMismatch, "released before", "refit", request)
+    refused(plan, made[best], ProtocolError, "more columns than", "refit", RefitRequest(chosen, (place,) * 5, new))
+    refused(plan, made[best], PlanMismatch, "planned 2 times", "refit", request, index=2)
+    ask(plan, made[best], "refit", request)
+    refused(plan, made[best], PlanMismatch, "neither are its moments", "refit", request, index=1)
+
+
+def noisy_moments(rng: np.random.Generator, correlation: float, noise: float, rows: int = 10**6, size: int = 12) -> Moments:
+    gram = np.full((size, size), correlation) + (1 - correlation) * np.eye(size)
+    products = gram + noise * rng.normal(size=gram.shape)
+    return Moments(np.linspace(-1, 1, size), np.ones(size), products, 0.0, 0.0, noise, 0.0, rows)
+
+
+def test_noisy_correlations_are_shrunk_by_the_part_that_is_noise() -> None:
+    rng = np.random.default_rng(5)
+    off = ~np.eye(12, dtype=bool)
+    exact = noisy_moments(rng, 0.4, 0.0)
+    assert exact.gram()[off] == pytest.approx(0.4, abs=1e-12)
+    clear, drowned = noisy_moments(rng, 0.4, 0.02), noisy_moments(rng, 0.0, 0.5)
+    assert clear.gram()[off] == pytest.approx(clear.products[off], abs=0.05)
+    assert np.abs(drowned.gram()[off]).max() < np.abs(drowned.products[off]).max() / 2
+    for moments in (exact, clear, drowned):
+        assert np.linalg.eigvalsh(moments.gram())[0] > 0
+    half = dataclasses.replace(noisy_moments(rng, 0.3, 0.0), column_noise=300.0)  # noise of the columns, known: 0.3^2 / 2
+    assert half.gram()[off].mean() == pytest.approx(0.3 * (0.09 - 0.045) / 0.09, rel=1e-6)
+
+
+def test_correlations_with_the_response_lose_what_noise_alone_would_reach() -> None:
+    moments = dataclasses.replace(noisy_moments(np.random.default_rng(1), 0.0, 0.0), response_noise=0.1)
+    threshold = 0.1 * math.sqrt(2 * math.log(12))
+    assert moments.correlations() == pytest.approx(
+        np.sign(moments.response) * np.maximum(np.abs(moments.response) - threshold, 0)
+    )
+    assert largest_row(np.zeros((3, 2))) > 0
+
+
+def test_the_refit_is_more_accurate_than_the_rounds_alone() -> None:
+    rng = np.random.default_rng(8)
+    errors = {0.0: [], 0.25: []}
+    for seed in range(5):
+        X = rng.uniform(-1, 1, (4000, 12))
+        truth = np.zeros(12)
+        truth[[1, 7]] = 0.9, -0.6
+        y = X @ truth + 0.1 * rng.normal(size=4000)
+        for refit, found in errors.items():
+            model = PrivateLasso(
+                3, radius=1.5, bounds=(-1, 1), y_bounds=(-2, 2), epsilon=8.0, delta=1e-5, refit=refit, random_state=seed
+            )
+            found.append(np.square(model.fit(X, y).coef_ - truth).sum())
+    assert np.mean(errors[0.25]) < 0.5 * np.mean(errors[0.0])
+
+
+# --- sparse columns -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [math.inf, 5.0])
+@pytest.mark.parametrize("sampled", [0, 7])
+def test_sparse_columns_give_what_dense_ones_give(epsilon: float, sampled: int) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1.5, 1.5, (300, 40)) * (rng.random((300, 40)) < 0.1)
+    y = np.clip(X @ (rng.normal(size=40) * (rng.random(40) < 0.2)), -1, 1)
+    options = {"radius": 2.0, "bounds": (-1, 1), "y_bounds": (-2, 2), "epsilon": epsilon, "sampled": sampled, "rounds": 6}
+    dense = PrivateLasso(3, random_state=1, **options).fit(X, y)
+    sparse = PrivateLasso(3, random_state=1, **options).fit(csc_array(X), y)
+    assert np.array_equal(dense.coef_, sparse.coef_)
+    assert dense.dual_gap_ == (None if dense.dual_gap_ is None else pytest.approx(sparse.dual_gap_, rel=1e-9))
+    assert sparse.predict(csc_array(X)) == pytest.approx(dense.predict(X))
+
+
+def test_sparse_columns_need_ranges_around_zero() -> None:
+    X, y = csc_array(np.eye(5)), np.zeros(5)
+    with pytest.raises(UsageError, match="symmetric about zero"):
+        PrivateLasso(2, y_bounds=(-1, 1)).fit(X, y)
+    with pytest.raises(UsageError, match="symmetric about zero"):
+        PrivateLasso(2, bounds=(0, 1), y_bounds=(-1, 1)).fit(X, y)
+
+
 # --- plans and estimator --------------------------------------------------------------------------------------------------
 
 
@@ -417,6 +576,8 @@ def test_a_response_of_text_is_refused() -> None:
         ({"parameters": {"response_public": True}, "unit": "record"}, "whole records"),
         ({"adjacency": "zero-out"}, "replace"),
         ({"calibration": "published", "parameters": {"coupling": "blocks"}}, "published form"),
+        ({"parameters": {"refit": 1.0}}, "refit"),
+        ({"parameters": {"sketch_rows": 5}}, "sketch_rows"),
         ({"parties": (CARDS[0], Card("d", N, CARDS[1].columns))}, "no label column"),
         ({"parties": (CARDS[0], Card("d", N + 1, CARDS[1].columns, ("y",)))}, "people are the same"),
     ],

@@ -91,7 +91,7 @@ def _refit(plan: Plan, released: dict[Place, SharedColumn], new: tuple[SharedCol
     moments = Moments.of(asked, columns, values, float(_mechanism(plan, order[0], REFIT).deviations.max()))
     blocks = [i for place in order for i, card in enumerate(study.parties) if card.name == place.party]
     fit = constrained(
-        moments.gram(), moments.response, asked.radius(study), blocks if asked.coupling is Coupling.BLOCKS else None
+        moments.gram(), moments.correlations(), asked.radius(study), blocks if asked.coupling is Coupling.BLOCKS else None
     )
     return {place: float(value) for place, value in zip(order, fit, strict=True) if value}
 

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unpooled.errors import UsageError
+from unpooled.kernels.frank_wolfe import Columns, scores
 from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Place, Term
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
+    from sklearn.utils import Tags
 
     from unpooled.privacy.statement import Statement
 
@@ -194,13 +196,18 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
             bounds_declared=declared,
         )
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Run T rounds over in-process parties."""
+    def fit(self, X: Any, y: ArrayLike) -> Self:  # noqa: ANN401 - an array or a sparse matrix
+        """Run T rounds over in-process parties. X may be sparse, and stays so."""
         finite = True if not isinstance(self.bounds, Bounds) or self.bounds.missing == "refuse" else "allow-nan"
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2, ensure_all_finite=finite)
-        X, y = np.asarray(X), np.asarray(y, dtype=np.float64)
+        X, y = validate_data(
+            self, X, y, accept_sparse="csc", dtype=np.float64, y_numeric=True, ensure_min_samples=2, ensure_all_finite=finite
+        )
+        y = np.asarray(y, dtype=np.float64)
+        sparse = not isinstance(X, np.ndarray)
+        if sparse and self.bounds is None:
+            raise UsageError("sparse columns need declared ranges that are symmetric about zero: pass bounds=(-1, 1), say")
         names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])]
-        table = Table({name: X[:, j] for j, name in enumerate(names)})
+        table = Table({}, sparse=(names, X)) if sparse else Table({name: X[:, j] for j, name in enumerate(names)})
         warn = not math.isinf(self.epsilon)
         columns = Bounds.given(self.bounds, table, warn=warn).columns(names)
         answer = Bounds.given(self.y_bounds, Table({_RESPONSE: y}), warn=warn and self.bounds is not None)
@@ -210,9 +217,11 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         model = load("lasso")
         plan = model.compile(study)
         centred = y - response.centre
-        tables = {
-            card.name: Table({**{c.name: table[c.name] for c in card.columns}, _RESPONSE: centred}) for card in study.parties
-        }
+        tables = {}
+        for card in study.parties:
+            held = tuple(column.name for column in card.columns)
+            own = {} if sparse else {name: table[name] for name in held}
+            tables[card.name] = Table({**own, _RESPONSE: centred}, sparse=(held, table.sparse(held)) if sparse else None)
         run = run_in_process(model, plan, tables, Policy.in_process(), load)
         result = run.outcome.result
         self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
@@ -231,8 +240,8 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         coded = {card.name: _coded(card.columns, tables[card.name]) for card in study.parties}
         residual = -np.asarray(tables[study.parties[0].name][_RESPONSE])
         for (party, column), value in terms.items():
-            residual = residual + value * coded[party][:, column]
-        slopes = {party: matrix.T @ residual / residual.size for party, matrix in coded.items()}
+            residual = residual + value * coded[party].column(column)
+        slopes = {party: scores(matrix, None, residual) / residual.size for party, matrix in coded.items()}
         descent = sum(value * slopes[party][column] for (party, column), value in terms.items())
         steepest = [float(np.abs(slope).max()) for slope in slopes.values()]
         asked = setup(study)
@@ -250,30 +259,28 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         return iterates
 
     def _in_own_units(self, study: Study, terms: dict[tuple[str, int], float], centre: float) -> None:
-        coding = Coding(self._columns, 1)
-        first = np.searchsorted(coding.attribute, range(len(self._columns)))
-        at = {column.name: int(i) for column, i in zip(self._columns, first, strict=True)}
-        coefficients = np.zeros(len(coding.attribute))
-        intercept = centre
-        for card in study.parties:
-            own = Coding(card.columns, 1).attribute
-            for j, attribute in enumerate(own):
-                value = terms.get((card.name, j), 0.0)
-                column = card.columns[attribute]
-                position = at[column.name] + j - own.index(attribute)
-                if column.categories is None and j == own.index(attribute):
-                    value /= column.half_width
-                    intercept -= value * column.centre
-                coefficients[position] = value
-        self.coef_, self.intercept_ = coefficients, float(intercept)
+        starts = _starts(self._columns)
+        at = {column.name: int(i) for column, i in zip(self._columns, starts, strict=False)}
+        self.coef_, self.intercept_ = np.zeros(starts[-1]), centre
+        places = {card.name: _starts(card.columns) for card in study.parties}
+        for (party, j), value in terms.items():
+            own = places[party]
+            i = int(np.searchsorted(own, j, side="right")) - 1
+            column = study.card(party).columns[i]
+            coefficient = value
+            if column.categories is None and j == own[i]:
+                coefficient /= column.half_width
+                self.intercept_ -= coefficient * column.centre
+            self.coef_[at[column.name] + j - own[i]] = coefficient
 
-    def predict(self, X: ArrayLike) -> Vector:
+    def predict(self, X: Any) -> Vector:  # noqa: ANN401
         """``X @ coef_ + intercept_``."""
         check_is_fitted(self)
         absent = any(column.may_be_absent for column in self._columns) and isinstance(self.bounds, Bounds)
-        rows = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan" if absent else True)
-        rows = np.asarray(rows)
-        if rows.shape[1] != self.coef_.size or absent:  # categories and missing-value indicators have columns of their own
+        finite = "allow-nan" if absent else True
+        rows = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False, ensure_all_finite=finite)
+        # Categories and missing-value indicators have columns of their own.
+        if isinstance(rows, np.ndarray) and (rows.shape[1] != self.coef_.size or absent):
             rows = Coding(self._columns, 1).natural(list(rows.T))
         prediction: Vector = rows @ self.coef_ + self.intercept_
         return prediction
@@ -295,7 +302,23 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
-def _coded(columns: tuple[Column, ...], table: Table) -> NDArray[np.float64]:
-    coding = Coding(columns, 1)
-    return coding.real([table[name] for name in coding.names])
+
+def _starts(columns: tuple[Column, ...]) -> NDArray[np.intp]:
+    """Where the coded columns of every declared column begin, and how many there are in all."""
+    attribute = np.array(Coding(columns, 1).attribute)
+    return np.searchsorted(attribute, np.arange(len(columns) + 1))
+
+
+def _coded(columns: tuple[Column, ...], table: Table) -> Columns:
+    coding = Coding(columns, 1 << 40)
+    sparse = table.sparse(coding.names)
+    if sparse is not None:
+        coded = coding.code_sparse(sparse)
+        coded.data /= coding.grid
+        return Columns.of(coded)
+    return Columns.of(coding.real([table[name] for name in coding.names]))

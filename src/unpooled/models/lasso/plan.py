@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +14,7 @@ from unpooled.errors import UsageError
 from unpooled.privacy.accounting import SAFETY, budget_rho
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, NoisyMaximum, Reach, ScaledGaussian
-from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
+from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, per_study
 from unpooled.privacy.sensitivity import column_moments
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
@@ -188,9 +187,9 @@ def _check_cards(study: Study, p: Parameters) -> None:
             raise UsageError(msg)
 
 
-@lru_cache(maxsize=64)
-def _setup(encoded: bytes) -> Setup:
-    study = msgspec.msgpack.decode(encoded, type=Study)
+@per_study
+def setup(study: Study) -> Setup:
+    """What the study asks for, checked."""
     p: Parameters = check_parameters(study, Parameters)
     _check(study, p)
     _check_cards(study, p)
@@ -251,11 +250,6 @@ def _per_value(study: Study) -> int:
         for card in study.parties
         for column in card.columns
     )
-
-
-def setup(study: Study) -> Setup:
-    """What the study asks for, checked."""
-    return _setup(msgspec.msgpack.encode(study))
 
 
 def sketch(study: Study, p: Parameters) -> NDArray[np.float64] | None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
 
-#: The smallest eigenvalue, of correlations, that noise may leave.
-_FLOOR = 0.05
+#: To what at most eigenvalues of noisy correlations are raised.
+_FLOOR = 0.5
 _STEPS, _TOLERANCE = 100_000, 1e-8
 
 
@@ -33,6 +33,7 @@ class Moments:
     response: Vector
     squares: Vector
     products: Matrix
+    response_noise: float
     squares_noise: float
     products_noise: float
     #: Deviation of the noise in the released columns, and how many rows they have.
@@ -44,16 +45,23 @@ class Moments:
         """From what was released: the columns, and a row of moments (L.5) for each, with the deviation of their noise."""
         rows, (first, second) = columns.shape[0], grids(columns.shape[0])
         unit = 1.0 / (first * second * rows)
+        response = unit * asked.parameters.response_bound / RESPONSE_WEIGHT
         product = unit * largest_row(columns) / COLUMNS_WEIGHT
         return cls(
-            response=values[:, 0] * (unit * asked.parameters.response_bound / RESPONSE_WEIGHT),
+            response=values[:, 0] * response,
             squares=values[:, 1] * unit,
             products=values[:, 2 : 2 + columns.shape[1]] * product,
+            response_noise=deviation * response,
             squares_noise=deviation * unit,
             products_noise=deviation * product,
             column_noise=asked.column_scale,
             rows=rows,
         )
+
+    def correlations(self) -> Vector:
+        """A^T y / n, every entry moved toward 0 by what the largest of so many noises is about: sqrt(2 log k) deviations."""
+        threshold = self.response_noise * math.sqrt(2 * math.log(self.response.size))
+        return np.asarray(np.sign(self.response) * np.maximum(np.abs(self.response) - threshold, 0))
 
     def gram(self) -> Matrix:
         """A^T A / n, shrunk by what is known of its noise.
@@ -78,7 +86,7 @@ class Moments:
         part = signal / (signal + noise) if noise else 1.0
         values, vectors = np.linalg.eigh(part * correlations + np.eye(size))
         least = max(min(_FLOOR, part * 2 * math.sqrt(noise * size)), 1e-12)
-        return np.asarray((vectors * np.maximum(values, least)) @ vectors.T) * np.outer(scale, scale)
+        return np.asarray((vectors * np.maximum(values, least)) @ vectors.T * np.outer(scale, scale))
 
 
 def constrained(gram: Matrix, response: Vector, radius: float, blocks: Sequence[int] | None) -> Vector:
