@@ -14,7 +14,8 @@ from unpooled.kernels.frank_wolfe import Columns, scores
 from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Place, Term
-from unpooled.models.lasso.plan import Coupling, setup
+from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, setup
+from unpooled.models.lasso.planner import Outlook, outlook, recommend
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import Card, Plan, Study, default_delta
@@ -148,7 +149,8 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         """What the noise will be beside the signal, before any data are touched.
 
         ``column``: its standard deviation in a released column, whose values lie in [-1, 1]; ``pick``: the Gumbel scale of a pick, and ``score``: the
-        deviation of a score, both as parts of the largest score there can be (radius + half width of y); ``clip``: where
+        deviation of a score, both as parts of the largest score there can be (radius + half width of y); ``refit``: the deviation of a
+        chosen column's mean product with y, as a part of the largest there can be (half width of y); ``clip``: where
         predictions of a full-sized iterate are clipped.
         """
         study = self.plan(n_samples, n_features).study
@@ -160,8 +162,31 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
             "column": asked.column_scale,
             "pick": 2 * reach / asked.choice_epsilon / largest,
             "score": asked.score_multiplier * reach / largest,
+            "refit": 2 * asked.refit_multiplier / (RESPONSE_WEIGHT * n_samples),
             "clip": end,
         }
+
+    def recommended(self, n_samples: int, n_features: int, relevant: int = 6) -> dict[str, Any]:
+        """``rounds``, ``refit`` and ``shares`` for data of this shape, for :meth:`set_params`: no data are touched.
+
+        A simulation chooses them (:mod:`unpooled.models.lasso.planner`): independent columns, of which ``relevant`` carry half of the response's
+        variance. :meth:`outlook` tells what it expects of the settings as they are.
+        """
+        return recommend(self.plan(n_samples, n_features).study, relevant=relevant)[0]
+
+    def outlook(self, n_samples: int, n_features: int, relevant: int = 6) -> Outlook:
+        """The relative excess risk that a simulation without data expects of these settings, and how many relevant columns it finds.
+
+        Examples
+        --------
+        >>> from unpooled import PrivateLasso
+        >>> model = PrivateLasso(4, radius=2.0, epsilon=1.0, bounds=(-1, 1), y_bounds=(-2, 2))
+        >>> few, many = (model.outlook(rows, 100).excess for rows in (2_000, 200_000))
+        >>> bool(few > 0.5 > 0.01 > many)
+        True
+
+        """
+        return outlook(self.plan(n_samples, n_features).study, relevant=relevant)
 
     def _study(self, rows: int, names: list[str], columns: tuple[Column, ...], half: float, *, declared: bool) -> Study:
         by_name = dict(zip(names, columns, strict=True))

@@ -1,0 +1,149 @@
+"""What a study of this shape may achieve, before any data are touched.
+
+The algorithm is simulated in the space of its scores. Columns are taken as independent, with variance ``VARIANCE`` on their coded
+scale; ``relevant`` of them carry the signal, with coefficients from 1/2 to 1 of the largest that fill the ball, and half of the
+response's variance is theirs. Then a score is the gradient plus noises whose deviations the plan knows: of the sample, of the released columns, and
+of the pick. Nothing of the size of the data is made.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, setup
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.models.lasso.plan import Setup
+    from unpooled.privacy.plan import Study
+
+    Vector = NDArray[np.float64]
+    Index = NDArray[np.intp]
+
+#: Settings that are tried: T, the part of the refit, and those of columns, picks and scores.
+ROUNDS, REFITS, SHARES = (5, 10, 20, 40), (0.15, 0.25, 0.4), ((0.6, 0.2, 0.2), (0.4, 0.3, 0.3), (0.25, 0.5, 0.25))
+#: Of a coded column: that of a normal one clipped at two deviations is 0.2, of a uniform one 0.33.
+VARIANCE = 0.2
+#: Columns without signal are simulated one by one up to here; beyond, each stands for several with the same score.
+_SIMULATED = 500
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What the simulated study came to, on average."""
+
+    #: Relative excess risk (f(x) - f*) / (f(0) - f*).
+    excess: float
+    #: The part of the relevant columns that was released.
+    found: float
+    #: C in the last round.
+    clip: float
+
+
+def outlook(study: Study, *, relevant: int = 6, repetitions: int = 30, seed: int = 0) -> Outlook:
+    """Simulate this study."""
+    rng, asked = np.random.default_rng(seed), setup(study)
+    runs = [_Run(asked, study, relevant, rng) for _ in range(repetitions)]
+    means = np.mean([run.play(study) for run in runs], axis=0)
+    return Outlook(*(float(value) for value in means))
+
+
+def recommend(study: Study, *, relevant: int = 6, repetitions: int = 40) -> tuple[dict[str, object], Outlook]:
+    """The settings of this study's rounds and budget whose simulation came out best, and what it came to."""
+    found = []
+    for rounds, refit, shares in product(ROUNDS, REFITS, SHARES):
+        settings: dict[str, object] = {"rounds": rounds, "refit": refit, "shares": shares}
+        asked = msgspec.structs.replace(study, parameters={**study.parameters, **settings, "shares": list(shares)})
+        found.append((outlook(asked, relevant=relevant, repetitions=repetitions), settings))
+    best, settings = min(found, key=lambda pair: pair[0].excess)
+    return settings, best
+
+
+class _Run:
+    """One simulated data set."""
+
+    def __init__(self, asked: Setup, study: Study, relevant: int, rng: np.random.Generator) -> None:
+        width, radius = sum(asked.widths.values()), asked.parameters.radius
+        relevant = min(relevant, width)
+        size = min(width, _SIMULATED + relevant)
+        self._asked, self._rng, self._rows = asked, rng, study.parties[0].rows
+        self._truth = np.zeros(size)
+        self._truth[:relevant] = np.linspace(1.0, 0.5, relevant)
+        self._truth *= radius / self._truth.sum()
+        # The largest of c equal scores with Gumbel noise is one of them plus log c.
+        self._crowd = np.zeros(size)
+        if size > relevant:
+            self._crowd[relevant:] = math.log((width - relevant) / (size - relevant))
+        owner = rng.permutation(np.arange(size) % len(asked.widths))
+        self._owned = [own for k in range(len(asked.widths)) if (own := np.flatnonzero(owner == k)).size]
+        # The residual varies as much as the signal.
+        spread = math.sqrt(2 * VARIANCE * float(self._truth @ self._truth))
+        self._sample = spread * self._blur()
+        #: Of every released column, what its noise does to the scores.
+        self._released: dict[int, Vector] = {}
+
+    def _blur(self) -> Vector:
+        """The product of every column with n independent standard normal numbers, over n."""
+        return self._rng.normal(size=self._truth.size) * math.sqrt(VARIANCE / self._rows)
+
+    def play(self, study: Study) -> tuple[float, float, float]:
+        """Excess risk, part of the relevant columns released, and the last C."""
+        asked, x, end = self._asked, np.zeros(self._truth.size), 0.0
+        for t in range(asked.parameters.rounds):
+            scores, reach, end = self._scores(x)
+            gamma, radius = asked.step(study, t), asked.radius(study)
+            x *= 1 - gamma
+            for column, sign in self._steps(scores, reach):
+                x[column] += gamma * radius * sign
+                if column not in self._released:
+                    self._released[column] = asked.column_scale * self._blur()
+        if asked.refits:
+            x = self._refitted()
+        relevant = np.flatnonzero(self._truth)
+        found = np.isin(relevant, list(self._released)).mean()
+        excess = np.square(x - self._truth).sum() / np.square(self._truth).sum()
+        return float(excess), float(found), end
+
+    def _scores(self, x: Vector) -> tuple[Vector, float, float]:
+        """Descents of all columns, how far one unit moves them, and C."""
+        p, noise = self._asked.parameters, self._asked.column_scale * float(np.linalg.norm(x))
+        end = p.clip or max(p.radius, min(2 * noise, self._asked.ceiling))
+        slope = math.erf(end / (noise * math.sqrt(2))) if noise else 1.0  # what clipping leaves of a small change
+        blur = sum((x[j] * own for j, own in self._released.items()), np.zeros(x.size))
+        reach = 2 * (min(end, 4 * noise + p.radius) + p.response_bound) / self._rows
+        return VARIANCE * (self._truth - slope * x) + self._sample - slope * blur, reach, end
+
+    def _steps(self, scores: Vector, reach: float) -> list[tuple[int, float]]:
+        """The signed columns that are stepped to: every party's noisy pick, or the best of them."""
+        asked, rng = self._asked, self._rng
+        scale = 2 * reach / asked.choice_epsilon
+        picks = []
+        for own in self._owned:
+            signed = np.concatenate([scores[own], -scores[own]])
+            best = int(np.argmax(signed + scale * (np.tile(self._crowd[own], 2) + rng.gumbel(size=signed.size))))
+            value = signed[best] + asked.score_multiplier * reach * rng.normal()
+            picks.append((value, int(own[best % own.size]), 1.0 if best < own.size else -1.0))
+        moving = [max(picks)] if asked.coupling is Coupling.BALL else picks
+        return [(column, sign) for _, column, sign in moving]
+
+    def _refitted(self) -> Vector:
+        """The coefficients from noisy products with the response: independent columns need no others."""
+        p, chosen = self._asked.parameters, list(self._released)
+        noise = 2 * self._asked.refit_multiplier * p.response_bound / (RESPONSE_WEIGHT * self._rows)
+        correlations = VARIANCE * self._truth[chosen] + self._sample[chosen] + noise * self._rng.normal(size=len(chosen))
+        threshold = noise * math.sqrt(2 * math.log(len(chosen)))
+        fitted = np.sign(correlations) * np.maximum(np.abs(correlations) - threshold, 0) / VARIANCE
+        # The nearest point of the ball: a threshold, found by its defining equation on sorted magnitudes.
+        sizes = np.sort(np.abs(fitted))[::-1]
+        excess = (np.cumsum(sizes) - p.radius) / np.arange(1, sizes.size + 1)
+        threshold = max(float(excess.max()), 0.0)
+        x = np.zeros(self._truth.size)
+        x[chosen] = np.sign(fitted) * np.maximum(np.abs(fitted) - threshold, 0)
+        return x
