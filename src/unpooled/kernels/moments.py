@@ -35,6 +35,21 @@ def quantise(
     return missing
 
 
+@njit(cache=True, nogil=True)
+def standardise(raw: NDArray[np.float64], low: float, high: float, centre: float, scale: float, out: NDArray[Any]) -> int:
+    """``out = clip((clip(raw, low, high) - centre) / scale, -1, 1)``; nan gives 0. Returns how many were nan."""
+    missing = 0
+    for i in range(raw.size):
+        value = raw[i]
+        if value != value:  # noqa: PLR0124 - nan
+            missing += 1
+            out[i] = 0.0
+            continue
+        coded = (min(max(value, low), high) - centre) / scale
+        out[i] = min(max(coded, -1.0), 1.0)
+    return missing
+
+
 def exact_rows(largest: int) -> int:
     """How many rows of integers of at most ``largest`` float64 adds up exactly."""
     return max(1, min(_CACHE_ROWS, (1 << 53) // (largest * largest)))

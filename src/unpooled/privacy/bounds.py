@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -236,10 +236,10 @@ class Coding:
         return len(column.categories or " ") + (column.missing == "indicator")
 
     def real(self, block: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-        """The same code without rounding, in [-1, 1]: for what a party computes and keeps for itself."""
-        out = np.empty((block[0].size, len(self.attribute)))
-        self._fill(block, out, rounded=False)
-        return out / self.grid
+        """The same code without rounding, in [-1, 1] and column-major: for what a party computes and keeps for itself."""
+        out = np.empty((block[0].size, len(self.attribute)), order="F")
+        replace(self, grid=1)._fill(block, out, rounded=False)  # noqa: SLF001 - its own
+        return out
 
     def natural(self, block: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
         """The same columns in the data's own units: numbers as they are (the centre where missing), categories as 0 and 1."""
@@ -297,7 +297,7 @@ class Coding:
         if self.norm is not None:
             length = np.sqrt((out.astype(np.float64) ** 2).sum(axis=1, dtype=np.float64))
             # One part in 2^40 shorter than the bound, so that the rounding of the square root cannot exceed it.
-            shrink = np.minimum(1.0, self.grid * (1 - 2.0**-40) / np.maximum(length, 1.0))
+            shrink = np.minimum(1.0, self.grid * (1 - 2.0**-40) / np.maximum(length, 1e-200))
             shortened = out * shrink[:, None]
             out[...] = np.trunc(shortened) if rounded else shortened
         return present
@@ -328,15 +328,13 @@ class Coding:
     ) -> NDArray[np.bool_] | np.bool_:
         low, high = column.range
         scale = column.half_width if self.norm is None else self.norm
-        if rounded:  # toward zero, so that no bound is exceeded
-            from unpooled.kernels.moments import quantise
+        from unpooled.kernels.moments import quantise, standardise
 
+        if rounded:  # toward zero, so that no bound is exceeded
             missing = quantise(raw, low, high, column.centre, scale, float(self.grid), out)
-            return ~np.isnan(raw) if missing else np.True_
-        present = ~np.isnan(raw)
-        clipped = np.clip(np.where(present, raw, column.centre), low, high)
-        out[:] = np.clip((clipped - column.centre) / scale, -1, 1) * self.grid
-        return present
+        else:
+            missing = standardise(raw, low, high, column.centre, scale, out)
+        return ~np.isnan(raw) if missing else np.True_
 
 
 def check(table: Table, columns: Sequence[Column]) -> None:

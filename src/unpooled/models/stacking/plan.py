@@ -35,6 +35,8 @@ META_ROLE = "meta"
 GRID = 1 << 20
 #: Part of the budget that covers the solver's residual, and the least part that is left for the noise itself.
 _COVERING, _KEPT = 1e-3, 0.9
+#: Rows that are turned from column-major to row-major at a time.
+_TURNED = 1024
 
 
 class Meta(StrEnum):
@@ -112,8 +114,10 @@ class Block:
         parts = [self.coding.real(block) for block in table.blocks(self.coding.names)]
         coded = np.concatenate(parts) if len(parts) > 1 else parts[0]
         coded = coded if chosen is None else coded[chosen]
-        out = np.full((coded.shape[0], self.size), self._constant)
-        np.multiply(coded, self.scale, out=out[:, : coded.shape[1]])
+        out = np.empty((coded.shape[0], self.size))
+        for at in range(0, coded.shape[0], _TURNED):  # from columns to rows, within the cache
+            np.multiply(coded[at : at + _TURNED], self.scale, out=out[at : at + _TURNED, : coded.shape[1]])
+        out[:, coded.shape[1] :] = self._constant
         if self.norm is None and self.length**2 < len(self.columns):
             lengths = np.sqrt(np.einsum("ij,ij->i", coded, coded))
             out[:, : coded.shape[1]] *= (self.length / np.maximum(lengths, self.length))[:, None]
