@@ -358,9 +358,9 @@ def test_a_card_of_many_columns_looks_them_up_and_lists_a_few() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_value_pays_at_every_party_that_declares_its_column(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    held = [sorted(rng.choice(list("abcdef"), rng.integers(1, 5), replace=False)) for _ in range(4)]
+    held = [sorted(rng.choice(list("abcdef"), rng.integers(1, 5), replace=False).tolist()) for _ in range(4)]
     cards = tuple(Card(f"p{k}", 9, tuple(Column(name, 0.0, 1.0) for name in names)) for k, names in enumerate(held))
-    mus = rng.uniform(0.05, 0.5, 4)
+    mus = rng.uniform(0.05, 0.5, 4).tolist()
     releases = tuple(Release("sums", c.name, "sums", gaussian(2 * mu, mu)) for c, mu in zip(cards, mus, strict=True))
     made = Plan(study(parties=cards), Split.VERTICAL, releases)
     dearest = max(math.fsum(mu**2 for mu, names in zip(mus, held, strict=True) if name in names) for name in "abcdef")

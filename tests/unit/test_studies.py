@@ -416,7 +416,11 @@ def test_what_a_file_of_sparse_columns_cannot_hold_is_refused(tmp_path: Path) ->
     matrix, path = sp.csc_array(COUNTS), tmp_path / "data.npz"
     with pytest.raises(StudyError, match=r"stored in \.npz files"):
         write_sparse(tmp_path / "data.bin", matrix, TERMS)
-    for names, columns in ((["a\0", *TERMS[1:]], {}), (TERMS, {"kind": ["x\0"] * 30}), (TERMS, {"y\0": np.ones(30)})):
+    for names, columns in (
+        (["a\0", *TERMS[1:]], {}),
+        (TERMS, {"kind": np.array(["x\0"] * 30, dtype=object)}),
+        (TERMS, {"y\0": np.ones(30)}),
+    ):
         with pytest.raises(DataError, match="NUL"):
             write_sparse(path, matrix, names, **columns)
     with pytest.raises(DataError, match="7 names"):
