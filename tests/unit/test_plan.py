@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from weakref import ref
 
@@ -330,6 +331,30 @@ def test_what_could_not_be_made_is_tried_again() -> None:
     with pytest.raises(UsageError, match="no"):
         setup(asked)
     assert setup(asked) == 5
+
+
+NUMBERS = (Column("x", -1.0, 1.0), Column("y", -1.0, 1.0))
+SETUPS = {
+    "bayes": ("setup", NUMBERS, {}),
+    "pls": ("setup", NUMBERS, {}),
+    "pride": ("parts", NUMBERS[:1], {}),
+    "stacking": ("setup", NUMBERS[:1], {"penalty": 1.0}),
+}
+
+
+@pytest.mark.parametrize("model", SETUPS)
+def test_no_model_keeps_the_studies_it_has_understood(model: str) -> None:
+    name, columns, parameters = SETUPS[model]
+    labels = () if len(columns) == 2 else ("y",)
+    asked = study(
+        model=model, parties=tuple(Card(p, 50, columns, labels) for p in "ab"), parameters={"response": "y", **parameters}
+    )
+    setup = getattr(import_module(f"unpooled.models.{model}.plan"), name)
+    assert setup(asked) is setup(asked)
+    end = ref(asked)
+    del asked
+    gc.collect()
+    assert end() is None
 
 
 def test_a_study_that_can_be_forgotten_is_what_it_was() -> None:
