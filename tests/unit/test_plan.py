@@ -27,6 +27,7 @@ from unpooled.privacy.mechanisms import Block, GaussianRelease, LaplaceRelease, 
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, default_delta, per_study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Budget, Calibration, Split, Unit
+from unpooled.protocol.local import column_named, columns_of_parties
 
 RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
 COLUMNS = (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m"), missing="absent"))
@@ -616,3 +617,17 @@ def test_an_unbounded_release_has_no_epsilon_in_a_plan() -> None:
     assert here.epsilon(1e-5) == math.inf
     assert not here.statement.holds
     assert plan(gaussian_mu(1.0, 1e-5) * (1 - SAFETY)).delta(1.0) <= 1e-5
+
+
+def test_columns_of_parties_are_named_or_counted() -> None:
+    names = [f"t{j}" for j in range(40_000)]
+    assert [column_named(names, column) for column in ("t7", 7, -1)] == ["t7", "t7", "t39999"]
+    began = time.process_time()
+    assert columns_of_parties({"a": names[20_000:], "b": list(range(20_000))}, names) == {
+        "a": names[20_000:],
+        "b": names[:20_000],
+    }
+    assert time.process_time() - began < 2
+    for wrong in ("x", 40_000, -40_001):
+        with pytest.raises(UsageError, match="no column"):
+            columns_of_parties({"a": [wrong]}, names)
