@@ -7,12 +7,14 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from unpooled.errors import DataError, PrivacyLeakWarning, UsageError
-from unpooled.privacy.bounds import Bounds, Coding, Column, integer_grid
+from unpooled.privacy import bounds as module
+from unpooled.privacy.bounds import Bounds, Coding, Column, check, integer_grid
 from unpooled.privacy.table import Table
 
 quick = settings(deadline=None, database=None, derandomize=True, max_examples=100)
@@ -358,3 +360,139 @@ def test_bounds_are_what_was_given() -> None:
         derived = Bounds.given(None, table)
     assert derived.columns(["a"])[0].range == (1.0, 2.0)
     assert Bounds.given(None, table, warn=False) == derived
+
+
+# --- columns that are held sparse -----------------------------------------------------------------------------------------
+
+
+def held(values: np.ndarray) -> sp.csc_array:
+    """As a party holds them: only what is not zero is stored, minus zero too."""
+    names = [str(j) for j in range(values.shape[1])]
+    matrix = Table({}, (names, sp.csc_array(values))).sparse(names)
+    assert matrix is not None
+    return matrix
+
+
+@quick
+@given(
+    hnp.arrays(
+        np.float64,
+        st.tuples(st.integers(2, 12), st.integers(1, 6)),
+        elements=st.one_of(st.just(0.0), st.just(-0.0), st.just(math.nan), st.floats(-30, 30), st.floats(-1e300, 1e300)),
+    ),
+    st.sampled_from([1, 8, 1000, GRID, 1 << 30]),
+    st.data(),
+)
+def test_sparse_columns_are_coded_like_dense_ones(values: np.ndarray, grid: int, data: st.DataObject) -> None:
+    ends = data.draw(st.lists(st.floats(1e-3, 1e3), min_size=values.shape[1], max_size=values.shape[1]))
+    coding = Coding(tuple(Column(str(j), -end, end, missing="absent") for j, end in enumerate(ends)), grid)
+    dense = np.empty(values.shape)
+    coding.code_into(list(values.T), dense)
+    coded = coding.code_sparse(held(values))
+    assert coded.dtype == np.float64
+    assert np.array_equal(coded.toarray(), dense)
+    assert coded.data.all()
+    assert coded.nnz == np.count_nonzero(dense)
+    assert coded.has_canonical_format
+
+
+def test_a_missing_value_of_a_sparse_column_is_refused_in_the_same_words() -> None:
+    values = np.array([[0.0, SENTINEL, np.nan], [1.0, np.nan, np.nan], [0.0, 0.0, 0.0]])
+    columns = (Column("a", -1.0, 1.0), Column("b", -1.0, 1.0, missing="absent"), Column("c", -1.0, 1.0))
+    with pytest.raises(DataError) as caught:
+        Coding(columns, 1).code_sparse(held(values))
+    with pytest.raises(DataError) as dense:
+        Coding(columns, 1).code(list(values.T))
+    assert str(caught.value) == str(dense.value)
+    assert "column 'c' holds a missing value" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (Column("b", -1.0, 1.5), "declare low = -high"),
+        (Column("b", 0.0, 1.0), "symmetric about zero, so that zeros stay zeros"),
+        (Column("b", categories=("0", "1")), "declare low = -high"),
+        (Column("b", -1.0, 1.0, missing="indicator"), "no indicator"),
+    ],
+)
+def test_a_sparse_column_whose_zeros_would_not_stay_zeros_is_named(column: Column, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        Coding((Column("a", -1.0, 1.0), column), 8).code_sparse(held(np.eye(2)))
+    assert "'b'" in str(caught.value)
+    assert column.unfit_for_sparse
+
+
+def test_a_norm_needs_whole_rows() -> None:
+    coding = Coding(Bounds(norm=1).columns(["a", "b"]), 8, 1.0)
+    with pytest.raises(UsageError, match="declare no norm"):
+        coding.code_sparse(held(np.eye(2)))
+
+
+def test_many_sparse_columns_are_coded_at_once(monkeypatch) -> None:
+    wide = sp.random_array((50, 50_000), density=1e-3, format="csc", rng=np.random.default_rng(0))
+    coding, rounded, trunc = Coding(Bounds(-1, 1).columns([str(j) for j in range(50_000)]), 8), [], np.trunc
+    monkeypatch.setattr(np, "trunc", lambda values: rounded.append(values.size) or trunc(values))
+    assert np.array_equal(np.sort(coding.code_sparse(wide).data), np.sort((wide.data * 8).astype(int)[wide.data >= 1 / 8]))
+    assert rounded == [wide.nnz]
+
+
+# --- a table against its card ---------------------------------------------------------------------------------------------
+
+CARD = (
+    Column("a", -1.0, 1.0),
+    Column("b", 0.0, 1.0),
+    Column("c", categories=("0", "2"), missing="absent"),
+    Column("d", -1.0, 1.0, missing="indicator"),
+    Column("x", -1.0, 1.0),
+    Column("g", categories=("u", "v")),
+)
+BESIDE = {"x": np.arange(5.0), "g": list("uvuvu")}
+
+
+@pytest.mark.parametrize("width", [1, 1 << 24])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_table_is_held_against_its_card(sparse: bool, width: int, monkeypatch) -> None:
+    def table(name: str = "", value: object = None) -> Table:
+        values = {n: np.array([0.0, 2.0, 0.0, 0.0, 0.0]) for n in "abcd"}
+        columns = {**values, **{n: np.array(v, dtype=object) for n, v in BESIDE.items()}}
+        if name:
+            columns[name][3] = value
+        chosen = "abcd" if sparse else ""
+        matrix = sp.csc_array(np.array([columns[n] for n in chosen]).T) if sparse else None
+        rest = {n: column for n, column in columns.items() if n not in chosen}
+        return Table(rest, None if matrix is None else (list(chosen), matrix))
+
+    monkeypatch.setattr(module, "_READ", width)
+    check(table(), CARD)
+    check(table(), CARD[4:])
+    check(table(), CARD[:1])
+    check(table(), ())
+    for name in "cd":
+        check(table(name, np.nan), CARD)
+    for name, value in {"a": np.nan, "b": np.nan, "x": np.nan, "g": "SECRET"}.items():
+        with pytest.raises(DataError, match=f"column '{name}' holds a") as caught:
+            check(table(name, value), CARD)
+        assert "SECRET" not in repr(caught.value)
+
+
+def test_checking_writes_out_a_bounded_number_of_values(monkeypatch) -> None:
+    names = [str(j) for j in range(40)]
+    table = Table({}, (names, sp.csc_array(np.eye(10, 40))))
+    read = []
+    blocks = Table.blocks
+    monkeypatch.setattr(module, "_READ", 70)
+    monkeypatch.setattr(Table, "blocks", lambda self, chosen: read.append(chosen) or blocks(self, chosen))
+    check(table, Bounds(-1, 1).columns(names))
+    assert read == []
+    check(table, Bounds(0, 1).columns(names))
+    assert [name for chosen in read for name in chosen] == names
+    assert max(map(len, read)) == 7
+
+
+def test_many_declarations_are_looked_up_not_searched() -> None:
+    names = [f"t{j}" for j in range(20_000)]
+    columns = Bounds(0, 1, missing=dict.fromkeys(names, "absent")).columns(names)
+    assert all(column.may_be_absent for column in columns)
+    with pytest.raises(UsageError, match=r"not among t0, t1, t2, t3, t4, \.\.\. \(19,995 more\)"):
+        Bounds(0, 1, missing={"x": "absent"}).columns(names)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import math
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from weakref import ref
 
 import msgspec
 import numpy as np
@@ -16,12 +21,13 @@ import pytest
 import unpooled
 from unpooled.errors import PolicyRefusal, UsageError
 from unpooled.models.describe.plan import compile_plan
-from unpooled.privacy.accounting import SAFETY, UNBOUNDED, Composition, gaussian_mu
+from unpooled.privacy.accounting import SAFETY, UNBOUNDED, Composition, gaussian_epsilon, gaussian_mu
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Block, GaussianRelease, LaplaceRelease, NoiseShare, NoisyChoice, Reach
-from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, default_delta
+from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, default_delta, per_study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Budget, Calibration, Split, Unit
+from unpooled.protocol.local import column_named, columns_of_parties
 
 RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
 COLUMNS = (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m"), missing="absent"))
@@ -276,7 +282,125 @@ def test_a_numpy_number_is_as_good_as_a_plain_one(changes: dict) -> None:
     assert Plan(study(**changes), Split.VERTICAL, ()).hash == Plan(study(), Split.VERTICAL, ()).hash
 
 
+# --- what is made of a study ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_made_of_a_study_is_looked_up_and_goes_with_it() -> None:
+    made = []
+
+    @per_study
+    def setup(asked: Study) -> list[float]:
+        """Some words."""
+        made.append(asked.epsilon)
+        return [asked.epsilon]
+
+    one, other = study(), study(epsilon=2.0)
+    first = setup(one)
+    assert setup(one) is first
+    assert setup(other) == [2.0]
+    arrived = msgspec.msgpack.decode(msgspec.msgpack.encode(one), type=Study)
+    assert setup(arrived) is first  # the parties of one process share it
+    assert made == [1.0, 2.0]
+    assert (setup.__name__, setup.__doc__) == ("setup", "Some words.")
+    ends = [ref(asked) for asked in (one, other)]
+    del one, other
+    gc.collect()
+    assert [end() for end in ends] == [None, None]
+    assert setup(arrived) is first
+    del arrived
+    gc.collect()
+    assert setup(study()) is not first
+    assert made == [1.0, 2.0, 1.0]
+
+
+def test_studies_that_are_equal_as_numbers_only_are_kept_apart() -> None:
+    setup = per_study(lambda asked: type(asked.parameters["sketch_dim"]))
+    asked = [study(parameters={"sketch_dim": value}) for value in (1, 1.0, True)]
+    assert asked[0] == asked[1] == asked[2]
+    assert [setup(one) for one in asked] == [int, float, bool]
+
+
+def test_what_could_not_be_made_is_tried_again() -> None:
+    asked, errors = study(), [UsageError("no"), None]
+
+    @per_study
+    def setup(asked: Study) -> int:
+        if error := errors.pop(0):
+            raise error
+        return 5
+
+    with pytest.raises(UsageError, match="no"):
+        setup(asked)
+    assert setup(asked) == 5
+
+
+NUMBERS = (Column("x", -1.0, 1.0), Column("y", -1.0, 1.0))
+SETUPS = {
+    "bayes": ("setup", NUMBERS, {}),
+    "pls": ("setup", NUMBERS, {}),
+    "pride": ("parts", NUMBERS[:1], {}),
+    "stacking": ("setup", NUMBERS[:1], {"penalty": 1.0}),
+}
+
+
+@pytest.mark.parametrize("model", SETUPS)
+def test_no_model_keeps_the_studies_it_has_understood(model: str) -> None:
+    name, columns, parameters = SETUPS[model]
+    labels = () if len(columns) == 2 else ("y",)
+    asked = study(
+        model=model, parties=tuple(Card(p, 50, columns, labels) for p in "ab"), parameters={"response": "y", **parameters}
+    )
+    setup = getattr(import_module(f"unpooled.models.{model}.plan"), name)
+    assert setup(asked) is setup(asked)
+    end = ref(asked)
+    del asked
+    gc.collect()
+    assert end() is None
+
+
+def test_a_study_that_can_be_forgotten_is_what_it_was() -> None:
+    asked = study()
+    assert ref(asked)() is asked
+    assert asked == copy.deepcopy(asked) == study()
+    assert set(msgspec.to_builtins(asked)) == set(Study.__struct_fields__)
+    CARDS[0].column("age")  # what a card looks up beside its fields is none of them
+    assert set(msgspec.to_builtins(CARDS[0])) <= set(Card.__struct_fields__)
+    assert CARDS[0] == Card("clinic", 500, COLUMNS)
+    assert hash(CARDS[0]) == hash(Card("clinic", 500, COLUMNS))
+    # As of the version before studies could be held weakly.
+    assert plan(0.1, 0.2).hash == "c7b88e499dac1a327cd1227aba37a8771895f7d551af5fa47634aa7f63248a95"
+
+
+def test_a_card_of_many_columns_looks_them_up_and_lists_a_few() -> None:
+    card = Card("wide", 5, tuple(Column(f"t{j}", 0.0, 1.0) for j in range(20_000)))
+    assert all(card.column(column.name) is column for column in card.columns)
+    with pytest.raises(UsageError, match=r"it has t0, t1, t2, t3, t4, \.\.\. \(19,995 more\)"):
+        card.column("x")
+
+
 # --- composition ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_value_pays_at_every_party_that_declares_its_column(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    held = [sorted(rng.choice(list("abcdef"), rng.integers(1, 5), replace=False).tolist()) for _ in range(4)]
+    cards = tuple(Card(f"p{k}", 9, tuple(Column(name, 0.0, 1.0) for name in names)) for k, names in enumerate(held))
+    mus = rng.uniform(0.05, 0.5, 4).tolist()
+    releases = tuple(Release("sums", c.name, "sums", gaussian(2 * mu, mu)) for c, mu in zip(cards, mus, strict=True))
+    made = Plan(study(parties=cards), Split.VERTICAL, releases)
+    dearest = max(math.fsum(mu**2 for mu, names in zip(mus, held, strict=True) if name in names) for name in "abcdef")
+    assert made.epsilon(1e-5, ATTRIBUTE) == pytest.approx(gaussian_epsilon(1e-5, math.sqrt(dearest)), rel=1e-9)
+
+
+def test_many_columns_are_composed_in_one_pass() -> None:
+    columns = tuple(Column(f"t{j}", 0.0, 1.0) for j in range(40_000))
+    cards = (Card("a", 9, columns[:20_001]), Card("b", 9, columns[20_000:]))
+    releases = tuple(Release("sums", card.name, "sums", gaussian(0.2, 0.1)) for card in cards)
+    made = Plan(study(parties=cards), Split.VERTICAL, releases)
+    began = time.process_time()
+    assert made.epsilon(1e-5, ATTRIBUTE) == pytest.approx(gaussian_epsilon(1e-5, math.hypot(0.1, 0.1)))  # t20000 is at both
+    assert time.process_time() - began < 10
 
 
 def test_a_record_of_a_vertical_study_pays_for_all_parties() -> None:
@@ -493,3 +617,17 @@ def test_an_unbounded_release_has_no_epsilon_in_a_plan() -> None:
     assert here.epsilon(1e-5) == math.inf
     assert not here.statement.holds
     assert plan(gaussian_mu(1.0, 1e-5) * (1 - SAFETY)).delta(1.0) <= 1e-5
+
+
+def test_columns_of_parties_are_named_or_counted() -> None:
+    names = [f"t{j}" for j in range(40_000)]
+    assert [column_named(names, column) for column in ("t7", 7, -1)] == ["t7", "t7", "t39999"]
+    began = time.process_time()
+    assert columns_of_parties({"a": names[20_000:], "b": list(range(20_000))}, names) == {
+        "a": names[20_000:],
+        "b": names[:20_000],
+    }
+    assert time.process_time() - began < 2
+    for wrong in ("x", 40_000, -40_001):
+        with pytest.raises(UsageError, match="no column"):
+            columns_of_parties({"a": [wrong]}, names)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import subprocess
 import sys
@@ -10,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import scipy.sparse as sp
 
 from unpooled.cli import main as cli
 from unpooled.errors import DataError, StudyError, UsageError
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Budget, Unit
-from unpooled.study.data import read_table
+from unpooled.study.data import read_table, write_sparse
 from unpooled.study.files import read_card, read_party, read_study
 from unpooled.study.party import DiskKeeper, create_party, open_party
 
@@ -294,3 +297,164 @@ def test_the_installed_command_runs(world: Path) -> None:
     assert done.returncode == 2
     assert "cannot be read" in done.stderr
     assert done.stdout == ""
+
+
+# --- files of sparse columns ----------------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(5)
+COUNTS = np.where(RNG.random((30, 8)) < 0.3, RNG.integers(1, 5, (30, 8)), 0).astype(float)
+TERMS = ["the", "of/..", "Ünïcode", "d", "e", "f", "g", "path"]
+IDS = [f"doc {i}" for i in range(30)]
+DENSE = {
+    "y": RNG.normal(size=30),
+    "kind": np.array([*"abc" * 9, None, "", "None"], dtype=object),
+    "id": IDS,
+    "names": np.ones(30),
+}
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    write_sparse(tmp_path / "data.npz", sp.csr_array(COUNTS), TERMS, **DENSE)
+    return tmp_path / "data.npz"
+
+
+def test_sparse_columns_come_back_from_their_file(archive: Path) -> None:
+    names = ("g", "y", "the", "kind", "path", "names")
+    table = read_table(archive, names, "id")
+    assert sorted(table.names) == sorted(names)
+    assert set(table.sparse_names) == {"g", "the", "path"}
+    assert table.n_rows == 30
+    for name in names:
+        expected = COUNTS[:, TERMS.index(name)] if name in TERMS else DENSE[name]
+        assert table[name].tolist() == list(expected)
+    assert table["kind"].tolist()[-3:] == [None, "", "None"]
+    whole = read_table(archive, tuple(TERMS))
+    assert np.array_equal(whole.sparse(TERMS).toarray(), COUNTS)
+    assert read_table(archive, ("y",)).names == ("y",)
+
+
+def test_the_digest_of_a_table_of_sparse_columns_is_that_of_its_file(archive: Path) -> None:
+    table = read_table(archive, ("the",))
+    assert table.digest == hashlib.sha256(archive.read_bytes()).digest()
+    before = table.digest
+    write_sparse(archive, sp.csr_array(2 * COUNTS), TERMS)
+    assert table.digest == before  # it is what was read that counts
+    assert read_table(archive, ("the",)).digest != before
+
+
+def test_row_ids_of_a_file_of_sparse_columns(archive: Path, tmp_path: Path) -> None:
+    pl.DataFrame({"id": IDS, "y": DENSE["y"]}).write_csv(tmp_path / "other.csv")
+    other = read_table(tmp_path / "other.csv", ("y",), "id")
+    assert read_table(archive, ("the",), "id").ids_digest(b"k") == other.ids_digest(b"k")
+    with pytest.raises(DataError, match="declares no id column"):
+        read_table(archive, ("the",)).ids_digest(b"k")
+    for name in ("y", "the"):
+        with pytest.raises(DataError, match=f"id column '{name}' is not text"):
+            read_table(archive, ("d",), name).ids_digest(b"k")
+    with pytest.raises(StudyError, match="cannot be declared"):
+        read_table(archive, ("the", "id"), "id")
+
+
+def test_a_column_that_a_file_of_sparse_columns_lacks_is_named_as_in_any_file(archive: Path, tmp_path: Path) -> None:
+    pl.DataFrame({"y": DENSE["y"]}).write_csv(tmp_path / "other.csv")
+    for names, ids in ((("the", "lost"), None), (("the",), "lost")):
+        with pytest.raises(
+            DataError, match=r"data\.npz has no column 'lost': its columns are y, kind, id, names, the, \.\.\. \(7 more\)"
+        ):
+            read_table(archive, names, ids)
+        with pytest.raises(DataError, match=r"other\.csv has no column '(lost|the)': its columns are y"):
+            read_table(tmp_path / "other.csv", names, ids)
+    with pytest.raises(StudyError, match="no such data file"):
+        read_table(tmp_path / "gone.npz", ("the",))
+
+
+def damaged(archive: Path) -> dict[str, bytes]:
+    """What can have become of a file."""
+    content = archive.read_bytes()
+
+    def rewritten(**changes: object) -> bytes:
+        out = io.BytesIO()
+        with np.load(archive) as stored:
+            parts = {key: stored[key] for key in stored.files} | changes
+        np.savez(out, **{key: part for key, part in parts.items() if part is not None})
+        return out.getvalue()
+
+    objects = np.array([{"SECRET": 1}], dtype=object)
+    out = io.BytesIO()
+    np.save(out, COUNTS)
+    return {
+        "cut": content[: len(content) // 2],
+        "cut late": content[:-30],
+        "empty": b"",
+        "no archive": b"SECRET, not an archive",
+        "one array": out.getvalue(),
+        "flipped": content.replace(b"doc", b"DOC").replace(IDS[3].encode("utf-32-le"), "SECRET".encode("utf-32-le")[:20]),
+        "a part is lost": rewritten(indptr=None),
+        "pickled": rewritten(data=objects),
+        "indices beyond the rows": rewritten(indices=np.full(np.count_nonzero(COUNTS), 31)),
+        "columns that run backwards": rewritten(indptr=np.array([0, 9, 3, 9, 9, 9, 9, 9, np.count_nonzero(COUNTS)])),
+        "another shape": rewritten(shape=np.array([30, 7])),
+        "no shape": rewritten(shape=np.array(["SECRET"])),
+        "other names": rewritten(names=np.array(["the"])),
+        "a name twice": rewritten(names=np.array([*TERMS[:7], "the"])),
+        "values that are text": rewritten(data=np.array(["SECRET"] * np.count_nonzero(COUNTS))),
+        "a shorter column": rewritten(column_0=np.ones(29)),
+    }
+
+
+def test_a_damaged_file_of_sparse_columns_gives_no_content_away(archive: Path) -> None:
+    for what, content in damaged(archive).items():
+        broken = archive.with_name("broken.npz")
+        broken.write_bytes(content)
+        with pytest.raises(DataError) as caught:
+            read_table(broken, ("y", "the"), "id")
+        assert not any(word in str(caught.value) for word in ("SECRET", "doc", "31", "29 ")), what
+
+
+def test_what_a_file_of_sparse_columns_cannot_hold_is_refused(tmp_path: Path) -> None:
+    matrix, path = sp.csc_array(COUNTS), tmp_path / "data.npz"
+    with pytest.raises(StudyError, match=r"stored in \.npz files"):
+        write_sparse(tmp_path / "data.bin", matrix, TERMS)
+    for names, columns in (
+        (["a\0", *TERMS[1:]], {}),
+        (TERMS, {"kind": np.array(["x\0"] * 30, dtype=object)}),
+        (TERMS, {"y\0": np.ones(30)}),
+    ):
+        with pytest.raises(DataError, match="NUL"):
+            write_sparse(path, matrix, names, **columns)
+    with pytest.raises(DataError, match="7 names"):
+        write_sparse(path, matrix, TERMS[:7])
+    assert not path.exists()
+
+
+def test_a_party_of_sparse_columns_takes_part(world: Path) -> None:
+    """One party's file is sparse, the other's is the same in CSV: refusals and results are those of any file."""
+    columns = tuple(Column(name, -5.0, 5.0) for name in TERMS)
+    for name in ("one", "two"):
+        (world / name).mkdir()
+    write_sparse(world / "one/data.npz", sp.csr_array(COUNTS), TERMS, id=IDS)
+    pl.DataFrame({name: COUNTS[:, j] for j, name in enumerate(TERMS)} | {"id": IDS}).write_csv(world / "two/data.csv")
+    create_party(world / "one", "one", world / "one/data.npz", columns, Budget(90.0, 1e-6), "id")
+    create_party(world / "two", "two", world / "two/data.csv", columns, Budget(90.0, 1e-6), "id")
+    text = STUDY.replace("north", "one").replace("south", "two")
+    (world / "study.toml").write_text(text.replace("epsilon = 1.0", "epsilon = 9.0"))
+    for name in ("one", "two"):
+        command(world, "party", "check", "study.toml", "--config", f"{name}/party.toml", "--approve")
+    shown = command(world, "run", "study.toml", "--party", "one/party.toml", "--party", "two/party.toml", "--json")
+    found = [r["mean"] for r in json.loads(shown)["result"] if r["source"] == "pooled"]
+    for mean, truth in zip(found, COUNTS.mean(axis=0), strict=True):
+        assert mean["low"] - 1 < truth < mean["high"] + 1
+    holed = sp.csr_array(COUNTS)
+    holed.data[0] = np.nan
+    write_sparse(world / "one/data.npz", holed, TERMS, id=IDS)
+    for kind in ("low = -5.0", "low = 0.0"):  # coded sparse, and not
+        path = world / "one/party.toml"
+        path.write_text(path.read_text().replace("low = -5.0", kind))
+        for card in (world / "one/one.card.toml", world / "two/two.card.toml"):
+            card.write_text(card.read_text().replace("low = -5.0", kind))
+        printed = command(world, "party", "check", "study.toml", "--config", "one/party.toml", code=2)
+        assert "holds a missing value: declare missing = 'absent' or 'indicator', or clean the column" in printed
+    made = ("party", "init", "one/data.npz", "--name", "new", "--folder", "new")
+    assert "id, the, of/.., Ünïcode, d, ... (4 more)" in command(world, *made, code=2)
+    assert "new.card.toml" in command(world, *made, "--column", "the=-5:5", "--id", "id")

@@ -7,8 +7,9 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from unpooled.errors import DataError, UsageError
+from unpooled.errors import DataError, UsageError, listed
 from unpooled.privacy.table import BLOCK_ROWS, Table
 
 
@@ -153,3 +154,196 @@ def test_rows_are_divided_among_sites() -> None:
         table.by_site(["x"] * 4)
     with pytest.raises(DataError, match="1 row"):
         table.by_site(["x", "x", "x", "x", "alone"])
+
+
+# --- sparse columns -------------------------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(3)
+VALUES = np.where(RNG.random((9, 6)) < 0.4, RNG.normal(size=(9, 6)), 0.0)
+VALUES[4, 2], VALUES[:, 5] = np.nan, 0.0
+TERMS = [f"t{j}" for j in range(6)]
+OTHERS = {"y": RNG.normal(size=9), "g": np.array([*"uvwxyzab", None], dtype=object)}
+SPARSE = Table(OTHERS, (TERMS, sp.csc_array(VALUES)))
+TWIN = Table({**OTHERS, **{name: VALUES[:, j] for j, name in enumerate(TERMS)}})
+
+
+def same(sparse: Table, dense: Table) -> None:
+    assert sparse.names == dense.names
+    assert sparse.n_rows == dense.n_rows
+    assert repr(sparse) == repr(dense)
+    for name in dense.names:
+        assert sparse[name].dtype == dense[name].dtype
+        np.testing.assert_array_equal(sparse[name], dense[name])
+
+
+def test_a_table_with_sparse_columns_is_the_table() -> None:
+    same(SPARSE, TWIN)
+    assert list(SPARSE.sparse_names) == TERMS
+    assert not TWIN.sparse_names
+    for rows in (1, 2, 4, 9, 100):
+        names = ("t3", "y", "t2", "g")
+        for mine, other in zip(SPARSE.blocks(names, rows), TWIN.blocks(names, rows), strict=True):
+            for one, another in zip(mine, other, strict=True):
+                np.testing.assert_array_equal(one, another)
+    for rows in (np.array([7, 2, 4]), np.array([1, 1, 0]), np.arange(9) % 2 == 0):
+        same(SPARSE.take(rows), TWIN.take(rows))
+    for row in (0, 4, 8):
+        same(SPARSE.omit(row), TWIN.omit(row))
+    assert SPARSE.omit(4)["t2"].size == 8
+    sites = list("abcabcabc")
+    for name, table in SPARSE.by_site(sites).items():
+        same(table, TWIN.by_site(sites)[name])
+    with pytest.raises(ValueError, match="read-only"):
+        SPARSE["t0"][0] = 1.0
+
+
+@pytest.mark.parametrize("row", [0, 4, -1])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"y": 5.0},
+        {"t1": 3.0},
+        {"t0": 0.0, "t1": -2.0, "t2": 7.0, "t5": 1.0},
+        {"t3": np.nan, "g": "new"},
+        {"t3": None, "y": None, "g": None},
+    ],
+)
+def test_a_row_of_sparse_columns_can_be_replaced(row: int, values: dict) -> None:
+    same(SPARSE.replace(row, values), TWIN.replace(row, values))
+    assert list(SPARSE.replace(row, values).sparse_names) == TERMS
+
+
+def test_a_neighbour_has_the_columns_of_its_table() -> None:
+    for table in (SPARSE, TWIN):
+        with pytest.raises(DataError, match="no column 'x'"):
+            table.replace(0, {"x": 1.0})
+    with pytest.raises(IndexError):
+        SPARSE.replace(9, {"t0": 1.0})
+    with pytest.raises(DataError, match="'t0' holds an infinite value"):
+        SPARSE.replace(0, {"t0": math.inf})
+
+
+def test_sparse_columns_are_had_sparse_in_any_order() -> None:
+    for names in (["t4"], ["t5", "t0", "t2"], TERMS[::-1], ["t1", "t1"]):
+        matrix = SPARSE.sparse(names)
+        np.testing.assert_array_equal(matrix.toarray(), VALUES[:, [TERMS.index(name) for name in names]])
+        assert not any(array.flags.writeable for array in (matrix.data, matrix.indices, matrix.indptr))
+    assert SPARSE.sparse(TERMS) is SPARSE.sparse(tuple(TERMS))
+    assert SPARSE.sparse(["t0", "y"]) is None
+    assert TWIN.sparse(["t0"]) is None
+    for table in (SPARSE, TWIN):
+        with pytest.raises(DataError, match="no column 'x'"):
+            table.sparse(["t0", "x"])
+
+
+def test_arrays_that_somebody_can_write_into_are_copied_and_others_shared() -> None:
+    mine = sp.csc_array(VALUES)
+    table = Table({}, (TERMS, mine))
+    assert mine.data.flags.writeable
+    before = table["t0"].tolist()
+    mine.data[:] = 5.0
+    assert table["t0"].tolist() == before
+    held = table.sparse(TERMS)
+    again = Table({"y": OTHERS["y"]}, (TERMS, held)).sparse(TERMS)
+    assert all(np.shares_memory(getattr(again, part), getattr(held, part)) for part in ("data", "indices", "indptr"))
+
+
+def forms() -> dict[str, object]:
+    """One matrix, written down in many ways."""
+    plain = sp.csc_array(VALUES)
+    wide = sp.csc_array(VALUES)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    rows, columns = (axis.ravel() for axis in np.indices(VALUES.shape))
+    backwards = sp.csc_array(plain)
+    for start, stop in itertools.pairwise(backwards.indptr):
+        for part in (backwards.indices, backwards.data):
+            part[start:stop] = part[start:stop][::-1].copy()
+    twice = [np.concatenate([part, part]) for part in (rows, columns)]
+    still = plain.copy()
+    still.data = np.append(still.data, 9.0)  # beyond the last column
+    still.indices = np.append(still.indices, 0)
+    return {
+        "csc": plain,
+        "old kind": sp.csc_matrix(VALUES),
+        "csr": sp.csr_array(VALUES),
+        "lil": sp.lil_array(VALUES),
+        "wide indices": wide,
+        "unsorted": sp.csc_array((backwards.data, backwards.indices, backwards.indptr), shape=(9, 6)),
+        "written zeros": sp.csc_array(sp.coo_array((VALUES.ravel(), (rows, columns)), shape=(9, 6))),
+        "negative zeros": sp.csc_array(
+            sp.coo_array((np.where(VALUES == 0, -0.0, VALUES).ravel(), (rows, columns)), shape=(9, 6))
+        ),
+        "in halves": sp.coo_array((np.tile(VALUES.ravel() / 2, 2), tuple(twice)), shape=(9, 6)),
+        "too long": still,
+    }
+
+
+@pytest.mark.parametrize("form", forms())
+def test_equal_sparse_columns_have_one_digest(form: str) -> None:
+    table = Table(OTHERS, (TERMS, forms()[form]))
+    same(table, TWIN)
+    assert table.digest == SPARSE.digest
+    assert table.sparse(TERMS).data.all()
+
+
+def test_the_digest_notices_every_change_of_sparse_columns() -> None:
+    moved = VALUES.copy()
+    moved[0, 5] = 1e-300
+    tables = {
+        "as it is": SPARSE,
+        "no sparse columns": Table(OTHERS),
+        "nothing else": Table({}, (TERMS, sp.csc_array(VALUES))),
+        "another value": Table(OTHERS, (TERMS, sp.csc_array(moved))),
+        "another name": Table(OTHERS, ([*TERMS[:-1], "t9"], sp.csc_array(VALUES))),
+        "a boundary of names": Table(OTHERS, (["t0t1", "", *TERMS[2:]], sp.csc_array(VALUES))),
+        "another order": Table(OTHERS, (TERMS[::-1], sp.csc_array(VALUES))),
+        "one empty column less": Table(OTHERS, (TERMS[:-1], sp.csc_array(VALUES[:, :-1]))),
+        "held dense": TWIN,
+        "more empty rows": Table({}, (TERMS, sp.csc_array(np.vstack([VALUES, np.zeros((1, 6))])))),
+    }
+    assert len({table.digest for table in tables.values()}) == len(tables)
+
+
+@pytest.mark.parametrize(
+    ("columns", "sparse", "words"),
+    [
+        ({"t0": np.zeros(9)}, (TERMS, sp.csc_array(VALUES)), "two columns 't0'"),
+        ({}, ([*TERMS[:5], "t1"], sp.csc_array(VALUES)), "two columns 't1'"),
+        ({"y": np.zeros(8)}, (TERMS, sp.csc_array(VALUES)), "'t0' has 9 rows where the first column has 8"),
+        ({}, (TERMS[:5], sp.csc_array(VALUES)), "6 sparse columns and 5 names"),
+        ({}, ([], sp.csc_array((9, 0))), "no columns"),
+        ({}, (["a"], sp.csc_array([[987654.321]])), "at least 2"),
+        ({}, (TERMS, VALUES), "scipy's sparse matrices"),
+        ({}, (["a"], sp.csc_array([[1j], [987654.321]])), "of numbers"),
+        ({}, (["a"], sp.coo_array([987654.321, 1.0])), "scipy's sparse matrices"),
+        ({}, (["a", "b", "c"], sp.csc_array([[987654.321, 0.0, math.inf], [1.0, 0.0, 2.0]])), "'c' holds an infinite value"),
+        (
+            {},
+            (["a", "b", "c"], sp.csc_array([[0.0, 0.0, 1.0], [-math.inf, 0.0, 987654.321]])),
+            "'a' holds an infinite value",
+        ),
+    ],
+)
+def test_what_are_no_sparse_columns_is_refused_without_its_values(columns: dict, sparse: tuple, words: str) -> None:
+    with pytest.raises(DataError, match=words) as caught:
+        Table(columns, sparse)
+    assert "987654" not in repr(caught.value)
+
+
+def test_damaged_indices_are_refused() -> None:
+    matrix = sp.csc_array(VALUES)
+    matrix.indices[0] = 9876
+    with pytest.raises(DataError, match="damaged") as caught:
+        Table({}, (TERMS, matrix))
+    assert "9876" not in repr(caught.value)
+
+
+def test_many_names_are_listed_by_the_first_few() -> None:
+    names = [f"t{j}" for j in range(50_000)]
+    assert listed(names[:5]) == "t0, t1, t2, t3, t4"
+    assert listed(names) == "t0, t1, t2, t3, t4, ... (49,995 more)"
+    table = Table({}, (names, sp.csc_array((2, 50_000))))
+    with pytest.raises(DataError, match=r"no column 'x': the data have t0, t1, t2, t3, t4, \.\.\. \(49,995 more\)"):
+        table["x"]
+    assert repr(table) == "Table(n_rows=2, columns=['t0', 't1', 't2', 't3', 't4', ... (49,995 more)])"

@@ -34,6 +34,7 @@ _READ = 1 << 24
 #: What a missing value becomes. refuse: an error before any charge; absent: it contributes zero;
 #: indicator: zero, and one more coded column says that it was missing.
 Missing = Literal["refuse", "absent", "indicator"]
+_RULES = get_args(Missing)  # once: there are many columns
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -52,8 +53,8 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             raise UsageError(msg)
 
     def _problem(self) -> str | None:  # noqa: PLR0911 - one line per rule
-        if self.missing not in get_args(Missing):
-            return f"unknown rule for missing values; choose one of {', '.join(get_args(Missing))}"
+        if self.missing not in _RULES:
+            return f"unknown rule for missing values; choose one of {', '.join(_RULES)}"
         if self.categories is not None:
             if self.low is not None or self.high is not None:
                 return "declare a range (low, high) or categories, not both"

@@ -120,7 +120,12 @@ def write_sparse(path: str | Path, matrix: Any, names: Sequence[str], /, **colum
         raise StudyError(msg)
     held = table.sparse(list(table.sparse_names))
     assert held is not None
-    parts = {"data": held.data, "indices": held.indices, "indptr": held.indptr, "shape": np.array(held.shape)}
+    parts: dict[str, Any] = {
+        "data": held.data,
+        "indices": held.indices,
+        "indptr": held.indptr,
+        "shape": np.array(held.shape),
+    }
     parts |= {"names": _fixed_width(table.sparse_names), "columns": _fixed_width(columns)}
     for k, name in enumerate(columns):
         values = table[name]

@@ -217,7 +217,8 @@ class _Pride(BaseEstimator):
         )
         model = load("pride")
         plan = model.compile(study)
-        tables = {card.name: Table({c.name: array[:, names.index(c.name)] for c in card.columns}) for card in study.parties}
+        at = {name: j for j, name in enumerate(names)}
+        tables = {card.name: Table({c.name: array[:, at[c.name]] for c in card.columns}) for card in study.parties}
         keepers = {
             name: MemoryKeeper({(self.plan_.hash, key): v for key, v in kept.items()}) for name, kept in self.kept_.items()
         }
