@@ -52,7 +52,8 @@ def best(A: np.ndarray, y: np.ndarray) -> float:
 
 
 def lasso(epsilon: float, seed: int = 0, **options: object) -> PrivateLasso:
-    settings = {"parties": PARTIES, "radius": RADIUS, "bounds": (-1, 1), "y_bounds": (-2, 2), "delta": 1e-5, **options}
+    settings = {"parties": PARTIES, "radius": RADIUS, "bounds": (-1, 1), "y_bounds": (-2, 2), "delta": 1e-5}
+    settings |= {"fit_intercept": False, **options}  # THEORY 003 has no constant
     return PrivateLasso(epsilon=epsilon, random_state=seed, **settings)
 
 

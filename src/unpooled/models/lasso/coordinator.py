@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
-from unpooled.models.lasso.plan import COLUMN, PICK, REFIT, Coupling, grids, setup
+from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, REFIT, Coupling, grids, setup
 from unpooled.models.lasso.refit import Moments, constrained
 from unpooled.privacy.mechanisms import GaussianRelease
-from unpooled.protocol.messages import Array, Ask
+from unpooled.protocol.messages import Array, Ask, Nothing
 from unpooled.protocol.roles import everybody
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Result(msgspec.Struct, frozen=True):
     path: tuple[Step, ...]
     #: Columns that were released, in order.
     shared: tuple[tuple[str, int], ...]
+    #: The constant of the coded columns' model.
+    intercept: float
 
 
 def coordinate(plan: Plan) -> Conversation:
@@ -52,9 +54,10 @@ def coordinate(plan: Plan) -> Conversation:
     counts = dict.fromkeys((card.name for card in cards), 0)
     new: tuple[SharedColumn, ...] = ()
     path: list[Step] = []
+    middle = (yield from _middle(plan)) if asked.centres else 0.0
     for t in range(rounds):
         terms = tuple(Term(place.party, place.column, value) for place, value in iterate.items())
-        picks = yield from everybody([Ask(card.name, PICK, PickRequest(terms, new), t) for card in cards])
+        picks = yield from everybody([Ask(card.name, PICK, PickRequest(terms, new, middle), t) for card in cards])
         claims = tuple(
             Claim(card.name, reply.choice, reply.score, reply.signed) for card, reply in zip(cards, picks, strict=True)
         )
@@ -64,23 +67,36 @@ def coordinate(plan: Plan) -> Conversation:
         iterate = stepped(iterate, vertices, gamma, asked.radius(study))
         path.append(Step(gamma, tuple(vertices)))
         fresh = [(c, Place(p, j)) for c, (p, j, _) in zip(moving, vertices, strict=True) if Place(p, j) not in released]
-        if t + 1 == rounds and not asked.refits:
+        if t + 1 == rounds and not (asked.refits or asked.centres):
             break  # nobody would read it
         replies = yield from everybody([_share(asked, t, claims, claim, counts) for claim, _ in fresh])
         new = tuple(_column(plan, place, reply) for (_, place), reply in zip(fresh, replies, strict=True))
         released.update(zip((place for _, place in fresh), new, strict=True))
+    means = {place: float(column.values.numpy().mean()) for place, column in released.items()} if asked.centres else {}
     if asked.refits:
-        iterate = yield from _refit(plan, released, new)
+        iterate, means = yield from _refit(plan, released, new, middle)
+    intercept = middle - sum(value * means.get(place, 0.0) for place, value in iterate.items())
     terms = tuple(Term(p.party, p.column, iterate[p]) for p in sorted(iterate, key=lambda p: (p.party, p.column)))
-    return Result(terms, tuple(path), tuple((place.party, place.column) for place in released))
+    return Result(terms, tuple(path), tuple((place.party, place.column) for place in released), intercept)
 
 
-def _refit(plan: Plan, released: dict[Place, SharedColumn], new: tuple[SharedColumn, ...]) -> Generator[Any, Any, Iterate]:
-    """Ask for the moments of every released column, one column of every party at a time; their coefficients."""
+def _middle(plan: Plan) -> Generator[Any, Any, float]:
+    """The noisy mean of the response, which one party releases for all."""
+    place = Place(plan.study.parties[0].name, 0)
+    (reply,) = yield from everybody([Ask(place.party, MEAN, Nothing())])
+    (total,) = _mechanism(plan, place, MEAN).decode(reply.mean.values.numpy())
+    bound = setup(plan.study).parameters.response_bound
+    return float(np.clip(total / (MEAN_GRID * plan.study.parties[0].rows), -1, 1)) * bound
+
+
+def _refit(
+    plan: Plan, released: dict[Place, SharedColumn], new: tuple[SharedColumn, ...], middle: float
+) -> Generator[Any, Any, tuple[Iterate, Iterate]]:
+    """Ask for the moments of every released column, one column of every party at a time; their coefficients and means."""
     study, asked = plan.study, setup(plan.study)
     order = tuple(released)
     waiting = {card.name: [i for i, place in enumerate(order) if place.party == card.name] for card in study.parties}
-    values = np.zeros((len(order), asked.slots + 2))
+    values = np.zeros((len(order), asked.slots + LEADING))
     for k in range(max(map(len, waiting.values()))):
         turn = [own[k] for own in waiting.values() if k < len(own)]
         unseen = new if k == 0 else ()
@@ -88,12 +104,13 @@ def _refit(plan: Plan, released: dict[Place, SharedColumn], new: tuple[SharedCol
         for i, reply in zip(turn, (yield from everybody(asks)), strict=True):
             values[i] = _mechanism(plan, order[i], REFIT).decode(reply.moments.values.numpy())
     columns = np.column_stack([column.values.numpy() for column in released.values()])
-    moments = Moments.of(asked, columns, values, float(_mechanism(plan, order[0], REFIT).deviations.max()))
+    moments = Moments.of(asked, columns, values, float(_mechanism(plan, order[0], REFIT).deviations.max()), middle)
     blocks = [i for place in order for i, card in enumerate(study.parties) if card.name == place.party]
     fit = constrained(
         moments.gram(), moments.correlations(), asked.radius(study), blocks if asked.coupling is Coupling.BLOCKS else None
     )
-    return {place: float(value) for place, value in zip(order, fit, strict=True) if value}
+    means = {place: float(mean) for place, mean in zip(order, moments.means, strict=True)}
+    return {place: float(value) for place, value in zip(order, fit, strict=True) if value}, means
 
 
 def stepped(iterate: Iterate, vertices: Sequence[tuple[str, int, float]], gamma: float, radius: float) -> Iterate:
@@ -127,5 +144,6 @@ def render(result: Result) -> str:
     """The coefficients of the coded columns as a table."""
     lines = [f"{'party':<16}{'coded column':>14}{'coefficient':>14}"]
     lines += [f"{term.party:<16}{term.column:>14}{term.value:>14.6g}" for term in result.terms]
+    lines.append(f"{'constant':<30}{result.intercept:>14.6g}")
     lines.append(f"{len(result.path)} rounds, {len(result.shared)} columns released")
     return "\n".join(lines)

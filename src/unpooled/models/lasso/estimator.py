@@ -40,8 +40,7 @@ _RESPONSE = "(response)"
 class PrivateLasso(RegressorMixin, BaseEstimator):
     r"""LASSO on column-split data by private block-coordinate Frank-Wolfe.
 
-    Minimises :math:`\frac1{2n}|Ax-y|^2` over :math:`|x|_1\le` ``radius``, A the columns scaled by their declared half widths and y centred at the
-    middle of ``y_bounds``. Each round every party picks one of its columns by the exponential mechanism; the best pick steps, and its column is
+    Minimises :math:`\frac1{2n}|Ax+c-y|^2` over :math:`|x|_1\le` ``radius`` and c, A the columns scaled by their declared half widths. Each round every party picks one of its columns by the exponential mechanism; the best pick steps, and its column is
     released once. Every iterate is feasible.
 
     Parameters
@@ -66,6 +65,8 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         Part of the budget that pays for moments of the chosen columns, to which their coefficients are fitted at the end; 0 leaves them as the
         rounds left them, which is less accurate at every epsilon we tried.
     shares : three parts of the rest, for columns, picks and scores
+    fit_intercept : bool
+        Fit c, from a noisy mean of y (a fiftieth of the budget) and centred columns; otherwise c is the middle of ``y_bounds``.
     response_public : bool
         Declares y public: less noise at unit attribute, and no promise for records.
     calibration : "sound" or "published"
@@ -111,6 +112,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         clip: float = 0.0,
         refit: float = 0.25,
         shares: tuple[float, float, float] = (0.6, 0.2, 0.2),
+        fit_intercept: bool = True,
         response_public: bool = False,
         sketch_rows: int = 0,
         public_seed: int = 0,
@@ -131,6 +133,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         self.clip = clip
         self.refit = refit
         self.shares = shares
+        self.fit_intercept = fit_intercept
         self.response_public = response_public
         self.sketch_rows = sketch_rows
         self.public_seed = public_seed
@@ -204,6 +207,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
             "clip": float(self.clip),
             "refit": float(self.refit),
             "shares": [float(share) for share in self.shares],
+            "fit_intercept": bool(self.fit_intercept),
             "response_public": bool(self.response_public),
             "sketch_rows": int(self.sketch_rows),
         }
@@ -254,7 +258,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         self.path_ = self._walked(study, result.path)
         self._columns = columns
         terms = {(t.party, t.column): t.value for t in result.terms}
-        self._in_own_units(study, terms, response.centre)
+        self._in_own_units(study, terms, response.centre + result.intercept)
         # A gap needs the data, and a private one would be one more release: only the noise-free algorithm has it.
         self.dual_gap_ = self._gap(study, tables, terms) if math.isinf(self.epsilon) else None
         return self
@@ -266,6 +270,8 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         residual = -np.asarray(tables[study.parties[0].name][_RESPONSE])
         for (party, column), value in terms.items():
             residual = residual + value * coded[party].column(column)
+        if setup(study).centres:
+            residual -= residual.mean()
         slopes = {party: scores(matrix, None, residual) / residual.size for party, matrix in coded.items()}
         descent = sum(value * slopes[party][column] for (party, column), value in terms.items())
         steepest = [float(np.abs(slope).max()) for slope in slopes.values()]

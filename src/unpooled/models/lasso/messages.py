@@ -1,4 +1,4 @@
-"""Everything that may leave a party: noisy picks, the noisy scores of picks, and columns with their moments, each released once."""
+"""Everything that may leave a party: noisy picks and their scores, columns with their moments, once each, and the response's mean."""
 
 from __future__ import annotations
 
@@ -23,11 +23,18 @@ class SharedColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: Array
 
 
+class MeanReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The noisy mean of the response."""
+
+    mean: Released
+
+
 class PickRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The iterate, and the columns released since the last round."""
+    """The iterate, the response's released mean (0 without a constant), and the columns released since the last round."""
 
     iterate: tuple[Term, ...]
     new: tuple[SharedColumn, ...]
+    middle: float = 0.0
 
 
 class Pick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

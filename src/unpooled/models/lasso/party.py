@@ -17,6 +17,7 @@ from unpooled.kernels.frank_wolfe import Columns, scores
 from unpooled.models.lasso.messages import (
     Claim,
     ColumnReply,
+    MeanReply,
     MomentsReply,
     Pick,
     PickRequest,
@@ -27,6 +28,10 @@ from unpooled.models.lasso.messages import (
 from unpooled.models.lasso.plan import (
     COLUMN,
     COLUMNS_WEIGHT,
+    CONSTANT_WEIGHT,
+    LEADING,
+    MEAN,
+    MEAN_GRID,
     PICK,
     REFIT,
     RESPONSE_WEIGHT,
@@ -41,7 +46,7 @@ from unpooled.models.lasso.plan import (
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.table import Table
 from unpooled.protocol.identity import verify
-from unpooled.protocol.messages import Released
+from unpooled.protocol.messages import Nothing, Released
 from unpooled.protocol.roles import Context, Step, signed_parts
 
 if TYPE_CHECKING:
@@ -107,6 +112,14 @@ def _kept(context: Context, party: str, column: int) -> Vector:
     return context.party.keeper.kept(context.plan.hash, _name(context, party, column))
 
 
+def mean(context: Context, request: Nothing) -> MeanReply:  # noqa: ARG001 - the request is no more than its name
+    """Release the sum of the response, in grid steps."""
+    context.planned(MEAN)
+    asked = setup(context.plan.study)
+    steps = np.trunc(_response(context, asked) / asked.parameters.response_bound * MEAN_GRID).astype(np.int64)
+    return MeanReply(context.release(MEAN, steps.sum(keepdims=True)))
+
+
 def _predictions(context: Context, request: PickRequest) -> Vector:
     """sum_j x_j a_j over the released columns of the iterate."""
     _keep(context, request.new)
@@ -123,9 +136,12 @@ def pick(context: Context, request: PickRequest) -> Pick:
     asked = setup(context.plan.study)
     if asked.published:
         return _pick_as_published(context, asked, request)
-    rows = context.table.n_rows
-    end = asked.clip(request.iterate)
-    clipped = np.clip(_predictions(context, request), -end, end) / rows
+    if not math.isfinite(request.middle):
+        raise ProtocolError("a mean that is no number")
+    rows, end, predictions = context.table.n_rows, asked.clip(request.iterate), _predictions(context, request)
+    if asked.centres:  # what a constant of its own would make of them
+        predictions -= predictions.mean()
+    clipped = (np.clip(predictions, -end, end) + request.middle) / rows
     # How large an entry of g = clip(q) - y / n can be: from released and declared values only.
     largest = float(np.abs(clipped).max()) + asked.parameters.response_bound / rows
     columns = asked.columns(context.plan.study, context.card, context.index)
@@ -185,12 +201,15 @@ def refit(context: Context, request: RefitRequest) -> MomentsReply:
     _keep(context, request.new)
     first, second = grids(rows)
     own = _coded(context).column(request.column)
-    factors = np.zeros((rows, asked.slots + 2), order="F")
+    factors = np.zeros((rows, asked.slots + LEADING), order="F")
     bound = asked.parameters.response_bound
     factors[:, 0] = np.trunc(_response(context, asked) * (RESPONSE_WEIGHT / bound * second))
     factors[:, 1] = own * (second // first)
+    factors[:, 2] = np.trunc(CONSTANT_WEIGHT * second)
     released = np.column_stack([_kept(context, place.party, place.column) for place in request.order])
-    factors[:, 2 : 2 + len(request.order)] = np.trunc(released * (COLUMNS_WEIGHT / largest_row(released) * second))
+    factors[:, LEADING : LEADING + len(request.order)] = np.trunc(
+        released * (COLUMNS_WEIGHT / largest_row(released) * second)
+    )
     return MomentsReply(context.release(REFIT, (own @ factors).astype(np.int64)))
 
 
@@ -226,6 +245,7 @@ def _once(context: Context, name: str) -> None:
 
 
 STEPS = (
+    Step(MEAN, Nothing, MeanReply, mean),
     Step(PICK, PickRequest, Pick, pick),
     Step(COLUMN, ShareRequest, ColumnReply, share),
     Step(REFIT, RefitRequest, MomentsReply, refit),

@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 
     from unpooled.models.lasso.messages import Term
 
-PICK, SCORE, COLUMN, REFIT = "pick", "score", "column", "refit"
+MEAN, PICK, SCORE, COLUMN, REFIT = "mean", "pick", "score", "column", "refit"
 #: Products of two grids, summed over the rows, must stay exact in float64.
 _EXACT_BITS = 53
-#: Weights of the response and of the released columns in a column's moments: squares that add up to at most 1 (L.5).
-RESPONSE_WEIGHT, COLUMNS_WEIGHT = 0.55, 0.835
+#: Weights of the response, the constant and the released columns in a column's moments: squares that add up to at most 1 (L.5).
+RESPONSE_WEIGHT, CONSTANT_WEIGHT, COLUMNS_WEIGHT = 0.5, 0.25, 0.825
+#: Where in the moments the products with the released columns begin.
+LEADING = 3
+#: Grid of the response's mean, and the part of the budget that pays for it.
+MEAN_GRID, _MEAN_SHARE = 1 << 20, 0.02
 
 
 class Coupling(StrEnum):
@@ -57,6 +61,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
     #: Part of the budget that pays for moments of the chosen columns, from which their coefficients are fitted anew; 0: they are not.
     refit: float = 0.25
+    #: Fit a constant beside the columns: the response's noisy mean, and centred columns.
+    fit_intercept: bool = True
     #: The response is public: scores need less noise at unit attribute, and nothing is promised for records.
     response_public: bool = False
     #: Published form: rows m of the Gaussian sketch of shared columns; 0: no sketch.
@@ -75,8 +81,9 @@ class Setup:
     column_scale: float
     choice_epsilon: float
     score_multiplier: float
-    #: Noise of a column's moments, per unit of sensitivity.
+    #: Noise of a column's moments, and of the response's mean, per unit of sensitivity.
     refit_multiplier: float
+    mean_multiplier: float
     #: How many coded columns each party has.
     widths: Mapping[str, int]
     #: The algorithm and noise as printed.
@@ -86,6 +93,11 @@ class Setup:
     def refits(self) -> bool:
         """Whether the coefficients of the chosen columns are fitted anew at the end."""
         return self.parameters.refit > 0 and not self.published
+
+    @property
+    def centres(self) -> bool:
+        """Whether there is a constant beside the columns."""
+        return self.parameters.fit_intercept and not self.published
 
     @property
     def slots(self) -> int:
@@ -195,13 +207,14 @@ def setup(study: Study) -> Setup:
     _check_cards(study, p)
     coupling = Coupling(p.coupling)
     widths = {card.name: len(Coding(card.columns, 1).attribute) for card in study.parties}
-    silent = Setup(p, coupling, 0.0, 0.0, math.inf, 0.0, 0.0, widths)
+    silent = Setup(p, coupling, 0.0, 0.0, math.inf, 0.0, 0.0, 0.0, widths)
     if study.epsilon == math.inf:
         return silent
     if study.calibration == Calibration.PUBLISHED:
         return replace(silent, ceiling=math.inf, published=True)
     rho = budget_rho(study.epsilon, study.delta) * (1 - SAFETY)
-    refit, rest = rho * p.refit, rho * (1 - p.refit)
+    mean = rho * _MEAN_SHARE if p.fit_intercept else 0.0
+    refit, rest = (rho - mean) * p.refit, (rho - mean) * (1 - p.refit)
     columns, picks, scores = (rest * share for share in p.shares)
     if coupling is Coupling.BLOCKS:
         columns, picks, scores = columns / (1 - p.shares[2]), picks / (1 - p.shares[2]), 0.0
@@ -217,6 +230,7 @@ def setup(study: Study) -> Setup:
         choice_epsilon=epsilon,
         score_multiplier=math.sqrt(touched / (2 * scores)) if scores else 0.0,
         refit_multiplier=math.sqrt(shared / (2 * refit)) if refit else 0.0,
+        mean_multiplier=math.sqrt(1 / (2 * mean)) if mean else 0.0,
     )
 
 
@@ -228,14 +242,19 @@ def grids(rows: int) -> tuple[int, int]:
 
 
 def _moments(asked: Setup, rows: int) -> GaussianRelease:
-    """The products of one column with the response, with itself, and with every released column (L.5)."""
-    size = asked.slots + 2
+    """The products of one column with the response, itself, the constant, and every released column (L.5)."""
     first, second = grids(rows)
     distance = column_moments(0.0, 1.0, 1.0, Adjacency.REPLACE, may_be_absent=False) * first * second
-    reach = dict.fromkeys(Unit, Reach(distance, size))
-    if not asked.refit_multiplier:
-        return GaussianRelease((Block(size, 1.0),), tuple(reach.items()), 0.0)
-    return GaussianRelease.calibrated((Block(size, 1.0),), reach, Unit.RECORD, 1 / asked.refit_multiplier)
+    size = asked.slots + LEADING
+    return _gaussian(size, Reach(distance, size), asked.refit_multiplier)
+
+
+def _gaussian(size: int, either: Reach, multiplier: float) -> GaussianRelease:
+    """Integers that either unit moves by this much, with noise of so many times its distance; 0 is no noise."""
+    block, reach = Block(size, 1.0), dict.fromkeys(Unit, either)
+    if not multiplier:
+        return GaussianRelease((block,), tuple(reach.items()), 0.0)
+    return GaussianRelease.calibrated((block,), reach, Unit.RECORD, 1 / multiplier)
 
 
 def largest_row(columns: NDArray[np.float64]) -> float:
@@ -295,19 +314,17 @@ def compile_plan(study: Study) -> Plan:
         return _published(study, asked)
     rounds, rows = asked.parameters.rounds, study.parties[0].rows
     ball = asked.coupling is Coupling.BALL
-    noisy = asked.column_scale > 0
-    reach = dict.fromkeys(Unit, Reach(2.0 * grids(rows)[0], 1))
-    column = (
-        GaussianRelease.calibrated((Block(rows, 1.0),), reach, Unit.RECORD, 2 / asked.column_scale)
-        if noisy
-        else GaussianRelease((Block(rows, 1.0),), tuple(reach.items()), 0.0)
-    )
+    column = _gaussian(rows, Reach(2.0 * grids(rows)[0], 1), asked.column_scale / 2)
     # A public response plays no part in a record's guarantee, which is then none.
     record_epsilon = math.inf if asked.parameters.response_public else asked.choice_epsilon
     choice = NoisyChoice(((Unit.RECORD, record_epsilon), (Unit.ATTRIBUTE, asked.choice_epsilon)))
     mu = 1 / asked.score_multiplier if asked.score_multiplier else math.inf
     score = ScaledGaussian(1, tuple((unit, mu) for unit in Unit), asked.score_multiplier)
     releases: list[Release] = []
+    if asked.centres:  # everybody has the same response: one party tells its mean
+        releases.append(
+            Release(MEAN, study.parties[0].name, MEAN, _gaussian(1, Reach(2.0 * MEAN_GRID, 1), asked.mean_multiplier))
+        )
     for card in study.parties:
         releases.append(Release(PICK, card.name, PICK, choice, rounds))
         if ball:

@@ -73,7 +73,7 @@ class _Run:
         width, radius = sum(asked.widths.values()), asked.parameters.radius
         relevant = min(relevant, width)
         size = min(width, _SIMULATED + relevant)
-        self._asked, self._rng, self._rows = asked, rng, study.parties[0].rows
+        self._asked, self._rng, self._rows, self._radius = asked, rng, study.parties[0].rows, asked.radius(study)
         self._truth = np.zeros(size)
         self._truth[:relevant] = np.linspace(1.0, 0.5, relevant)
         self._truth *= radius / self._truth.sum()
@@ -98,10 +98,10 @@ class _Run:
         asked, x, end = self._asked, np.zeros(self._truth.size), 0.0
         for t in range(asked.parameters.rounds):
             scores, reach, end = self._scores(x)
-            gamma, radius = asked.step(study, t), asked.radius(study)
+            gamma = asked.step(study, t)
             x *= 1 - gamma
             for column, sign in self._steps(scores, reach):
-                x[column] += gamma * radius * sign
+                x[column] += gamma * self._radius * sign
                 if column not in self._released:
                     self._released[column] = asked.column_scale * self._blur()
         if asked.refits:
@@ -140,10 +140,16 @@ class _Run:
         correlations = VARIANCE * self._truth[chosen] + self._sample[chosen] + noise * self._rng.normal(size=len(chosen))
         threshold = noise * math.sqrt(2 * math.log(len(chosen)))
         fitted = np.sign(correlations) * np.maximum(np.abs(correlations) - threshold, 0) / VARIANCE
-        # The nearest point of the ball: a threshold, found by its defining equation on sorted magnitudes.
-        sizes = np.sort(np.abs(fitted))[::-1]
-        excess = (np.cumsum(sizes) - p.radius) / np.arange(1, sizes.size + 1)
-        threshold = max(float(excess.max()), 0.0)
         x = np.zeros(self._truth.size)
-        x[chosen] = np.sign(fitted) * np.maximum(np.abs(fitted) - threshold, 0)
+        x[chosen] = fitted
+        balls = [np.arange(x.size)] if self._asked.coupling is Coupling.BALL else self._owned
+        for own in balls:
+            x[own] = _nearest(x[own], self._radius)
         return x
+
+
+def _nearest(x: Vector, radius: float) -> Vector:
+    """The nearest point of the ball: a threshold, found by its defining equation on sorted magnitudes."""
+    sizes = np.sort(np.abs(x))[::-1]
+    threshold = float(((np.cumsum(sizes) - radius) / np.arange(1, sizes.size + 1)).max())
+    return np.asarray(np.sign(x) * np.maximum(np.abs(x) - max(threshold, 0.0), 0))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.kernels.frank_wolfe import frank_wolfe
-from unpooled.models.lasso.plan import COLUMNS_WEIGHT, RESPONSE_WEIGHT, grids, largest_row
+from unpooled.models.lasso.plan import COLUMNS_WEIGHT, CONSTANT_WEIGHT, LEADING, RESPONSE_WEIGHT, grids, largest_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +28,14 @@ _STEPS, _TOLERANCE = 100_000, 1e-8
 
 @dataclass(frozen=True)
 class Moments:
-    """A^T y / n, the diagonal of A^T A / n, and A^T (A + noise) / n, with the deviations of the noise that their release added."""
+    """A^T y / n, the diagonal of A^T A / n, the means of A, and A^T (A + noise) / n, with the noise that their release added.
+
+    Where a constant is fitted, everything is of columns less their means; a response that has lost its mean then needs no more.
+    """
 
     response: Vector
     squares: Vector
+    means: Vector
     products: Matrix
     response_noise: float
     squares_noise: float
@@ -41,16 +45,18 @@ class Moments:
     rows: int
 
     @classmethod
-    def of(cls, asked: Setup, columns: Matrix, values: Matrix, deviation: float) -> Moments:
-        """From what was released: the columns, and a row of moments (L.5) for each, with the deviation of their noise."""
+    def of(cls, asked: Setup, columns: Matrix, values: Matrix, deviation: float, middle: float) -> Moments:
+        """From what was released: the columns, a row of moments (L.5) for each with their noise, and the response's mean."""
         rows, (first, second) = columns.shape[0], grids(columns.shape[0])
         unit = 1.0 / (first * second * rows)
         response = unit * asked.parameters.response_bound / RESPONSE_WEIGHT
         product = unit * largest_row(columns) / COLUMNS_WEIGHT
+        means = values[:, 2] * (unit / CONSTANT_WEIGHT) if asked.centres else np.zeros(len(values))
         return cls(
-            response=values[:, 0] * response,
-            squares=values[:, 1] * unit,
-            products=values[:, 2 : 2 + columns.shape[1]] * product,
+            response=values[:, 0] * response - means * middle,
+            squares=values[:, 1] * unit - means**2,
+            means=means,
+            products=values[:, LEADING : LEADING + columns.shape[1]] * product - np.outer(means, means),
             response_noise=deviation * response,
             squares_noise=deviation * unit,
             products_noise=deviation * product,
