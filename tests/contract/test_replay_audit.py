@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cases import CASES
 
+from unpooled.audit.made_up import made_up
 from unpooled.audit.replay import Report, _moved, replay
 from unpooled.errors import DataError
 from unpooled.models import load
@@ -128,3 +129,14 @@ def test_every_registered_case_has_tables_that_fit_its_cards() -> None:
     for make in CASES.values():
         case = make()
         assert {card.name for card in case.study.parties} == set(case.tables)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing(name: str) -> None:
+    case = CASES[name]()
+    model = load(case.model)
+    study, tables = made_up(case.study, model.compile(case.study).split, rows=12)
+    assert all(table.n_rows == card.rows <= 12 for card, table in zip(study.parties, tables.values(), strict=True))
+    report = replay(model, study, tables, registry=load, rounds=1)
+    assert report.passed, str(report)
+    assert report.neighbours > 10

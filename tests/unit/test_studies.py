@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from unpooled.cli import main as cli
 from unpooled.errors import DataError, StudyError, UsageError
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.unit import Budget, Unit
 from unpooled.study.data import read_table, write_sparse
 from unpooled.study.files import read_card, read_party, read_study
@@ -458,3 +459,15 @@ def test_a_party_of_sparse_columns_takes_part(world: Path) -> None:
     made = ("party", "init", "one/data.npz", "--name", "new", "--folder", "new")
     assert "id, the, of/.., Ünïcode, d, ... (4 more)" in command(world, *made, code=2)
     assert "new.card.toml" in command(world, *made, "--column", "the=-5:5", "--id", "id")
+
+
+def test_a_study_is_audited_without_data(world: Path, monkeypatch) -> None:
+    words = command(world, "audit", "study.toml", "--rows", "12", "--rounds", "1")
+    assert "no violation" in words
+    assert "of the declared bound" in words
+    found = json.loads(command(world, "audit", "study.toml", "--rows", "12", "--rounds", "1", "--json"))
+    assert found["passed"]
+    assert 0.9 < max(entry["part_of_bound"] for entry in found["largest"]) <= 1 + 1e-9
+    honest = GaussianRelease.change
+    monkeypatch.setattr(GaussianRelease, "change", lambda self, one, other: 1.2 * honest(self, one, other))
+    assert "VIOLATIONS" in command(world, "audit", "study.toml", "--rows", "12", "--rounds", "1", code=1)

@@ -1,0 +1,45 @@
+"""Data that fit a study's cards and mean nothing, so that a study can be audited by people who hold no data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from unpooled.privacy.table import Table
+from unpooled.privacy.unit import Split
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.plan import Study
+
+
+def made_up(study: Study, split: Split, rows: int, seed: int = 0) -> tuple[Study, dict[str, Table]]:
+    """The study with at most so many rows at each party, for parties of one process, and tables that its cards admit.
+
+    Values are uniform in their ranges, categories equally likely, a tenth of what may be missing is. Label columns are -1 or 1, which suits
+    classes as well as numbers; where columns are split, all parties have the same ones.
+    """
+    rng = np.random.default_rng(seed)
+    cards = tuple(msgspec.structs.replace(card, rows=min(card.rows, rows), key="") for card in study.parties)
+    fitted = msgspec.structs.replace(study, parties=cards, ids="", coordinator="", simulation_seed=None)
+    shared: dict[str, NDArray[np.float64]] = {}
+    tables = {}
+    for card in cards:
+        columns = {column.name: _values(column, card.rows, rng) for column in card.columns}
+        for label in card.labels:
+            known = shared.get(label) if split is Split.VERTICAL else None
+            columns[label] = shared[label] = rng.choice([-1.0, 1.0], card.rows) if known is None else known
+        tables[card.name] = Table(columns)
+    return fitted, tables
+
+
+def _values(column: Column, rows: int, rng: np.random.Generator) -> list[Any] | NDArray[np.float64]:
+    missing = rng.random(rows) < (0.1 if column.may_be_absent else 0.0)
+    if column.categories is not None:
+        drawn = rng.integers(len(column.categories), size=rows)
+        return [None if gone else column.categories[i] for i, gone in zip(drawn, missing, strict=True)]
+    return np.where(missing, np.nan, rng.uniform(*column.range, rows))
