@@ -162,33 +162,17 @@ class Design:
     @property
     def names(self) -> tuple[str, ...]:
         """What every coefficient belongs to: a column, one of its categories, or its being missing."""
-        names: list[str] = []
-        for column in self.features:
-            names += [f"{column.name} = {c}" for c in column.categories] if column.categories else [column.name]
-            names += [f"{column.name} missing"] if column.missing == "indicator" else []
-        return tuple(names)
+        return self.coding.coded_names
 
     @property
     def half_widths(self) -> Row:
         """The data's own units per coded unit of every coded feature, and 1 for the constant and for categories."""
-        widths = []
-        for column, width in zip(self.features, self._widths, strict=True):
-            numeric = column.categories is None
-            scale = (column.half_width if self.norm is None else self.norm) if numeric else 1.0
-            widths += [scale, *[1.0] * (width - 1)]
-        return np.array([*widths, *[1.0] * self.intercept])
-
-    @property
-    def _widths(self) -> list[int]:
-        return [int(width) for width in np.bincount(self.coding.attribute, minlength=len(self.features))]
+        return np.append(self.coding.units[0], [1.0] * self.intercept)
 
     @property
     def centres(self) -> Row:
         """What was subtracted from every coded feature, in the data's own units; 0 for the constant and for categories."""
-        centres: list[float] = []
-        for column, width in zip(self.features, self._widths, strict=True):
-            centres += [column.centre if column.categories is None else 0.0, *[0.0] * (width - 1)]
-        return np.array([*centres, *[0.0] * self.intercept])
+        return np.append(self.coding.units[1], [0.0] * self.intercept)
 
     # --- at a party ------------------------------------------------------------------------------------------------------
 

@@ -232,6 +232,25 @@ class Coding:
         """For every coded column, the index of the declared column it comes from."""
         return tuple(i for i, column in enumerate(self.columns) for _ in range(self._width(column)))
 
+    @property
+    def coded_names(self) -> tuple[str, ...]:
+        """For every coded column, what to call it: the column, its category, or that it was missing."""
+        names: list[str] = []
+        for column in self.columns:
+            names += [f"{column.name} = {c}" for c in column.categories] if column.categories else [column.name]
+            names += [f"{column.name} missing"] if column.missing == "indicator" else []
+        return tuple(names)
+
+    @property
+    def units(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(width, centre) of every coded column: a number z is coded as (z - centre) / width, categories and indicators as 0 and 1."""
+        numbers = [c.categories is None for c in self.columns]
+        first = np.searchsorted(self.attribute, np.flatnonzero(numbers))
+        width, centre = np.ones(len(self.attribute)), np.zeros(len(self.attribute))
+        width[first] = [c.half_width if self.norm is None else self.norm for c in self.columns if c.categories is None]
+        centre[first] = [c.centre for c in self.columns if c.categories is None]
+        return width, centre
+
     @staticmethod
     def _width(column: Column) -> int:
         return len(column.categories or " ") + (column.missing == "indicator")

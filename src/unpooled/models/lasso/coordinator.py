@@ -13,6 +13,7 @@ import numpy as np
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, REFIT, Coupling, grids, setup
 from unpooled.models.lasso.refit import Moments, constrained
+from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Array, Ask, Nothing
 from unpooled.protocol.roles import everybody
@@ -34,15 +35,25 @@ class Step(msgspec.Struct, frozen=True):
     vertices: tuple[tuple[str, int, float], ...]
 
 
-class Result(msgspec.Struct, frozen=True):
-    """The coefficients of coded columns, and the path of iterates that chose them."""
+class Coefficient(msgspec.Struct, frozen=True):
+    """A coefficient in the data's own units."""
 
+    party: str
+    name: str
+    value: float
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The model, and the path of iterates that chose its columns."""
+
+    coefficients: tuple[Coefficient, ...]
+    #: In the data's own units, for a response that is a deviation from its public middle.
+    intercept: float
+    #: The same coefficients, of coded columns.
     terms: tuple[Term, ...]
     path: tuple[Step, ...]
     #: Columns that were released, in order.
     shared: tuple[tuple[str, int], ...]
-    #: The constant of the coded columns' model.
-    intercept: float
 
 
 def coordinate(plan: Plan) -> Conversation:
@@ -77,7 +88,20 @@ def coordinate(plan: Plan) -> Conversation:
         iterate, means = yield from _refit(plan, released, new, middle)
     intercept = middle - sum(value * means.get(place, 0.0) for place, value in iterate.items())
     terms = tuple(Term(p.party, p.column, iterate[p]) for p in sorted(iterate, key=lambda p: (p.party, p.column)))
-    return Result(terms, tuple(path), tuple((place.party, place.column) for place in released), intercept)
+    shared = tuple((place.party, place.column) for place in released)
+    return Result(*_in_own_units(plan, terms, intercept), terms, tuple(path), shared)
+
+
+def _in_own_units(plan: Plan, terms: tuple[Term, ...], intercept: float) -> tuple[tuple[Coefficient, ...], float]:
+    codings = {party: Coding(plan.study.card(party).columns, 1) for party in {term.party for term in terms}}
+    known = {party: (coding.coded_names, *coding.units) for party, coding in codings.items()}
+    found = []
+    for term in terms:
+        names, width, centre = known[term.party]
+        value = term.value / float(width[term.column])
+        intercept -= value * float(centre[term.column])
+        found.append(Coefficient(term.party, names[term.column], value))
+    return tuple(found), intercept
 
 
 def _middle(plan: Plan) -> Generator[Any, Any, float]:
@@ -141,9 +165,9 @@ def _column(plan: Plan, place: Place, reply: Any) -> SharedColumn:  # noqa: ANN4
 
 
 def render(result: Result) -> str:
-    """The coefficients of the coded columns as a table."""
-    lines = [f"{'party':<16}{'coded column':>14}{'coefficient':>14}"]
-    lines += [f"{term.party:<16}{term.column:>14}{term.value:>14.6g}" for term in result.terms]
-    lines.append(f"{'constant':<30}{result.intercept:>14.6g}")
+    """The coefficients as a table."""
+    lines = [f"{'party':<16}{'column':<24}{'coefficient':>14}"]
+    lines += [f"{c.party:<16}{c.name:<24}{c.value:>14.6g}" for c in result.coefficients]
+    lines.append(f"{'(constant)':<40}{result.intercept:>14.6g}")
     lines.append(f"{len(result.path)} rounds, {len(result.shared)} columns released")
     return "\n".join(lines)

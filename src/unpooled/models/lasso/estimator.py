@@ -258,7 +258,8 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         self.path_ = self._walked(study, result.path)
         self._columns = columns
         terms = {(t.party, t.column): t.value for t in result.terms}
-        self._in_own_units(study, terms, response.centre + result.intercept)
+        self.coef_ = self._in_place(study, result)
+        self.intercept_ = response.centre + result.intercept
         # A gap needs the data, and a private one would be one more release: only the noise-free algorithm has it.
         self.dual_gap_ = self._gap(study, tables, terms) if math.isinf(self.epsilon) else None
         return self
@@ -289,20 +290,17 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
             iterates.append({(place.party, place.column): value for place, value in iterate.items()})
         return iterates
 
-    def _in_own_units(self, study: Study, terms: dict[tuple[str, int], float], centre: float) -> None:
+    def _in_place(self, study: Study, result: Any) -> Vector:  # noqa: ANN401 - a Result
+        """All coefficients, in the order of X's coded columns."""
         starts = _starts(self._columns)
         at = {column.name: int(i) for column, i in zip(self._columns, starts, strict=False)}
-        self.coef_, self.intercept_ = np.zeros(starts[-1]), centre
         places = {card.name: _starts(card.columns) for card in study.parties}
-        for (party, j), value in terms.items():
-            own = places[party]
-            i = int(np.searchsorted(own, j, side="right")) - 1
-            column = study.card(party).columns[i]
-            coefficient = value
-            if column.categories is None and j == own[i]:
-                coefficient /= column.half_width
-                self.intercept_ -= coefficient * column.centre
-            self.coef_[at[column.name] + j - own[i]] = coefficient
+        found = np.zeros(starts[-1])
+        for term, coefficient in zip(result.terms, result.coefficients, strict=True):
+            own = places[term.party]
+            i = int(np.searchsorted(own, term.column, side="right")) - 1
+            found[at[study.card(term.party).columns[i].name] + term.column - own[i]] = coefficient.value
+        return found
 
     def predict(self, X: Any) -> Vector:  # noqa: ANN401
         """``X @ coef_ + intercept_``."""

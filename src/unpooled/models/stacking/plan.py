@@ -125,13 +125,9 @@ class Block:
 
     def in_own_units(self, weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
         """(coefficients, intercept) for the columns as they are."""
-        coefficients = weights[: len(self.coding.attribute)] * self.scale
-        intercept = float(weights[-1]) * self._constant if self.intercept else 0.0
-        first = np.searchsorted(self.coding.attribute, range(len(self.columns)))
-        for j, column in zip(first.tolist(), self.columns, strict=True):
-            if column.categories is None:
-                coefficients[j] /= column.half_width if self.norm is None else self.norm
-                intercept -= column.centre * float(coefficients[j])
+        width, centre = self.coding.units
+        coefficients = weights[: width.size] * self.scale / width
+        intercept = (float(weights[-1]) * self._constant if self.intercept else 0.0) - float(centre @ coefficients)
         return coefficients, intercept
 
 
