@@ -73,6 +73,24 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Panel:
+    """Numbers of a result that belong into one figure, with intervals where the model has them."""
+
+    title: str
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    #: The names follow each other (channels of a spectrum): a line, not bars.
+    ordered: bool = False
+
+
+def no_panels(result: Any) -> tuple[Panel, ...]:  # noqa: ANN401, ARG001 - for models whose results stay at the parties
+    """Nothing to draw."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """One system: everything the protocol needs to run it. Models are rows of ``unpooled.models.REGISTRY``."""
 
@@ -81,8 +99,9 @@ class Model:
     compile: Callable[[Study], Plan]
     steps: tuple[Step, ...]
     coordinate: Callable[[Plan], Conversation]
-    #: The coordinator's result as text for a terminal.
+    #: The coordinator's result as text for a terminal, and as figures.
     render: Callable[[Any], str]
+    panels: Callable[[Any], tuple[Panel, ...]] = no_panels
 
     def step(self, name: str) -> Step:
         """The step of this name."""
@@ -454,6 +473,7 @@ __all__ = [
     "MemoryKeeper",
     "Model",
     "Nothing",
+    "Panel",
     "Party",
     "Replies",
     "Step",

@@ -1,9 +1,9 @@
 """Bayesian linear regression on row-split data: noisy second moments by secure sum, and a posterior that knows the noise."""
 
-from unpooled.models.bayes.coordinator import coordinate, render
+from unpooled.models.bayes.coordinator import coordinate, panels, render
 from unpooled.models.bayes.party import STEPS
 from unpooled.models.bayes.plan import compile_plan
 from unpooled.privacy.unit import Split
 from unpooled.protocol.roles import Model
 
-MODEL = Model("bayes", Split.HORIZONTAL, compile_plan, STEPS, coordinate, render)
+MODEL = Model("bayes", Split.HORIZONTAL, compile_plan, STEPS, coordinate, render, panels)

@@ -9,6 +9,7 @@ import msgspec
 from unpooled.aggregation.moments import Moments, StoredMoments
 from unpooled.aggregation.totals import collect, exchange_keys
 from unpooled.models.bayes.plan import NAIVE, setup
+from unpooled.protocol.roles import Panel
 
 if TYPE_CHECKING:
     from unpooled.aggregation.moments import LinearFit
@@ -84,3 +85,10 @@ def render(result: Result) -> str:
             f"rows of {', '.join(result.participants)}",
         ]
     )
+
+
+def panels(result: Result) -> tuple[Panel, ...]:
+    """The coefficients with their intervals."""
+    ends = [(c.value, c.low, c.high) for c in result.coefficients]
+    title = f"coefficients, {result.level:.0%} credible intervals"
+    return (Panel(title, tuple(c.name for c in result.coefficients), *(tuple(part) for part in zip(*ends, strict=True))),)

@@ -1,9 +1,9 @@
 """Private counts, means and standard deviations of declared columns, per party and pooled."""
 
-from unpooled.models.describe.coordinator import coordinate, render
+from unpooled.models.describe.coordinator import coordinate, panels, render
 from unpooled.models.describe.party import STEPS
 from unpooled.models.describe.plan import compile_plan
 from unpooled.privacy.unit import Split
 from unpooled.protocol.roles import Model
 
-MODEL = Model("describe", Split.HORIZONTAL, compile_plan, STEPS, coordinate, render)
+MODEL = Model("describe", Split.HORIZONTAL, compile_plan, STEPS, coordinate, render, panels)

@@ -14,6 +14,7 @@ import msgspec
 from unpooled.models.describe.plan import STEP, Parameters, layout, mechanism
 from unpooled.privacy.plan import check_parameters
 from unpooled.protocol.messages import Ask, Dropped, Nothing
+from unpooled.protocol.roles import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,3 +149,18 @@ def render(summaries: tuple[Summary, ...]) -> str:
         mean, sd = (f"{e.value:.5g} [{e.low:.5g}, {e.high:.5g}]" if e is not None else "" for e in (s.mean, s.sd))
         lines.append(f"{s.source:<12}{name:<24}{s.count.value:>8.0f} ±{spread:<7.0f}{mean:<34}{sd}".rstrip())
     return "\n".join(lines)
+
+
+def panels(summaries: tuple[Summary, ...]) -> tuple[Panel, ...]:
+    """The means of every number by source, and the pooled counts of every category."""
+    found = []
+    for column in dict.fromkeys(s.column for s in summaries):
+        own = [s for s in summaries if s.column == column]
+        means = [(s.source, s.mean) for s in own if s.mean is not None]
+        counts = [(str(s.category), s.count) for s in own if s.category is not None and s.source == own[0].source]
+        for title, shown in ((f"mean of {column}", means), (f"{column}: count, {own[0].source}", counts)):
+            if shown:
+                names, estimates = zip(*shown, strict=True)
+                ends = [(e.value, e.low, e.high) for e in estimates]
+                found.append(Panel(title, names, *(tuple(part) for part in zip(*ends, strict=True))))
+    return tuple(found)

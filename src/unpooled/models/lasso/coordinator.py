@@ -16,7 +16,7 @@ from unpooled.models.lasso.refit import Moments, constrained
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Array, Ask, Nothing
-from unpooled.protocol.roles import everybody
+from unpooled.protocol.roles import Panel, everybody
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -171,3 +171,11 @@ def render(result: Result) -> str:
     lines.append(f"{'(constant)':<40}{result.intercept:>14.6g}")
     lines.append(f"{len(result.path)} rounds, {len(result.shared)} columns released")
     return "\n".join(lines)
+
+
+def panels(result: Result) -> tuple[Panel, ...]:
+    """The coefficients that are not zero."""
+    chosen = result.coefficients
+    if not chosen:
+        return ()
+    return (Panel("coefficients", tuple(f"{c.party}: {c.name}" for c in chosen), tuple(c.value for c in chosen)),)

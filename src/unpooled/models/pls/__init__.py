@@ -1,9 +1,9 @@
 """Partial least squares on row-split spectra: one release of second moments in a public basis, and everything else from it."""
 
-from unpooled.models.pls.coordinator import coordinate, render
+from unpooled.models.pls.coordinator import coordinate, panels, render
 from unpooled.models.pls.party import STEPS
 from unpooled.models.pls.plan import compile_plan
 from unpooled.privacy.unit import Split
 from unpooled.protocol.roles import Model
 
-MODEL = Model("pls", Split.HORIZONTAL, compile_plan, STEPS, coordinate, render)
+MODEL = Model("pls", Split.HORIZONTAL, compile_plan, STEPS, coordinate, render, panels)

@@ -17,6 +17,7 @@ from unpooled.models.pls.fit import Fitted, fit, from_moments
 from unpooled.models.pls.plan import EXACT, MODEL_RELEASE, PUBLISHED, Setup, setup
 from unpooled.privacy.unit import Calibration
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
+from unpooled.protocol.roles import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -151,3 +152,8 @@ def render(result: Result) -> str:
             f"rows of {', '.join(result.participants)}",
         ]
     )
+
+
+def panels(result: Result) -> tuple[Panel, ...]:
+    """The coefficients along the channels."""
+    return (Panel("coefficients", result.channels, tuple(result.model.coefficients.numpy().tolist()), ordered=True),)

@@ -1,9 +1,9 @@
 """PRIDE: vertical ridge and logistic regression by perturbed sketches (Heinze-Deml, McWilliams & Meinshausen 2017)."""
 
-from unpooled.models.pride.coordinator import coordinate, render
+from unpooled.models.pride.coordinator import coordinate, panels, render
 from unpooled.models.pride.party import STEPS
 from unpooled.models.pride.plan import compile_plan
 from unpooled.privacy.unit import Split
 from unpooled.protocol.roles import Model
 
-MODEL = Model("pride", Split.VERTICAL, compile_plan, STEPS, coordinate, render)
+MODEL = Model("pride", Split.VERTICAL, compile_plan, STEPS, coordinate, render, panels)

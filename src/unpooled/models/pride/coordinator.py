@@ -12,6 +12,7 @@ from unpooled.models.pride.messages import EstimateRequest, FoldsRequest, Predic
 from unpooled.models.pride.plan import ESTIMATE, FOLDS, PREDICT, SCORE, SKETCH, Parameters, parts
 from unpooled.privacy.plan import check_parameters
 from unpooled.protocol.messages import Array, Ask, Dropped, Entrusted, Nothing
+from unpooled.protocol.roles import Panel
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
@@ -84,3 +85,11 @@ def render(result: Fitted) -> str:
     if result.alpha is not None:
         lines.append(f"alpha by global cross-validation (not private): {result.alpha:.6g}")
     return "\n".join(lines)
+
+
+def panels(result: Fitted) -> tuple[Panel, ...]:
+    """Published coefficients; the others stay where they were estimated."""
+    return tuple(
+        Panel(f"coefficients published by {name}", tuple(f"column {j}" for j in range(len(values))), tuple(values))
+        for name, values in result.published.items()
+    )

@@ -1,9 +1,9 @@
 """Private logistic regression by objective perturbation, and stacks of such models over columns or over rows."""
 
-from unpooled.models.stacking.coordinator import coordinate, render
+from unpooled.models.stacking.coordinator import coordinate, panels, render
 from unpooled.models.stacking.party import STEPS
 from unpooled.models.stacking.plan import compile_plan
 from unpooled.privacy.unit import Split
 from unpooled.protocol.roles import Model
 
-MODEL = Model("stacking", Split.VERTICAL, compile_plan, STEPS, coordinate, render)
+MODEL = Model("stacking", Split.VERTICAL, compile_plan, STEPS, coordinate, render, panels)

@@ -12,7 +12,7 @@ from unpooled.models.stacking.plan import BLOCK, GRID, META, PREDICTIONS, Meta, 
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.unit import Split
 from unpooled.protocol.messages import Array, Ask, Nothing
-from unpooled.protocol.roles import everybody
+from unpooled.protocol.roles import Panel, everybody
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,6 +27,8 @@ class LowModel(msgspec.Struct, frozen=True):
 
     party: str
     share: float
+    #: Of the coded columns.
+    names: tuple[str, ...]
     weights: tuple[float, ...]
     coefficients: tuple[float, ...]
     intercept: float
@@ -51,6 +53,7 @@ def coordinate(plan: Plan) -> Conversation:
             LowModel(
                 block.card.name,
                 block.weight,
+                block.coding.coded_names,
                 tuple(released.numpy().tolist()),
                 tuple(coefficients.tolist()),
                 intercept,
@@ -80,10 +83,16 @@ def _predictions(plan: Plan, asked: Setup) -> Generator[list[Ask], Replies, list
 
 def render(result: Result) -> str:
     """The models as a table."""
-    lines = [f"{'model':<16}{'share':>8}   intercept, coefficients"]
+    lines = [f"{'model':<16}{'share':>8}   {'column':<24}{'coefficient':>14}"]
     for model in result.models:
-        numbers = " ".join(f"{value:.4g}" for value in (model.intercept, *model.coefficients))
-        lines.append(f"{model.party:<16}{model.share:>8.3f}   {numbers}")
+        head = f"{model.party:<16}{model.share:>8.3f}   "
+        rows = [*zip(model.names, model.coefficients, strict=True), ("(intercept)", model.intercept)]
+        lines += [f"{head if k == 0 else '':<{len(head)}}{name:<24}{value:>14.4g}" for k, (name, value) in enumerate(rows)]
     if result.high:
         lines.append(f"{'high level':<27}{' '.join(f'{value:.4g}' for value in result.high)}")
     return "\n".join(lines)
+
+
+def panels(result: Result) -> tuple[Panel, ...]:
+    """The coefficients of every low-level model."""
+    return tuple(Panel(f"coefficients of {m.party}", m.names, m.coefficients) for m in result.models)
