@@ -221,11 +221,16 @@ def choice_tiles(scores: Integers, signed: bool, rate: float, power: int, masses
 
     The best is a magnitude, or without signs a score above -2^63, so that no difference overflows.
     """
+    full = scores.size // CHOICE_TILE
+    grid = scores[: full * CHOICE_TILE].reshape(full, CHOICE_TILE)  # loops over rows of a grid are vectorised best
     for b in range(masses.size):
-        tile = scores[b * CHOICE_TILE : (b + 1) * CHOICE_TILE]
-        high = low = tile[0]
-        for score in tile:
-            high, low = max(high, score), min(low, score)
+        high = low = scores[b * CHOICE_TILE]
+        if b < full:
+            for i in range(CHOICE_TILE):
+                high, low = max(high, grid[b, i]), min(low, grid[b, i])
+        else:
+            for score in scores[full * CHOICE_TILE :]:
+                high, low = max(high, score), min(low, score)
         masses[b] = max(_magnitude(high), _magnitude(low)) if signed else np.uint64(high) ^ _SIGN
     best: np.uint64 = masses.max()
     for b in range(masses.size):
