@@ -50,10 +50,14 @@ if TYPE_CHECKING:
 _LEAST = 1e-100
 #: Products A^T a_j of a dense matrix: so many made in one pass, and so many numbers kept.
 _AHEAD, _KEPT = 16, 1 << 25
+#: The same where columns are picked with noise and foreseen.
+_NOISY_AHEAD = 64
 #: Rows of a sparse matrix: those of so many columns are listed in one pass, and all of them after so many passes.
 _ROWS_AHEAD, _PASSES = 64, 8
 #: Columns that share one bound in a search.
 _TILE = 256
+#: Columns that share one bound where a noisy pick looks closer.
+_PART = 16
 _ROUNDING = 1e-14
 _NEWTON = 60
 
@@ -550,9 +554,9 @@ class _Full:
         self._slots, self._passes = np.full(d, -1, dtype=np.int64), 0
         #: Rows that are listed: values, columns, where a row begins (-1: it is not listed) and ends.
         self._rows = np.zeros(0), np.zeros(0, dtype=np.int32), np.full(n, -1), np.full(n, -1)
-        room = 0 if held.sparse else min(d, max(_KEPT // d, _AHEAD * (problem.radii.size + 1)))
+        room = 0 if held.sparse else min(d, max(_KEPT // d, _NOISY_AHEAD * (problem.radii.size + 1)))
         self._products, self._kept = np.empty((room, d)), np.full(room, -1, dtype=np.int64)
-        self._next = 0
+        self._next = self._looked = 0
 
     def run(self, stop: int, limit: float) -> Point:
         problem = self._problem
@@ -576,13 +580,17 @@ class _Full:
         promise[self._chosen] = np.where(self._slots[self._chosen] < 0, np.inf, -1.0)  # of this round
         promise[missing] = np.inf
         count = min(_ROWS_AHEAD if held.sparse else _AHEAD, promise.size)
-        if self._temperature:
-            promise[self._foreseen(count - self._chosen.size)] = np.inf
+        if self._temperature and not held.sparse:
+            foreseen = self._foreseen()
+            promise[foreseen] = np.inf
+            count = min(max(count, foreseen.size + self._chosen.size), promise.size)
         likely = np.argpartition(promise, -count)[-count:]
         likely = likely[promise[likely] >= 0]
         if held.sparse:
             self._passes += 1
-            likely = likely if self._passes < _PASSES else np.flatnonzero(self._slots < 0)
+            # Noise picks ever new columns, which soon reach every row.
+            few = self._passes < (2 if self._temperature else _PASSES)
+            likely = likely if few else np.flatnonzero(self._slots < 0)
             self._rows = _list_rows(held.data, held.rows, held.starts, likely, *self._rows)
             self._slots[likely] = 0
             return
@@ -594,12 +602,13 @@ class _Full:
         self._products[places] = blas.dgemm(1.0, dense, dense[:, likely], trans_a=True).T
         self._kept[places], self._slots[likely] = likely, places
 
-    def _foreseen(self, count: int) -> Index:
-        """Columns to be made ready that the next rounds would pick with their noise, if the gradient stayed as it is."""
-        found = np.empty(max(count, 0), dtype=np.int64)
+    def _foreseen(self) -> Index:
+        """Columns that the next rounds will likely pick: for twice as many rounds as the last such look was good for."""
+        found = np.empty(_NOISY_AHEAD, dtype=np.int64)
+        rounds, self._looked = 2 * (self._t - self._looked) + 4, self._t
         number = _foresee(
-            self._moments, self._moved, self._state[0], self._bounds, self._order, self._edges, self._ends,
-            self._problem.radii, self._temperature, self._key, self._t, self._slots, found,
+            self._problem.columns.data, self._products, self._slots, self._moments, self._moved, self._state[0],
+            self._order, self._edges, self._ends, self._problem.radii, self._temperature, self._key, self._t, rounds, found,
         )  # fmt: skip
         return found[:number]
 
@@ -749,12 +758,12 @@ def _race(
 ) -> tuple[int, float]:
     """A column and the sign of a score, with probability proportional to exp(sign * score / temperature), in these tiles.
 
-    Every candidate has a clock with exponential times and a weight w = exp((sign * score - top) / temperature) <= 1: the
-    least time / w wins. The clocks of a tile ring one after the other, and the tile is left when not even a weight as large as
-    its bound allows could win. Its random numbers are its own (SplitMix64), so the winner does not depend on the bounds,
-    and stays the winner of this seed as long as scores change little.
+    Every candidate has a clock that rings at exponential times, and a weight w = exp((sign * score - top) / temperature) <= 1:
+    the least time / w wins. A tile is left once not even the weight that its bound allows could win. From the first ring
+    in a tile on its parts are on their own. Random numbers belong to parts of tiles (SplitMix64), so the winner does not
+    depend on the bounds, and stays the winner of this seed as long as scores change little.
     """
-    first, step64 = begin, np.uint64(0x9E3779B97F4A7C15)
+    first, stride, parts = begin, np.uint64(0x9E3779B97F4A7C15), np.empty(_TILE // _PART)
     for b in range(begin, end):
         if bounds[b] > bounds[first]:
             first = b
@@ -763,26 +772,43 @@ def _race(
         b = first if step < begin else step
         if step == first:
             continue
-        state, low = _mixed(seed + np.uint64(b) * step64), edges[b]
-        candidates = 2 * (edges[b + 1] - low)
-        time, looked, most = 0.0, False, math.exp((bounds[b] - top) / temperature)
-        while True:
-            state += step64
-            time -= math.log((np.float64(_mixed(state) >> np.uint64(11)) + 0.5) * 2.0**-53) / candidates
-            if time >= least * most:
+        low, high, start, best = edges[b], edges[b + 1], 0.0, 0
+        for turn in range(-2, -(-(high - low) // _PART)):  # the tile as a whole, its best part, the others
+            part = max(turn, best) if turn < 0 else turn
+            if turn == best:
+                continue
+            here, there, limit = low, high, bounds[b]
+            if turn >= -1:
+                here, there, limit = low + part * _PART, min(low + (part + 1) * _PART, high), parts[part]
+            most = math.exp((limit - top) / temperature)
+            time, candidates = start, 2 * (there - here)
+            state = _mixed(_mixed(seed + np.uint64(b)) + np.uint64(part if turn >= -1 else _TILE))
+            while time < least * most:
+                state += stride
+                time -= math.log((np.float64(_mixed(state) >> np.uint64(11)) + 0.5) * 2.0**-53) / candidates
+                if not time < least * most:
+                    break
+                state += stride
+                drawn = int(np.float64(_mixed(state) >> np.uint64(11)) * 2.0**-53 * candidates)
+                j = _column(order, here + (drawn >> 1))
+                score = scale * moved[j] - moments[j]
+                sign = 1.0 if drawn & 1 else -1.0
+                weight = math.exp((sign * score - top) / temperature)
+                if time < least * weight:
+                    least, winner, side = time / weight, j, sign
+                if turn < -1:
+                    break
+            if turn >= -1:
+                continue
+            if not time < least * most:
                 break
-            state += step64
-            drawn = int(np.float64(_mixed(state) >> np.uint64(11)) * 2.0**-53 * candidates)
-            j = _column(order, low + (drawn >> 1))
-            score = scale * moved[j] - moments[j]
-            sign = 1.0 if drawn & 1 else -1.0
-            weight = math.exp((sign * score - top) / temperature)
-            if time < least * weight:
-                least, winner, side = time / weight, j, sign
-            elif not looked:
-                looked = True
-                bounds[b] = _tile_top(moved, moments, scale, order, low, edges[b + 1]) * (1 + _ROUNDING)
-                most = math.exp((bounds[b] - top) / temperature)
+            start, bounds[b] = time, 0.0
+            for other in range(-(-(high - low) // _PART)):
+                here = low + other * _PART
+                there = min(here + _PART, high)
+                parts[other] = _tile_top(moved, moments, scale, order, here, there) * (1 + _ROUNDING)
+                best = other if parts[other] > bounds[b] else best
+                bounds[b] = max(bounds[b], parts[other])
     return winner, side
 
 
@@ -814,10 +840,12 @@ def _noisy_vertices(
 
 @njit(cache=True, nogil=True)
 def _foresee(
+    data: Vector,
+    products: Matrix,
+    slots: Index,
     moments: Vector,
     moved: Vector,
     scale: float,
-    bounds: Vector,
     order: Index,
     edges: Index,
     ends: Index,
@@ -825,17 +853,34 @@ def _foresee(
     temperature: float,
     key: int,
     t: int,
-    slots: Index,
+    rounds: int,
     found: Index,
 ) -> int:
-    """Columns without a slot that rounds t, t + 1, .. pick as things stand, at most as many as there is room for."""
+    """Columns of a dense matrix without a product that the next rounds will likely pick: those of rounds with their own noise
+    and standard steps, in which a missing product is zero but for the column itself."""
     chosen, weights, count = np.empty(radii.size, dtype=np.int64), np.empty(radii.size), 0
-    for later in range(t, t + 2 * found.size):
+    moved, bounds, none = moved.copy(), np.empty(edges.size - 1), np.empty(0, dtype=np.int64)
+    n = data.size // moved.size
+    for later in range(t, t + rounds):
+        bounds[:] = np.inf
+        _vertices(moments, moved, scale, bounds, order, edges, ends, radii, chosen, weights)
         _noisy_vertices(
             moments, moved, scale, bounds, order, edges, ends, radii, temperature, key, later, chosen, weights
         )
-        for j in chosen:
-            if slots[j] < 0 and count < found.size and not (found[:count] == j).any():
+        gamma = 2.0 / (later + 2.0)
+        scale *= 1.0 - gamma
+        if scale < _LEAST:
+            moved *= scale
+            scale = 1.0
+        for k in range(radii.size):
+            j, pull = chosen[k], gamma * weights[k] / scale
+            if slots[j] >= 0:
+                moved += pull * products[slots[j]]
+                continue
+            moved[j] += pull * _square(data, none, n, j)
+            if not (found[:count] == j).any():
+                if count == found.size:
+                    return count
                 found[count] = j
                 count += 1
     return count
