@@ -11,12 +11,15 @@ the expected gap obey Theorem 1 when part of a block is searched: the best verte
 worse one does no harm to first order. Without it (``descend=False``) the iterates of a sampled ball settle at the mean of
 the vertices found, which is not the optimum.
 
+With a temperature vertices are picked at random, as private picks are: the better, the likelier (the exponential mechanism).
+
 What a round costs:
 
 * all columns, least squares: the gradient :math:`A^T(Ax - y)` is kept up to date through the rows that the chosen column
   touches (after Raff, Khanna & Lu 2023), or for a dense matrix by products :math:`A^T a_j` that are made once per column
   chosen, several likely ones in one pass over the matrix. The factor :math:`1-\gamma` is one lazy scalar. What is left is one
-  search for the largest of d numbers, and most of these are passed over by bounds;
+  search for the largest of d numbers, and most of these are passed over by bounds. So is most of the noise of a noisy pick, which
+  for a dense matrix costs more where it leads to ever new columns;
 * sampled columns, least squares, one ball: the nonzeros of the sampled columns;
 * several blocks of which some step: these, and the nonzeros of the present support of the blocks that step;
 * logistic loss: in addition the number of rows.
@@ -603,9 +606,9 @@ class _Full:
         self._kept[places], self._slots[likely] = likely, places
 
     def _foreseen(self) -> Index:
-        """Columns that the next rounds will likely pick: for twice as many rounds as the last such look was good for."""
+        """Columns that the next rounds will likely pick: for somewhat more rounds than the last such look was good for."""
         found = np.empty(_NOISY_AHEAD, dtype=np.int64)
-        rounds, self._looked = 2 * (self._t - self._looked) + 4, self._t
+        rounds, self._looked = self._t - self._looked + _AHEAD, self._t
         number = _foresee(
             self._problem.columns.data, self._products, self._slots, self._moments, self._moved, self._state[0],
             self._order, self._edges, self._ends, self._problem.radii, self._temperature, self._key, self._t, rounds, found,
@@ -743,7 +746,7 @@ def _mixed(z: np.uint64) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def _race(
+def _race(  # noqa: C901, PLR0912 - a tile as a whole, then its parts
     moments: Vector,
     moved: Vector,
     scale: float,
@@ -856,17 +859,17 @@ def _foresee(
     rounds: int,
     found: Index,
 ) -> int:
-    """Columns of a dense matrix without a product that the next rounds will likely pick: those of rounds with their own noise
-    and standard steps, in which a missing product is zero but for the column itself."""
+    """Columns of a dense matrix without a product that the next rounds will likely pick, with the noise of these rounds.
+
+    Steps are standard ones, and a product that is missing is taken to be zero but for the column itself.
+    """
     chosen, weights, count = np.empty(radii.size, dtype=np.int64), np.empty(radii.size), 0
     moved, bounds, none = moved.copy(), np.empty(edges.size - 1), np.empty(0, dtype=np.int64)
     n = data.size // moved.size
     for later in range(t, t + rounds):
         bounds[:] = np.inf
         _vertices(moments, moved, scale, bounds, order, edges, ends, radii, chosen, weights)
-        _noisy_vertices(
-            moments, moved, scale, bounds, order, edges, ends, radii, temperature, key, later, chosen, weights
-        )
+        _noisy_vertices(moments, moved, scale, bounds, order, edges, ends, radii, temperature, key, later, chosen, weights)
         gamma = 2.0 / (later + 2.0)
         scale *= 1.0 - gamma
         if scale < _LEAST:
@@ -975,9 +978,7 @@ def _rounds(  # noqa: C901, PLR0912 - dense and sparse differ in three places
         if t >= stop or gap <= limit:
             return t, -1
         if temperature > 0:
-            _noisy_vertices(
-                moments, moved, scale, bounds, order, edges, ends, radii, temperature, key, t, chosen, weights
-            )
+            _noisy_vertices(moments, moved, scale, bounds, order, edges, ends, radii, temperature, key, t, chosen, weights)
         for j in chosen:
             if slots[j] < 0:
                 return t, j  # and come back to this round, whose noise stays the same
