@@ -507,7 +507,8 @@ def _exponential(temperature: float, rng: np.random.Generator) -> Oracle:
     def oracle(_columns: Index, slopes: Vector) -> Vector:
         ahead, back = (side / temperature + rng.gumbel(size=slopes.size) for side in (slopes, -slopes))
         drawn = np.maximum(ahead, back)
-        return np.where(ahead > back, 1.0, -1.0) * (drawn - drawn.min(initial=0.0) + 1.0)
+        found: Vector = np.where(ahead > back, 1.0, -1.0) * (drawn - drawn.min(initial=0.0) + 1.0)
+        return found
 
     return oracle
 
