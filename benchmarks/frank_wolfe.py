@@ -2,7 +2,8 @@
 
 Also the distance to the floor (one argmax over d numbers a round), and the time of a round that samples tau columns, for growing d: its
 operations do not depend on d, but a small matrix lies in the processor's caches and the sampled columns of a large one come from memory (compare the last
-two sizes). Contenders take turns, with a pause between them; medians. One thread.
+two sizes). Noisy picks (the exponential mechanism) stand beside the same with all Gumbel noise drawn; the noise is given as a part of
+the largest first score. Contenders take turns, with a pause between them; medians. One thread.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from collections.abc import Callable
 import numpy as np
 from scipy.sparse import csc_array, random_array
 
-from unpooled.kernels.frank_wolfe import Columns, Sampling, frank_wolfe
+from unpooled.kernels.frank_wolfe import Columns, Fit, Sampling, frank_wolfe
 
 STEPS, ROUNDS, TAU = 300, 5, 64
 #: Required by the project: at least this many times faster than the plain loop (sparse).
 REQUIRED = 30
+#: Noise of the picks, as a part of the largest first score; and how much longer than without noise rounds may take.
+NOISE, NOISY = (0.1, 1.0), 3
 
 
 def plain(matrix: np.ndarray | csc_array, y: np.ndarray, radius: float) -> np.ndarray:
@@ -35,12 +38,19 @@ def plain(matrix: np.ndarray | csc_array, y: np.ndarray, radius: float) -> np.nd
     return x
 
 
-def incremental(matrix: np.ndarray | csc_array, y: np.ndarray, radius: float) -> np.ndarray:
-    """The residual alone kept up to date: half of the plain loop's work."""
+def incremental(matrix: np.ndarray | csc_array, y: np.ndarray, radius: float, noise: float = 0.0) -> np.ndarray:
+    """The residual alone kept up to date: half of the plain loop's work; with Gumbel noise on every score if asked for."""
+    rng = np.random.default_rng(0)
     x, transposed, residual = np.zeros(matrix.shape[1]), matrix.T, -y
     for t in range(STEPS):
         g = transposed @ residual
-        j, gamma = np.abs(g).argmax(), 2 / (t + 2)
+        if noise:
+            drawn = np.concatenate([g, -g]) / noise + rng.gumbel(size=2 * g.size)
+            j, ahead = drawn.argmax() % g.size, drawn.argmax() < g.size
+            g[j] = 1.0 if ahead else -1.0
+        else:
+            j = np.abs(g).argmax()
+        gamma = 2 / (t + 2)
         step = -gamma * radius * np.sign(g[j])
         x *= 1 - gamma
         x[j] += step
@@ -62,17 +72,25 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 def compare(matrix: np.ndarray | csc_array, y: np.ndarray, radius: float) -> None:
     numbers = np.random.default_rng(1).standard_normal(matrix.shape[1])
+    top = float(np.abs(matrix.T @ y).max())
+
+    def noisy(share: float) -> Fit:
+        return frank_wolfe(matrix, y, radius, steps=STEPS, temperature=share * top / y.size, descend=False)
+
     work: dict[str, Callable[[], object]] = {
         "plain loop, all recomputed": lambda: plain(matrix, y, radius),
         "plain loop, residual kept": lambda: incremental(matrix, y, radius),
         "frank_wolfe": lambda: frank_wolfe(matrix, y, radius, steps=STEPS),
         "frank_wolfe, line search": lambda: frank_wolfe(matrix, y, radius, steps=STEPS, step_rule="line-search"),
+        **{f"frank_wolfe, noisy picks ({share})": lambda s=share: noisy(s) for share in NOISE},
+        **{f"all Gumbel noise drawn ({share})": lambda s=share: incremental(matrix, y, radius, s * top) for share in NOISE},
         "floor: argmax of |g|": lambda: [np.abs(numbers).argmax() for _ in range(STEPS)],
         "floor: argmax of g": lambda: [numbers.argmax() for _ in range(STEPS)],
     }
     fit = frank_wolfe(matrix, y, radius, steps=STEPS)
     apart = float(np.abs(plain(matrix, y, radius) - fit.dense()).max())
     work["frank_wolfe, line search"]()
+    noisy(1.0)
     found: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(ROUNDS):
         for name, run in work.items():
@@ -80,6 +98,10 @@ def compare(matrix: np.ndarray | csc_array, y: np.ndarray, radius: float) -> Non
     slow = statistics.median(found["plain loop, all recomputed"])
     floor = statistics.median(found["floor: argmax of |g|"])
     print(f"  same path to {apart:.0e}; {fit.indices.size} columns chosen; gap {fit.gap / fit.scale:.3f} f(0)")
+    free = statistics.median(found["frank_wolfe"])
+    for share in NOISE:
+        ratio = statistics.median(found[f"frank_wolfe, noisy picks ({share})"]) / free
+        print(f"  noise {share} of the largest first score: {ratio:.1f} x frank_wolfe (required: at most {NOISY})")
     for name, times in found.items():
         middle = statistics.median(times)
         print(
@@ -87,11 +109,16 @@ def compare(matrix: np.ndarray | csc_array, y: np.ndarray, radius: float) -> Non
         )
 
 
-def sampled_round(matrix: np.ndarray | csc_array, y: np.ndarray, radius: float, sampling: Sampling) -> float:
+def sampled_round(
+    matrix: np.ndarray | csc_array, y: np.ndarray, radius: float, sampling: Sampling, temperature: float = 0.0
+) -> float:
     """Microseconds of one round: a long run less a short one."""
     held = Columns.of(matrix)
     short, long = (
-        min(milliseconds(lambda s=steps: frank_wolfe(held, y, radius, sampling=sampling, steps=s)) for _ in range(ROUNDS))
+        min(
+            milliseconds(lambda s=steps: frank_wolfe(held, y, radius, sampling=sampling, temperature=temperature, steps=s))
+            for _ in range(ROUNDS)
+        )
         for steps in (100, 5100)
     )
     return (long - short) / 5
@@ -122,13 +149,15 @@ def main() -> None:
         y, groups = rng.standard_normal(n), np.arange(d) % 4
         nice = sampled_round(sparse, y, 10.0, Sampling.nice(d, TAU))
         spread = sampled_round(sparse, y, 10.0, Sampling.distributed(groups, TAU // 4))
-        print(f"  sparse {n} x {d:>7}: nice {nice:7.1f}, four groups {spread:7.1f}")
+        noisy = sampled_round(sparse, y, 10.0, Sampling.nice(d, TAU), 10.0 / n)
+        print(f"  sparse {n} x {d:>7}: nice {nice:7.1f}, four groups {spread:7.1f}, nice with noisy picks {noisy:7.1f}")
     n = 1000
     for d in (500, 5_000, 50_000):
         dense, y = np.asfortranarray(rng.standard_normal((n, d))), rng.standard_normal(n)
         nice = sampled_round(dense, y, 10.0, Sampling.nice(d, TAU))
         spread = sampled_round(dense, y, 10.0, Sampling.distributed(np.arange(d) % 4, TAU // 4))
-        print(f"  dense  {n:>5} x {d:>7}: nice {nice:7.1f}, four groups {spread:7.1f}")
+        noisy = sampled_round(dense, y, 10.0, Sampling.nice(d, TAU), 10.0 / n)
+        print(f"  dense  {n:>5} x {d:>7}: nice {nice:7.1f}, four groups {spread:7.1f}, nice with noisy picks {noisy:7.1f}")
 
 
 if __name__ == "__main__":

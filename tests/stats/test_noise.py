@@ -302,26 +302,148 @@ def test_scales_out_of_range_are_refused(scale: float) -> None:
 
 # --- the exponential mechanism ------------------------------------------------------------------------------------------
 
+CHOICES = {
+    "flat": (np.random.default_rng(0).integers(-3, 4, 300), 0.1),
+    "peaked": (np.arange(300)[::-1] ** 2 // 9, 0.03),
+    "one of every tile": (np.where(np.arange(640) % 64 == 5, 40, 0), 0.17),
+    "one candidate": (np.array([-7]), 3.0),
+    "one more than a tile": (np.arange(65) % 7, 0.5),
+    "all equal": (np.full(130, -9), 2.0),
+    "limits of int64": (np.array([2**63 - 1, -(2**63), 2**63 - 5, 2**63 - 2, 0]), 0.4),
+    "low limit": (np.array([-(2**63), 5 - 2**63, -(2**63), 1 - 2**63]), 0.4),
+    "far apart": (np.array([2**62, 2**62, -(2**62)]), 1e300),
+    "rate 0": (np.array([2**63 - 1, -(2**63), 5]), 0.0),
+}
 
-def test_choice_frequencies_match_the_closed_form() -> None:
-    scores = np.array([0, 3, 5, 5, -40], dtype=np.int64)
-    rate = 0.31
-    weights = np.exp(rate * (scores - 5))
-    bits = stream("choice")
-    draws = np.bincount([noise.choose(scores, rate, stream=bits, start=i) for i in range(40_000)], minlength=5)
-    expected = weights / weights.sum() * 40_000
-    assert stats.chisquare(draws[:4], expected[:4] * draws[:4].sum() / expected[:4].sum()).pvalue > 1e-4
-    wrong = np.exp(1.06 * rate * (scores - 5))[:4]
-    assert stats.chisquare(draws[:4], wrong / wrong.sum() * draws[:4].sum()).pvalue < 1e-3
+
+def choice_p_value(scores: np.ndarray, rate: float, signed: bool, name: str, law: np.ndarray | None = None) -> float:
+    """Chi-square of 30,000 choices against the closed form (or another law), cells of at least 20 expected."""
+    draws, candidates = 30_000, [int(s) for s in scores] + [-int(s) for s in scores] * signed
+    if law is None:
+        law = np.exp([-rate * float(max(candidates) - s) for s in candidates])
+    bits = KeySource.simulation(20261121)
+    picks = [noise.choose(scores, rate, signed=signed, stream=bits.stream(name, signed, i)) for i in range(draws)]
+    found, expected = np.bincount(picks, minlength=law.size), law / law.sum() * draws
+    small = expected < 20
+    found, expected = np.append(found[~small], found[small].sum()), np.append(expected[~small], expected[small].sum())
+    if expected[-1] < 1:
+        assert found[-1] <= 10
+        found, expected = found[:-1], expected[:-1]
+    return float(stats.chi2.sf(((found - expected) ** 2 / expected).sum(), found.size - 1)) if found.size > 1 else 1.0
 
 
-def test_choice_ties_are_settled_exactly() -> None:
-    scores = np.zeros(4, dtype=np.int64)  # boundaries at 1/4, 1/2, 3/4
-    assert noise.choose(scores, 1.0, stream=Injected([1 << 62], 0)) == 1
-    assert noise.choose(scores, 1.0, stream=Injected([(1 << 62) - 1], 1 << 255)) == 0
-    assert noise.choose(scores, 1.0, stream=Injected([(1 << 64) - 1], 1 << 255)) == 3
-    huge = np.array([2**62, -(2**62), 2**62 - 1], dtype=np.int64)
-    assert noise.choose(huge, 50.0, stream=Injected([1 << 63])) == 0
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("name", CHOICES)
+def test_choice_frequencies_match_the_closed_form(name: str, signed: bool) -> None:
+    assert choice_p_value(*CHOICES[name], signed, name) > 1e-4
+
+
+@pytest.mark.parametrize("name", ["flat", "peaked", "one of every tile"])
+def test_a_choice_at_another_rate_is_caught(name: str) -> None:
+    scores, rate = CHOICES[name]
+    wrong = np.exp((1.6 if name == "flat" else 1.06) * rate * (scores - scores.max()))
+    assert choice_p_value(scores, rate, signed=False, name=name, law=wrong) < 1e-4
+
+
+def test_an_envelope_below_a_weight_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiles = sampler.choice_tiles
+
+    def low(scores, signed, rate, power, masses):
+        best = tiles(scores, signed, rate, power, masses)
+        masses[2] //= 2
+        return best
+
+    monkeypatch.setattr(sampler, "choice_tiles", low)
+    assert choice_p_value(*CHOICES["flat"], signed=False, name="flat") < 1e-6
+
+
+def test_envelopes_are_above_their_weights_and_close_to_them() -> None:
+    rng = np.random.default_rng(0)
+    distances = [0, 1, 2, 3, 2**53 + 1, 2**64 - 1, *(int(2.0**e) for e in rng.uniform(0, 64, 400))]
+    with mpmath.workdps(60):
+        for power in (30, sampler.CHOICE_POWER):
+            for distance in distances:
+                for rate in (0.0, 5e-324, 1e-17, 1e-3, float(rng.exponential()), 10 / distance if distance else 1.0, 1e308):
+                    weight = mpmath.mpf(2) ** power * mpmath.exp(-mpmath.mpf(rate) * distance)
+                    assert weight <= int(sampler._envelope(np.uint64(distance), rate, power)) <= 1.0615 * weight + 3
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("name", CHOICES)
+def test_the_exact_path_makes_the_same_choices(name: str, signed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an endless band every trial is decided by 90 digits and further bits."""
+    decided, exact = [], sampler.exact_acceptance
+
+    def spy(*arguments):
+        decided.append(exact(*arguments))
+        return decided[-1]
+
+    def choices() -> list[int]:
+        source = KeySource.simulation(3)
+        return [noise.choose(*CHOICES[name], signed=signed, stream=source.stream(name, i)) for i in range(300)]
+
+    fast = choices()
+    monkeypatch.setattr(sampler, "exact_acceptance", spy)
+    monkeypatch.setattr(sampler, "CHOICE_BAND", 1e300)
+    assert choices() == fast
+    assert sum(decided) == 300
+    assert len(decided) > 300 or name in {"one candidate", "all equal", "rate 0"}
+
+
+class Words(Injected):
+    """The words of the test, then no more."""
+
+    def words(self, start: int, count: int, lane: int = 0) -> np.ndarray:
+        if start:
+            raise StopIteration
+        return self.lanes[0]
+
+
+def test_further_bits_decide_where_a_word_cannot() -> None:
+    """One weight of 2^44, one of 2^44 / e: what is left of a word is the whole part of a uniform number below the envelope."""
+    scores, envelope = np.array([0, -1]), (1 << sampler.CHOICE_POWER) + 2
+    with localcontext() as context:
+        context.prec = 120
+        weight = Decimal(-1).exp() * (1 << sampler.CHOICE_POWER)
+        whole, further = int(weight), int((weight % 1) * (1 << 256))
+    for rest, more, taken, asked in (
+        (whole - 1, 0, True, 0),
+        (whole, further, True, 1),
+        (whole, further + 1, False, 1),
+        (whole + 1, 0, False, 0),
+    ):
+        bits = Words([envelope + rest], more)
+        if taken:
+            assert noise.choose(scores, 1.0, stream=bits) == 1
+        else:
+            with pytest.raises(StopIteration):
+                noise.choose(scores, 1.0, stream=bits)
+        assert bits.asked == asked
+    for rest, taken in ((0, True), (envelope - 3, True), (envelope - 2, False), (envelope - 1, False)):
+        assert noise.choose(scores, 1.0, stream=Words([rest, envelope])) == (0 if taken else 1)
+
+
+def test_a_word_beyond_the_last_multiple_of_all_envelopes_is_passed_over() -> None:
+    scores, total = np.zeros(3, dtype=np.int64), 3 * ((1 << sampler.CHOICE_POWER) + 2)
+    last = (1 << 64) // total * total - 1  # the third envelope's last integer, which is above its weight
+    assert noise.choose(scores, 1.0, stream=Words([last - 2, 0])) == 2
+    for word in (last, last + 1, (1 << 64) - 1):
+        assert noise.choose(scores, 1.0, stream=Words([word, 0])) == 0
+    assert noise.choose(scores, 1.0, stream=Words([last + 1, last - 2])) == 2
+
+
+def test_a_choice_that_outlives_its_words_asks_for_the_next() -> None:
+    class Late(Injected):
+        def words(self, start: int, count: int, lane: int = 0) -> np.ndarray:
+            return np.full(count, 1 << 45 if start >= 2 * count else (1 << 64) - 1, dtype=np.uint64)
+
+    assert noise.choose(np.zeros(3, dtype=np.int64), 1.0, stream=Late([])) == 1
+
+
+def test_a_choice_reads_scores_of_any_layout_and_needs_no_stream() -> None:
+    scores = np.array([[0, 5], [100, 5], [0, 5]])
+    assert noise.choose(scores[:, 0], 10.0) == 1
+    assert noise.choose(np.frombuffer(scores[1].tobytes(), dtype=np.int64), 10.0, signed=True) == 0
 
 
 def test_choice_refuses_what_is_not_a_score_vector() -> None:

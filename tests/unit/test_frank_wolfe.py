@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.sparse import csc_array, csc_matrix, random_array
+from scipy.stats import chisquare
 from sklearn.linear_model import Lasso
 
 from unpooled.kernels import frank_wolfe as module
@@ -371,6 +372,144 @@ def test_scores():
     assert np.shares_memory(Columns.of(A).data, A.data)
 
 
+# --- noisy picks --------------------------------------------------------------------------------------------------------
+
+
+def picked(fit):
+    """The signed column of a first step with gamma = 1, and its gradient's sign."""
+    assert fit.indices.size == 1
+    return int(fit.indices[0]) + (fit.size if fit.values[0] < 0 else 0)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense", "sampled", "logistic"])
+@pytest.mark.parametrize("share", [0.15, 1.0])
+def test_first_picks_follow_the_exponential_mechanism(kind, share):
+    """Columns of several tiles; the weight of -e_j is exp(g_j / T), that of +e_j is exp(-g_j / T)."""
+    A, y = sparse_problem()
+    y = np.where(y > 0, 1.0, -1.0) if kind == "logistic" else y
+    matrix = A.toarray() if kind == "dense" else A
+    law = Sampling.nice(900, 900) if kind == "sampled" else None
+    g = -A.T @ y / y.size / (2 if kind == "logistic" else 1)
+    temperature = share * np.abs(g).max()
+    expected = np.exp(np.concatenate([-g, g]) / temperature)
+    draws, held = 4000, Columns.of(matrix)
+    expected *= draws / expected.sum()
+    loss = "logistic" if kind == "logistic" else "squared"
+    picks = [
+        picked(frank_wolfe(held, y, 6.0, sampling=law, loss=loss, temperature=temperature, steps=1, seed=s, descend=False))
+        for s in range(draws)
+    ]
+    found = np.bincount(picks, minlength=1800)
+
+    def p_value(wanted):
+        cells = np.argsort(wanted)[::-1]
+        cells = np.minimum(np.cumsum(wanted[cells]) // 40, draws // 40 - 1).astype(int)[np.argsort(cells)]
+        sums = [np.bincount(cells, counts) for counts in (found, wanted)]
+        return chisquare(*[total[sums[1] > 0] for total in sums]).pvalue
+
+    assert p_value(expected) > 1e-4
+    wrong = np.exp(1.3 * np.concatenate([-g, g]) / temperature)
+    assert share == 1.0 or p_value(wrong * draws / wrong.sum()) < 1e-4
+    tiles = np.bincount(np.tile(np.arange(900) // 100, 2), found)
+    assert chisquare(tiles, np.bincount(np.tile(np.arange(900) // 100, 2), expected)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+@pytest.mark.parametrize("contiguous", [True, False])
+def test_later_picks_follow_the_gradient_of_their_round(blocks, contiguous):
+    """The same engine, many keys: the law of round 60's picks, behind bounds that 60 noisy rounds have left."""
+    A, y = sparse_problem()
+    owner = np.arange(900) // (900 // blocks) if contiguous else np.arange(900) % blocks
+    problem = module._Problem(Columns.of(A), y, owner, np.full(blocks, 1.5), search=False, probability=1.0, descend=False)
+    engine = module._Full(problem, 2.0, 9)
+    engine.run(60, 0.0)
+    score = engine.gradient() * y.size
+    counts, draws = np.zeros((2, 900)), 4000
+    chosen, weights = np.empty(blocks, dtype=np.int64), np.empty(blocks)
+    for key in range(draws):
+        module._noisy_vertices(
+            engine._moments, engine._moved, engine._state[0], engine._bounds, engine._order, engine._edges, engine._ends,
+            np.full(blocks, 1.5), 2.0, key << 20, 7, chosen, weights,
+        )  # fmt: skip
+        np.add.at(counts, ((weights < 0).astype(int), chosen), 1)
+    for k in range(blocks):
+        law = np.exp(np.array([-score[owner == k], score[owner == k]]) / 2.0)
+        expected, found = (law / law.sum() * draws).ravel(), counts[:, owner == k].ravel()
+        large = expected >= 10
+        assert large.sum() > 5
+        sums = [[*values[large], values[~large].sum()] for values in (found, expected)]
+        assert chisquare(*sums).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("blocks", [1, 4])
+@pytest.mark.parametrize("search", [False, True])
+def test_bounds_hold_and_the_gradient_is_kept_after_many_noisy_rounds(sparse, blocks, search, monkeypatch):
+    monkeypatch.setattr(module, "_KEPT", 900 * 50)
+    A, y = sparse_problem()
+    held, owner = Columns.of(A if sparse else A.toarray()), np.arange(900) % blocks
+    problem = module._Problem(held, y, owner, np.full(blocks, 6.0 / blocks), search, 1.0, descend=False)
+    engine = module._Full(problem, 0.02 * y.size, 5)
+    for stop in (1, 2, 50, 400):
+        fit = engine.run(stop, 0.0)
+        x, score = fit.dense(), engine.gradient() * y.size
+        np.testing.assert_allclose(score, A.T @ (A @ x - y), atol=1e-9)
+        np.testing.assert_array_less(np.abs(score), engine._bounds[engine._home] * (1 + 1e-9) + 1e-12)
+        assert fit.gap == pytest.approx(explicit_gap(A, y, x, np.full(blocks, 6.0 / blocks), owner), rel=1e-9)
+        for k in range(blocks):
+            assert np.abs(x[owner == k]).sum() <= 6.0 / blocks * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("blocks", [None, 5])
+@pytest.mark.parametrize("rule", ["standard", "line-search"])
+@pytest.mark.parametrize("share", [1e-9, 0.05, 1.0])
+def test_noisy_picks_are_the_same_for_dense_and_sparse(blocks, rule, share):
+    A, y = sparse_problem()
+    labels = None if blocks is None else np.arange(900) % blocks
+    options = {"blocks": labels, "step_rule": rule, "steps": 150, "descend": False, "seed": 4}
+    temperature = share * np.abs(A.T @ y).max() / y.size
+    fits = [frank_wolfe(M, y, 6.0, temperature=temperature, **options) for M in (A, A.toarray())]
+    recorded = frank_wolfe(A, y, 6.0, temperature=temperature, record=7, **options)
+    np.testing.assert_allclose(fits[0].dense(), fits[1].dense(), atol=1e-9)
+    np.testing.assert_allclose(fits[0].dense(), recorded.dense(), atol=1e-12)
+    free = frank_wolfe(A, y, 6.0, **options).dense()
+    assert (np.abs(fits[0].dense() - free).max() < 1e-9) == (share == 1e-9)
+
+
+@pytest.mark.parametrize("rule", ["standard", "line-search"])
+def test_a_noisy_vertex_that_leads_uphill_is_not_followed_unless_asked_for(rule):
+    A, y = problem()
+    values = {}
+    for descend in (True, False):
+        fit = frank_wolfe(A, y, RADIUS, temperature=0.05, step_rule=rule, steps=200, record=1, descend=descend)
+        values[descend] = [point.objective for point in fit.path]
+        assert max(np.abs(point.dense()).sum() for point in fit.path) <= RADIUS * (1 + 1e-12)
+    if rule == "line-search":
+        assert values[True] == values[False]
+        assert (np.diff(values[True]) <= 1e-14).all()
+        assert (np.diff(values[True]) == 0).any()
+    else:
+        assert np.mean(values[True][100:]) < np.mean(values[False][100:])
+
+
+def test_noise_leaves_the_sampled_columns_as_they_are():
+    A, y = problem()
+    seen = []
+    law = Sampling.nice(40, 6)
+    for temperature in (0.0, 0.1):
+        drawn = []
+
+        def start(drawn=drawn):
+            draw = law.start()
+            return lambda rng, t: drawn.append(draw(rng, t)) or drawn[-1]
+
+        watched = Sampling(law.probabilities, start)
+        seen.append(frank_wolfe(A, y, RADIUS, sampling=watched, temperature=temperature, steps=30).dense())
+        seen.append(np.array(drawn))
+    np.testing.assert_array_equal(seen[1], seen[3])
+    assert (seen[0] != seen[2]).any()
+
+
 # --- the interface ------------------------------------------------------------------------------------------------------
 
 
@@ -434,3 +573,8 @@ def test_what_it_refuses():
         Sampling.distributed(LABELS, 11)
     with pytest.raises(ValueError, match="probability above 0"):
         Sampling.of(lambda rng, t: np.arange(1), [0.0, 1.0])
+    for temperature in (-1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="temperature"):
+            frank_wolfe(A, y, 1.0, temperature=temperature)
+    with pytest.raises(ValueError, match="without an oracle"):
+        frank_wolfe(A, y, 1.0, temperature=1.0, oracle=lambda _columns, slopes: slopes)

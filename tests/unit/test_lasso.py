@@ -13,7 +13,7 @@ from sklearn.linear_model import Lasso
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unpooled import Bounds, PrivacyLeakWarning, PrivateLasso
-from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UsageError
+from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, ReleaseConflict, StudyAborted, UsageError
 from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
@@ -382,6 +382,16 @@ def test_a_party_signs_only_what_it_has_just_released() -> None:
         context.sign(Released("pick", 0, Array.of(np.array([1]))))
     with pytest.raises(PlanMismatch, match="not as a choice"):
         context.choose("score", np.array([1, 2]), 1)
+
+
+def test_whether_a_choice_is_signed_is_part_of_what_is_debited() -> None:
+    plan, made = opened(study())
+    context = Context(made["a"], plan, "pick", 0)
+    scores = np.array([300, -40_000, 500])
+    first, again = (int(context.choose("pick", scores, 1, signed=True).values.numpy()[0]) for _ in range(2))
+    assert first == again == 4
+    with pytest.raises(ReleaseConflict):
+        context.choose("pick", scores, 1)
 
 
 @pytest.mark.parametrize(

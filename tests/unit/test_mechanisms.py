@@ -354,27 +354,34 @@ def test_a_contribution_costs_what_the_total_costs_and_adds_nothing() -> None:
 
 
 class Sweep:
-    """Words at the middles of ``cells`` equal intervals: frequencies become probabilities, to one cell per boundary."""
+    """One word; a choice whose first trial does not take a candidate asks for more, and fails."""
 
-    def __init__(self, cells: int) -> None:
-        self.cells = cells
+    def __init__(self, word: int) -> None:
+        self.word = word
 
     def words(self, start: int, count: int, lane: int = 0) -> np.ndarray:
-        return ((np.arange(start, start + count, dtype=object) * 2 + 1) * (1 << 63) // self.cells).astype(np.uint64)
+        if start:
+            raise EOFError
+        return np.array([self.word], dtype=np.uint64)
 
     def more(self, coordinate: int, block: int) -> int:
         return 1 << 255
 
 
-def probabilities(scores: list[int], rate: float, cells: int = 2048) -> np.ndarray:
-    picks = [noise.choose(np.array(scores, dtype=np.int64), rate, stream=Sweep(cells), start=i) for i in range(cells)]
-    return np.bincount(picks, minlength=len(scores)) / cells
+def probabilities(scores: list[int], rate: float, cells: int = 8192) -> np.ndarray:
+    """First trials at the middles of equal cells, given that they take a candidate: to a few cells, every trial's law."""
+    total, picks = len(scores) * ((1 << sampler.CHOICE_POWER) + 2), []
+    for i in range(cells):
+        with suppress(EOFError):
+            stream = Sweep((2 * i + 1) * total // (2 * cells))
+            picks.append(noise.choose(np.array(scores, dtype=np.int64), rate, stream=stream))
+    return np.bincount(picks, minlength=len(scores)) / len(picks)
 
 
 def test_choices_have_the_probabilities_of_the_exponential_mechanism() -> None:
     scores = [7, 0, -3, 7, 5]
     weights = np.exp(0.2 * np.array(scores))
-    assert np.abs(probabilities(scores, 0.2) - weights / weights.sum()).max() <= 1 / 2048
+    assert np.abs(probabilities(scores, 0.2) - weights / weights.sum()).max() <= 1 / 1024
     wrong = np.exp(0.4 * np.array(scores))  # the factor 2 forgotten
     assert np.abs(probabilities(scores, 0.2) - wrong / wrong.sum()).max() > 0.05
 
@@ -405,6 +412,21 @@ def test_a_choice_costs_its_epsilon_per_unit() -> None:
     assert mechanism.scale is None
     assert mechanism.describe() == ("exponential mechanism", ((RECORD, 0.5), (ATTRIBUTE, 0.0)), 3)
     assert not isinstance(mechanism, Additive)
+
+
+def test_a_signed_choice_without_noise_takes_the_largest_magnitude() -> None:
+    choice = NoisyChoice(((RECORD, math.inf),))
+    for scores, index in (([3, -5, 4], 4), ([3, -5, 6], 2), ([5, -5], 0), ([-(2**63), 2**63 - 1], 2), ([0], 0)):
+        given = np.array(scores)
+        assert choice.release(given, 1, RECORD, stream("x"), signed=True) == index
+        assert choice.release(given, 1, RECORD, stream("x")) == given.argmax()
+
+
+def test_a_signed_choice_is_the_noisy_one() -> None:
+    choice, scores = NoisyChoice(((RECORD, 0.4),)), np.array([3, -5, 4])
+    for i in range(20):
+        picked = choice.release(scores, 2, RECORD, stream("s", i), signed=True)
+        assert picked == noise.choose(scores, 0.1, signed=True, stream=stream("s", i))
 
 
 @pytest.mark.parametrize("sensitivity", [0.0, -1.0, math.inf, math.nan])

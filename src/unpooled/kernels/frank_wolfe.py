@@ -11,12 +11,15 @@ the expected gap obey Theorem 1 when part of a block is searched: the best verte
 worse one does no harm to first order. Without it (``descend=False``) the iterates of a sampled ball settle at the mean of
 the vertices found, which is not the optimum.
 
+With a temperature vertices are picked at random, as private picks are: the better, the likelier (the exponential mechanism).
+
 What a round costs:
 
 * all columns, least squares: the gradient :math:`A^T(Ax - y)` is kept up to date through the rows that the chosen column
   touches (after Raff, Khanna & Lu 2023), or for a dense matrix by products :math:`A^T a_j` that are made once per column
   chosen, several likely ones in one pass over the matrix. The factor :math:`1-\gamma` is one lazy scalar. What is left is one
-  search for the largest of d numbers, and most of these are passed over by bounds;
+  search for the largest of d numbers, and most of these are passed over by bounds. So is most of the noise of a noisy pick, which
+  for a dense matrix costs more where it leads to ever new columns;
 * sampled columns, least squares, one ball: the nonzeros of the sampled columns;
 * several blocks of which some step: these, and the nonzeros of the present support of the blocks that step;
 * logistic loss: in addition the number of rows.
@@ -50,10 +53,14 @@ if TYPE_CHECKING:
 _LEAST = 1e-100
 #: Products A^T a_j of a dense matrix: so many made in one pass, and so many numbers kept.
 _AHEAD, _KEPT = 16, 1 << 25
+#: The same where columns are picked with noise and foreseen.
+_NOISY_AHEAD = 64
 #: Rows of a sparse matrix: those of so many columns are listed in one pass, and all of them after so many passes.
 _ROWS_AHEAD, _PASSES = 64, 8
 #: Columns that share one bound in a search.
 _TILE = 256
+#: Columns that share one bound where a noisy pick looks closer.
+_PART = 16
 _ROUNDING = 1e-14
 _NEWTON = 60
 
@@ -388,6 +395,7 @@ def frank_wolfe(
     tolerance: float = 0.0,
     seed: int | np.random.Generator = 0,
     oracle: Oracle | None = None,
+    temperature: float = 0.0,
     descend: bool = True,
     record: int | Sequence[int] = 0,
     watch: Callable[[Point], object] | None = None,
@@ -414,8 +422,13 @@ def frank_wolfe(
     oracle
         Called as oracle(columns, gradient entries), returns the entries by which vertices are chosen instead: an inexact linear
         oracle. The step itself is still judged by the exact ones.
+    temperature
+        Pick a block's vertex by the exponential mechanism, -+e_j with probability proportional to exp(+-g_j / temperature), g the
+        gradient entries searched: how private picks behave, in double precision and from a seed. The picks of a party come
+        from ``privacy.noise.choose``. Gaps remain those of the best vertex.
     descend
-        Whether blocks stay where they are if their vertex does not lead downhill (see the module).
+        Whether blocks stay where they are if their vertex does not lead downhill (see the module). Where all columns are
+        searched, a noisy vertex may; then all blocks stay if their vertices together do not.
     record
         Keep the iterate after every so many rounds, or after these rounds.
     watch
@@ -433,14 +446,19 @@ def frank_wolfe(
         msg = f"a sampling of {law.probabilities.size} columns for a matrix of {d}"
         raise ValueError(msg)
     radii = _radii(radius, int(owner.max()) + 1)
+    if not 0 <= temperature < math.inf or (temperature > 0 and oracle is not None):
+        raise ValueError("a temperature is finite and at least 0, and comes without an oracle")
     problem = _Problem(held, target, owner, radii, step_rule == "line-search", law.least, descend)
+    rng = np.random.default_rng(seed)
     engine: _Full | _Ball | _Blocks
     if loss == "squared" and law.full and oracle is None:
-        engine = _Full(problem)
-    elif loss == "squared" and radii.size == 1:
-        engine = _Ball(problem, law, np.random.default_rng(seed), oracle)
+        engine = _Full(problem, temperature * n, int(rng.integers(2**63)) if temperature else 0)
     else:
-        engine = _Blocks(problem, law, np.random.default_rng(seed), oracle, logistic=loss == "logistic")
+        oracle = _exponential(temperature, rng.spawn(1)[0]) if temperature else oracle
+        if loss == "squared" and radii.size == 1:
+            engine = _Ball(problem, law, rng, oracle)
+        else:
+            engine = _Blocks(problem, law, rng, oracle, logistic=loss == "logistic")
     scale = math.log(2) if loss == "logistic" else float(target @ target) / (2 * n)
     every = range(record, steps + 1, max(record, 1)) if isinstance(record, int) else record
     wanted = {int(t) for t in every if 0 <= t <= steps} if record != 0 else set()
@@ -491,6 +509,18 @@ def _radii(radius: ArrayLike, count: int) -> Vector:
     return radii
 
 
+def _exponential(temperature: float, rng: np.random.Generator) -> Oracle:
+    """The exponential mechanism as an oracle: the largest of all scores with Gumbel noise."""
+
+    def oracle(_columns: Index, slopes: Vector) -> Vector:
+        ahead, back = (side / temperature + rng.gumbel(size=slopes.size) for side in (slopes, -slopes))
+        drawn = np.maximum(ahead, back)
+        found: Vector = np.where(ahead > back, 1.0, -1.0) * (drawn - drawn.min(initial=0.0) + 1.0)
+        return found
+
+    return oracle
+
+
 @dataclass(frozen=True)
 class _Problem:
     columns: Columns
@@ -509,27 +539,36 @@ class _Problem:
 class _Full:
     """All columns, least squares: the gradient is kept."""
 
-    def __init__(self, problem: _Problem) -> None:
+    def __init__(self, problem: _Problem, temperature: float = 0.0, key: int = 0) -> None:
         held, (n, d) = problem.columns, problem.columns.shape
         self._problem, self._t = problem, 0
+        self._temperature, self._key = temperature, key
         self._moments = scores(held, None, problem.target)  # A^T y
         self._moved, self._x = np.zeros(d), np.zeros(d)  # A^T A x and x, both divided by the scale
         #: scale, |Ax|^2, y.Ax, |y|^2, n times the gap
         self._state = np.array([1.0, 0.0, 0.0, float(problem.target @ problem.target), np.inf])
-        tiles = -(-d // _TILE)
-        self._bounds, self._tops = np.full(tiles, np.inf), np.zeros(tiles)
-        _tops(self._moments, self._tops)
-        order = np.argsort(problem.owner, kind="stable")
-        self._order, self._ends = order, np.cumsum(np.bincount(problem.owner))
+        # Tiles are stretches of the columns in the order of their blocks, and never of two blocks.
+        sizes = np.bincount(problem.owner)
+        order, self._ends = np.argsort(problem.owner, kind="stable"), np.cumsum(-(-sizes // _TILE))
+        starts = [np.arange(end - size, end, _TILE) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
+        self._edges, home = np.concatenate([*starts, [d]]), np.empty(d, dtype=np.int32)
+        home[order] = np.repeat(np.arange(self._ends[-1]), np.diff(self._edges))
+        #: Columns by position, or none if they are in order already; and in which tile they are.
+        self._order, self._home = order if (np.diff(order) < 0).any() else np.empty(0, dtype=np.int64), home
+        self._tops = np.empty(self._ends[-1])
+        for b in range(self._tops.size):
+            self._tops[b] = _tile_top(self._moved, self._moments, 1.0, self._order, self._edges[b], self._edges[b + 1])
+        #: No score of a tile is larger in magnitude than its bound.
+        self._bounds = self._tops * (1 + _ROUNDING)
         self._chosen, self._weights = np.zeros(problem.radii.size, dtype=np.int64), np.zeros(problem.radii.size)
         self._work = np.zeros(n if held.sparse else 1)
         #: Where a column's product is kept, or that its rows are listed; -1: not yet.
         self._slots, self._passes = np.full(d, -1, dtype=np.int64), 0
         #: Rows that are listed: values, columns, where a row begins (-1: it is not listed) and ends.
         self._rows = np.zeros(0), np.zeros(0, dtype=np.int32), np.full(n, -1), np.full(n, -1)
-        room = 0 if held.sparse else min(d, max(_KEPT // d, _AHEAD * (problem.radii.size + 1)))
+        room = 0 if held.sparse else min(d, max(_KEPT // d, _NOISY_AHEAD * (problem.radii.size + 1)))
         self._products, self._kept = np.empty((room, d)), np.full(room, -1, dtype=np.int64)
-        self._next = 0
+        self._next = self._looked = 0
 
     def run(self, stop: int, limit: float) -> Point:
         problem = self._problem
@@ -537,8 +576,9 @@ class _Full:
         while True:
             self._t, missing = _rounds(
                 held.data, held.rows, held.starts, *self._rows, self._products, self._slots,
-                self._moments, self._moved, self._x, self._state, self._bounds, self._tops, self._order, self._ends,
-                problem.radii, self._chosen, self._weights, self._work, problem.search, self._t, stop, limit * held.shape[0],
+                self._moments, self._moved, self._x, self._state, self._bounds, self._tops,
+                self._order, self._home, self._edges, self._ends, problem.radii, self._chosen, self._weights, self._work,
+                self._temperature, self._key, problem.descend, problem.search, self._t, stop, limit * held.shape[0],
             )  # fmt: skip
             if missing < 0:
                 return self.point(self._t)
@@ -552,11 +592,17 @@ class _Full:
         promise[self._chosen] = np.where(self._slots[self._chosen] < 0, np.inf, -1.0)  # of this round
         promise[missing] = np.inf
         count = min(_ROWS_AHEAD if held.sparse else _AHEAD, promise.size)
+        if self._temperature and not held.sparse:
+            foreseen = self._foreseen()
+            promise[foreseen] = np.inf
+            count = min(max(count, foreseen.size + self._chosen.size), promise.size)
         likely = np.argpartition(promise, -count)[-count:]
         likely = likely[promise[likely] >= 0]
         if held.sparse:
             self._passes += 1
-            likely = likely if self._passes < _PASSES else np.flatnonzero(self._slots < 0)
+            # Noise picks ever new columns, which soon reach every row.
+            few = self._passes < (2 if self._temperature else _PASSES)
+            likely = likely if few else np.flatnonzero(self._slots < 0)
             self._rows = _list_rows(held.data, held.rows, held.starts, likely, *self._rows)
             self._slots[likely] = 0
             return
@@ -567,6 +613,16 @@ class _Full:
         dense = held.dense()
         self._products[places] = blas.dgemm(1.0, dense, dense[:, likely], trans_a=True).T
         self._kept[places], self._slots[likely] = likely, places
+
+    def _foreseen(self) -> Index:
+        """Columns that the next rounds will likely pick: for somewhat more rounds than the last such look was good for."""
+        found = np.empty(_NOISY_AHEAD, dtype=np.int64)
+        rounds, self._looked = self._t - self._looked + _AHEAD, self._t
+        number = _foresee(
+            self._problem.columns.data, self._products, self._slots, self._moments, self._moved, self._state[0],
+            self._order, self._edges, self._ends, self._problem.radii, self._temperature, self._key, self._t, rounds, found,
+        )  # fmt: skip
+        return found[:number]
 
     def point(self, t: int) -> Point:
         n = self._problem.columns.shape[0]
@@ -619,38 +675,48 @@ def _list_rows(
     return values, owners, begins, ends
 
 
-@njit(cache=True, nogil=True)
-def _tops(moments: Vector, tops: Vector) -> None:
-    for b in range(tops.size):
-        tops[b] = np.abs(moments[b * _TILE : (b + 1) * _TILE]).max()
-
-
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
-def _tile_top(moved: Vector, moments: Vector, scale: float) -> float:
+def _tile_top(moved: Vector, moments: Vector, scale: float, order: Index, low: int, high: int) -> float:
+    """The largest score's magnitude at these positions."""
     top = 0.0
-    for j in range(moved.size):
-        top = max(top, abs(scale * moved[j] - moments[j]))
+    if order.size:
+        for j in order[low:high]:
+            top = max(top, abs(scale * moved[j] - moments[j]))
+        return top
+    some, others = moved[low:high], moments[low:high]
+    for j in range(some.size):
+        top = max(top, abs(scale * some[j] - others[j]))
     return top
 
 
+@njit(inline="always", cache=True)
+def _column(order: Index, position: int) -> int:
+    return order[position] if order.size else position
+
+
 @njit(cache=True, nogil=True)
-def _largest(moved: Vector, moments: Vector, scale: float, bounds: Vector) -> int:
-    """Where |scale * moved - moments| is largest; bounds hold for tiles, and are made exact where they are looked behind."""
-    first = 0
-    for b in range(bounds.size):
+def _largest(
+    moved: Vector, moments: Vector, scale: float, bounds: Vector, order: Index, edges: Index, begin: int, end: int
+) -> int:
+    """Where |scale * moved - moments| is largest in these tiles; bounds are made exact where they are looked behind.
+
+    So none of them stays above the largest score.
+    """
+    first = begin
+    for b in range(begin, end):
         if bounds[b] > bounds[first]:
             first = b
     best, tile = -1.0, first
-    for step in range(-1, bounds.size):
-        b = first if step < 0 else step
+    for step in range(begin - 1, end):
+        b = first if step < begin else step
         if bounds[b] <= best or step == first:
             continue
-        low, high = b * _TILE, min((b + 1) * _TILE, moved.size)
-        bounds[b] = _tile_top(moved[low:high], moments[low:high], scale) * (1 + _ROUNDING)
+        bounds[b] = _tile_top(moved, moments, scale, order, edges[b], edges[b + 1]) * (1 + _ROUNDING)
         if bounds[b] > best:
             best, tile = bounds[b], b
-    where, top = tile * _TILE, -1.0
-    for j in range(tile * _TILE, min((tile + 1) * _TILE, moved.size)):
+    where, top = 0, -1.0
+    for position in range(edges[tile], edges[tile + 1]):
+        j = _column(order, position)
         value = abs(scale * moved[j] - moments[j])
         if value > top:
             where, top = j, value
@@ -664,29 +730,172 @@ def _vertices(
     scale: float,
     bounds: Vector,
     order: Index,
+    edges: Index,
     ends: Index,
     radii: Vector,
     chosen: Index,
     weights: Vector,
-) -> tuple[float, float, float]:
-    """The best vertex m of every block; n times the gradient times m, m . Ax, m . y."""
-    downhill, along, towards, begin = 0.0, 0.0, 0.0, 0
+) -> float:
+    """The best vertex of every block; n times the gradient times all of them."""
+    downhill, begin = 0.0, 0
     for k in range(radii.size):
-        if radii.size == 1:
-            j = _largest(moved, moments, scale, bounds)
-        else:
-            j, top = order[begin], -1.0
-            for o in range(begin, ends[k]):
-                value = abs(scale * moved[order[o]] - moments[order[o]])
-                if value > top:
-                    j, top = order[o], value
-            begin = ends[k]
+        j = _largest(moved, moments, scale, bounds, order, edges, begin, ends[k])
         slope = scale * moved[j] - moments[j]
-        chosen[k], weights[k] = j, -radii[k] if slope > 0 else radii[k]
+        chosen[k], weights[k], begin = j, -radii[k] if slope > 0 else radii[k], ends[k]
         downhill += weights[k] * slope
-        along += weights[k] * scale * moved[j]
-        towards += weights[k] * moments[j]
-    return downhill, along, towards
+    return downhill
+
+
+@njit(inline="always", cache=True)
+def _mixed(z: np.uint64) -> np.uint64:
+    """SplitMix64's output function (Steele, Lea & Flood 2014)."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def _race(  # noqa: C901, PLR0912 - a tile as a whole, then its parts
+    moments: Vector,
+    moved: Vector,
+    scale: float,
+    bounds: Vector,
+    order: Index,
+    edges: Index,
+    begin: int,
+    end: int,
+    top: float,
+    temperature: float,
+    seed: np.uint64,
+) -> tuple[int, float]:
+    """A column and the sign of a score, with probability proportional to exp(sign * score / temperature), in these tiles.
+
+    Every candidate has a clock that rings at exponential times, and a weight w = exp((sign * score - top) / temperature) <= 1:
+    the least time / w wins. A tile is left once not even the weight that its bound allows could win. From the first ring
+    in a tile on its parts are on their own. Random numbers belong to parts of tiles (SplitMix64), so the winner does not
+    depend on the bounds, and stays the winner of this seed as long as scores change little.
+    """
+    first, stride, parts = begin, np.uint64(0x9E3779B97F4A7C15), np.empty(_TILE // _PART)
+    for b in range(begin, end):
+        if bounds[b] > bounds[first]:
+            first = b
+    least, winner, side = np.inf, 0, 1.0
+    for step in range(begin - 1, end):
+        b = first if step < begin else step
+        if step == first:
+            continue
+        low, high, start, best = edges[b], edges[b + 1], 0.0, 0
+        for turn in range(-2, -(-(high - low) // _PART)):  # the tile as a whole, its best part, the others
+            part = max(turn, best) if turn < 0 else turn
+            if turn == best:
+                continue
+            here, there, limit = low, high, bounds[b]
+            if turn >= -1:
+                here, there, limit = low + part * _PART, min(low + (part + 1) * _PART, high), parts[part]
+            most = math.exp((limit - top) / temperature)
+            time, candidates = start, 2 * (there - here)
+            state = _mixed(_mixed(seed + np.uint64(b)) + np.uint64(part if turn >= -1 else _TILE))
+            while time < least * most:
+                state += stride
+                time -= math.log((np.float64(_mixed(state) >> np.uint64(11)) + 0.5) * 2.0**-53) / candidates
+                if not time < least * most:
+                    break
+                state += stride
+                drawn = int(np.float64(_mixed(state) >> np.uint64(11)) * 2.0**-53 * candidates)
+                j = _column(order, here + (drawn >> 1))
+                score = scale * moved[j] - moments[j]
+                sign = 1.0 if drawn & 1 else -1.0
+                weight = math.exp((sign * score - top) / temperature)
+                if time < least * weight:
+                    least, winner, side = time / weight, j, sign
+                if turn < -1:
+                    break
+            if turn >= -1:
+                continue
+            if not time < least * most:
+                break
+            start, bounds[b] = time, 0.0
+            for other in range(-(-(high - low) // _PART)):
+                here = low + other * _PART
+                there = min(here + _PART, high)
+                parts[other] = _tile_top(moved, moments, scale, order, here, there) * (1 + _ROUNDING)
+                best = other if parts[other] > bounds[b] else best
+                bounds[b] = max(bounds[b], parts[other])
+    return winner, side
+
+
+@njit(cache=True, nogil=True)
+def _noisy_vertices(
+    moments: Vector,
+    moved: Vector,
+    scale: float,
+    bounds: Vector,
+    order: Index,
+    edges: Index,
+    ends: Index,
+    radii: Vector,
+    temperature: float,
+    key: int,
+    t: int,
+    chosen: Index,
+    weights: Vector,
+) -> None:
+    """Round t's noisy vertex of every block, whose bounds were made to stay below its best score."""
+    begin, seed = 0, _mixed(np.uint64(key) + np.uint64(t))
+    for k in range(radii.size):
+        top = bounds[begin]
+        for b in range(begin, ends[k]):
+            top = max(top, bounds[b])
+        j, sign = _race(moments, moved, scale, bounds, order, edges, begin, ends[k], top, temperature, seed)
+        chosen[k], weights[k], begin = j, -sign * radii[k], ends[k]
+
+
+@njit(cache=True, nogil=True)
+def _foresee(
+    data: Vector,
+    products: Matrix,
+    slots: Index,
+    moments: Vector,
+    moved: Vector,
+    scale: float,
+    order: Index,
+    edges: Index,
+    ends: Index,
+    radii: Vector,
+    temperature: float,
+    key: int,
+    t: int,
+    rounds: int,
+    found: Index,
+) -> int:
+    """Columns of a dense matrix without a product that the next rounds will likely pick, with the noise of these rounds.
+
+    Steps are standard ones, and a product that is missing is taken to be zero but for the column itself.
+    """
+    chosen, weights, count = np.empty(radii.size, dtype=np.int64), np.empty(radii.size), 0
+    moved, bounds, none = moved.copy(), np.empty(edges.size - 1), np.empty(0, dtype=np.int64)
+    n = data.size // moved.size
+    for later in range(t, t + rounds):
+        bounds[:] = np.inf
+        _vertices(moments, moved, scale, bounds, order, edges, ends, radii, chosen, weights)
+        _noisy_vertices(moments, moved, scale, bounds, order, edges, ends, radii, temperature, key, later, chosen, weights)
+        gamma = 2.0 / (later + 2.0)
+        scale *= 1.0 - gamma
+        if scale < _LEAST:
+            moved *= scale
+            scale = 1.0
+        for k in range(radii.size):
+            j, pull = chosen[k], gamma * weights[k] / scale
+            if slots[j] >= 0:
+                moved += pull * products[slots[j]]
+                continue
+            moved[j] += pull * _square(data, none, n, j)
+            if not (found[:count] == j).any():
+                if count == found.size:
+                    return count
+                found[count] = j
+                count += 1
+    return count
 
 
 @njit(cache=True, nogil=True)
@@ -724,6 +933,7 @@ def _raise_bounds(
     moved: Vector,
     moments: Vector,
     scale: float,
+    home: NDArray[np.int32],
     bounds: Vector,
 ) -> None:
     """Let the bounds hold for the columns that share a row with a chosen one."""
@@ -731,7 +941,7 @@ def _raise_bounds(
         for f in range(row_begins[rows[e]], row_ends[rows[e]]):
             j = row_columns[f]
             value = abs(scale * moved[j] - moments[j]) * (1 + _ROUNDING)
-            bounds[j // _TILE] = max(bounds[j // _TILE], value)
+            bounds[home[j]] = max(bounds[home[j]], value)
 
 
 @njit(cache=True, nogil=True)
@@ -752,11 +962,16 @@ def _rounds(  # noqa: C901, PLR0912 - dense and sparse differ in three places
     bounds: Vector,
     tops: Vector,
     order: Index,
+    home: NDArray[np.int32],
+    edges: Index,
     ends: Index,
     radii: Vector,
     chosen: Index,
     weights: Vector,
     work: Vector,
+    temperature: float,
+    key: int,
+    descend: bool,
     search: bool,
     t: int,
     stop: int,
@@ -766,14 +981,25 @@ def _rounds(  # noqa: C901, PLR0912 - dense and sparse differ in three places
     sparse = starts.size > 0
     while True:
         scale, square, cross = state[0], state[1], state[2]
-        downhill, along, towards = _vertices(moments, moved, scale, bounds, order, ends, radii, chosen, weights)
+        downhill = _vertices(moments, moved, scale, bounds, order, edges, ends, radii, chosen, weights)
         gap = square - cross - downhill
         state[4] = max(gap, 0.0)
         if t >= stop or gap <= limit:
             return t, -1
+        if temperature > 0:
+            _noisy_vertices(moments, moved, scale, bounds, order, edges, ends, radii, temperature, key, t, chosen, weights)
         for j in chosen:
             if slots[j] < 0:
-                return t, j
+                return t, j  # and come back to this round, whose noise stays the same
+        along, towards = 0.0, 0.0  # m . Ax, m . y
+        for k in range(radii.size):
+            along += weights[k] * scale * moved[chosen[k]]
+            towards += weights[k] * moments[chosen[k]]
+        if temperature > 0:
+            gap = square - cross - (along - towards)
+            if gap <= 0 and (descend or search):
+                t += 1
+                continue
         length = 0.0  # |m|^2
         if sparse:
             for k in range(radii.size):
@@ -804,9 +1030,9 @@ def _rounds(  # noqa: C901, PLR0912 - dense and sparse differ in three places
             for b in range(bounds.size):
                 bounds[b] = (keep * bounds[b] + gamma * tops[b]) * (1 + _ROUNDING)
             _through_rows(rows, starts, row_data, row_columns, row_begins, row_ends, chosen, work, gamma / scale, moved)
-            if radii.size == 1:
-                begin, end = starts[chosen[0]], starts[chosen[0] + 1]
-                _raise_bounds(rows, begin, end, row_columns, row_begins, row_ends, moved, moments, scale, bounds)
+            for j in chosen:
+                begin, end = starts[j], starts[j + 1]
+                _raise_bounds(rows, begin, end, row_columns, row_begins, row_ends, moved, moments, scale, home, bounds)
         else:
             bounds[:] = np.inf
             for k in range(radii.size):

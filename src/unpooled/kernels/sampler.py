@@ -185,10 +185,7 @@ def discrete_laplace_by_digits(
 
 
 @njit(inline="always", cache=True)
-def _rank(score: np.int64, signed: bool) -> np.uint64:
-    """Integers in the order of the scores, or of their magnitudes: no difference of two overflows."""
-    if not signed:
-        return np.uint64(score) ^ _SIGN
+def _magnitude(score: np.int64) -> np.uint64:
     return np.uint64(score) if score >= 0 else ~np.uint64(score) + np.uint64(1)
 
 
@@ -210,8 +207,8 @@ def _envelope(distance: np.uint64, rate: float, power: int) -> np.uint64:
 def _distance(place: int, scores: Integers, signed: bool, best: np.uint64) -> np.uint64:
     """How far a candidate is below the best; the far sign of a score has an odd place. At most 2^64 - 1 is told."""
     if not signed:
-        return best - _rank(scores[place], False)
-    magnitude = _rank(scores[place >> 1], True)
+        return best - (np.uint64(scores[place]) ^ _SIGN)
+    magnitude = _magnitude(scores[place >> 1])
     if (place & 1) == (scores[place >> 1] >= 0):
         far = best + magnitude
         return far if far >= best else ~np.uint64(0)
@@ -220,16 +217,22 @@ def _distance(place: int, scores: Integers, signed: bool, best: np.uint64) -> np
 
 @njit(nogil=True, cache=True)
 def choice_tiles(scores: Integers, signed: bool, rate: float, power: int, masses: Words) -> np.uint64:
-    """The best rank; and how much envelope every tile has if each of its candidates gets that of the tile's best."""
+    """The best, and how much envelope every tile has if each of its candidates gets that of the tile's best.
+
+    The best is a magnitude, or without signs a score above -2^63, so that no difference overflows.
+    """
+    full = scores.size // CHOICE_TILE
+    grid = scores[: full * CHOICE_TILE].reshape(full, CHOICE_TILE)  # loops over rows of a grid are vectorised best
     for b in range(masses.size):
-        tile = scores[b * CHOICE_TILE : (b + 1) * CHOICE_TILE]
-        high = low = tile[0]
-        for score in tile:
-            high, low = max(high, score), min(low, score)
-        masses[b] = _rank(high, signed)
-        if signed:
-            masses[b] = max(masses[b], _rank(low, signed))
-    best = masses.max()
+        high = low = scores[b * CHOICE_TILE]
+        if b < full:
+            for i in range(CHOICE_TILE):
+                high, low = max(high, grid[b, i]), min(low, grid[b, i])
+        else:
+            for score in scores[full * CHOICE_TILE :]:
+                high, low = max(high, score), min(low, score)
+        masses[b] = max(_magnitude(high), _magnitude(low)) if signed else np.uint64(high) ^ _SIGN
+    best: np.uint64 = masses.max()
     for b in range(masses.size):
         size = (min((b + 1) * CHOICE_TILE, scores.size) - b * CHOICE_TILE) * (2 if signed else 1)
         masses[b] = np.uint64(size) * _envelope(best - masses[b], rate, power)
@@ -275,7 +278,7 @@ def choice_trials(
                 envelope = _envelope(_distance(place, scores, signed, best), rate, power)
         else:
             envelope = masses[tile] // np.uint64(high - low)
-            place += np.int64(rest // envelope)
+            place += int(rest // envelope)
             rest %= envelope
         x = min(rate * np.float64(_distance(place, scores, signed, best)), _FAR)
         weight = math.exp(-x) * 2.0**power
@@ -441,5 +444,5 @@ def discrete_laplace_shift(scale: float) -> float:
 
 def exact_acceptance(rest: int, further: int, exponent: Decimal, power: int) -> bool:
     """Whether rest, with these 256 bits behind its point, is below 2^power e^-exponent."""
-    with localcontext(_EXACT):
+    with localcontext(_EXACT, prec=100):  # such an integer has up to 91 digits
         return Decimal((rest << 256) | further) < (-exponent).exp() * (1 << (power + 256))
