@@ -25,7 +25,7 @@ def _svg(draw: Any, width: float, height: float) -> str:  # noqa: ANN401 - a fun
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    style = {
+    style: dict[Any, Any] = {
         "svg.hashsalt": "unpooled",
         "svg.fonttype": "none",
         "font.family": "sans-serif",

@@ -89,6 +89,6 @@ def render(result: Result) -> str:
 
 def panels(result: Result) -> tuple[Panel, ...]:
     """The coefficients with their intervals."""
-    ends = [(c.value, c.low, c.high) for c in result.coefficients]
+    values, low, high = zip(*((c.value, c.low, c.high) for c in result.coefficients), strict=True)
     title = f"coefficients, {result.level:.0%} credible intervals"
-    return (Panel(title, tuple(c.name for c in result.coefficients), *(tuple(part) for part in zip(*ends, strict=True))),)
+    return (Panel(title, tuple(c.name for c in result.coefficients), values, low, high),)

@@ -160,7 +160,6 @@ def panels(summaries: tuple[Summary, ...]) -> tuple[Panel, ...]:
         counts = [(str(s.category), s.count) for s in own if s.category is not None and s.source == own[0].source]
         for title, shown in ((f"mean of {column}", means), (f"{column}: count, {own[0].source}", counts)):
             if shown:
-                names, estimates = zip(*shown, strict=True)
-                ends = [(e.value, e.low, e.high) for e in estimates]
-                found.append(Panel(title, names, *(tuple(part) for part in zip(*ends, strict=True))))
+                values, low, high = zip(*((e.value, e.low, e.high) for _, e in shown), strict=True)
+                found.append(Panel(title, tuple(name for name, _ in shown), values, low, high))
     return tuple(found)
