@@ -471,3 +471,16 @@ def test_a_study_is_audited_without_data(world: Path, monkeypatch) -> None:
     honest = GaussianRelease.change
     monkeypatch.setattr(GaussianRelease, "change", lambda self, one, other: 1.2 * honest(self, one, other))
     assert "VIOLATIONS" in command(world, "audit", "study.toml", "--rows", "12", "--rounds", "1", code=1)
+
+
+def test_a_run_becomes_a_page(world: Path) -> None:
+    approve(world)
+    command(world, "run", "study.toml", *PARTIES)
+    words = command(world, "report", "study.run")
+    assert "a guarantee holds" in words
+    text = (world / "study.run" / "report.html").read_text()
+    assert "The stored result is the recomputed one." in text
+    (world / "study.run" / "result.json").write_text("{}")
+    assert "WARNING" in command(world, "report", "study.run", "--out", "page.html")
+    assert (world / "page.html").is_file()
+    assert "no transcript" in command(world, "report", "north", code=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from unpooled.privacy.unit import Unit
@@ -37,15 +38,21 @@ def _svg(draw: Any, width: float, height: float) -> str:  # noqa: ANN401 - a fun
         "xtick.labelcolor": _INK,
         "ytick.labelcolor": _INK,
     }
-    with mpl.rc_context(style):
+    with mpl.rc_context(style), warnings.catch_warnings():
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
         axes.spines[["top", "right"]].set_visible(False)
         draw(axes)
         out = io.StringIO()
+        warnings.filterwarnings("ignore", "Glyph")  # the reader's own fonts draw the text, whatever alphabet it is in
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return out.getvalue()[out.getvalue().index("<svg") :]
+
+
+def _plain(text: str) -> str:
+    """Text that matplotlib shall not read as mathematics."""
+    return text.replace("$", r"\$")
 
 
 def guarantee(plan: Plan) -> str | None:
@@ -79,7 +86,7 @@ def panel(shown: Panel) -> str:
             axes.axhline(0, color=_SOFT, lw=0.8)
             axes.plot(list(order), shown.values, color=_ACCENT, lw=1.5)
             step = max(1, len(shown.names) // 8)
-            axes.set_xticks(list(order)[::step], shown.names[::step])
+            axes.set_xticks(list(order)[::step], [_plain(name) for name in shown.names[::step]])
 
         return _svg(line, 6.4, 2.6)
     largest = sorted(sorted(order, key=lambda i: -abs(shown.values[i]))[:_BARS])
@@ -95,7 +102,7 @@ def panel(shown: Panel) -> str:
             axes.barh(places, values, color=_ACCENT, height=0.6)
         if not shown.low or min(shown.low) <= 0 <= max(shown.high):
             axes.axvline(0, color=_SOFT, lw=0.8)
-        axes.set_yticks(places, [shown.names[i] for i in largest])
+        axes.set_yticks(places, [_plain(shown.names[i]) for i in largest])
         axes.set_ylim(len(largest) - 0.4, -0.6)
 
     return _svg(bars, 6.4, 0.7 + 0.24 * len(largest))
