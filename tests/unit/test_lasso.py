@@ -17,7 +17,7 @@ from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolErro
 from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
-from unpooled.models.lasso.plan import clip_ceiling, grids, largest_row, setup, sketch
+from unpooled.models.lasso.plan import clip_ceiling, grids, setup, shortened, sketch
 from unpooled.models.lasso.refit import Moments, constrained
 from unpooled.privacy.accounting import UNBOUNDED, Composition, Kind, budget_rho
 from unpooled.privacy.bounds import Column
@@ -398,10 +398,10 @@ def test_whether_a_choice_is_signed_is_part_of_what_is_debited() -> None:
     ("payload", "match"),
     [
         (PickRequest((), (SharedColumn("a", 0, Array.of(np.zeros(3))),)), "another length"),
-        (PickRequest((), (SharedColumn("a", 0, Array.of(np.full(N, np.nan))),)), "no numbers"),
+        (PickRequest((), (SharedColumn("a", 0, Array.of(np.full(N, np.nan))),)), "no released numbers"),
         (PickRequest((), (SharedColumn("nobody", 0, Array.of(np.zeros(N))),)), "no party"),
         (PickRequest((Term("a", 0, math.nan),), ()), "no number"),
-        (PickRequest((), (), math.inf), "a mean that is no number"),
+        (PickRequest((), (), math.inf), "a mean of the response"),
     ],
 )
 def test_wild_requests_are_refused(payload: PickRequest, match: str) -> None:
@@ -446,7 +446,7 @@ def moments_of(
             patch.setattr("unpooled.models.lasso.party.RESPONSE_WEIGHT", weights[0])
             patch.setattr("unpooled.models.lasso.party.COLUMNS_WEIGHT", weights[1])
         plan, made = opened(asked, tables)
-        made["a"].keeper.keep(plan.hash, "shared_0", np.array([0]))
+        made["a"].keeper.keep(plan.hash, "columns", np.array([0]))
         new = tuple(
             SharedColumn(p, j, Array.of(column)) for (p, j), column in zip((("a", 0), ("b", 1)), shared, strict=True)
         )
@@ -500,7 +500,7 @@ def test_moments_are_released_once_and_of_released_columns_only() -> None:
     request = RefitRequest(chosen, (place,), new)
     refused(plan, made[best], PlanMismatch, "released before", "refit", RefitRequest(1 - chosen, (place,), new))
     refused(plan, made[other], PlanMismatch, "released before", "refit", request)
-    refused(plan, made[best], ProtocolError, "more columns than", "refit", RefitRequest(chosen, (place,) * 5, new))
+    refused(plan, made[best], ProtocolError, "more of them than", "refit", RefitRequest(chosen, (place,) * 5, new))
     refused(plan, made[best], PlanMismatch, "planned 2 times", "refit", request, index=2)
     ask(plan, made[best], "refit", request)
     refused(plan, made[best], PlanMismatch, "neither are its moments", "refit", request, index=1)
@@ -532,7 +532,7 @@ def test_correlations_with_the_response_lose_what_noise_alone_would_reach() -> N
     assert moments.correlations() == pytest.approx(
         np.sign(moments.response) * np.maximum(np.abs(moments.response) - threshold, 0)
     )
-    assert largest_row(np.zeros((3, 2))) > 0
+    assert shortened(np.zeros((3, 2)))[1] > 0
 
 
 def test_the_refit_is_more_accurate_than_the_rounds_alone() -> None:

@@ -106,7 +106,7 @@ def _pairs() -> Iterator[tuple[str, str, Callable[[], object], Callable[[], obje
     def recomputing() -> None:
         x = np.zeros(50_000)
         for t in range(30):
-            slopes = transposed @ (sparse @ x - y)
+            slopes = np.asarray(transposed @ (sparse @ x - y))
             j = np.abs(slopes).argmax()
             x *= 1 - 2 / (t + 2)
             x[j] -= 2 / (t + 2) * 10 * np.sign(slopes[j])

@@ -257,6 +257,11 @@ class Ledger:
         with self._locked():
             return Composition(charge.cost(unit) for charge in self._charges.values())
 
+    def charged(self, key: ReleaseKey) -> bool:
+        """Whether this release was debited."""
+        with self._locked():
+            return key in self._charges
+
     def entries(self) -> tuple[Entry, ...]:
         """The charges and approvals, oldest first."""
         with self._locked():

@@ -322,6 +322,13 @@ class ScaledGaussian:
     name: str = "rounded Gaussian"
     scale: float | None = None
 
+    #: Noise of 2^12 to 2^13 steps, and the rounding's share, stay within the sampler's range.
+    _LARGEST: ClassVar[float] = 2.0**19
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.multiplier * math.sqrt(self.size) <= self._LARGEST:
+            raise UsageError("epsilon is too small for a release whose noise follows the run: ask for more, or release less")
+
     def sensitivity(self, unit: Unit) -> None:  # noqa: ARG002 - known during the run only
         """Known during the run only."""
         return

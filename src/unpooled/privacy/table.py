@@ -244,7 +244,7 @@ def as_column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whateve
 def as_sparse(names: Sequence[str], matrix: Any) -> csc_array:  # noqa: ANN401 - any of scipy's sparse matrices
     """Columns that are mostly zero, checked, in the one form that equal columns have: CSC, sorted, nothing stored twice, no stored zero.
 
-    Arrays that nobody can write into (another table's) are shared, all others are copied.
+    Arrays that nobody can write into (another table's) are shared, all others are copied, views of writable ones among them.
     """
     from scipy.sparse import csc_array, issparse
 
@@ -260,9 +260,7 @@ def as_sparse(names: Sequence[str], matrix: Any) -> csc_array:  # noqa: ANN401 -
         own.check_format(full_check=True)
     except ValueError:
         raise DataError("the sparse columns are damaged: their indices do not fit their shape") from None
-    if any(array.flags.writeable for array in (own.data, own.indices, own.indptr)) or not (
-        own.has_canonical_format and own.data.all()
-    ):
+    if any(map(_writable, (own.data, own.indices, own.indptr))) or not (own.has_canonical_format and own.data.all()):
         own = own.copy()
         own.sum_duplicates()
         own.eliminate_zeros()
@@ -274,9 +272,19 @@ def as_sparse(names: Sequence[str], matrix: Any) -> csc_array:  # noqa: ANN401 -
     return _frozen(own)
 
 
+def _writable(array: Any) -> bool:  # noqa: ANN401 - an array or what it is a view of
+    """Whether somebody may change these numbers, through the array or through what lies under it."""
+    while isinstance(array, np.ndarray) and not array.flags.writeable:
+        array = array.base
+    return array is not None
+
+
 def _frozen(matrix: csc_array) -> csc_array:
     for array in (matrix.data, matrix.indices, matrix.indptr):
-        array.setflags(write=False)
+        under: Any = array
+        while isinstance(under, np.ndarray):  # scipy may have cut it off a longer one
+            under.setflags(write=False)
+            under = under.base
     return matrix
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.policy import Policy
     from unpooled.privacy.table import Table
 
+T = TypeVar("T")
 Replies: TypeAlias = list[Any]
 #: A coordinator yields batches of requests and is sent the replies in the same order; it returns its result.
 Conversation: TypeAlias = Generator[list[Ask], Replies, Any]
@@ -189,7 +190,7 @@ class Context:
         return self.plan.study.card(self.party.name)
 
     def release(self, name: str, statistic: NDArray[Any], sensitivity: float | None = None) -> Released:
-        """Debit the planned release, draw its noise, and hand out the result: the only door.
+        """Draw the planned release's noise, debit it, and hand out the result: the only door.
 
         ``sensitivity`` is for mechanisms whose scale is a closed form of values that are public only during the run.
 
@@ -201,14 +202,16 @@ class Context:
         if not isinstance(mechanism, Additive | Scaled):
             msg = f"release {name!r} is planned as {mechanism.name}, not as a vector plus noise"
             raise PlanMismatch(msg)
-        bits = self._debit(planned, digest(statistic.tobytes()))
-        if isinstance(mechanism, Scaled):
-            if sensitivity is None:
-                msg = f"release {name!r} needs the sensitivity that this run gives it"
-                raise PlanMismatch(msg)
-            values: NDArray[Any] = mechanism.release_scaled(statistic, sensitivity, bits)
-        else:
-            values = mechanism.release(statistic, bits)
+        if isinstance(mechanism, Scaled) and sensitivity is None:
+            msg = f"release {name!r} needs the sensitivity that this run gives it"
+            raise PlanMismatch(msg)
+
+        def draw(bits: Stream) -> NDArray[Any]:
+            if isinstance(mechanism, Additive):
+                return mechanism.release(statistic, bits)
+            return mechanism.release_scaled(statistic, cast("float", sensitivity), bits)
+
+        values = self._drawn(planned, digest(statistic.tobytes()), draw)
         released = Released(name, self.index, Array.of(values))
         self.issued.append(released)
         return released
@@ -216,7 +219,7 @@ class Context:
     def share(
         self, name: str, statistic: NDArray[np.int64], seal: Callable[[NDArray[np.int64], bytes], tuple[Sealed, ...]]
     ) -> tuple[Sealed, ...]:
-        """Debit the planned share of a total, draw its noise, and hand it out as ``seal`` encrypts it for the nodes that add up.
+        """Draw the noise of the planned share of a total, debit it, and hand it out as ``seal`` encrypts it for the nodes that add up.
 
         ``seal`` is also given a secret of this very share, never of a simulation, to split and encrypt it with.
         """
@@ -227,14 +230,14 @@ class Context:
         if planned.mechanism.needs_trust and not self.plan.study.trusts(AGGREGATION):
             msg = f"release {name!r} needs a trusted aggregator, which the study does not ask for"
             raise PlanMismatch(msg)
-        content = digest(statistic.tobytes())
-        bits, secret = self._debit(planned, content), self.party.keys.stream("seal", *self._names(name), content=content)
-        sealed = seal(planned.mechanism.share(statistic, bits), secret.key)
+        content, mechanism = digest(statistic.tobytes()), planned.mechanism
+        secret = self.party.keys.stream("seal", *self._names(name), content=content)
+        sealed = seal(self._drawn(planned, content, lambda bits: mechanism.share(statistic, bits)), secret.key)
         self.issued.extend(sealed)
         return sealed
 
     def choose(self, name: str, scores: NDArray[np.int64], sensitivity: int, *, signed: bool = False) -> Released:
-        """Debit the planned choice, and hand out the index of one of these scores, each moved by one unit by at most ``sensitivity``.
+        """Make the planned choice, debit it, and hand out the index of one of these scores, each moved by one unit by at most ``sensitivity``.
 
         ``signed``: an index of [scores, -scores].
         """
@@ -242,8 +245,11 @@ class Context:
         if not isinstance(planned.mechanism, NoisyChoice):
             msg = f"release {name!r} is planned as {planned.mechanism.name}, not as a choice"
             raise PlanMismatch(msg)
-        bits = self._debit(planned, digest(scores.tobytes(), str(sensitivity).encode(), bytes([signed])))
-        chosen = planned.mechanism.release(scores, sensitivity, Unit(self.plan.study.unit), bits, signed=signed)
+        mechanism, unit = planned.mechanism, Unit(self.plan.study.unit)
+        content = digest(scores.tobytes(), str(sensitivity).encode(), bytes([signed]))
+        chosen = self._drawn(
+            planned, content, lambda bits: mechanism.release(scores, sensitivity, unit, bits, signed=signed)
+        )
         released = Released(name, self.index, Array.of(np.array([chosen])))
         self.issued.append(released)
         return released
@@ -259,7 +265,7 @@ class Context:
         return signed
 
     def minimise(self, name: str, solve: Callable[[NDArray[np.float64]], NDArray[np.float64]], *settings: bytes) -> Released:
-        """Debit the planned minimiser, perturb its objective and hand out the solution.
+        """Perturb the planned minimiser's objective, debit it and hand out the solution.
 
         The noise key depends on the whole table and on ``settings``, whatever else of a request the objective depends on.
         """
@@ -267,8 +273,9 @@ class Context:
         if not isinstance(planned.mechanism, Minimising):
             msg = f"release {name!r} is planned as {planned.mechanism.name}, not as a minimiser"
             raise PlanMismatch(msg)
-        bits = self._debit(planned, digest(self.table.digest, *settings))
-        released = Released(name, self.index, Array.of(planned.mechanism.minimise(solve, bits)))
+        mechanism, content = planned.mechanism, digest(self.table.digest, *settings)
+        solution = self._drawn(planned, content, lambda bits: mechanism.minimise(solve, bits))
+        released = Released(name, self.index, Array.of(solution))
         self.issued.append(released)
         return released
 
@@ -282,12 +289,20 @@ class Context:
         self.issued.append(part)
         return part
 
-    def _debit(self, planned: Release, content: bytes) -> Stream:
-        """Reserve the charge of a release of this content in the ledger; the stream of its noise."""
-        party = self.party
+    def _drawn(self, planned: Release, content: bytes, draw: Callable[[Stream], T]) -> T:
+        """What the mechanism makes of this content: debited durably before anybody is given it. What cannot be drawn costs nothing."""
+        party, before = self.party, self.index - 1
+        # The first releases are debited for a unit that is part of few of them: so they must come first.
+        if planned.touches and self.index and not party.ledger.charged(self._key(planned, before)):
+            msg = f"release {planned.name!r} is asked for in order: number {before} was not made yet"
+            raise PlanMismatch(msg)
+        made = draw(party.keys_for(self.plan.study).stream(*self._names(planned.name), content=content))
         charge = _charge(self.plan, planned, self.index, party.fingerprint(content))
         party.ledger.reserve([charge], party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
-        return party.keys_for(self.plan.study).stream(*self._names(planned.name), content=content)
+        return made
+
+    def _key(self, planned: Release, index: int) -> ReleaseKey:
+        return ReleaseKey(self.plan.hash, planned.step, index, planned.name)
 
     def _names(self, release: str) -> tuple[str | int, ...]:
         """Everything that names a release, for its keys."""

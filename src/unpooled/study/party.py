@@ -81,13 +81,16 @@ class DiskKeeper:
 
     def keep(self, plan: str, name: str, values: NDArray[Any]) -> None:
         """Write one value (atomically: a reader sees the old one or the new one)."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        if not self._folder.exists():
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            _sync(self._folder.parent)
         temporary = self._file(plan, name).with_suffix(".tmp")
         with open(temporary, "wb", opener=lambda file, flags: os.open(file, flags, 0o600)) as out:
             np.save(out, values, allow_pickle=False)
             out.flush()
             os.fsync(out.fileno())
         temporary.replace(self._file(plan, name))
+        _sync(self._folder)  # a debit that follows must not outlive what is kept for it
 
     def kept(self, plan: str, name: str) -> NDArray[Any]:
         """Read one value."""
@@ -107,3 +110,12 @@ class DiskKeeper:
             msg = "kept values are named with letters, digits and underscores"
             raise UsageError(msg)
         return self._folder / f"{plan[:32]}-{name}.npy"
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

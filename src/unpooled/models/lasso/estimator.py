@@ -239,6 +239,9 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         table = Table({}, sparse=(names, X)) if sparse else Table({name: X[:, j] for j, name in enumerate(names)})
         warn = not math.isinf(self.epsilon)
         columns = Bounds.given(self.bounds, table, warn=warn).columns(names)
+        unfit = [problem for column in columns if (problem := column.unfit_for_sparse)] if sparse else []
+        if unfit:
+            raise UsageError(unfit[0])
         answer = Bounds.given(self.y_bounds, Table({_RESPONSE: y}), warn=warn and self.bounds is not None)
         (response,) = answer.columns([_RESPONSE])
         declared = self.bounds is not None and self.y_bounds is not None

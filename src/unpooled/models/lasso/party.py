@@ -21,14 +21,17 @@ from unpooled.models.lasso.messages import (
     MomentsReply,
     Pick,
     PickRequest,
+    Place,
     RefitRequest,
     SharedColumn,
     ShareRequest,
+    Term,
 )
 from unpooled.models.lasso.plan import (
     COLUMN,
     COLUMNS_WEIGHT,
     CONSTANT_WEIGHT,
+    LARGEST,
     LEADING,
     MEAN,
     MEAN_GRID,
@@ -39,8 +42,8 @@ from unpooled.models.lasso.plan import (
     Coupling,
     Setup,
     grids,
-    largest_row,
     setup,
+    shortened,
     sketch,
 )
 from unpooled.privacy.bounds import Coding, Column
@@ -50,6 +53,8 @@ from unpooled.protocol.messages import Nothing, Released
 from unpooled.protocol.roles import Context, Step, signed_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     Vector = NDArray[np.float64]
@@ -65,7 +70,7 @@ def _coded(context: Context) -> Columns:
     if known is not None and (known[0] is columns or known[0] == columns):
         return known[1]
     coding = Coding(columns, grids(table.n_rows)[0])
-    sparse = table.sparse(coding.names)
+    sparse = None if any(column.unfit_for_sparse for column in columns) else table.sparse(coding.names)
     if sparse is not None:
         coded = Columns.of(coding.code_sparse(sparse))
     else:
@@ -89,27 +94,31 @@ def _response(context: Context, asked: Setup) -> Vector:
 
 
 def _name(context: Context, party: str, column: int) -> str:
-    """Under which name a received column is kept."""
-    places = [card.name for card in context.plan.study.parties]
-    if party not in places:
-        msg = f"the study has no party {party!r}"
+    """Under which name a released column is kept."""
+    widths = setup(context.plan.study).widths
+    if party not in widths or not 0 <= column < widths[party]:
+        msg = f"the study has no party {party!r} with a coded column {column}"
         raise ProtocolError(msg)
-    return f"column_{places.index(party)}_{column}"
+    return f"column_{list(widths).index(party)}_{column}"
 
 
-def _keep(context: Context, columns: tuple[SharedColumn, ...]) -> None:
-    """Keep released columns as they arrive."""
+def _columns(context: Context, places: Sequence[Place | Term], new: tuple[SharedColumn, ...]) -> list[Vector]:
+    """The released columns in these places. New ones are kept as they arrive, once it is sure that none is missing or wild."""
     rows = setup(context.plan.study).parameters.sketch_rows or context.table.n_rows
-    for new in columns:
-        values = new.values.numpy()
-        if values.shape != (rows,) or values.dtype != np.float64 or not np.isfinite(values).all():
-            raise ProtocolError("a shared column of another length than the data, or with values that are no numbers")
-        context.keep(_name(context, new.party, new.column), values)
-
-
-def _kept(context: Context, party: str, column: int) -> Vector:
-    """A released column that this party was sent."""
-    return context.party.keeper.kept(context.plan.hash, _name(context, party, column))
+    arrived = {}
+    for shared in new:
+        values = shared.values.numpy()
+        if values.shape != (rows,) or values.dtype != np.float64 or not (np.abs(values) < LARGEST).all():
+            raise ProtocolError(
+                "a shared column of another length than the data, or with values that are no released numbers"
+            )
+        arrived[_name(context, shared.party, shared.column)] = values
+    keeper, plan = context.party.keeper, context.plan.hash
+    names = [_name(context, place.party, place.column) for place in places]
+    found = [arrived[name] if name in arrived else keeper.kept(plan, name) for name in names]
+    for name, values in arrived.items():
+        context.keep(name, values)
+    return found
 
 
 def mean(context: Context, request: Nothing) -> MeanReply:  # noqa: ARG001 - the request is no more than its name
@@ -120,14 +129,17 @@ def mean(context: Context, request: Nothing) -> MeanReply:  # noqa: ARG001 - the
     return MeanReply(context.release(MEAN, steps.sum(keepdims=True)))
 
 
-def _predictions(context: Context, request: PickRequest) -> Vector:
-    """sum_j x_j a_j over the released columns of the iterate."""
-    _keep(context, request.new)
-    total = np.zeros(setup(context.plan.study).parameters.sketch_rows or context.table.n_rows)
-    for term in request.iterate:
-        if not math.isfinite(term.value):
-            raise ProtocolError("an iterate with a coefficient that is no number")
-        total += term.value * _kept(context, term.party, term.column)
+def _predictions(context: Context, asked: Setup, request: PickRequest) -> Vector:
+    """sum_j x_j a_j over the released columns of the iterate, which lies in the ball."""
+    # A coefficient that is no number makes the sum none, which is not below the bound either.
+    length = math.fsum(abs(term.value) for term in request.iterate)
+    if not (length <= asked.parameters.radius * (1 + 1e-9) or (asked.published and length < LARGEST)):
+        raise ProtocolError("an iterate outside the ball of the plan, or with a coefficient that is no number")
+    if not abs(request.middle) <= asked.parameters.response_bound:
+        raise ProtocolError("a mean of the response beyond its bound, or that is no number")
+    total = np.zeros(asked.parameters.sketch_rows or context.table.n_rows)
+    for term, values in zip(request.iterate, _columns(context, request.iterate, request.new), strict=True):
+        total += term.value * values
     return total
 
 
@@ -136,9 +148,8 @@ def pick(context: Context, request: PickRequest) -> Pick:
     asked = setup(context.plan.study)
     if asked.published:
         return _pick_as_published(context, asked, request)
-    if not math.isfinite(request.middle):
-        raise ProtocolError("a mean that is no number")
-    rows, end, predictions = context.table.n_rows, asked.clip(request.iterate), _predictions(context, request)
+    rows, predictions = context.table.n_rows, _predictions(context, asked, request)
+    end = asked.clip(request.iterate)
     if asked.centres:  # what a constant of its own would make of them
         predictions -= predictions.mean()
     clipped = (np.clip(predictions, -end, end) + request.middle) / rows
@@ -165,7 +176,7 @@ def pick(context: Context, request: PickRequest) -> Pick:
 def _pick_as_published(context: Context, asked: Setup, request: PickRequest) -> Pick:
     """Line 10 as it is meant: v_i = (J a_i).q - a_i.y / n with Laplace noise of a scale that follows the data's own G."""
     rows, study = context.table.n_rows, context.plan.study
-    predictions, matrix = _predictions(context, request) / rows, sketch(study, asked.parameters)
+    predictions, matrix = _predictions(context, asked, request) / rows, sketch(study, asked.parameters)
     residual = (predictions if matrix is None else matrix.T @ predictions) - _response(context, asked) / rows
     gradient = scores(_coded(context), asked.columns(study, context.card, context.index), residual) / grids(rows)[0]
     signed = np.concatenate([-gradient, gradient])
@@ -181,8 +192,8 @@ def share(context: Context, request: ShareRequest) -> ColumnReply:
         raise ProtocolError("a claim beyond the columns or the rounds of the plan")
     column, _ = asked.picked(plan.study, context.card, request.round, own)
     context.planned(COLUMN)
-    _once(context, f"shared_{column}")
     values = _coded(context).column(column)
+    _once(context, COLUMN, column)
     if asked.published:
         matrix, values = sketch(plan.study, asked.parameters), values / grids(values.size)[0]
         return ColumnReply(context.release(COLUMN, values if matrix is None else matrix @ values, sensitivity=1.0))
@@ -191,14 +202,13 @@ def share(context: Context, request: ShareRequest) -> ColumnReply:
 
 def refit(context: Context, request: RefitRequest) -> MomentsReply:
     """Release the products of a released column, as it is, with the response, itself and every released column. Once for each."""
-    plan, asked, rows = context.plan, setup(context.plan.study), context.table.n_rows
+    asked, rows = setup(context.plan.study), context.table.n_rows
     context.planned(REFIT)
-    if not context.party.keeper.has(plan.hash, f"shared_{request.column}"):
+    if request.column not in _marks(context, COLUMN):
         raise PlanMismatch("moments are released for columns that this party has released before, and for no others")
-    if len(request.order) > asked.slots:
-        raise ProtocolError("more columns than the plan can release")
-    _once(context, f"refit_{request.column}")
-    _keep(context, request.new)
+    if not 1 <= len(request.order) <= asked.slots:
+        raise ProtocolError("no columns, or more of them than the plan can release")
+    released = np.column_stack(_columns(context, request.order, request.new))
     first, second = grids(rows)
     own = _coded(context).column(request.column)
     factors = np.zeros((rows, asked.slots + LEADING), order="F")
@@ -206,10 +216,8 @@ def refit(context: Context, request: RefitRequest) -> MomentsReply:
     factors[:, 0] = np.trunc(_response(context, asked) * (RESPONSE_WEIGHT / bound * second))
     factors[:, 1] = own * (second // first)
     factors[:, 2] = np.trunc(CONSTANT_WEIGHT * second)
-    released = np.column_stack([_kept(context, place.party, place.column) for place in request.order])
-    factors[:, LEADING : LEADING + len(request.order)] = np.trunc(
-        released * (COLUMNS_WEIGHT / largest_row(released) * second)
-    )
+    factors[:, LEADING : LEADING + len(request.order)] = np.trunc(shortened(released)[0] * (COLUMNS_WEIGHT * second))
+    _once(context, REFIT, request.column)
     return MomentsReply(context.release(REFIT, (own @ factors).astype(np.int64)))
 
 
@@ -234,14 +242,28 @@ def _winner(context: Context, asked: Setup, request: ShareRequest) -> Claim:
     return best
 
 
-def _once(context: Context, name: str) -> None:
-    """Remember which request this was released for; refuse another one."""
-    keeper = context.party.keeper
-    if keeper.has(context.plan.hash, name):
-        if int(keeper.kept(context.plan.hash, name)[0]) != context.index:
-            raise PlanMismatch("this column was released before: it is not released twice, and neither are its moments")
-    else:
-        context.keep(name, np.array([context.index]))
+def _marks(context: Context, what: str) -> list[int]:
+    """The columns that were released so far, in the order of their requests."""
+    keeper, name = context.party.keeper, f"{what}s"
+    return keeper.kept(context.plan.hash, name).tolist() if keeper.has(context.plan.hash, name) else []
+
+
+def _once(context: Context, what: str, column: int) -> None:
+    """Mark the column as the next one released, just before it is; refuse one that was, and requests out of order.
+
+    The order is the ledger's too: were the marks lost, it would show.
+    """
+    marks = _marks(context, what)
+    if context.index > len(marks):
+        raise PlanMismatch(
+            "columns are asked for in order; if this one is the next, what this party keeps beside its ledger is lost"
+        )
+    if column in marks and marks.index(column) != context.index:
+        raise PlanMismatch("this column was released before: it is not released twice, and neither are its moments")
+    if context.index == len(marks):
+        context.keep(f"{what}s", np.array([*marks, column]))
+    elif marks[context.index] != column:
+        raise PlanMismatch("another column was released under this number")
 
 
 STEPS = (

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MEAN, PICK, SCORE, COLUMN, REFIT = "mean", "pick", "score", "column", "refit"
 #: Products of two grids, summed over the rows, must stay exact in float64.
 _EXACT_BITS = 53
+#: Numbers of a study, and of released columns, are smaller than this: their products and sums then neither overflow nor lose their grid.
+LARGEST = 1e90
 #: Weights of the response, the constant and the released columns in a column's moments: squares that add up to at most 1 (L.5).
 RESPONSE_WEIGHT, CONSTANT_WEIGHT, COLUMNS_WEIGHT = 0.5, 0.25, 0.825
 #: Where in the moments the products with the released columns begin.
@@ -160,11 +162,11 @@ def clip_ceiling(response_bound: float, rows: int, choice_epsilon: float) -> flo
 def _check(study: Study, p: Parameters) -> None:
     published, ball = study.calibration == Calibration.PUBLISHED, p.coupling == Coupling.BALL
     rules = (
-        (0 < p.radius < math.inf, "radius must be a positive finite number"),
-        (0 < p.response_bound < math.inf, "response_bound must be a positive finite number"),
+        (1 / LARGEST < p.radius < LARGEST, f"radius must be a positive number below {LARGEST:g}"),
+        (1 / LARGEST < p.response_bound < LARGEST, f"response_bound must be a positive number below {LARGEST:g}"),
         (p.coupling in set(Coupling), f"coupling is one of {', '.join(Coupling)}, not {p.coupling!r}"),
         (
-            p.rounds >= 1 and p.sampled >= 0 and 0 <= p.clip < math.inf,
+            p.rounds >= 1 and p.sampled >= 0 and 0 <= p.clip < LARGEST,
             "rounds must be at least 1, sampled and clip at least 0",
         ),
         (
@@ -190,6 +192,11 @@ def _check(study: Study, p: Parameters) -> None:
 
 def _check_cards(study: Study, p: Parameters) -> None:
     first = study.parties[0]
+    columns = [column.name for card in study.parties for column in card.columns]
+    if len(set(columns)) < len(columns):
+        twice = next(name for name in columns if columns.count(name) > 1)
+        msg = f"column {twice!r} is declared by two parties: its values would be charged at both, so declare it at one"
+        raise UsageError(msg)
     for card in study.parties:
         if p.response not in card.labels:
             msg = f"party {card.name!r} has no label column {p.response!r}: every party needs the response"
@@ -257,9 +264,14 @@ def _gaussian(size: int, either: Reach, multiplier: float) -> GaussianRelease:
     return GaussianRelease.calibrated((block,), reach, Unit.RECORD, 1 / multiplier)
 
 
-def largest_row(columns: NDArray[np.float64]) -> float:
-    """What the rows of the released columns are divided by in moments: their largest norm, and a little more for its rounding."""
-    return float(np.sqrt(np.square(columns).sum(axis=1).max(initial=0.0))) * (1 + 2.0**-40) + 1e-300
+def shortened(columns: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """(the released columns divided by the norm of their longest row, that norm): rows of norm at most 1, whatever the numbers are."""
+    top = float(np.abs(columns).max(initial=0.0))
+    if not top:
+        return columns, 1.0
+    scaled = columns / top  # squares of these neither overflow nor, where it matters, underflow
+    norm = float(np.sqrt(np.square(scaled).sum(axis=1).max())) * (1 + 2.0**-40)
+    return scaled / norm, top * norm
 
 
 def _per_value(study: Study) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.kernels.frank_wolfe import frank_wolfe
-from unpooled.models.lasso.plan import COLUMNS_WEIGHT, CONSTANT_WEIGHT, LEADING, RESPONSE_WEIGHT, grids, largest_row
+from unpooled.models.lasso.plan import COLUMNS_WEIGHT, CONSTANT_WEIGHT, LEADING, RESPONSE_WEIGHT, grids, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ class Moments:
         rows, (first, second) = columns.shape[0], grids(columns.shape[0])
         unit = 1.0 / (first * second * rows)
         response = unit * asked.parameters.response_bound / RESPONSE_WEIGHT
-        product = unit * largest_row(columns) / COLUMNS_WEIGHT
+        product = unit * shortened(columns)[1] / COLUMNS_WEIGHT
         means = values[:, 2] * (unit / CONSTANT_WEIGHT) if asked.centres else np.zeros(len(values))
         return cls(
             response=values[:, 0] * response - means * middle,
@@ -101,6 +101,7 @@ def constrained(gram: Matrix, response: Vector, radius: float, blocks: Sequence[
     As least squares: G = R^T R, b = R^T c.
     """
     values, vectors = np.linalg.eigh(gram)
+    values = np.maximum(values, 1e-15 * values[-1])  # what rounding makes of columns of very different sizes
     root = vectors.T * np.sqrt(values)[:, None]
     target = vectors.T @ response / np.sqrt(values)
     radii = np.full(len(set(blocks)) if blocks else 1, radius)
