@@ -89,3 +89,71 @@ def test_nothing_unplanned_comes_back_and_no_budget_is_exceeded(case: Case, seed
 def parts_of(reply: msgspec.Struct) -> list[object]:
     values = [getattr(reply, name) for name in reply.__struct_fields__]
     return [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+
+
+WILD_FLOATS = (np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, 1e-300, 1e60)
+WILD_INTEGERS = (-1, 0, 2**31, 2**53 + 1, 2**63 - 1, -(2**63))
+
+
+def places(tree: object, path: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    """Where something can be changed in plain data: numbers, texts, bytes, lists, and arrays as wholes."""
+    if isinstance(tree, dict) and set(tree) == {"dtype", "shape", "data"}:
+        return [path]
+    inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    own = [] if isinstance(tree, dict) or not path else [path]
+    return own + [place for key, value in inner for place in places(value, (*path, key))]
+
+
+def wild(value: object, rng: np.random.Generator) -> object:
+    """Something of the same kind that no honest coordinator sends."""
+    if isinstance(value, dict):
+        array = np.frombuffer(value["data"], dtype=value["dtype"]).copy()
+        limits = None if array.dtype.kind == "f" else np.iinfo(array.dtype)
+        extremes = WILD_FLOATS if limits is None else (limits.min, limits.max, 0, 1)
+        array[rng.random(array.size) < rng.choice([0.1, 1.0])] = extremes[int(rng.integers(len(extremes)))]
+        return {**value, "data": array.tobytes()}
+    if isinstance(value, list):
+        return [] if rng.random() < 0.5 else [*value, *value]
+    kinds = {bool: (True, False), float: WILD_FLOATS, int: WILD_INTEGERS, str: ("", "x"), bytes: (b"", bytes(32))}
+    others = kinds.get(type(value), (0,))
+    return others[int(rng.integers(len(others)))]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_wild_payloads_are_answered_within_the_plan_or_refused_in_words(case: Case, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    entries = transcript_of(case).entries
+    bodies = [msgspec.msgpack.decode(open_envelope(entry.request).body) for entry in entries]
+    rich = [i for i, body in enumerate(bodies) if places(body) and open_envelope(entries[i].request).step != "open"]
+    for _ in range(15 if rich else 0):
+        chosen = rich[int(rng.integers(len(rich)))]
+        people = parties(case)
+        for entry in entries[:chosen]:
+            people[entry.to].answer(entry.request)
+        body = msgspec.msgpack.decode(open_envelope(entries[chosen].request).body)
+        for _ in range(int(rng.integers(1, 4))):
+            spots = places(body)
+            spot = spots[int(rng.integers(len(spots)))]
+            inside = body
+            for key in spot[:-1]:
+                inside = inside[key]
+            inside[spot[-1]] = wild(inside[spot[-1]], rng)
+        asked = open_envelope(entries[chosen].request)
+        envelope = {
+            "version": 1,
+            "plan": asked.plan,
+            "step": asked.step,
+            "index": asked.index,
+            "body": msgspec.Raw(msgspec.msgpack.encode(body)),
+        }
+        party = people[entries[chosen].to]
+        before = party.ledger.entries()
+        try:
+            reply = party.answer(msgspec.msgpack.encode(envelope))
+        except UnpooledError:
+            assert party.ledger.entries() == before
+        else:
+            open_body(open_envelope(reply), load(case.model).step(asked.step).reply)
+        finally:
+            for somebody in people.values():
+                somebody.ledger.close()

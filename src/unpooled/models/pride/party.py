@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.errors import DataError, PlanMismatch, UsageError
+from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
 from unpooled.kernels.newton import LogisticPath
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models.pride.local import Calibration, choose_alpha, random_folds
@@ -141,13 +141,18 @@ def _others(context: Context, received: Sequence[Received]) -> tuple[Matrix, Vec
     columns: list[Matrix] = [np.empty((rows, 0))]
     noise: list[Vector] = [np.empty(0)]
     for other in received:
-        part = next(p for p in parts(context.plan.study) if p.card.name == other.party)
+        part = next((p for p in parts(context.plan.study) if p.card.name == other.party), None)
+        if part is None or part.card.name == context.party.name:
+            msg = f"what another party released came under the name {other.party!r}"
+            raise ProtocolError(msg)
         for released in other.sketch:
             values, deviation = decode_sketch(context, part, released.values.numpy())
             columns.append(values)
             noise.append(np.full(values.shape[1], deviation))
         for disclosed in other.disclosed:
             plain = disclosed.values.numpy()
+            if plain.shape != (rows, len(disclosed.columns)) or plain.dtype != np.float64 or not (np.abs(plain) <= 1).all():
+                raise ProtocolError("disclosed columns of another shape than announced, or beyond their bounds")
             columns.append(plain)
             noise.append(np.zeros(plain.shape[1]))
     return np.hstack(columns), np.concatenate(noise)
@@ -155,8 +160,13 @@ def _others(context: Context, received: Sequence[Received]) -> tuple[Matrix, Vec
 
 def decode_sketch(context: Context, part: Part, values: NDArray[np.generic]) -> tuple[Matrix, float]:
     """Another party's released sketch in coded units, and the standard deviation of its noise."""
-    assert part.sketch is not None
+    if part.sketch is None:
+        msg = f"party {part.card.name!r} releases no sketch in this plan"
+        raise ProtocolError(msg)
     mechanism = context.plan.release(part.card.name, SKETCH).mechanism
+    expected = np.int64 if isinstance(mechanism, GaussianRelease) else np.float64
+    if values.dtype != expected or values.shape != (mechanism.size,) or not np.isfinite(values).all():
+        raise ProtocolError("a sketch of another size or type than the plan has, or with values that are no numbers")
     if not isinstance(mechanism, GaussianRelease):
         # The published noise level is theta times a public factor; theta is not sent, so it is not known here.
         return values.astype(np.float64).reshape(-1, part.sketch.size), 0.0

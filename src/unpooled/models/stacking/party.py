@@ -116,8 +116,10 @@ def fit_meta(context: Context, request: MetaRequest) -> Weights:
         raise ProtocolError("the high-level model needs one real vector of each low-level model")
     if asked.split is Split.HORIZONTAL:
         for weights, block in zip(given, asked.blocks, strict=True):
-            if weights.shape != (block.size,):
-                raise ProtocolError("weights of another size than the low-level models have")
+            if weights.shape != (block.size,) or not (np.abs(weights) < LARGEST).all():
+                raise ProtocolError(
+                    "weights of another size than the low-level models have, or that are no released numbers"
+                )
         given = [expit(block.rows(context.table) @ w) for block, w in zip(asked.blocks, given, strict=True)]
     elif any(array.shape != labels.shape for array in given):
         raise ProtocolError("predictions of another number of rows than the high level has")
@@ -131,11 +133,14 @@ def meta_rows(probabilities: list[Vector], *, intercept: bool) -> Matrix:
 
     Whatever is given is clipped first: it may come from a coordinator, and a row's length must not depend on its honesty.
     """
-    columns = [np.clip(np.nan_to_num(2 * p - 1), -1.0, 1.0) for p in probabilities]
+    columns = [2 * np.clip(np.nan_to_num(p, nan=0.5), 0.0, 1.0) - 1 for p in probabilities]
     if intercept:
         columns.append(np.ones(columns[0].size))
     return np.asarray(np.column_stack(columns) * ((1 - SAFETY) / np.sqrt(len(columns))))
 
+
+#: Weights beyond this are nobody's: their products with rows would overflow.
+LARGEST = 1e90
 
 STEPS = (
     Step(BLOCK, Nothing, Weights, fit_block),
