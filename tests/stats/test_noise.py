@@ -371,7 +371,7 @@ def test_envelopes_are_above_their_weights_and_close_to_them() -> None:
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("name", CHOICES)
 def test_the_exact_path_makes_the_same_choices(name: str, signed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With an endless band every trial is decided by 90 digits and further bits."""
+    """With an endless band every trial is decided by 100 digits and further bits."""
     decided, exact = [], sampler.exact_acceptance
 
     def spy(*arguments):

@@ -442,7 +442,7 @@ def discrete_laplace_shift(scale: float) -> float:
     return -math.log1p(math.expm1(-1 / scale) / 2)
 
 
-def exact_acceptance(rest: int, further: int, exponent: Decimal, power: int) -> bool:
-    """Whether rest, with these 256 bits behind its point, is below 2^power e^-exponent."""
+def exact_acceptance(rest: int, further: int, rate: float, distance: int, power: int) -> bool:
+    """Whether rest, with these 256 bits behind its point, is below 2^power e^-(rate distance)."""
     with localcontext(_EXACT, prec=100):  # such an integer has up to 91 digits
-        return Decimal((rest << 256) | further) < (-exponent).exp() * (1 << (power + 256))
+        return Decimal((rest << 256) | further) < (-Decimal(rate) * distance).exp() * (1 << (power + 256))

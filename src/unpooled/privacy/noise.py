@@ -14,7 +14,6 @@ import hashlib
 import hmac
 import os
 from dataclasses import dataclass, field
-from decimal import Decimal
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -250,9 +249,7 @@ def choose(scores: NDArray[np.int64], rate: float, *, signed: bool = False, stre
                 break
             index, negative = (place // 2, place % 2) if signed else (place, 0)
             score = -int(scores[index]) if negative else int(scores[index])
-            if doubtful and not sampler.exact_acceptance(
-                int(rest), bits.more(first + at - 1, 0), Decimal(rate) * (top - score), power
-            ):
+            if doubtful and not sampler.exact_acceptance(int(rest), bits.more(first + at - 1, 0), rate, top - score, power):
                 continue
             return index + negative * scores.size
     raise AssertionError  # pragma: no cover - the loop has no other end

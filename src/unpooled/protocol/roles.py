@@ -177,6 +177,8 @@ class Context:
     plan: Plan
     step: str
     index: int
+    #: A digest of the request and the data.
+    asked: bytes = b""
     issued: list[msgspec.Struct] = field(default_factory=list)
 
     @property
@@ -297,7 +299,8 @@ class Context:
             msg = f"release {planned.name!r} is asked for in order: number {before} was not made yet"
             raise PlanMismatch(msg)
         made = draw(party.keys_for(self.plan.study).stream(*self._names(planned.name), content=content))
-        charge = _charge(self.plan, planned, self.index, party.fingerprint(content))
+        # Bound to the request: another one at this index is refused, and whether its statistic is the same is not told.
+        charge = _charge(self.plan, planned, self.index, party.fingerprint(digest(content, self.asked)))
         party.ledger.reserve([charge], party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
         return made
 
@@ -391,7 +394,7 @@ class Party:
         stored = self.ledger.reply(plan.hash, step.name, envelope.index, asked)
         if stored is not None:
             return stored
-        context = Context(self, plan, step.name, envelope.index)
+        context = Context(self, plan, step.name, envelope.index, asked)
         reply = step.answer(context, request)
         self._check_reply(step, reply, context.issued, plan.study)
         answer = encode(plan.hash, step.name, envelope.index, reply)
