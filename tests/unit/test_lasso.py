@@ -18,7 +18,7 @@ from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.plan import clip_ceiling, grids, setup, shortened, sketch
-from unpooled.models.lasso.refit import Moments, constrained
+from unpooled.models.lasso.refit import Moments, constrained, shrunk
 from unpooled.privacy.accounting import UNBOUNDED, Composition, Kind, budget_rho
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
@@ -568,6 +568,19 @@ def test_the_constant_costs_one_release_of_the_mean_and_no_more() -> None:
     assert sums[1] - sums[0] == mean.sensitivity()
     plan, made = opened(study())
     refused(plan, made["b"], UsageError, "no release 'mean'", "mean", Nothing())
+
+
+def test_means_that_are_mostly_noise_count_as_zero() -> None:
+    values = np.array([0.5, -0.5, 0.1, -0.05, 7.0, 0.0])
+    assert shrunk(values, 0.1) == pytest.approx([0.48, -0.48, 0.0, 0.0, 1.0, 0.0])
+    assert np.array_equal(shrunk(values[:4], 0.0), values[:4])
+    rng = np.random.default_rng(2)
+    X, y = rng.uniform(0.5, 1, (30, 5)), rng.uniform(-1, 1, 30)
+    worst = [
+        abs(PrivateLasso(2, radius=3.0, epsilon=0.5, bounds=(-1, 1), y_bounds=(-1, 1), random_state=s).fit(X, y).intercept_)
+        for s in range(10)
+    ]
+    assert max(worst) <= 4.0  # the response's bound and the radius, whatever the noise
 
 
 def test_data_far_from_the_middle_need_a_constant() -> None:

@@ -5,6 +5,7 @@ Each round is a pick of every party and at most one new column of the winner (or
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,7 +13,7 @@ import numpy as np
 
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, REFIT, Coupling, grids, setup
-from unpooled.models.lasso.refit import Moments, constrained
+from unpooled.models.lasso.refit import Moments, constrained, shrunk
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Array, Ask, Nothing
@@ -83,7 +84,11 @@ def coordinate(plan: Plan) -> Conversation:
         replies = yield from everybody([_share(asked, t, claims, claim, counts) for claim, _ in fresh])
         new = tuple(_column(plan, place, reply) for (_, place), reply in zip(fresh, replies, strict=True))
         released.update(zip((place for _, place in fresh), new, strict=True))
-    means = {place: float(column.values.numpy().mean()) for place, column in released.items()} if asked.centres else {}
+    means = {}
+    if asked.centres:
+        noise = asked.column_scale / math.sqrt(cards[0].rows)
+        columns = np.array([column.values.numpy().mean() for column in released.values()])
+        means = dict(zip(released, shrunk(columns, noise).tolist(), strict=True))
     if asked.refits:
         iterate, means = yield from _refit(plan, released, new, middle)
     intercept = middle - sum(value * means.get(place, 0.0) for place, value in iterate.items())
@@ -108,9 +113,9 @@ def _middle(plan: Plan) -> Generator[Any, Any, float]:
     """The noisy mean of the response, which one party releases for all."""
     place = Place(plan.study.parties[0].name, 0)
     (reply,) = yield from everybody([Ask(place.party, MEAN, Nothing())])
-    (total,) = _mechanism(plan, place, MEAN).decode(reply.mean.values.numpy())
-    bound = setup(plan.study).parameters.response_bound
-    return float(np.clip(total / (MEAN_GRID * plan.study.parties[0].rows), -1, 1)) * bound
+    mechanism, steps = _mechanism(plan, place, MEAN), MEAN_GRID * plan.study.parties[0].rows
+    (part,) = shrunk(mechanism.decode(reply.mean.values.numpy()) / steps, float(mechanism.deviations[0]) / steps)
+    return float(part) * setup(plan.study).parameters.response_bound
 
 
 def _refit(

@@ -26,6 +26,13 @@ _FLOOR = 0.5
 _STEPS, _TOLERANCE = 100_000, 1e-8
 
 
+def shrunk(values: Vector, noise: float) -> Vector:
+    """Noisy numbers that lie in [-1, 1], moved toward 0 by their noise: v - noise^2 / v, and 0 where noise is the larger (James-Stein)."""
+    larger = np.abs(values) > noise
+    moved = np.where(larger, values - noise**2 / np.where(larger, values, 1.0), 0.0)
+    return np.clip(moved, -1.0, 1.0)
+
+
 @dataclass(frozen=True)
 class Moments:
     """A^T y / n, the diagonal of A^T A / n, the means of A, and A^T (A + noise) / n, with the noise that their release added.
@@ -51,7 +58,9 @@ class Moments:
         unit = 1.0 / (first * second * rows)
         response = unit * asked.parameters.response_bound / RESPONSE_WEIGHT
         product = unit * shortened(columns)[1] / COLUMNS_WEIGHT
-        means = values[:, 2] * (unit / CONSTANT_WEIGHT) if asked.centres else np.zeros(len(values))
+        means = np.zeros(len(values))
+        if asked.centres:
+            means = shrunk(values[:, 2] * (unit / CONSTANT_WEIGHT), deviation * unit / CONSTANT_WEIGHT)
         return cls(
             response=values[:, 0] * response - means * middle,
             squares=values[:, 1] * unit - means**2,
