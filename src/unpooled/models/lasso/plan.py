@@ -332,20 +332,19 @@ def compile_plan(study: Study) -> Plan:
     choice = NoisyChoice(((Unit.RECORD, record_epsilon), (Unit.ATTRIBUTE, asked.choice_epsilon)))
     mu = 1 / asked.score_multiplier if asked.score_multiplier else math.inf
     score = ScaledGaussian(1, tuple((unit, mu) for unit in Unit), asked.score_multiplier)
+    moments = _moments(asked, rows) if asked.refits else None
+    touches = ((Unit.ATTRIBUTE, _per_value(study)),)
     releases: list[Release] = []
     if asked.centres:  # everybody has the same response: one party tells its mean
-        releases.append(
-            Release(MEAN, study.parties[0].name, MEAN, _gaussian(1, Reach(2.0 * MEAN_GRID, 1), asked.mean_multiplier))
-        )
+        mean = _gaussian(1, Reach(2.0 * MEAN_GRID, 1), asked.mean_multiplier)
+        releases.append(Release(MEAN, study.parties[0].name, MEAN, mean))
     for card in study.parties:
         releases.append(Release(PICK, card.name, PICK, choice, rounds))
         if ball:
             releases.append(Release(SCORE, card.name, PICK, score, rounds))
         count = min(rounds, asked.width(card))
-        touches = ((Unit.ATTRIBUTE, _per_value(study)),)
         releases.append(Release(COLUMN, card.name, COLUMN, column, count, touches=touches, together=asked.slots))
-        if asked.refits:
-            moments = _moments(asked, rows)
+        if moments:
             releases.append(Release(REFIT, card.name, REFIT, moments, count, touches=touches, together=asked.slots))
     response = "The response is known in the clear to every party"
     return Plan(
