@@ -44,7 +44,7 @@ def preprocessings(reference: np.ndarray) -> dict:
     except ImportError:
         print("chemotools is not installed: no airPLS (pip install unpooled[spectra])")
     else:
-        steps["airPLS"] = lambda X: AirPls(lam=100, nr_iterations=15, polynomial_order=1).fit_transform(X)
+        steps["airPLS"] = lambda X: AirPls(lam=1e4, nr_iterations=15).fit_transform(X)
     return steps
 
 
