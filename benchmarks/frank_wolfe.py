@@ -19,7 +19,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy.sparse import csc_array, random_array
 
-from unpooled.kernels.frank_wolfe import Columns, Fit, Sampling, frank_wolfe
+from unpooled.kernels.columns import Columns
+from unpooled.kernels.frank_wolfe import Fit, frank_wolfe
+from unpooled.kernels.samplings import Sampling
 
 STEPS, ROUNDS, TAU = 300, 5, 64
 #: Required by the project: at least this many times faster than the plain loop (sparse).

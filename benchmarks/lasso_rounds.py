@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from unpooled import PrivateLasso
-from unpooled.kernels.frank_wolfe import scores
+from unpooled.kernels.columns import scores
 from unpooled.models import load
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource

@@ -14,7 +14,8 @@ import sys
 import numpy as np
 from common import curves, write_table
 
-from unpooled.kernels.frank_wolfe import Fit, Sampling, bound, expected_curvature, frank_wolfe, interactions
+from unpooled.kernels.frank_wolfe import Fit, bound, expected_curvature, frank_wolfe, interactions
+from unpooled.kernels.samplings import Sampling
 
 ROWS, COLUMNS, RADIUS, PARTIES, BLOCKS = 2000, 96, 2.0, 4, 16
 Parts = tuple[Sampling, int, int]

@@ -11,15 +11,9 @@ from scipy.stats import chisquare
 from sklearn.linear_model import Lasso
 
 from unpooled.kernels import frank_wolfe as module
-from unpooled.kernels.frank_wolfe import (
-    Columns,
-    Sampling,
-    bound,
-    expected_curvature,
-    frank_wolfe,
-    interactions,
-    scores,
-)
+from unpooled.kernels.columns import Columns, scores
+from unpooled.kernels.frank_wolfe import bound, expected_curvature, frank_wolfe, interactions
+from unpooled.kernels.samplings import Sampling
 
 RADIUS, GROUPS = 2.0, 4
 

@@ -34,7 +34,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numba import njit
 from scipy.linalg import blas
-from scipy.sparse import issparse
+
+from unpooled.kernels.columns import Columns, add_column, column_dot, column_square, column_squares, scores
+from unpooled.kernels.samplings import Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
     Index = NDArray[np.int64]
     Places = NDArray[np.int32] | NDArray[np.int64]
-    Draw = Callable[[np.random.Generator, int], Index]
     Oracle = Callable[[Index, Vector], Vector]
 
 #: Below this the lazy scale is multiplied out.
@@ -63,214 +64,6 @@ _TILE = 256
 _PART = 16
 _ROUNDING = 1e-14
 _NEWTON = 60
-
-
-# --- columns ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Columns:
-    """A matrix by columns: values one column after the other, and for a sparse one their rows and where columns start."""
-
-    data: Vector
-    #: Empty for a dense matrix.
-    rows: Places
-    starts: Places
-    shape: tuple[int, int]
-
-    @classmethod
-    def of(cls, matrix: Columns | Matrix | csc_array | csc_matrix) -> Columns:
-        """Without a copy if the matrix is column-major or CSC already, and float64."""
-        if isinstance(matrix, Columns):
-            return matrix
-        if issparse(matrix):
-            sparse = matrix.tocsc()
-            if not sparse.has_canonical_format:
-                sparse = sparse.copy()
-                sparse.sum_duplicates()
-            n, d = sparse.shape
-            return cls(np.asarray(sparse.data, dtype=np.float64), sparse.indices, sparse.indptr, (n, d))
-        dense = np.asfortranarray(matrix, dtype=np.float64)
-        none = np.empty(0, dtype=np.int32)
-        return cls(dense.reshape(-1, order="F"), none, none, (dense.shape[0], dense.shape[1]))
-
-    @property
-    def sparse(self) -> bool:
-        """Whether only nonzeros are held."""
-        return self.starts.size > 0
-
-    def dense(self) -> Matrix:
-        """The column-major matrix (not for sparse ones)."""
-        return self.data.reshape(self.shape, order="F")
-
-    def column(self, j: int) -> Vector:
-        """One column, with its zeros."""
-        if not self.sparse:
-            return self.dense()[:, j]
-        out, held = np.zeros(self.shape[0]), slice(self.starts[j], self.starts[j + 1])
-        out[self.rows[held]] = self.data[held]
-        return out
-
-
-def scores(matrix: Columns | Matrix | csc_array | csc_matrix, columns: ArrayLike | None, g: Vector) -> Vector:
-    """The products a_j . g for these columns, or all of them: as many operations as they have nonzeros."""
-    held = Columns.of(matrix)
-    if columns is None:
-        if not held.sparse:
-            return held.dense().T @ g
-        columns = np.arange(held.shape[1])
-    chosen = np.asarray(columns, dtype=np.int64)
-    if chosen.size and not 0 <= chosen.min() <= chosen.max() < held.shape[1]:
-        raise IndexError("a column that the matrix does not have")
-    return _scores(held.data, held.rows, held.starts, held.shape[0], chosen, np.ascontiguousarray(g, dtype=np.float64))
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def _dense_dot(column: Vector, g: Vector) -> float:
-    total = 0.0
-    for i in range(column.size):
-        total += column[i] * g[i]
-    return total
-
-
-@njit(cache=True, nogil=True)
-def _dot(data: Vector, rows: Places, starts: Places, n: int, j: int, g: Vector) -> float:
-    if not starts.size:
-        return float(_dense_dot(data[j * n : (j + 1) * n], g))
-    total = 0.0
-    for e in range(starts[j], starts[j + 1]):  # in order: gathers make short sums slower
-        total += data[e] * g[rows[e]]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def _square(data: Vector, starts: Places, n: int, j: int) -> float:
-    column = data[starts[j] : starts[j + 1]] if starts.size else data[j * n : (j + 1) * n]
-    total = 0.0
-    for value in column:
-        total += value * value
-    return total
-
-
-@njit(cache=True, nogil=True)
-def _add(data: Vector, rows: Places, starts: Places, n: int, j: int, weight: float, out: Vector) -> None:
-    if starts.size:
-        for e in range(starts[j], starts[j + 1]):
-            out[rows[e]] += weight * data[e]
-    else:
-        column = data[j * n : (j + 1) * n]
-        for i in range(n):
-            out[i] += weight * column[i]
-
-
-@njit(cache=True, nogil=True)
-def _scores(data: Vector, rows: Places, starts: Places, n: int, columns: Index, g: Vector) -> Vector:
-    out = np.empty(columns.size)
-    for k in range(columns.size):
-        out[k] = _dot(data, rows, starts, n, columns[k], g)
-    return out
-
-
-@njit(cache=True, nogil=True)
-def _squares(data: Vector, starts: Places, n: int, d: int) -> Vector:
-    out = np.empty(d)
-    for j in range(d):
-        out[j] = _square(data, starts, n, j)
-    return out
-
-
-# --- samplings ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Which columns a round searches: a law of random sets, the same in every round, independent between rounds."""
-
-    #: The probability of every column to be in the set.
-    probabilities: Vector
-    #: Gives a fresh draw(generator, round) -> columns.
-    start: Callable[[], Draw]
-    #: Every round searches every column.
-    full: bool = False
-
-    @property
-    def least(self) -> float:
-        """The smallest inclusion probability."""
-        return float(self.probabilities.min())
-
-    @classmethod
-    def every(cls, d: int) -> Sampling:
-        """All columns, always."""
-        columns = np.arange(d)
-        return cls(np.ones(d), lambda: lambda _rng, _t: columns, full=True)
-
-    @classmethod
-    def uniform(cls, d: int) -> Sampling:
-        """One column, each with the same probability."""
-        return cls.nice(d, 1)
-
-    @classmethod
-    def nice(cls, d: int, tau: int) -> Sampling:
-        """A set of tau columns, each such set with the same probability."""
-        return cls.distributed(np.zeros(d, dtype=np.int64), tau)
-
-    @classmethod
-    def distributed(cls, groups: ArrayLike, tau: int) -> Sampling:
-        """In every group of columns a set of tau, each with the same probability; groups draw independently.
-
-        A column's inclusion probability is tau over the size of its group (of K equal groups: K tau / d).
-        """
-        labels = np.unique(np.asarray(groups), return_inverse=True)[1]
-        sizes = np.bincount(labels)
-        if not 1 <= tau <= sizes.min():
-            msg = f"tau = {tau}, but groups have {sizes.min()} columns and more"
-            raise ValueError(msg)
-        order, ends = np.argsort(labels, kind="stable"), np.cumsum(sizes)
-        starts = ends - sizes
-
-        def start() -> Draw:
-            permutation = order.copy()
-
-            def draw(rng: np.random.Generator, _t: int) -> Index:
-                return _shuffle(permutation, starts, sizes, rng.random((sizes.size, tau)))
-
-            return draw
-
-        return cls(tau / sizes[labels], start)
-
-    @classmethod
-    def of(cls, draw: Draw, probabilities: ArrayLike) -> Sampling:
-        """Any law, with the inclusion probability of every column as the caller states it."""
-        stated = np.asarray(probabilities, dtype=np.float64)
-        if not (stated > 0).all() or (stated > 1).any():
-            raise ValueError("every column needs a probability above 0 and at most 1")
-        return cls(stated, lambda: draw)
-
-    def of_blocks(self, blocks: ArrayLike) -> Sampling:
-        """Whole blocks instead of columns: this sampling's k-th column stands for all columns of the k-th block."""
-        labels = np.unique(np.asarray(blocks), return_inverse=True)[1]
-        members = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
-
-        def start() -> Draw:
-            inner = self.start()
-            return lambda rng, t: np.concatenate([members[k] for k in inner(rng, t)])
-
-        return Sampling(self.probabilities[labels], start, full=self.full)
-
-
-@njit(cache=True, nogil=True)
-def _shuffle(permutation: Index, starts: Index, sizes: Index, uniforms: Matrix) -> Index:
-    """The first steps of a Fisher-Yates shuffle in every group: a uniform subset, wherever the last one left the order."""
-    groups, tau = uniforms.shape
-    out = np.empty(groups * tau, dtype=np.int64)
-    for k in range(groups):
-        for i in range(tau):
-            here = starts[k] + i
-            there = here + int(uniforms[k, i] * (sizes[k] - i))
-            out[k * tau + i] = permutation[there]
-            permutation[there] = permutation[here]
-            permutation[here] = out[k * tau + i]
-    return out
 
 
 # --- theory -------------------------------------------------------------------------------------------------------------
@@ -305,14 +98,14 @@ def interactions(
     owner = _labels(blocks, d)
     radius = _radii(radii, int(owner.max()) + 1)
     party = _labels(groups, d)
-    reach = 2 * radius[owner] * np.sqrt(_squares(held.data, held.starts, n, d) * (smoothness / n))
+    reach = 2 * radius[owner] * np.sqrt(column_squares(held.data, held.starts, n, d) * (smoothness / n))
     first = float((reach**2).max())
     second = third = 0.0
     if exact:
         weight = 2 * radius[owner] * math.sqrt(smoothness / n)
         for j in range(d):
             column = np.zeros(n)
-            _add(held.data, held.rows, held.starts, n, j, weight[j], column)
+            add_column(held.data, held.rows, held.starts, n, j, weight[j], column)
             product = np.abs(scores(held, None, column)) * weight
             other, near = owner != owner[j], party == party[j]
             second = max(second, float(product[other & near].max(initial=0.0)))
@@ -889,7 +682,7 @@ def _foresee(
             if slots[j] >= 0:
                 moved += pull * products[slots[j]]
                 continue
-            moved[j] += pull * _square(data, none, n, j)
+            moved[j] += pull * column_square(data, none, n, j)
             if not (found[:count] == j).any():
                 if count == found.size:
                     return count
@@ -1003,9 +796,9 @@ def _rounds(  # noqa: C901, PLR0912 - dense and sparse differ in three places
         length = 0.0  # |m|^2
         if sparse:
             for k in range(radii.size):
-                _add(data, rows, starts, 0, chosen[k], weights[k], work)
+                add_column(data, rows, starts, 0, chosen[k], weights[k], work)
             for k in range(radii.size):
-                length += weights[k] * _dot(data, rows, starts, 0, chosen[k], work)
+                length += weights[k] * column_dot(data, rows, starts, 0, chosen[k], work)
         else:
             for k in range(radii.size):
                 for other in range(radii.size):
@@ -1162,9 +955,9 @@ def _ball_step(
     gap = square - cross - weight * slope
     if descend and gap <= 0:
         return
-    towards = weight * _dot(data, rows, starts, target.size, j, target)
+    towards = weight * column_dot(data, rows, starts, target.size, j, target)
     along = weight * slope + towards
-    length = weight * weight * _square(data, starts, target.size, j)
+    length = weight * weight * column_square(data, starts, target.size, j)
     gamma = step
     if gamma < 0:
         away = length - 2 * along + square
@@ -1185,7 +978,7 @@ def _ball_step(
         links[j] = heads[0]
         heads[0] = j
     x[j] += gamma * weight / scale
-    _add(data, rows, starts, target.size, j, gamma * weight / scale, predictions)
+    add_column(data, rows, starts, target.size, j, gamma * weight / scale, predictions)
 
 
 class _Blocks(_Sampled):
@@ -1323,7 +1116,7 @@ def _aim(
     touches: int,
 ) -> int:
     """Add weight * a_j to the direction; rows met for the first time join the list of touched ones."""
-    _add(data, rows, starts, n, j, weight, direction)
+    add_column(data, rows, starts, n, j, weight, direction)
     if starts.size:
         for e in range(starts[j], starts[j + 1]):
             if not mark[rows[e]]:

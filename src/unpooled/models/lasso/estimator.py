@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unpooled.errors import UsageError
-from unpooled.kernels.frank_wolfe import Columns, scores
+from unpooled.kernels.columns import Columns, scores
 from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Place, Term

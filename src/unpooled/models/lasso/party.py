@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError
-from unpooled.kernels.frank_wolfe import Columns, scores
+from unpooled.kernels.columns import Columns, scores
 from unpooled.models.lasso.messages import (
     Claim,
     ColumnReply,
