@@ -18,7 +18,7 @@ from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import encode
-from unpooled.protocol.roles import Panel, Party
+from unpooled.protocol.roles import Panel, Party, no_panels
 from unpooled.protocol.transcript import Transcript
 from unpooled.report import figures
 from unpooled.report.page import page
@@ -116,3 +116,7 @@ def test_names_are_text_and_nothing_else() -> None:
     many = Panel("title", tuple(f"column {j}" for j in range(50)), tuple(float(j) for j in range(50)))
     assert "column 49" in figures.panel(many)
     assert "column 3<" not in figures.panel(many)
+
+
+def test_a_model_without_figures_has_none() -> None:
+    assert no_panels(None) == ()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_array
 
-from unpooled.errors import UnpooledError
+from unpooled.errors import PlanMismatch, UnpooledError
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.plan import setup, shortened
 from unpooled.models.lasso.refit import Moments, constrained
@@ -255,3 +255,19 @@ def test_columns_that_no_party_has_are_not_stored() -> None:
     with pytest.raises(UnpooledError):
         ask(plan, made["a"], "pick", PickRequest((Term("b", 7, 1.0),), junk))
     assert not made["a"].keeper.items()
+
+
+def test_marks_and_ledger_are_both_asked_for_the_order() -> None:
+    """A mark that no debit followed (a power cut, a budget that was full) does not make the next number come first; nor another column's."""
+    plan, made = opened(study(parameters={"coupling": "blocks"}))
+    party, asked = made["a"], setup(plan.study)
+    reply = ask(plan, party, "pick", PickRequest((), ()))
+    claim = Claim("a", reply.choice, reply.score, reply.signed)
+    column, _ = asked.picked(plan.study, party.card, 0, claim.picked)
+    party.keeper.keep(plan.hash, "columns", np.array([1 - column]))
+    before = party.ledger.entries()
+    with pytest.raises(PlanMismatch, match="another column"):
+        ask(plan, party, "column", ShareRequest(0, (claim,)), index=0)
+    with pytest.raises(PlanMismatch, match="number 0 was not made yet"):
+        ask(plan, party, "column", ShareRequest(0, (claim,)), index=1)
+    assert party.ledger.entries() == before

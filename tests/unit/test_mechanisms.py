@@ -479,3 +479,9 @@ def test_scaled_noise_is_a_multiple_of_the_sensitivity_of_the_run() -> None:
         with pytest.raises(UsageError, match="sensitivity"):
             release.release_scaled(statistic, sensitivity, stream("wrong"))
     assert ScaledGaussian(1, ((RECORD, 0.5),), 2.0).describe() == ("rounded Gaussian", 1, ((RECORD, 0.5),), 2.0)
+
+
+def test_noise_beyond_the_samplers_range_is_refused_with_the_plan() -> None:
+    ScaledGaussian(4, ((RECORD, 1.0),), 2.0**18)
+    with pytest.raises(UsageError, match="epsilon is too small"):
+        ScaledGaussian(4, ((RECORD, 1.0),), 2.0**18 * 1.01)

@@ -687,3 +687,50 @@ def test_penalties_are_chosen_sensibly(alpha: str) -> None:
     labels = PrideClassifier(parties=2, bounds=(-1, 1), sketch_dim=0, alpha=alpha).fit(X, Y > 5)
     assert all(0 < a < 1e4 for a in labels.alpha_.values())
     assert labels.score(X, Y > 5) > 0.7
+
+
+def test_what_another_party_is_said_to_have_released_is_held_against_the_plan() -> None:
+    from unpooled.errors import ProtocolError
+    from unpooled.models.pride.messages import EstimateRequest, Received
+    from unpooled.privacy.ledger import Ledger
+    from unpooled.privacy.noise import KeySource
+    from unpooled.privacy.policy import Policy
+    from unpooled.protocol.messages import Array, Disclosed, Released, encode
+    from unpooled.protocol.roles import OpenRequest, Party
+
+    columns = Bounds(-1, 1).columns(["x0", "x1", "x2"])
+    cards = (Card("a", N, columns[:1], ("y",)), Card("b", N, columns[1:2]), Card("c", N, columns[2:]))
+    study = Study("pride", cards, 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1, "public": ["x2"]})
+    model, ledger = load("pride"), Ledger.in_memory()
+    plan = model.compile(study)
+    party = Party(
+        "a", Table({"x0": X[:, 0], "y": Y}), cards[0], ledger, KeySource(ledger.root_key), Policy.in_process(), load
+    )
+    party.answer(encode(plan.hash, "open", 0, OpenRequest(study)))
+
+    def sketch(values: np.ndarray) -> tuple[Released, ...]:
+        return (Released("sketch", 0, Array.of(values)),)
+
+    def disclosed(values: np.ndarray) -> tuple[Disclosed, ...]:
+        return (Disclosed(("x2",), Array.of(values)),)
+
+    fits = sketch(np.zeros(N, dtype=np.int64))
+    for received, words in (
+        (Received("nobody", fits, ()), "under the name 'nobody'"),
+        (Received("a", fits, ()), "under the name 'a'"),
+        (Received("c", fits, ()), "releases no sketch"),
+        (Received("b", sketch(np.zeros(N + 1, dtype=np.int64)), ()), "another size"),
+        (Received("b", sketch(np.zeros(N)), ()), "another size"),
+        (Received("c", (), disclosed(np.zeros((N, 2)))), "another shape"),
+        (Received("c", (), disclosed(np.full((N, 1), np.nan))), "another shape"),
+    ):
+        with pytest.raises(ProtocolError, match=words):
+            party.answer(encode(plan.hash, "estimate", 0, EstimateRequest((received,))))
+    party.answer(
+        encode(
+            plan.hash,
+            "estimate",
+            0,
+            EstimateRequest((Received("b", fits, ()), Received("c", (), disclosed(np.zeros((N, 1)))))),
+        )
+    )
