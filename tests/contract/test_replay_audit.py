@@ -140,3 +140,15 @@ def test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing(name: st
     report = replay(model, study, tables, registry=load, rounds=1)
     assert report.passed, str(report)
     assert report.neighbours > 10
+
+
+def test_rows_whose_guarantee_covers_the_response_are_audited_with_other_responses() -> None:
+    case = CASES["lasso"]()
+    study = msgspec.structs.replace(case.study, unit="record")
+    report = replay(load("lasso"), study, case.tables, registry=load, rounds=1)
+    assert report.passed, str(report)
+    name = study.parties[0].name
+    assert report.largest[Unit.RECORD, name, "mean"] > 0.1
+    assert f"{name}.pick" in report.unmeasured
+    assert f"{name}.mean" not in report.unmeasured
+    assert "not measured" in str(report)

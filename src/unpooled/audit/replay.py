@@ -83,6 +83,8 @@ class Report:
     largest: dict[tuple[Unit, str, str], float] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     neighbours: int = 0
+    #: Releases, as "party.name", that no neighbour moved, or that are no vectors whose movement can be measured (choices, minimisers).
+    unmeasured: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
@@ -95,6 +97,7 @@ class Report:
             f"  {unit} {party}.{name}: at most {share:.4f} of the declared bound"
             for (unit, party, name), share in sorted(self.largest.items())
         ]
+        lines += [f"  not measured: {', '.join(self.unmeasured)} (see the model's own tests)"] if self.unmeasured else []
         lines += [f"  {v.unit} {v.party}: {v.where}: {v.what}" for v in self.violations[:10]]
         return "\n".join(lines)
 
@@ -129,7 +132,7 @@ def replay(
             continue
         for unit in Unit:
             best: tuple[float, dict[str, Row]] = (-1.0, {})
-            for changes in _neighbours(plan, base, unit, rng, rounds):
+            for changes in _neighbours(plan, base, unit, rng, rounds, labels=model.covers_labels):
                 measured = _compare(model, plan, transcript, base, shares, changes, unit, party, report)
                 if measured > best[0] and None not in changes.values():
                     best = (measured, {name: row for name, row in changes.items() if row is not None})
@@ -138,6 +141,8 @@ def replay(
                 measured = _compare(model, plan, transcript, base, shares, candidate, unit, party, report)
                 if measured > best[0]:
                     best = (measured, candidate)
+    moved = {(party, name) for (_, party, name), share in report.largest.items() if share}
+    report.unmeasured = [f"{r.party}.{r.name}" for r in plan.releases if (r.party, r.name) not in moved]
     return report
 
 
@@ -187,9 +192,23 @@ def _bases(plan: Plan, tables: Tables, rng: np.random.Generator) -> Iterator[Tab
 
 
 def _neighbours(
+    plan: Plan, base: Tables, unit: Unit, rng: np.random.Generator, rounds: int, *, labels: bool
+) -> Iterator[Mapping[str, Row | None]]:
+    """Changes per party; None is a row that contributes nothing. Where a row's guarantee covers labels, they change too."""
+    for changes in _other_columns(plan, base, unit, rng, rounds):
+        yield changes
+        if labels and unit is Unit.RECORD and None not in changes.values():
+            # The same response at every party that holds it: the smallest or the largest there is.
+            end = _pick([np.min, np.max], rng)
+            yield {
+                name: {**(row or {}), **{label: float(end(base[name][label])) for label in plan.study.card(name).labels}}
+                for name, row in changes.items()
+            }
+
+
+def _other_columns(
     plan: Plan, base: Tables, unit: Unit, rng: np.random.Generator, rounds: int
 ) -> Iterator[Mapping[str, Row | None]]:
-    """Changes per party; None is a row that contributes nothing."""
     cards = plan.study.parties
     zero_out = plan.study.adjacency == Adjacency.ZERO_OUT
     if unit is Unit.ATTRIBUTE:

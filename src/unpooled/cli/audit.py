@@ -37,6 +37,7 @@ def audit(
                 {"unit": str(unit), "party": party, "release": name, "part_of_bound": share}
                 for (unit, party, name), share in sorted(report.largest.items())
             ],
+            "unmeasured": report.unmeasured,
             "violations": [
                 {"unit": str(v.unit), "party": v.party, "where": v.where, "what": v.what} for v in report.violations
             ],

@@ -50,6 +50,9 @@ def main() -> None:
     except UnpooledError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(USAGE)
+    except OSError as error:
+        typer.echo(f"error: {error.filename or 'a file'}: {error.strerror}: check the path", err=True)
+        sys.exit(USAGE)
     except ModuleNotFoundError as missing:
         if missing.name not in {"nvflare", "psutil"}:
             raise

@@ -35,15 +35,12 @@ def init(
     folder: Path = typer.Option(Path(), "--folder", help="Where to write party.toml, the card and the ledger."),
 ) -> None:
     """Write party.toml and a public schema card, and create the ledger and its key."""
-    from unpooled.errors import StudyError, listed
+    from unpooled.errors import StudyError
     from unpooled.privacy.unit import Budget, Unit
-    from unpooled.study.data import column_names
     from unpooled.study.party import create_party
 
-    names = column_names(data)
     if not column:
-        missing = listed([n for n in names if n != id_column])
-        msg = f"declare at least one column of {data.name} ({missing}): --column NAME=LOW:HIGH or NAME=A,B,C"
+        msg = f"declare at least one column of {data.name}: --column NAME=LOW:HIGH or NAME=A,B,C"
         raise StudyError(msg)
     columns = tuple(_declaration(text) for text in column)
     config, card = create_party(

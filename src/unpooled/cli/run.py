@@ -32,6 +32,9 @@ def run(
     if bool(party) == (network is not None):
         msg = "say where the parties are: --party PATH/TO/party.toml for each of them, or --network KIT"
         raise UsageError(msg)
+    if (folder / "result.json").is_file():
+        words = "this study has run before: what follows comes from its transcript, nothing is charged. For fresh noise raise `run`, which costs again"
+        typer.echo(words, err=True)
     with progress(quiet=as_json) as say:
         if network is not None:
             from unpooled.network.kits import Kit

@@ -198,7 +198,7 @@ def _per_column(name: str, value: ArrayLike | None, names: Sequence[str]) -> lis
         return [None] * len(names)
     array = np.asarray(value)
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-        msg = f"{name} must be finite numbers"
+        msg = f"{name} must be finite numbers: one, or one for each column in their order"
         raise UsageError(msg)
     if array.ndim > 1 or (array.ndim == 1 and array.size != len(names)):
         msg = f"{name} has shape {array.shape}: give one number, or one for each of the {len(names)} columns"
@@ -333,7 +333,7 @@ class Coding:
             present = np.asarray(out[:, : len(column.categories)].any(axis=1))
         else:
             if raw.dtype == object:
-                msg = f"column {column.name!r} holds text where a range is declared: declare categories or convert it"
+                msg = f"column {column.name!r} holds text where a range is declared: declare categories or convert it (missing values are empty cells, not NA or nan)"
                 raise DataError(msg)
             present = self._code_number(column, raw, out[:, 0], rounded=rounded)
         if column.missing == "refuse" and not present.all():

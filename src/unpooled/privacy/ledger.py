@@ -245,7 +245,10 @@ class Ledger:
             if known is None:
                 return None
             if known.fingerprint != request:
-                msg = f"{where(plan, step, index)} was answered before, to another request: it is answered once"
+                msg = (
+                    f"{where(plan, step, index)} was answered before, to another request or over other data: it is answered once. Go on with "
+                    "the run's own transcript, or raise `run` in the study and have it approved again"
+                )
                 raise ReleaseConflict(msg)
             return self._body(known.content)
 

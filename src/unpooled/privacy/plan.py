@@ -332,7 +332,7 @@ def check_parameters(study: Study, parameters: type[Any]) -> Any:  # noqa: ANN40
     try:
         return msgspec.convert(study.parameters, parameters, strict=True)
     except msgspec.ValidationError as error:
-        msg = f"parameters of model {study.model!r}: {error}"
+        msg = f"parameters of model {study.model!r}: {error}. It has {listed(parameters.__struct_fields__)}"
         raise UsageError(msg) from None
 
 

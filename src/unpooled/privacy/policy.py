@@ -56,7 +56,7 @@ class Policy:
         """Whether releases of unknown cost (published calibrations) may be recorded."""
         return Calibration.PUBLISHED in self.calibrations
 
-    def check(self, plan: Plan, *, approved_in_ledger: bool) -> None:
+    def check(self, plan: Plan, *, approved_in_ledger: bool, party: str = "this party") -> None:
         """Refuse a plan that these rules do not allow."""
         study = plan.study
         if Calibration(study.calibration) not in self.calibrations:
@@ -91,7 +91,7 @@ class Policy:
             raise PolicyRefusal(msg)
         if self.approved is not None and plan.hash not in self.approved and not approved_in_ledger:
             msg = (
-                f"plan {plan.hash[:16]} is not approved here: look at it with `unpooled party check`, then approve it there "
-                "or list its hash in the policy"
+                f"plan {plan.hash[:16]} is not approved here ({party}): look at it with `unpooled party check STUDY --config party.toml`, "
+                "then add --approve, or list its hash in the policy"
             )
             raise PolicyRefusal(msg)

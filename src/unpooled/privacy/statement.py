@@ -115,7 +115,11 @@ class Statement:
             )
         else:
             head = "NO privacy guarantee holds for this result."
-        lines = [head, f"Unit: {self.unit}. Adjacency: {self.adjacency}. Calibration: {self.calibration}."]
+        lines = [
+            head,
+            *(f"Warning: {sentence}" for sentence in self.warnings if not self.holds),
+            f"Unit: {self.unit}. Adjacency: {self.adjacency}. Calibration: {self.calibration}.",
+        ]
         for unit, epsilon in self.epsilon_per_unit.items():
             if unit != self.unit or not self.holds:
                 words = f"epsilon = {epsilon:.4g} at delta = {self.delta:g}" if math.isfinite(epsilon) else "none"
@@ -123,5 +127,5 @@ class Statement:
         lines.append(f"Protected against: {self.protects_against}.")
         lines += [f"NOT protected: {sentence}" for sentence in self.not_protected]
         lines += [f"Assumed: {sentence}" for sentence in self.assumptions]
-        lines += [f"Warning: {sentence}" for sentence in self.warnings]
+        lines += [f"Warning: {sentence}" for sentence in self.warnings if self.holds]
         return "\n".join(lines)

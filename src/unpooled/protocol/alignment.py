@@ -128,7 +128,8 @@ def align(plan: Plan) -> Generator[list[Ask], Replies, None]:
     if different:
         msg = (
             f"the row ids of {', '.join(different)} are not those of {names[0]!r} in the same order: sort all files by id and "
-            "leave out people whom not everybody has (nothing was released)"
+            "leave out people whom not everybody has (nothing was released); then raise `run` in the study and have it approved again, because "
+            "these answers stand"
         )
         raise DataError(msg)
 

@@ -103,6 +103,8 @@ class Model:
     #: The coordinator's result as text for a terminal, and as figures.
     render: Callable[[Any], str]
     panels: Callable[[Any], tuple[Panel, ...]] = no_panels
+    #: Whether the guarantee of a whole row covers the parties' label columns too.
+    covers_labels: bool = False
 
     def step(self, name: str) -> Step:
         """The step of this name."""
@@ -414,12 +416,13 @@ class Party:
         """Hold a plan against card, data, policy and ledger; refuses in words and changes nothing."""
         card = plan.study.card(self.name)
         if card != self.card:
-            msg = f"the study's card of party {self.name!r} is not the one this party published: use its current card"
+            other = ", ".join(name for name in card.__struct_fields__ if getattr(card, name) != getattr(self.card, name))
+            msg = f"the study's card of party {self.name!r} is not the one this party published (they differ in {other}): use its current card"
             raise PlanMismatch(msg)
         if card.rows != self.table.n_rows:
             msg = f"party {self.name!r}: its card declares {card.rows} rows, its data have {self.table.n_rows}"
             raise DataError(msg)
-        self.policy.check(plan, approved_in_ledger=approved)
+        self.policy.check(plan, approved_in_ledger=approved, party=f"party {self.name!r}")
         own = [r for r in plan.releases if r.party == self.name]
         charges = [_charge(plan, release, i, bytes(32)) for release in own for i in range(release.count)]
         self.ledger.check(charges, self.policy.budget, allow_unbounded=self.policy.allows_unbounded)

@@ -122,7 +122,7 @@ def traffic(steps: Sequence[StepCount]) -> str:
             left = {party: left[party] + size for party, size in zip(parties, sizes, strict=True)}
         axes.set(xlabel="bytes received from the party")
         axes.invert_yaxis()
-        axes.legend(frameon=False, ncols=min(len(names), 5), loc="lower left", bbox_to_anchor=(0, 1))
+        axes.legend(frameon=False, ncols=min(len(names), 3), loc="lower left", bbox_to_anchor=(0, 1))
 
     return _svg(draw, 6.4, 1.2 + 0.32 * len(parties))
 

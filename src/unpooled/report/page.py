@@ -9,8 +9,11 @@ from unpooled.privacy.unit import Split, Unit
 from unpooled.report import figures
 
 if TYPE_CHECKING:
+    from unpooled.privacy.bounds import Column
     from unpooled.report.run import Run
 
+#: So many declared columns are listed.
+_COLUMNS = 200
 _UNITS = {Unit.ATTRIBUTE: "one value of one person", Unit.RECORD: "one person's whole row"}
 
 
@@ -32,6 +35,9 @@ def page(run: Run) -> str:
 def _facts(run: Run) -> dict[str, Any]:
     plan, study = run.plan, run.plan.study
     statement = plan.statement
+    columns = [
+        (card.name, column.name, _declared(column), column.missing) for card in study.parties for column in card.columns
+    ]
     return {
         "model": study.model,
         "plan": plan.hash,
@@ -40,6 +46,8 @@ def _facts(run: Run) -> dict[str, Any]:
         "units": [(_UNITS[unit], statement.epsilon_per_unit[unit], unit == study.unit) for unit in Unit],
         "split": "columns of the same people" if plan.split is Split.VERTICAL else "rows of different people",
         "parties": [(c.name, c.rows, len(c.columns), len(c.labels), c.key) for c in study.parties],
+        "columns": columns[:_COLUMNS],
+        "hidden": len(columns[_COLUMNS:]),
         "parameters": sorted(study.parameters.items()),
         "trust": sorted(study.trust.items()),
         "releases": [
@@ -65,6 +73,13 @@ def _figures(run: Run) -> dict[str, Any]:
         "panels": [(panel.title, safe(figures.panel(panel))) for panel in run.model.panels(run.result)],
         "traffic": safe(figures.traffic(run.steps)),
     }
+
+
+def _declared(column: Column) -> str:
+    if column.categories is not None:
+        return ", ".join(column.categories)
+    low, high = column.range
+    return f"{low:g} to {high:g}"
 
 
 def _number(value: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.errors import DataError, StudyError, UnpooledError, listed
+from unpooled.errors import DataError, StudyError, UnpooledError
 from unpooled.privacy.table import BLOCK_ROWS, Table, as_column, check_rows
 
 if TYPE_CHECKING:
@@ -170,14 +171,6 @@ def _archive(path: Path) -> Iterator[tuple[NpzFile, bytes]]:
         raise DataError(msg) from None
 
 
-def column_names(path: Path) -> list[str]:
-    """The names of all columns of a data file."""
-    if path.suffix != SPARSE:
-        return scan(path).collect_schema().names()
-    with _archive(path) as (stored, _):
-        return [*stored["columns"].tolist(), *stored["names"].tolist()]
-
-
 def read_table(path: Path, names: tuple[str, ...], never: str | None = None) -> Table:
     """The named columns of a data file; ``never`` is the id column, which is not data and only ever compared."""
     if never is not None and never in names:
@@ -188,9 +181,16 @@ def read_table(path: Path, names: tuple[str, ...], never: str | None = None) -> 
 
 def _check_present(path: Path, names: tuple[str, ...], ids: str | None, present: list[str]) -> None:
     known = set(present)
+    twice = [
+        name for name in present if re.fullmatch(r".*_duplicated_\d+", name) and name.rsplit("_duplicated_", 1)[0] in known
+    ]
+    if twice:
+        msg = f"{path.name}: {len(twice)} of its columns bear the name of another one: name each column once"
+        raise DataError(msg)
     for name in (*names, *(() if ids is None else (ids,))):
         if name not in known:
-            msg = f"{path.name} has no column {name!r}: its columns are {listed(present)}"
+            # Not what it has instead: in a file without a header that would be its first row, and this text may travel.
+            msg = f"{path.name} has no column {name!r} among its {len(present)}: is its first line a header, and the comma its separator?"
             raise DataError(msg)
 
 

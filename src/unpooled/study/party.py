@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from unpooled.errors import StudyError, UsageError
@@ -64,12 +65,12 @@ def create_party(
         if path.exists():
             msg = f"{path} exists already: edit it, or choose another folder"
             raise StudyError(msg)
+    card = Card(name, table.n_rows, columns, labels)  # refused, if it is to be, before anything is made
     folder.mkdir(parents=True, exist_ok=True)
     with Ledger.create(ledger) as created:
         key = Identity(created.root_key).public
-    card = write_card(Card(name, table.n_rows, columns, labels, key))
     config.write_text(write_party(name, os.path.relpath(data, folder), ledger.name, columns, budget, id_column, labels))
-    card_file.write_text(card)
+    card_file.write_text(write_card(msgspec.structs.replace(card, key=key)))
     return config, card_file
 
 

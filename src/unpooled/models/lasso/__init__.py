@@ -6,4 +6,4 @@ from unpooled.models.lasso.plan import compile_plan
 from unpooled.privacy.unit import Split
 from unpooled.protocol.roles import Model
 
-MODEL = Model("lasso", Split.VERTICAL, compile_plan, STEPS, coordinate, render, panels)
+MODEL = Model("lasso", Split.VERTICAL, compile_plan, STEPS, coordinate, render, panels, covers_labels=True)

@@ -15,7 +15,7 @@ from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Place, Term
 from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, setup
-from unpooled.models.lasso.planner import Outlook, outlook, recommend
+from unpooled.models.lasso.planner import VARIANCE, Outlook, outlook, recommend
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import Card, Plan, Study, default_delta
@@ -47,7 +47,8 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
     ----------
     parties : int or mapping from party names to columns (indices or names)
     radius : float
-        Bound on the sum of absolute coefficients of the scaled columns, in units of y.
+        Bound on the sum of absolute coefficients of the scaled columns, in units of y. Not "generous to be safe": steps are parts of it, and so is
+        their noise.
     epsilon, delta, unit
         The privacy asked for, per value ("attribute", the default) or per row ("record", which costs far more here: prefer row-split
         moments, :class:`~unpooled.PrivateBayesianRegression`, if rows can be split instead). ``epsilon=inf`` adds no noise.
@@ -169,15 +170,19 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
             "clip": end,
         }
 
-    def recommended(self, n_samples: int, n_features: int, relevant: int = 6) -> dict[str, Any]:
+    def recommended(
+        self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE
+    ) -> dict[str, Any]:
         """``rounds``, ``refit`` and ``shares`` for data of this shape, for :meth:`set_params`: no data are touched.
 
         A simulation chooses them (:mod:`unpooled.models.lasso.planner`): independent columns, of which ``relevant`` carry half of the response's
-        variance. :meth:`outlook` tells what it expects of the settings as they are.
+        variance. ``variance`` is what you expect of a column scaled to [-1, 1]: (standard deviation / half width of its range) squared. Ranges
+        much wider than four standard deviations make it small, and everything harder: then say so. :meth:`outlook` tells what it expects of
+        the settings as they are.
         """
-        return recommend(self.plan(n_samples, n_features).study, relevant=relevant)[0]
+        return recommend(self.plan(n_samples, n_features).study, relevant=relevant, variance=variance)[0]
 
-    def outlook(self, n_samples: int, n_features: int, relevant: int = 6) -> Outlook:
+    def outlook(self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE) -> Outlook:
         """The relative excess risk that a simulation without data expects of these settings, and how many relevant columns it finds.
 
         Examples
@@ -189,7 +194,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         True
 
         """
-        return outlook(self.plan(n_samples, n_features).study, relevant=relevant)
+        return outlook(self.plan(n_samples, n_features).study, relevant=relevant, variance=variance)
 
     def _study(self, rows: int, names: list[str], columns: tuple[Column, ...], half: float, *, declared: bool) -> Study:
         by_name = dict(zip(names, columns, strict=True))

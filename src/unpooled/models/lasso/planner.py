@@ -1,7 +1,7 @@
 """What a study of this shape may achieve, before any data are touched.
 
 The algorithm is simulated in the space of its scores. Columns are taken as independent, with variance ``VARIANCE`` on their coded
-scale; ``relevant`` of them carry the signal, with coefficients from 1/2 to 1 of the largest that fill the ball, and half of the
+scale if nothing else is said; ``relevant`` of them carry the signal, with coefficients from 1/2 to 1 of the largest that fill the ball, and half of the
 response's variance is theirs. Then a score is the gradient plus noises whose deviations the plan knows: of the sample, of the released columns, and
 of the pick. Nothing of the size of the data is made.
 """
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from unpooled.errors import UsageError
 from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, setup
 
 if TYPE_CHECKING:
@@ -47,21 +48,25 @@ class Outlook:
     clip: float
 
 
-def outlook(study: Study, *, relevant: int = 6, repetitions: int = 30, seed: int = 0) -> Outlook:
+def outlook(study: Study, *, relevant: int = 6, variance: float = VARIANCE, repetitions: int = 30, seed: int = 0) -> Outlook:
     """Simulate this study."""
+    if relevant < 1 or not 0 < variance <= 1:
+        raise UsageError("relevant is at least 1, and the variance of columns coded to [-1, 1] between 0 and 1")
     rng, asked = np.random.default_rng(seed), setup(study)
-    runs = [_Run(asked, study, relevant, rng) for _ in range(repetitions)]
+    runs = [_Run(asked, study, relevant, variance, rng) for _ in range(repetitions)]
     means = np.mean([run.play(study) for run in runs], axis=0)
     return Outlook(*(float(value) for value in means))
 
 
-def recommend(study: Study, *, relevant: int = 6, repetitions: int = 40) -> tuple[dict[str, object], Outlook]:
+def recommend(
+    study: Study, *, relevant: int = 6, variance: float = VARIANCE, repetitions: int = 40
+) -> tuple[dict[str, object], Outlook]:
     """The settings of this study's rounds and budget whose simulation came out best, and what it came to."""
     found = []
     for rounds, refit, shares in product(ROUNDS, REFITS, SHARES):
         settings: dict[str, object] = {"rounds": rounds, "refit": refit, "shares": shares}
         asked = msgspec.structs.replace(study, parameters={**study.parameters, **settings, "shares": list(shares)})
-        found.append((outlook(asked, relevant=relevant, repetitions=repetitions), settings))
+        found.append((outlook(asked, relevant=relevant, variance=variance, repetitions=repetitions), settings))
     best, settings = min(found, key=lambda pair: pair[0].excess)
     return settings, best
 
@@ -69,10 +74,11 @@ def recommend(study: Study, *, relevant: int = 6, repetitions: int = 40) -> tupl
 class _Run:
     """One simulated data set."""
 
-    def __init__(self, asked: Setup, study: Study, relevant: int, rng: np.random.Generator) -> None:
+    def __init__(self, asked: Setup, study: Study, relevant: int, variance: float, rng: np.random.Generator) -> None:
         width, radius = sum(asked.widths.values()), asked.parameters.radius
         relevant = min(relevant, width)
         size = min(width, _SIMULATED + relevant)
+        self._variance = variance
         self._asked, self._rng, self._rows, self._radius = asked, rng, study.parties[0].rows, asked.radius(study)
         self._truth = np.zeros(size)
         self._truth[:relevant] = np.linspace(1.0, 0.5, relevant)
@@ -84,14 +90,14 @@ class _Run:
         owner = rng.permutation(np.arange(size) % len(asked.widths))
         self._owned = [own for k in range(len(asked.widths)) if (own := np.flatnonzero(owner == k)).size]
         # The residual varies as much as the signal.
-        spread = math.sqrt(2 * VARIANCE * float(self._truth @ self._truth))
+        spread = math.sqrt(2 * self._variance * float(self._truth @ self._truth))
         self._sample = spread * self._blur()
         #: Of every released column, what its noise does to the scores.
         self._released: dict[int, Vector] = {}
 
     def _blur(self) -> Vector:
         """The product of every column with n independent standard normal numbers, over n."""
-        return self._rng.normal(size=self._truth.size) * math.sqrt(VARIANCE / self._rows)
+        return self._rng.normal(size=self._truth.size) * math.sqrt(self._variance / self._rows)
 
     def play(self, study: Study) -> tuple[float, float, float]:
         """Excess risk, part of the relevant columns released, and the last C."""
@@ -118,7 +124,7 @@ class _Run:
         slope = math.erf(end / (noise * math.sqrt(2))) if noise else 1.0  # what clipping leaves of a small change
         blur = sum((x[j] * own for j, own in self._released.items()), np.zeros(x.size))
         reach = 2 * (min(end, 4 * noise + p.radius) + p.response_bound) / self._rows
-        return VARIANCE * (self._truth - slope * x) + self._sample - slope * blur, reach, end
+        return self._variance * (self._truth - slope * x) + self._sample - slope * blur, reach, end
 
     def _steps(self, scores: Vector, reach: float) -> list[tuple[int, float]]:
         """The signed columns that are stepped to: every party's noisy pick, or the best of them."""
@@ -137,9 +143,11 @@ class _Run:
         """The coefficients from noisy products with the response: independent columns need no others."""
         p, chosen = self._asked.parameters, list(self._released)
         noise = 2 * self._asked.refit_multiplier * p.response_bound / (RESPONSE_WEIGHT * self._rows)
-        correlations = VARIANCE * self._truth[chosen] + self._sample[chosen] + noise * self._rng.normal(size=len(chosen))
+        correlations = (
+            self._variance * self._truth[chosen] + self._sample[chosen] + noise * self._rng.normal(size=len(chosen))
+        )
         threshold = noise * math.sqrt(2 * math.log(len(chosen)))
-        fitted = np.sign(correlations) * np.maximum(np.abs(correlations) - threshold, 0) / VARIANCE
+        fitted = np.sign(correlations) * np.maximum(np.abs(correlations) - threshold, 0) / self._variance
         x = np.zeros(self._truth.size)
         x[chosen] = fitted
         balls = [np.arange(x.size)] if self._asked.coupling is Coupling.BALL else self._owned

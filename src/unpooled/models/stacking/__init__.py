@@ -6,4 +6,4 @@ from unpooled.models.stacking.plan import compile_plan
 from unpooled.privacy.unit import Split
 from unpooled.protocol.roles import Model
 
-MODEL = Model("stacking", Split.VERTICAL, compile_plan, STEPS, coordinate, render, panels)
+MODEL = Model("stacking", Split.VERTICAL, compile_plan, STEPS, coordinate, render, panels, covers_labels=True)
