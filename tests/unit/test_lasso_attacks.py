@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_array
 
-from unpooled.errors import PlanMismatch, UnpooledError
+from unpooled.errors import PlanMismatch, ReleaseConflict, UnpooledError
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.plan import setup, shortened
 from unpooled.models.lasso.refit import Moments, constrained
@@ -271,3 +271,19 @@ def test_marks_and_ledger_are_both_asked_for_the_order() -> None:
     with pytest.raises(PlanMismatch, match="number 0 was not made yet"):
         ask(plan, party, "column", ShareRequest(0, (claim,)), index=1)
     assert party.ledger.entries() == before
+
+
+def test_another_request_is_refused_whether_or_not_its_statistic_is_the_same() -> None:
+    """A debit without an answer (a crash, a second release that was refused) must not tell whether another request leads to the same scores."""
+    plan, made = opened(study())
+    scores = np.array([1, 2])
+
+    def choose(asked: bytes, scores: np.ndarray) -> int:
+        released = Context(made["a"], plan, "pick", 0, asked).choose("pick", scores, 5, signed=True)
+        return int(released.values.numpy()[0])
+
+    first = choose(b"one", scores)
+    for asked, other in ((b"two", scores), (b"two", scores + 1), (b"one", scores + 1)):
+        with pytest.raises(ReleaseConflict):
+            choose(asked, other)
+    assert choose(b"one", scores) == first
