@@ -30,22 +30,24 @@ def init(
     id_column: str | None = typer.Option(None, "--id", help="The column with row ids; it is never used as data."),
     label: list[str] = typer.Option([], "--label", help="A column the party uses itself (a response); it never leaves."),
     epsilon: float = typer.Option(1.0, help="What all studies together may spend."),
-    delta: float = typer.Option(1e-6, help="The delta of that total."),
+    delta: float | None = typer.Option(None, help="The delta of that total [default: min(1e-5, 0.1 / rows), as a study's]."),
     unit: str = typer.Option("record", help="The unit of that total: record or attribute."),
     folder: Path = typer.Option(Path(), "--folder", help="Where to write party.toml, the card and the ledger."),
 ) -> None:
     """Write party.toml and a public schema card, and create the ledger and its key."""
     from unpooled.errors import StudyError
+    from unpooled.privacy.plan import default_delta
     from unpooled.privacy.unit import Budget, Unit
+    from unpooled.study.data import read_table
     from unpooled.study.party import create_party
 
     if not column:
         msg = f"declare at least one column of {data.name}: --column NAME=LOW:HIGH or NAME=A,B,C"
         raise StudyError(msg)
     columns = tuple(_declaration(text) for text in column)
-    config, card = create_party(
-        folder, name, data, columns, Budget(epsilon, delta, Unit.parse(unit)), id_column, tuple(label)
-    )
+    rows = read_table(data, tuple(declared.name for declared in columns), id_column).n_rows
+    budget = Budget(epsilon, default_delta(rows) if delta is None else delta, Unit.parse(unit))
+    config, card = create_party(folder, name, data, columns, budget, id_column, tuple(label))
     typer.echo(
         f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)"
     )
