@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_array
 
-from unpooled.errors import PlanMismatch, ReleaseConflict, UnpooledError
+from unpooled.errors import BudgetRefusal, PlanMismatch, ReleaseConflict, UnpooledError
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.plan import setup, shortened
 from unpooled.models.lasso.refit import Moments, constrained
+from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Unit
+from unpooled.privacy.unit import Budget, Unit
 from unpooled.protocol.messages import Array
 from unpooled.protocol.roles import Context, MemoryKeeper, Party
 from unpooled.study.party import DiskKeeper
@@ -287,3 +288,17 @@ def test_another_request_is_refused_whether_or_not_its_statistic_is_the_same() -
         with pytest.raises(ReleaseConflict):
             choose(asked, other)
     assert choose(b"one", scores) == first
+
+
+def test_a_pick_whose_score_is_beyond_the_budget_is_not_debited_either() -> None:
+    """Another study has used up the budget since this one was opened: all but what the pick alone would take."""
+    plan, made = opened(study())
+    party, unit = made["a"], Unit.ATTRIBUTE
+    pick, score = (plan.release("a", name).mechanism.event(unit) for name in ("pick", "score"))
+    room = Composition([pick]).epsilon(1e-5) * 1.01
+    assert Composition([pick, score]).epsilon(1e-5) > room
+    frugal = dataclasses.replace(party, policy=dataclasses.replace(party.policy, budget=Budget(room, 1e-5, unit)))
+    before = party.ledger.entries()
+    with pytest.raises(BudgetRefusal):
+        ask(plan, frugal, "pick", PickRequest((), ()))
+    assert party.ledger.entries() == before

@@ -306,6 +306,12 @@ class Context:
         party.ledger.reserve([charge], party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
         return made
 
+    def affordable(self, *names: str) -> None:
+        """Refuse a step now whose releases do not all fit into the budget: a refusal half-way would leave the first of them debited."""
+        party = self.party
+        charges = [_charge(self.plan, self.planned(name), self.index, bytes(32)) for name in names]
+        party.ledger.check(charges, party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
+
     def _key(self, planned: Release, index: int) -> ReleaseKey:
         return ReleaseKey(self.plan.hash, planned.step, index, planned.name)
 

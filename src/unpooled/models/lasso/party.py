@@ -148,6 +148,8 @@ def pick(context: Context, request: PickRequest) -> Pick:
     asked = setup(context.plan.study)
     if asked.published:
         return _pick_as_published(context, asked, request)
+    if asked.coupling is Coupling.BALL:
+        context.affordable(PICK, SCORE)
     rows, predictions = context.table.n_rows, _predictions(context, asked, request)
     end = asked.clip(request.iterate)
     if asked.centres:  # what a constant of its own would make of them
