@@ -114,6 +114,15 @@ def write_sparse(path: str | Path, matrix: Any, names: Sequence[str], /, **colum
     of text (row ids, a response). Nothing is pickled: the file holds the parts of the matrix in CSC form (``data``, ``indices``,
     ``indptr``, ``shape``), ``names``, the names of the other ``columns``, and of the k-th of them ``column_k`` (numbers, or text of
     fixed width) and ``missing_k`` (which texts are missing).
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from scipy.sparse import eye_array
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "party.npz"
+    ...     write_sparse(file, eye_array(3), ["a", "b", "c"], y=[1.0, 2.0, 3.0])
+    ...     read_table(file, ("c", "y"))["c"].tolist()
+    [0.0, 0.0, 1.0]
     """
     path, table = Path(path), Table(columns, (names, matrix))
     if path.suffix != SPARSE:

@@ -64,7 +64,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         C, where noisy predictions are clipped; 0 chooses by the noise, before any data (see :meth:`predicted_noise`).
     refit : float
         Part of the budget that pays for moments of the chosen columns, to which their coefficients are fitted at the end; 0 leaves them as the
-        rounds left them, which is less accurate at every epsilon we tried.
+        rounds left them, which was less accurate throughout ``experiments/results/lasso_private.md``.
     shares : three parts of the rest, for columns, picks and scores
     fit_intercept : bool
         Fit c, from a noisy mean of y (a fiftieth of the budget) and centred columns; otherwise c is the middle of ``y_bounds``.
@@ -179,6 +179,14 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         variance. ``variance`` is what you expect of a column scaled to [-1, 1]: (standard deviation / half width of its range) squared. Ranges
         much wider than four standard deviations make it small, and everything harder: then say so. :meth:`outlook` tells what it expects of
         the settings as they are.
+
+        Examples
+        --------
+        >>> from unpooled import PrivateLasso
+        >>> model = PrivateLasso(4, radius=2.0, bounds=(-1, 1), y_bounds=(-2, 2))
+        >>> sorted(model.recommended(20_000, 50))
+        ['refit', 'rounds', 'shares']
+
         """
         return recommend(self.plan(n_samples, n_features).study, relevant=relevant, variance=variance)[0]
 
