@@ -33,7 +33,7 @@ HOSPITAL_COLUMNS = (
 def describe_case() -> Case:
     tables = {name: Table(columns) for name, columns in make_hospitals((40, 30, 20), seed=1).items()}
     cards = tuple(Card(name, table.n_rows, HOSPITAL_COLUMNS) for name, table in tables.items())
-    return Case("describe", Study("describe", cards, 1.0, 1e-5, simulation_seed=7), tables)
+    return Case("describe", Study("describe", cards, 1.0, 1e-5, simulation_seed=7, derived=()), tables)
 
 
 def pride_case() -> Case:
@@ -57,7 +57,7 @@ def pride_case() -> Case:
     cards = tuple(Card(name, n, columns[name], () if name == "registry" else ("y",)) for name in tables)
     parameters = {"sketch_dim": 2, "public": ["region"]}
     return Case(
-        "pride", Study("pride", cards, 1.0, 1e-5, unit="attribute", parameters=parameters, simulation_seed=7), tables
+        "pride", Study("pride", cards, 1.0, 1e-5, unit="attribute", parameters=parameters, simulation_seed=7, derived=()), tables
     )
 
 
@@ -78,7 +78,7 @@ def bayes_case() -> Case:
         tables[name] = Table({"age": age, "dose": dose, "smoker": smoker, "pressure": pressure})
     cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
     parameters = {"response": "pressure", "tolerate": 1, "projection": 0.25, "noise_precision": 0.04}
-    return Case("bayes", Study("bayes", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7), tables)
+    return Case("bayes", Study("bayes", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
 
 
 def stacking_case() -> Case:
@@ -98,7 +98,7 @@ def stacking_case() -> Case:
     tables = {name: Table({**values, **response}) for name, values in held.items()}
     cards = tuple(Card(name, n, columns[name], ("y",)) for name in tables)
     parameters = {"importance": {"clinic": 2.0}, "high_share": 0.3, "holder": "laboratory"}
-    study = Study("stacking", cards, 2.0, 1e-5, parameters=parameters, trust={"meta": "trusted"}, simulation_seed=7)
+    study = Study("stacking", cards, 2.0, 1e-5, parameters=parameters, trust={"meta": "trusted"}, simulation_seed=7, derived=())
     return Case("stacking", study, tables)
 
 
@@ -120,7 +120,7 @@ def lasso_case() -> Case:
     cards = tuple(Card(name, n, columns[name], ("y",)) for name in tables)
     parameters = {"radius": 3.0, "response_bound": 2.0, "rounds": 4, "sampled": 2}
     return Case(
-        "lasso", Study("lasso", cards, 2.0, 1e-5, unit="attribute", parameters=parameters, simulation_seed=7), tables
+        "lasso", Study("lasso", cards, 2.0, 1e-5, unit="attribute", parameters=parameters, simulation_seed=7, derived=()), tables
     )
 
 
@@ -138,7 +138,7 @@ def pls_case() -> Case:
     cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
     matrix = np.column_stack([np.ones(12), axis, axis**2, axis**3]).tolist()
     parameters = {"response": "moisture", "basis": "matrix", "matrix": matrix, "norm": 1.5, "tolerate": 1}
-    return Case("pls", Study("pls", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7), tables)
+    return Case("pls", Study("pls", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
 
 
 CASES: dict[str, Callable[[], Case]] = {

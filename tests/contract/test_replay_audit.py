@@ -24,7 +24,7 @@ from unpooled.protocol.roles import Step
 COLUMNS = (Column("age", 18.0, 100.0), Column("dose", -1.0, 3.0, missing="absent"))
 RNG = np.random.default_rng(3)
 TABLES = {name: Table({"age": RNG.uniform(20, 90, 25), "dose": RNG.uniform(-1, 3, 25)}) for name in ("a", "b")}
-STUDY = Study("describe", tuple(Card(name, 25, COLUMNS) for name in TABLES), 1.0, 1e-5)
+STUDY = Study("describe", tuple(Card(name, 25, COLUMNS) for name in TABLES), 1.0, 1e-5, derived=())
 MODEL = load("describe")
 
 

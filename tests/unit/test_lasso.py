@@ -47,7 +47,7 @@ def study(epsilon: float = 3.0, unit: str = "attribute", **changes) -> Study:
     return Study(
         "lasso",
         **{"parties": CARDS, "epsilon": epsilon, "delta": 1e-5, "unit": unit, "simulation_seed": 5, **changes},
-        parameters=parameters,
+        parameters=parameters, derived=()
     )
 
 

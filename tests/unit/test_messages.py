@@ -145,7 +145,7 @@ def test_message_types_with_a_second_door_are_refused_when_registered(kind: type
 # --- a party whose step tries to smuggle --------------------------------------------------------------------------------
 
 TABLE = Table({"age": np.linspace(20, 60, 30)})
-STUDY = Study("describe", (Card("a", 30, (Column("age", 0.0, 100.0),)),), 1.0, 1e-5)
+STUDY = Study("describe", (Card("a", 30, (Column("age", 0.0, 100.0),)),), 1.0, 1e-5, derived=())
 
 
 def party(model, policy: Policy | None = None) -> Party:

@@ -35,7 +35,7 @@ CARDS = (Card("clinic", 500, COLUMNS), Card("lab", 300, COLUMNS))
 
 
 def study(**changes: object) -> Study:
-    return Study(**{"model": "describe", "parties": CARDS, "epsilon": 1.0, "delta": 1e-5, **changes})
+    return Study(**{"model": "describe", "parties": CARDS, "epsilon": 1.0, "delta": 1e-5, "derived": (), **changes})
 
 
 def gaussian(mu: float = 0.2, attribute_mu: float = 0.1) -> GaussianRelease:
@@ -125,7 +125,7 @@ BASE = {
     "trust": {"sum": "trusted"},
     "public_seed": 0,
     "simulation_seed": None,
-    "bounds_declared": True,
+    "derived": (),
     "coordinator": "",
     "run": 1,
 }
@@ -138,7 +138,7 @@ FIELD_CHANGES = {
     "calibration": ["published"],
     "public_seed": [1],
     "simulation_seed": [0, 1],
-    "bounds_declared": [False],
+    "derived": [("bounds",), ("classes",)],
     "coordinator": ["ab" * 32],
     "run": [2],
     "parameters": [
@@ -262,7 +262,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 columns = (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m"), missing="absent"))
 cards = (Card("clinic", 500, columns), Card("lab", 300, columns))
-print(compile_plan(Study("describe", cards, 1.0, 1e-5, parameters={"confidence": 0.9, "columns": ["sex", "age"]})).hash)
+print(compile_plan(Study("describe", cards, 1.0, 1e-5, parameters={"confidence": 0.9, "columns": ["sex", "age"]}, derived=())).hash)
 """
     here = compile_plan(study(parameters={"columns": ["sex", "age"], "confidence": 0.9})).hash
     source = str(Path(unpooled.__file__).parents[1])
@@ -516,7 +516,8 @@ def test_a_statement_speaks_of_its_own_split_unit_and_adjacency() -> None:
     ("changes", "words"),
     [
         ({"calibration": "published"}, "published calibration"),
-        ({"bounds_declared": False}, "read off the data"),
+        ({"derived": ("bounds",)}, "Bounds were read off the data"),
+        ({"derived": ("classes",)}, "Classes were read off the data"),
         ({"simulation_seed": 0}, "simulation"),
     ],
 )
@@ -571,7 +572,7 @@ def test_a_policy_that_finds_nothing_wrong_says_nothing() -> None:
     [
         ({"calibration": "published"}, "allows calibration sound, not published", {"calibrations": frozenset(Calibration)}),
         ({"simulation_seed": 0}, "simulation seed", {"allow_simulation": True}),
-        ({"bounds_declared": False}, "read off data", {"allow_derived_bounds": True}),
+        ({"derived": ("bounds",)}, "read off data", {"allow_derived": True}),
         ({"trust": {"aggregation": "trusted"}}, "to trust aggregation = 'trusted'", {"trust": frozenset({"trusted"})}),
         ({"trust": {"aggregation": "trusted"}}, "to trust", {"trust": frozenset({"*"})}),
     ],
@@ -605,7 +606,7 @@ def test_whoever_owns_the_process_may_do_everything() -> None:
     assert owner.budget is None
     assert owner.allows_unbounded
     owner.check(
-        plan(0.1, 0.1, calibration="published", simulation_seed=1, bounds_declared=False, trust={"a": "anything"}),
+        plan(0.1, 0.1, calibration="published", simulation_seed=1, derived=("bounds", "classes"), trust={"a": "anything"}),
         approved_in_ledger=False,
     )
 

@@ -226,7 +226,7 @@ def test_replay_never_exceeds_the_declared_sensitivity(kind: str, unit: Unit) ->
         2.0,
         1e-5,
         unit=str(unit),
-        parameters={"sketch": kind, "sketch_dim": 1 if kind == "dct" else 3, "clip_norm": 0.5},
+        parameters={"sketch": kind, "sketch_dim": 1 if kind == "dct" else 3, "clip_norm": 0.5}, derived=()
     )
     report = replay(load("pride"), study, study_tables(), registry=load, rounds=8)
     assert report.passed, str(report)
@@ -236,7 +236,7 @@ def test_replay_never_exceeds_the_declared_sensitivity(kind: str, unit: Unit) ->
 
 def test_clipped_rows_never_exceed_the_bound_and_unclipped_ones_are_exact() -> None:
     cards = tuple(Card(name, 12, columns, ("y",)) for name, columns in STUDY_COLUMNS.items())
-    study = Study("pride", cards, 2.0, 1e-5, unit="record", parameters={"sketch_dim": 3, "clip_norm": 0.7})
+    study = Study("pride", cards, 2.0, 1e-5, unit="record", parameters={"sketch_dim": 3, "clip_norm": 0.7}, derived=())
     for part in parts(study):
         table = study_tables()[part.card.name]
         clip = math.floor(0.7 * part.private.grid / part.sketch.unit)
@@ -348,7 +348,7 @@ def test_parties_without_labels_only_send() -> None:
         math.inf,
         1e-6,
         unit="attribute",
-        parameters={"sketch": "dct", "sketch_dim": 1.0, "alpha": 3.0, "noise_model": "plain"},
+        parameters={"sketch": "dct", "sketch_dim": 1.0, "alpha": 3.0, "noise_model": "plain"}, derived=()
     )
     model = load("pride")
     tables = {"knows": Table({"x0": X[:, 0], "x1": X[:, 1], "y": Y}), "sends": Table({"x2": X[:, 2], "x3": X[:, 3]})}
@@ -375,7 +375,7 @@ def test_a_party_that_only_sends_refuses_to_estimate_and_a_lost_party_ends_the_s
 
     columns = Bounds(-1, 1).columns(["x0", "x1"])
     cards = (Card("knows", N, columns[:1], ("y",)), Card("sends", N, columns[1:]))
-    study = Study("pride", cards, 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1})
+    study = Study("pride", cards, 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1}, derived=())
     model = load("pride")
     plan = model.compile(study)
     tables = {"knows": Table({"x0": X[:, 0], "y": Y}), "sends": Table({"x1": X[:, 1]})}
@@ -462,7 +462,7 @@ def test_what_global_cross_validation_sends_is_refused_under_every_other_plan() 
     from unpooled.protocol.roles import OpenRequest, Party
 
     card = Card("a", N, Bounds(-1, 1).columns(["x0"]), ("y",))
-    study = Study("pride", (card,), 1.0, 1e-6, unit="attribute")
+    study = Study("pride", (card,), 1.0, 1e-6, unit="attribute", derived=())
     model, ledger = load("pride"), Ledger.in_memory()
     plan = model.compile(study)
     party = Party("a", Table({"x0": X[:, 0], "y": Y}), card, ledger, KeySource(ledger.root_key), Policy.in_process(), load)
@@ -492,10 +492,10 @@ def test_published_form_says_that_nothing_holds() -> None:
 def test_an_attribute_held_by_several_parties_is_charged_at_each() -> None:
     age, dose = Column("age", 0.0, 100.0), Column("dose", -1.0, 1.0)
     cards = (Card("a", 50, (age,), ("y",)), Card("b", 50, (age, dose), ("y",)))
-    plan = load("pride").compile(Study("pride", cards, 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1}))
+    plan = load("pride").compile(Study("pride", cards, 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1}, derived=()))
     assert plan.epsilon(1e-6) == pytest.approx(1.0, rel=1e-4)
     assert plan.epsilon(1e-6) <= 1.0
-    alone = load("pride").compile(Study("pride", cards[1:], 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1}))
+    alone = load("pride").compile(Study("pride", cards[1:], 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1}, derived=()))
     assert plan.release("b", "sketch").scale == pytest.approx(math.sqrt(2) * alone.release("b", "sketch").scale, rel=1e-3)
 
 
@@ -560,19 +560,19 @@ def test_parties_with_other_rows_labels_or_classes_are_refused() -> None:
     columns = Bounds(-1, 1).columns(["x0", "x1"])
     cards = (Card("a", 10, columns[:1], ("y",)), Card("b", 11, columns[1:], ("y",)))
     with pytest.raises(UsageError, match="same rows"):
-        load("pride").compile(Study("pride", cards, 1.0, 1e-6))
+        load("pride").compile(Study("pride", cards, 1.0, 1e-6, derived=()))
     cards = (Card("a", 10, columns[:1], ("y",)), Card("b", 10, columns[1:], ("y",)))
     with pytest.raises(UsageError, match="trust"):
-        load("pride").compile(Study("pride", cards, 1.0, 1e-6, trust={"aggregation": "trusted"}))
+        load("pride").compile(Study("pride", cards, 1.0, 1e-6, trust={"aggregation": "trusted"}, derived=()))
     with pytest.raises(UsageError, match="trust"):
-        load("pride").compile(Study("pride", cards, 1.0, 1e-6, parameters={"alpha": "global-cv"}))
+        load("pride").compile(Study("pride", cards, 1.0, 1e-6, parameters={"alpha": "global-cv"}, derived=()))
     with pytest.raises(UsageError, match="no party declares"):
-        load("pride").compile(Study("pride", cards, 1.0, 1e-6, parameters={"public": ["z"]}))
+        load("pride").compile(Study("pride", cards, 1.0, 1e-6, parameters={"public": ["z"]}, derived=()))
     from unpooled.privacy.policy import Policy
     from unpooled.protocol.local import run_in_process
 
     def run(labels, **parameters):
-        study = Study("pride", cards, 1.0, 1e-6, parameters=parameters)
+        study = Study("pride", cards, 1.0, 1e-6, parameters=parameters, derived=())
         tables = {n: Table({c: X[:10, 0], "y": labels}) for n, c in (("a", "x0"), ("b", "x1"))}
         run_in_process(load("pride"), load("pride").compile(study), tables, Policy.in_process(), load)
 
@@ -593,7 +593,7 @@ def test_published_coefficients_move_by_at_most_the_closed_form(task: str) -> No
 
     rng = np.random.default_rng(6)
     columns = Bounds(-1, 1).columns([f"x{j}" for j in range(4)])
-    study = Study("pride", (Card("a", 15, columns, ("y",)),), 1.0, 1e-6, unit="attribute")
+    study = Study("pride", (Card("a", 15, columns, ("y",)),), 1.0, 1e-6, unit="attribute", derived=())
     part = parts(study)[0]
     kind = RidgePath if task == "regression" else LogisticPath
     for alpha in (0.5, 5.0, 50.0):
@@ -700,7 +700,7 @@ def test_what_another_party_is_said_to_have_released_is_held_against_the_plan() 
 
     columns = Bounds(-1, 1).columns(["x0", "x1", "x2"])
     cards = (Card("a", N, columns[:1], ("y",)), Card("b", N, columns[1:2]), Card("c", N, columns[2:]))
-    study = Study("pride", cards, 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1, "public": ["x2"]})
+    study = Study("pride", cards, 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1, "public": ["x2"]}, derived=())
     model, ledger = load("pride"), Ledger.in_memory()
     plan = model.compile(study)
     party = Party(

@@ -46,7 +46,7 @@ Y = np.where(X[:, 0] - X[:, 4] + 0.3 * RNG.normal(size=300) > 0, 1, 0)
 def study(meta: str = "public-weights", epsilon: float = 2.0, **changes) -> Study:
     parameters = changes.pop("parameters", {})
     fields = {"model": "stacking", "parties": CARDS, "epsilon": epsilon, "delta": 1e-5, "trust": {"meta": meta}}
-    return Study(**{**fields, "parameters": parameters, "simulation_seed": 3, **changes})
+    return Study(**{**fields, "parameters": parameters, "simulation_seed": 3, **changes}, derived=())
 
 
 def sites(**changes) -> Study:

@@ -70,7 +70,7 @@ def study_of(
         for k, name in enumerate(names_of(n))
     )
     rest.setdefault("trust", {AGGREGATION: mode})
-    return Study("bayes", cards, epsilon, 1e-5, parameters=parameters, **rest)
+    return Study("bayes", cards, epsilon, 1e-5, parameters=parameters, **rest, derived=())
 
 
 def tables_of(study: Study) -> dict[str, Table]:

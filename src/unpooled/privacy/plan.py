@@ -33,6 +33,9 @@ PLAN_VERSION = 1
 
 #: The role of :attr:`Study.trust` that adds up the parties' vectors, and the value that asks for trust in it.
 AGGREGATION, TRUSTED = "aggregation", "trusted"
+#: What a study may have read off the data instead of having it declared (:attr:`Study.derived`).
+BOUNDS, CLASSES = "bounds", "classes"
+DERIVABLE = frozenset({BOUNDS, CLASSES})
 
 
 class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
@@ -67,13 +70,21 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return {column.name: column for column in self.columns}
 
 
-class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, weakref=True):
-    """What is asked: public, complete, and enough to compile the plan without data."""
+class _Question(msgspec.Struct, frozen=True):
+    """What every study says first, in this order."""
 
     model: str
     parties: tuple[Card, ...]
     epsilon: float
     delta: float
+
+
+class Study(_Question, frozen=True, forbid_unknown_fields=True, weakref=True, kw_only=True):
+    """What is asked: public, complete, and enough to compile the plan without data."""
+
+    #: Which declarations were read off the data ("bounds", "classes"); then nothing is guaranteed, and the statement says so.
+    #: It has no default: whoever makes a study has to know.
+    derived: tuple[str, ...]
     unit: str = "record"
     adjacency: str = "replace"
     calibration: str = "sound"
@@ -82,8 +93,6 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, weakref=Tru
     public_seed: int = 0
     #: None for real noise; an integer makes the study a simulation, and says so in hash and statement.
     simulation_seed: int | None = None
-    #: False when some bound was read off the data: then nothing is guaranteed, and the statement says so.
-    bounds_declared: bool = True
     #: Raise it to ask the same question again with fresh noise (which costs again).
     run: int = 1
     #: The public key of whoever runs the study, which signs every request to a party over a network; empty in one process.
@@ -98,6 +107,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, weakref=Tru
         msgspec.structs.force_setattr(self, "delta", budget.delta)
         Adjacency.parse(self.adjacency)
         Calibration.parse(self.calibration)
+        if not set(self.derived) <= DERIVABLE or len(set(self.derived)) != len(self.derived):
+            msg = f"derived names what was read off the data, each once: {', '.join(sorted(DERIVABLE))}"
+            raise UsageError(msg)
         if self.ids not in {"", "aligned"}:
             msg = f'ids = {self.ids!r} is not known: leave it out, or set it to "aligned"'
             raise UsageError(msg)

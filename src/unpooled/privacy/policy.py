@@ -32,7 +32,7 @@ class Policy:
     #: Trust values (such as "trusted" aggregation) that are acceptable beyond the models' safest ones.
     trust: frozenset[str] = frozenset()
     allow_simulation: bool = False
-    allow_derived_bounds: bool = False
+    allow_derived: bool = False
     #: Whether secure sums may run among parties whose cards pin no public key (parties of one process only).
     allow_unpinned: bool = False
     #: Hashes of plans that need no further approval; None approves every plan that passes the other rules.
@@ -46,7 +46,7 @@ class Policy:
             frozenset(Calibration),
             frozenset({"*"}),
             allow_simulation=True,
-            allow_derived_bounds=True,
+            allow_derived=True,
             allow_unpinned=True,
             approved=None,
         )
@@ -71,8 +71,8 @@ class Policy:
                 "the study carries a simulation seed, whose noise protects nobody: remove it, or set allow_simulation = true"
             )
             raise PolicyRefusal(msg)
-        if not study.bounds_declared and not self.allow_derived_bounds:
-            msg = "the study's bounds were read off data: declare them"
+        if study.derived and not self.allow_derived:
+            msg = f"the study's {' and '.join(study.derived)} were read off data: declare them"
             raise PolicyRefusal(msg)
         for role, trusted in study.trust.items():
             if not self.trust & {"*", trusted} and (role, trusted) not in HARMLESS:

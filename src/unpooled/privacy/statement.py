@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from unpooled.privacy.plan import BOUNDS, CLASSES
 from unpooled.privacy.unit import Calibration, Split, Unit
 
 if TYPE_CHECKING:
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 _UNIT_WORDS = {
     Unit.RECORD: "one person's whole row",
     Unit.ATTRIBUTE: "one value of one person",
+}
+_DERIVED = {
+    BOUNDS: "Bounds were read off the data, so no guarantee holds: the noise level itself gives values away.",
+    CLASSES: "Classes were read off the data, so no guarantee holds: one person alone may decide whether a class is there.",
 }
 _ADJACENCY_WORDS = {
     "replace": "is replaced by any other admissible one",
@@ -49,7 +54,7 @@ class Statement:
         holds = (
             sound
             and not plan.voids
-            and study.bounds_declared
+            and not study.derived
             and study.simulation_seed is None
             and math.isfinite(proved[study.unit])
         )
@@ -60,10 +65,7 @@ class Statement:
             warnings.append(
                 "This is the published calibration, kept for comparison: its own argument does not hold, see THEORY.md."
             )
-        if not study.bounds_declared:
-            warnings.append(
-                "Bounds were read off the data, so no guarantee holds: the noise level itself gives values away."
-            )
+        warnings += [_DERIVED[what] for what in study.derived]
         if study.simulation_seed is not None:
             warnings.append("The noise comes from a seed that anybody can use: this is a simulation, not a protection.")
         fewest = min(card.rows for card in study.parties)

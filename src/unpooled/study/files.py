@@ -121,7 +121,7 @@ def read_study(path: str | Path) -> Study:
             simulation_seed=text.study.simulation_seed,
             run=text.study.run,
             coordinator=text.study.coordinator,
-            ids=text.study.ids,
+            ids=text.study.ids, derived=()
         )
     except UsageError as error:
         msg = f"{path.name}: {error}"

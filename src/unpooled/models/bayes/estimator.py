@@ -16,7 +16,7 @@ from unpooled.models import load
 from unpooled.models.bayes.plan import NAIVE
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study, default_delta
+from unpooled.privacy.plan import AGGREGATION, BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import run_in_process
@@ -162,7 +162,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
             trust={AGGREGATION: self.aggregation},
             public_seed=self.public_seed,
             simulation_seed=seed_of(self.random_state),
-            bounds_declared=declared,
+            derived=() if declared else (BOUNDS,),
         )
 
     def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:

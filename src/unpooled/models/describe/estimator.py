@@ -12,7 +12,7 @@ from unpooled.errors import UsageError
 from unpooled.models import load
 from unpooled.models.describe.coordinator import render
 from unpooled.privacy.bounds import Bounds
-from unpooled.privacy.plan import Card, Plan, Study, default_delta
+from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import check_epsilon
@@ -120,7 +120,7 @@ def describe(
         adjacency=adjacency,
         parameters={"confidence": confidence},
         simulation_seed=random_state,
-        bounds_declared=declared,
+        derived=() if declared else (BOUNDS,),
     )
     model = load("describe")
     plan = model.compile(study)

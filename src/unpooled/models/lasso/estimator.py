@@ -18,7 +18,7 @@ from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, setup
 from unpooled.models.lasso.planner import VARIANCE, Outlook, outlook, recommend
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import Card, Plan, Study, default_delta
+from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import columns_of_parties, run_in_process
@@ -235,7 +235,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
             parameters=parameters,
             public_seed=self.public_seed,
             simulation_seed=seed_of(self.random_state),
-            bounds_declared=declared,
+            derived=() if declared else (BOUNDS,),
         )
 
     def fit(self, X: Any, y: ArrayLike) -> Self:  # noqa: ANN401 - an array or a sparse matrix

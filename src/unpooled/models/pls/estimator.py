@@ -20,7 +20,7 @@ from unpooled.models.pls.frame import MATRIX, NONE, Frame
 from unpooled.models.pls.plan import CHOSEN
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study, default_delta
+from unpooled.privacy.plan import AGGREGATION, BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import run_in_process
@@ -201,7 +201,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
             trust={AGGREGATION: self.aggregation},
             public_seed=self.public_seed,
             simulation_seed=seed_of(self.random_state),
-            bounds_declared=declared,
+            derived=() if declared else (BOUNDS,),
         )
 
     def _number(self) -> int | str:

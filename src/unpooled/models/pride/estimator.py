@@ -15,7 +15,7 @@ from unpooled.models import load
 from unpooled.models.pride.plan import parts
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import Card, Plan, Study, default_delta
+from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import column_named, columns_of_parties, run_in_process
@@ -136,7 +136,7 @@ class _Pride(BaseEstimator):
             trust={"cross-validation": "trusted"} if self.alpha == "global-cv" and not fitted else {},
             public_seed=self.public_seed,
             simulation_seed=seed_of(self.random_state),
-            bounds_declared=declared,
+            derived=() if declared else (BOUNDS,),
         )
 
     # --- fit ---------------------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class _Pride(BaseEstimator):
             raise UsageError(msg)
         names = [column.name for column in self._columns]
         study = self._study(
-            array.shape[0], names, self._columns, declared=self.plan_.study.bounds_declared, fitted=self.plan_.hash
+            array.shape[0], names, self._columns, declared=not self.plan_.study.derived, fitted=self.plan_.hash
         )
         model = load("pride")
         plan = model.compile(study)

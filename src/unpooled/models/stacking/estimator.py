@@ -16,7 +16,7 @@ from unpooled.models import load
 from unpooled.models.stacking.plan import META_ROLE, Block, Meta, setup
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import Card, Plan, Study, default_delta
+from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import columns_of_parties, run_in_process
@@ -85,7 +85,7 @@ class _Stack(ClassifierMixin, BaseEstimator):
             trust={META_ROLE: meta},
             public_seed=self.public_seed,
             simulation_seed=seed_of(self.random_state),
-            bounds_declared=declared,
+            derived=() if declared else (BOUNDS,),
         )
 
     def _run(self, study: Study, tables: dict[str, Table]) -> Result:
