@@ -11,6 +11,7 @@
     │   ├── BudgetRefusal              the ledger has no room for this release
     │   ├── PlanMismatch               the request belongs to another plan than the one approved
     │   ├── ReleaseConflict            the same release key was used with other content or other data
+    │   ├── LedgerMoved                the ledger is not where it was made: a copy, until its owner says that it was moved
     │   └── LedgerDamaged              the ledger is missing, edited or rolled back; it is never re-created
     ├── StudyAborted                   too many parties are missing for a result; nothing was opened
     ├── AccountingError                an event whose privacy cost is not known
@@ -72,6 +73,10 @@ class PlanMismatch(Refusal):
 
 class ReleaseConflict(Refusal):
     """A release key was used before with other content, or the data behind it have changed."""
+
+
+class LedgerMoved(Refusal):
+    """The ledger lies elsewhere than where it was made: a copy would spend its budget a second time."""
 
 
 class LedgerDamaged(Refusal):

@@ -57,7 +57,9 @@ def pride_case() -> Case:
     cards = tuple(Card(name, n, columns[name], () if name == "registry" else ("y",)) for name in tables)
     parameters = {"sketch_dim": 2, "public": ["region"]}
     return Case(
-        "pride", Study("pride", cards, 1.0, 1e-5, unit="attribute", parameters=parameters, simulation_seed=7, derived=()), tables
+        "pride",
+        Study("pride", cards, 1.0, 1e-5, unit="attribute", parameters=parameters, simulation_seed=7, derived=()),
+        tables,
     )
 
 
@@ -98,7 +100,9 @@ def stacking_case() -> Case:
     tables = {name: Table({**values, **response}) for name, values in held.items()}
     cards = tuple(Card(name, n, columns[name], ("y",)) for name in tables)
     parameters = {"importance": {"clinic": 2.0}, "high_share": 0.3, "holder": "laboratory"}
-    study = Study("stacking", cards, 2.0, 1e-5, parameters=parameters, trust={"meta": "trusted"}, simulation_seed=7, derived=())
+    study = Study(
+        "stacking", cards, 2.0, 1e-5, parameters=parameters, trust={"meta": "trusted"}, simulation_seed=7, derived=()
+    )
     return Case("stacking", study, tables)
 
 
@@ -120,7 +124,9 @@ def lasso_case() -> Case:
     cards = tuple(Card(name, n, columns[name], ("y",)) for name in tables)
     parameters = {"radius": 3.0, "response_bound": 2.0, "rounds": 4, "sampled": 2}
     return Case(
-        "lasso", Study("lasso", cards, 2.0, 1e-5, unit="attribute", parameters=parameters, simulation_seed=7, derived=()), tables
+        "lasso",
+        Study("lasso", cards, 2.0, 1e-5, unit="attribute", parameters=parameters, simulation_seed=7, derived=()),
+        tables,
     )
 
 

@@ -15,7 +15,7 @@ from test_models import open_message, parties, transcript_of
 
 from unpooled.errors import UnpooledError
 from unpooled.models import load
-from unpooled.privacy.unit import Unit
+from unpooled.privacy.unit import Scope, Unit
 from unpooled.protocol.messages import (
     ISSUED,
     Entrusted,
@@ -80,7 +80,7 @@ def test_nothing_unplanned_comes_back_and_no_budget_is_exceeded(case: Case, seed
     assert answered > 0 < refused
     unit = Unit(case.study.unit)
     for name, party in people.items():
-        own = plan.composition(unit, name).epsilon(case.study.delta)
+        own = plan.cost(unit, name, Scope.PARTY).epsilon(case.study.delta)
         assert party.ledger.composition(unit).epsilon(case.study.delta) <= own * (1 + 1e-9)
         debits = [entry.key for entry in party.ledger.entries() if entry.kind == "charge"]
         assert len(set(debits)) == len(debits)

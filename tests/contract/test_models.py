@@ -91,7 +91,7 @@ def test_runs_are_bitwise_equal_in_process_redelivered_and_replayed(case: Case) 
     assert msgspec.msgpack.encode(drive(model, plan, every_message_twice).result) == wanted
     for party in people.values():
         # Of releases that are limited together (LASSO's columns) a party may make fewer than it could.
-        certain = {r.name: r.count for r in plan.releases if r.party == party.name and not r.together}
+        certain = {r.name: r.count for r in plan.releases if r.party == party.name and not r.exposure.together}
         charged = [entry.key.name for entry in party.ledger.entries() if entry.kind == "charge"]
         assert {name: charged.count(name) for name in certain} == certain
         assert len(charged) <= sum(r.count for r in plan.releases if r.party == party.name)
@@ -285,7 +285,7 @@ def test_a_plan_that_was_not_approved_is_refused(case: Case) -> None:
 
 def test_a_study_beyond_the_budget_is_refused_when_it_opens(case: Case) -> None:
     plan, unit = load(case.model).compile(case.study), Unit(case.study.unit)
-    needed = plan.composition(unit, case.study.parties[0].name).epsilon(case.study.delta)
+    needed = plan.cost(unit, case.study.parties[0].name).epsilon(case.study.delta)
     rules = policy(case, budget=Budget(needed * 0.999, case.study.delta, unit))
     refused(next(iter(parties(case, rules).values())), open_message(case), BudgetRefusal, "epsilon")
 

@@ -90,7 +90,7 @@ class World:
     def fully_charged(self, study: Study) -> bool:
         """Every planned release was debited once; of those that are limited together some are left over, none is too many."""
         charges, planned = self.charges(study), self.planned(study)
-        if any(release.together for release in compile_study(study).releases):
+        if any(release.exposure.together for release in compile_study(study).releases):
             return all(0 < charges[name] <= planned[name] for name in planned)
         return charges == planned
 

@@ -216,7 +216,9 @@ def study(**parameters) -> Study:
     columns = (Column("a", 0.0, 10.0), Column("g", categories=("u", "v"), missing="absent"), Column("y", -5.0, 15.0))
     rest = {key: parameters.pop(key) for key in ("epsilon", "calibration") if key in parameters}
     cards = (Card("one", 40, columns), Card("two", 40, columns))
-    return Study("bayes", cards, rest.pop("epsilon", 1.0), 1e-5, parameters={"response": "y", **parameters}, **rest, derived=())
+    return Study(
+        "bayes", cards, rest.pop("epsilon", 1.0), 1e-5, parameters={"response": "y", **parameters}, **rest, derived=()
+    )
 
 
 def test_studies_that_do_not_fit_are_refused() -> None:

@@ -78,7 +78,8 @@ def opened(columns, y: np.ndarray, **parameters) -> tuple[str, Party]:
         delta=1e-5,
         unit="attribute",
         simulation_seed=5,
-        parameters={"radius": 2.0, "rounds": 4, "coupling": "blocks", **parameters}, derived=()
+        parameters={"radius": 2.0, "rounds": 4, "coupling": "blocks", **parameters},
+        derived=(),
     )
     plan, ledger = MODEL.compile(asked), Ledger.in_memory()
     table = (

@@ -19,7 +19,7 @@ from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.plan import clip_ceiling, grids, setup, shortened, sketch
 from unpooled.models.lasso.refit import Moments, constrained, shrunk
-from unpooled.privacy.accounting import UNBOUNDED, Composition, Kind, budget_rho
+from unpooled.privacy.accounting import UNBOUNDED, Kind, budget_rho
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import NoisyChoice, NoisyMaximum, ScaledGaussian
@@ -47,7 +47,8 @@ def study(epsilon: float = 3.0, unit: str = "attribute", **changes) -> Study:
     return Study(
         "lasso",
         **{"parties": CARDS, "epsilon": epsilon, "delta": 1e-5, "unit": unit, "simulation_seed": 5, **changes},
-        parameters=parameters, derived=()
+        parameters=parameters,
+        derived=(),
     )
 
 
@@ -687,15 +688,14 @@ def test_the_ledger_charges_a_value_for_one_column_only() -> None:
     drive(MODEL, plan, in_process(made))
     for party in made.values():
         spent = party.ledger.composition(Unit.ATTRIBUTE)
-        assert isinstance(spent, Composition)
         assert spent.epsilon(1e-5) <= 3.0
 
 
 def test_a_release_may_limit_what_one_unit_touches() -> None:
     release = next(r for r in MODEL.compile(study()).releases if r.name == "column")
     assert isinstance(release, Release)
-    assert release.event(Unit.ATTRIBUTE).count == 1
-    assert release.event(Unit.RECORD).count == release.count
+    assert release.exposure.times(Unit.ATTRIBUTE, release.count) == 1
+    assert release.exposure.times(Unit.RECORD, release.count) == release.count > 1
     assert isinstance(Signed("a", "b"), msgspec.Struct)
 
 

@@ -106,14 +106,14 @@ def test_no_order_of_indices_makes_a_column_cost_nothing(step: str) -> None:
     cost = plan.release(best, step).mechanism.event(unit).rho
     if step == "refit":
         ask(plan, party, "column", ShareRequest(0, claims))
-    before = party.ledger.composition(unit).rho
+    before = party.ledger.composition(unit).compositions[0].rho
     place, new = Place(best, column), SharedColumn(best, column, Array.of(np.ones(N)))
     payload = ShareRequest(0, claims) if step == "column" else RefitRequest(column, (place,), (new,))
     try:
         ask(plan, party, step, payload, index=1)
     except UnpooledError:
         return
-    assert party.ledger.composition(unit).rho - before >= cost * (1 - 1e-9)
+    assert party.ledger.composition(unit).compositions[0].rho - before >= cost * (1 - 1e-9)
 
 
 def test_a_party_that_lost_what_it_kept_does_not_release_a_column_twice_at_one_charge() -> None:
@@ -129,14 +129,14 @@ def test_a_party_that_lost_what_it_kept_does_not_release_a_column_twice_at_one_c
         where.setdefault(asked.picked(plan.study, party.card, t, claim.picked)[0], []).append((t, claim))
     (t, first), (later, second), *_ = max(where.values(), key=len)
     ask(plan, party, "column", ShareRequest(t, (first,)))
-    once = party.ledger.composition(Unit.ATTRIBUTE).rho
+    once = party.ledger.composition(Unit.ATTRIBUTE).compositions[0].rho
     forgetful = dataclasses.replace(party, keeper=MemoryKeeper())
     try:
         ask(plan, forgetful, "column", ShareRequest(later, (second,)), index=1)
     except UnpooledError:
         return
     assert (
-        party.ledger.composition(Unit.ATTRIBUTE).rho
+        party.ledger.composition(Unit.ATTRIBUTE).compositions[0].rho
         >= once + plan.release("a", "column").mechanism.event(Unit.ATTRIBUTE).rho
     )
 

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sqlite3
-import struct
 import subprocess
 import threading
 from contextlib import suppress
@@ -23,6 +22,7 @@ from unpooled.privacy import chain
 from unpooled.privacy import ledger as module
 from unpooled.privacy.accounting import NO_COST, SAFETY, UNBOUNDED, Event, Kind, gaussian_mu
 from unpooled.privacy.chain import Charge, ReleaseKey
+from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.unit import Budget, Unit
 
@@ -41,8 +41,12 @@ TINY = Event(Kind.GAUSSIAN, 1e-3)
 ENDINGS = ("", ".anchor", ".key")
 
 
+def costs(record: Event, attribute: Event | None = None) -> tuple[Cost, ...]:
+    return Cost(Unit.RECORD, "", record), Cost(Unit.ATTRIBUTE, "", record if attribute is None else attribute)
+
+
 def charge(index: int = 0, event: Event = TINY, name: str = "sketch", fingerprint: bytes = REQUEST) -> Charge:
-    return Charge(ReleaseKey(PLAN, "release", index, name), fingerprint, event, event)
+    return Charge(ReleaseKey(PLAN, "release", index, name), fingerprint, costs(event))
 
 
 def files(path: Path) -> dict[str, bytes]:
@@ -106,8 +110,8 @@ def test_a_release_is_reserved_committed_and_sent_again(ledger: Ledger) -> None:
     assert ledger.reply(PLAN, "release", 1, REQUEST) is None
     entry = ledger.entries()[1]
     assert (entry.kind, entry.plan, entry.key) == ("charge", PLAN, charge(0, name="b").key)
-    assert (entry.position, entry.record, entry.attribute) == (2, TINY, TINY)
-    assert ledger.composition(Unit.RECORD).events == (TINY,) * 3
+    assert (entry.position, entry.costs) == (2, costs(TINY))
+    assert ledger.composition(Unit.RECORD).compositions[0].events == (TINY,) * 3
 
 
 def test_a_charge_after_the_reply_is_not_part_of_it(ledger: Ledger) -> None:
@@ -133,7 +137,7 @@ def test_one_batch_debits_equal_charges_once(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [charge(fingerprint=OTHER_REQUEST), charge(event=QUARTER), replace(charge(), attribute=NO_COST)],
+    [charge(fingerprint=OTHER_REQUEST), charge(event=QUARTER), replace(charge(), costs=costs(TINY, NO_COST))],
     ids=["other data", "other cost", "other cost to one unit"],
 )
 def test_a_key_with_other_content_is_a_conflict(ledger: Ledger, other: Charge) -> None:
@@ -191,8 +195,8 @@ def test_floats_come_back_bit_by_bit(tmp_path: Path) -> None:
     with Ledger.create(tmp_path / "ledger.db") as ledger:
         ledger.reserve([charge(event=awkward)], None)
     with Ledger.open(tmp_path / "ledger.db") as ledger:
-        assert ledger.entries()[0].record == awkward
-        assert ledger.composition(Unit.ATTRIBUTE).events == (awkward,)
+        assert ledger.entries()[0].costs == costs(awkward)
+        assert ledger.composition(Unit.ATTRIBUTE).compositions[0].events == (awkward,)
     schema = sqlite3.connect(tmp_path / "ledger.db")
     assert "REAL" not in str(schema.execute("SELECT sql FROM sqlite_master").fetchall())
     schema.close()
@@ -228,12 +232,12 @@ def test_a_batch_is_debited_whole_or_not_at_all(ledger: Ledger) -> None:
 
 def test_two_units_are_counted_separately(ledger: Ledger) -> None:
     per_attribute = Budget(1.0, 1e-5, Unit.ATTRIBUTE)
-    ledger.reserve([replace(charge(0, FULL), attribute=QUARTER)], per_attribute)
+    ledger.reserve([replace(charge(0), costs=costs(FULL, QUARTER))], per_attribute)
     with pytest.raises(BudgetRefusal):
-        ledger.reserve([replace(charge(1, FULL), attribute=QUARTER)], BUDGET)
-    ledger.reserve([replace(charge(1, FULL), attribute=QUARTER)], per_attribute)
-    assert ledger.composition(Unit.RECORD).events == (FULL, FULL)
-    assert ledger.composition("attribute").events == (QUARTER, QUARTER)
+        ledger.reserve([replace(charge(1), costs=costs(FULL, QUARTER))], BUDGET)
+    ledger.reserve([replace(charge(1), costs=costs(FULL, QUARTER))], per_attribute)
+    assert ledger.composition(Unit.RECORD).compositions[0].events == (FULL, FULL)
+    assert ledger.composition("attribute").compositions[0].events == (QUARTER, QUARTER)
 
 
 def test_mixtures_are_composed_by_the_accountant(ledger: Ledger) -> None:
@@ -296,11 +300,12 @@ def test_an_index_is_a_number(index: object) -> None:
 def test_charges_requests_and_replies_are_checked(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     key = ReleaseKey(PLAN, "step", 0, "x" * 200)
     wrong = [
-        lambda: Charge("key", REQUEST, TINY, TINY),
-        lambda: Charge(key, REQUEST[:31], TINY, TINY),
-        lambda: Charge(key, bytearray(REQUEST), TINY, TINY),
-        lambda: Charge(key, REQUEST, 1.0, TINY),
-        lambda: Charge(key, REQUEST, TINY, Event(Kind.PURE, 1.0, 2**63)),
+        lambda: Charge("key", REQUEST, costs(TINY)),
+        lambda: Charge(key, REQUEST[:31], costs(TINY)),
+        lambda: Charge(key, bytearray(REQUEST), costs(TINY)),
+        lambda: Charge(key, REQUEST, costs(1.0, TINY)),
+        lambda: Charge(key, REQUEST, costs(TINY, Event(Kind.PURE, 1.0, 2**63))),
+        lambda: Charge(key, REQUEST, costs(TINY)[:1]),
         lambda: ledger.reserve([key], BUDGET),
         lambda: ledger.reserve([], 1.0),
         lambda: ledger.commit(PLAN, "step", 0, b"short", b"reply"),
@@ -463,7 +468,7 @@ def test_a_file_of_another_ledger_is_refused(path: Path, tmp_path: Path, ending:
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE chain SET record_value = 0 WHERE position = 2",
+        "UPDATE chain SET detail = x'5b5d' WHERE position = 2",
         "UPDATE chain SET time = time + 1 WHERE position = 5",
         "UPDATE chain SET name = 'sketci' WHERE position = 4",
         "UPDATE chain SET kind = 'approval' WHERE position = 3",
@@ -541,7 +546,7 @@ def test_an_open_ledger_verifies_a_reply_each_time(path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda anchor: anchor | {"format": 2},
+        lambda anchor: anchor | {"format": 3},
         lambda anchor: anchor | {"ledger": "00" * 32},
         lambda anchor: anchor | {"heads": []},
         lambda anchor: anchor | {"heads": 7},
@@ -605,15 +610,28 @@ def test_a_row_that_no_honest_ledger_writes_is_refused(path: Path, row: module.R
 
 
 @pytest.mark.parametrize(
-    ("word", "number"), [("kind", 9), ("kind", 0), ("value", -1), ("count", -1), ("variation", 0x7FF8 << 48)]
+    ("place", "value"),
+    [
+        (0, "household"),
+        (0, ""),
+        (2, 9),
+        (2, 0),
+        (3, "-0x1p+0"),
+        (3, "1"),
+        (3, "nan"),
+        (4, -1),
+        (4, 1.5),
+        (5, "inf"),
+        (5, None),
+    ],
 )
-def test_an_unknown_event_is_refused_not_guessed(
-    path: Path, monkeypatch: pytest.MonkeyPatch, word: str, number: int
-) -> None:
-    costs = dict(zip(("kind", "value", "count", "variation"), chain._pack(TINY), strict=True)) | {word: number}
-    with monkeypatch.context() as patch:
-        patch.setattr(chain, "_pack", lambda _: tuple(costs.values()))
-        forge(path, module.Row.of(charge(9)))
+def test_an_unknown_unit_or_event_is_refused_not_guessed(path: Path, place: int, value: object) -> None:
+    spelled = json.loads(chain.spell_costs(costs(TINY)))
+    spelled[1][place] = value
+    detail = json.dumps(spelled).encode()
+    if (place, value) == (3, "1"):  # another spelling of a number that is fine
+        detail = b"[]"
+    forge(path, module.Row.of(charge(9))._replace(detail=detail))
     assert_refused_untouched(path, "newer version")
 
 
@@ -621,12 +639,12 @@ def test_the_stored_codes_of_events_never_change() -> None:
     assert [(kind.name, kind.value) for kind in Kind] == [
         ("GAUSSIAN", 1), ("ZCDP", 2), ("EXPONENTIAL", 3), ("PURE", 4), ("UNBOUNDED", 5),
     ]  # fmt: skip
-    assert chain._pack(Event(Kind.PURE, 1.0, 3, 0.5)) == (
-        4,
-        *struct.unpack(">q", struct.pack(">d", 1.0)),
-        3,
-        0x3FE0 << 48,
+    event = Event(Kind.PURE, 1.0, 3, 0.5)
+    assert (
+        chain.spell_costs([Cost(Unit.RECORD, "low", event)])
+        == b'[["record","low",4,"0x1.0000000000000p+0",3,"0x1.0000000000000p-1"]]'
     )
+    assert chain.read_costs(chain.spell_costs([Cost(Unit.RECORD, "low", event)])) == (Cost(Unit.RECORD, "low", event),)
 
 
 def test_no_two_rows_are_spelled_alike() -> None:

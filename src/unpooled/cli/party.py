@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Set up a party, check a study against its policy, look at its ledger.")
 
 _CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
+#: What a policy's total counts, in words.
+_COUNTED = {
+    "person": "over all parties of column-split studies",
+    "party": "by this party alone (other parties may release more about the same people)",
+}
 _JSON = typer.Option(False, "--json", help="Print data for machines.")
 
 
@@ -33,6 +38,10 @@ def init(
     delta: float | None = typer.Option(None, help="The delta of that total [default: min(1e-5, 0.1 / rows), as a study's]."),
     unit: str = typer.Option("record", help="The unit of that total: record or attribute."),
     folder: Path = typer.Option(Path(), "--folder", help="Where to write party.toml, the card and the ledger."),
+    *,
+    new_budget: bool = typer.Option(
+        False, "--new-budget", help="Set up a second budget for data that another ledger keeps."
+    ),
 ) -> None:
     """Write party.toml and a public schema card, and create the ledger and its key."""
     from unpooled.errors import StudyError
@@ -47,7 +56,7 @@ def init(
     columns = tuple(_declaration(text) for text in column)
     rows = read_table(data, tuple(declared.name for declared in columns), id_column).n_rows
     budget = Budget(epsilon, default_delta(rows) if delta is None else delta, Unit.parse(unit))
-    config, card = create_party(folder, name, data, columns, budget, id_column, tuple(label))
+    config, card = create_party(folder, name, data, columns, budget, id_column, tuple(label), new_budget=new_budget)
     typer.echo(
         f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)"
     )
@@ -82,23 +91,38 @@ def check(
 
 
 @app.command()
-def ledger(config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
+def ledger(
+    config: Path = _CONFIG,
+    *,
+    moved: bool = typer.Option(False, "--moved", help="The ledger was moved here, and the old one is gone."),
+    migrate: bool = typer.Option(False, "--migrate", help="Take over a ledger of unpooled 0.1.0, with everything it spent."),
+    as_json: bool = _JSON,
+) -> None:
     """List what was approved and debited, and the total against the policy."""
     import msgspec
 
     from unpooled.privacy.ledger import Ledger
+    from unpooled.privacy.unit import Scope, Unit
     from unpooled.study.files import policy_of, read_party
 
     text = read_party(config)
-    budget = policy_of(text).budget
+    policy = policy_of(text)
+    budget = policy.budget
     assert budget is not None
-    with Ledger.open(config.parent / text.party.ledger) as opened:
-        entries, spent = opened.entries(), opened.composition(budget.unit).epsilon(budget.delta)
-        head = opened.head
+    path = config.parent / text.party.ledger
+    if migrate:
+        Ledger.migrate(path).close()
+    with Ledger.open(path, moved=moved) as opened:
+        entries, warnings, head = opened.entries(), opened.warnings, opened.head
+        spent = opened.composition(budget.unit, policy.scope).epsilon(budget.delta)
+        alone = opened.composition(budget.unit, Scope.PARTY).epsilon(budget.delta)
     if as_json:
         data = {
             "entries": entries,
             "spent_epsilon": spent,
+            "bounds": policy.scope,
+            "spent_by_this_party": alone,
+            "warnings": warnings,
             "delta": budget.delta,
             "unit": budget.unit,
             "allowed_epsilon": budget.epsilon,
@@ -108,9 +132,17 @@ def ledger(config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
         return
     for entry in entries:
         what = "approval" if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
-        cost = "" if entry.key is None else f"record: {entry.record}; attribute: {entry.attribute}; {entry.state}"
+        what = "the whole plan, all parties" if entry.kind == "shared" else what
+        words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in Unit)
+        cost = "" if entry.key is None else f"{words}; {entry.state}"
         typer.echo(f"{entry.position:>5}  plan {entry.plan[:16]}  {what:<24}{cost}")
-    typer.echo(f"spent: epsilon = {spent:.6g} of {budget.epsilon:g} at delta = {budget.delta:g} per {budget.unit}")
+    for warning in warnings:
+        typer.echo(f"Warning: {warning}")
+    typer.echo(
+        f"spent: epsilon = {spent:.6g} of {budget.epsilon:g} at delta = {budget.delta:g} per {budget.unit}, {_COUNTED[policy.scope]}"
+    )
+    if policy.scope is not Scope.PARTY and alone != spent:
+        typer.echo(f"       epsilon = {alone:.6g} of it was released by this party itself")
     typer.echo(f"head {head} (write it down elsewhere to notice a ledger that was rolled back as a whole)")
 
 
@@ -135,12 +167,12 @@ def _declaration(text: str) -> Column:
 
 
 def _cost(party: Party, plan: Plan) -> str:
-    budget = party.policy.budget
+    policy = party.policy
+    budget = policy.budget
     assert budget is not None
-    now = party.ledger.composition(budget.unit)
-    charged = any(entry.plan == plan.hash and entry.key is not None for entry in party.ledger.entries())
-    after = now if charged else now + plan.composition(budget.unit, party.name)
+    now = party.ledger.composition(budget.unit, policy.scope)
+    after = party.ledger.composition(budget.unit, policy.scope, party.charges(plan))
     return (
-        f"{party.name}'s ledger, per {budget.unit} at delta = {budget.delta:g}: spent epsilon = {now.epsilon(budget.delta):.6g}; "
-        f"after this plan {after.epsilon(budget.delta):.6g}; allowed {budget.epsilon:g}"
+        f"{party.name}'s ledger, per {budget.unit} at delta = {budget.delta:g}, {_COUNTED[policy.scope]}: spent epsilon = "
+        f"{now.epsilon(budget.delta):.6g}; after this plan {after.epsilon(budget.delta):.6g}; allowed {budget.epsilon:g}"
     )

@@ -233,6 +233,14 @@ class Composition:
         """Whether (epsilon, delta) is proved: the question a ledger asks before it debits."""
         return self.delta(epsilon) <= delta
 
+    def covers(self, other: Composition) -> bool:
+        """Whether this one costs at least as much as the other in every respect, and so at every epsilon and delta."""
+
+        def respects(one: Composition) -> tuple[float, ...]:
+            return one._unbounded, one.mu, one.pure_epsilon, one.rho, one._rho_only, one.total_variation
+
+        return all(mine >= theirs for mine, theirs in zip(respects(self), respects(other), strict=True))
+
     def __add__(self, other: Composition) -> Composition:
         return Composition(self.events + other.events)
 

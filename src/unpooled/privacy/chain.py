@@ -1,8 +1,18 @@
 """What a ledger's rows say, and how each is tied to the one before it.
 
-A row is a charge (a release and what it costs each unit), a commit (the reply of a step), an approval, or the first row, which ties
-the chain to one ledger and its root key. Rows are spelled out with types and lengths before they are hashed, so no two rows
-are spelled alike; numbers are kept as integers, a float as its bits, so that what was charged is what is read back.
+A row is one of
+
+* ``genesis``: the first one, which ties the chain to one ledger and its root key;
+* ``place``: where the ledger lies, so that a copy of it shows;
+* ``data``: the file whose budget this is;
+* ``approval``: this party agreed to a plan;
+* ``charge``: one release of this party, and what it costs each unit;
+* ``shared``: what a whole column-split plan costs the people in this party's rows, over all parties;
+* ``commit``: the reply of a step;
+* ``migration``: all rows before it were taken over from a ledger of an older version.
+
+Rows are spelled out with types and lengths before they are hashed, so no two rows are spelled alike. What differs by kind stands in one
+column, ``detail``, as canonical JSON; floats are kept there as hexadecimal text, so that what was charged is what is read back.
 """
 
 from __future__ import annotations
@@ -12,14 +22,18 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import msgspec
+
 from unpooled.errors import UsageError
-from unpooled.privacy.accounting import NO_COST, Event, Kind
+from unpooled.privacy.accounting import Event, Kind
+from unpooled.privacy.exposure import Cost
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
-FORMAT = 1
+#: Version of files and rows. Format 1 (unpooled 0.1.0) had two units as columns; ``ledger_format1`` reads it.
+FORMAT = 2
 DIGEST_BYTES = 32  # of SHA-256, and of a root key
 LONGEST_WORD = 200
 _LARGEST_INTEGER = 2**63 - 1
@@ -78,23 +92,27 @@ class ReleaseKey:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one release costs each unit, and a digest of the request and the data behind it."""
+    """What one release costs each unit, and a digest of the request and the data behind it.
+
+    ``shared``: not one release but a whole column-split plan, over all its parties.
+    """
 
     key: ReleaseKey
     fingerprint: bytes
-    record: Event
-    attribute: Event
+    costs: tuple[Cost, ...]
+    shared: bool = False
 
     def __post_init__(self) -> None:
         require(type(self.key) is ReleaseKey, f"a charge needs a ReleaseKey, not {type(self.key).__name__}")
         check_digest("fingerprint", self.fingerprint)
-        for event in (self.record, self.attribute):
-            known = type(event) is Event and event.count <= _LARGEST_INTEGER
+        for unit, part, event in self.costs:
+            known = type(unit) is Unit and type(part) is str and type(event) is Event and event.count <= _LARGEST_INTEGER
             require(known, "a charge needs an Event for each unit, with a count below 2^63")
+        require({cost.unit for cost in self.costs} == set(Unit), "a charge says what it costs every unit")
 
-    def cost(self, unit: Unit) -> Event:
-        """The event that this charge is to one unit."""
-        return self.record if unit is Unit.RECORD else self.attribute
+    def cost(self, unit: Unit) -> tuple[Cost, ...]:
+        """What this charge is to one unit."""
+        return tuple(cost for cost in self.costs if cost.unit is unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +120,20 @@ class Entry:
     """One line of the ledger as people read it. An approval costs nothing and has no key."""
 
     position: int
-    kind: Literal["charge", "approval"]
+    kind: Literal["charge", "shared", "approval"]
     plan: str
     key: ReleaseKey | None
-    record: Event
-    attribute: Event
+    costs: tuple[Cost, ...]
     state: Literal["reserved", "committed"]
     time: int
+
+    def words(self, unit: Unit) -> str:
+        """What it costs one unit; alternatives, of which one holds for a given person, are told apart by "or"."""
+        parts: dict[str, list[str]] = {}
+        for cost in self.costs:
+            if cost.unit is unit and cost.event.count:
+                parts.setdefault(cost.part, []).append(str(cost.event))
+        return " or ".join(" + ".join(events) for events in parts.values()) or "nothing"
 
 
 # --- rows and their chain ------------------------------------------------------------------------------------------
@@ -119,14 +144,23 @@ def where(plan: str, step: str, index: int) -> str:
     return f"step {step!r}, index {index} of plan {plan[:12]}"
 
 
-def _pack(event: Event) -> tuple[int, ...]:
-    """An event as four integers: a float is kept as its bits, so that what was charged is what is read back."""
-    bits = struct.pack(">dqd", event.value, event.count, event.total_variation)
-    return int(event.kind), *struct.unpack(">qqq", bits)
+def spell_costs(costs: Iterable[Cost]) -> bytes:
+    """Costs as they stand in a row."""
+    numbers = [
+        (cost.unit, cost.part, int(event.kind), event.value.hex(), event.count, event.total_variation.hex())
+        for cost in costs
+        for event in (cost.event,)
+    ]
+    return msgspec.json.encode(numbers)
 
 
-def _unpack(kind: int, *numbers: int) -> Event:
-    return Event(Kind(kind), *struct.unpack(">dqd", struct.pack(">qqq", *numbers)))
+def read_costs(detail: bytes) -> tuple[Cost, ...]:
+    """Costs of a row; a unit or a kind of event that this version does not know raises."""
+    rows = msgspec.json.decode(detail, type=list[tuple[str, str, int, str, int, str]])
+    return tuple(
+        Cost(Unit(unit), part, Event(Kind(kind), float.fromhex(value), count, float.fromhex(variation)))
+        for unit, part, kind, value, count, variation in rows
+    )
 
 
 class Row(NamedTuple):
@@ -145,28 +179,24 @@ class Row(NamedTuple):
     name: str = ""
     fingerprint: bytes = b""
     content: bytes = b""
-    record: Event = NO_COST
-    attribute: Event = NO_COST
+    #: Of a charge its costs, of a place or a file what it is.
+    detail: bytes = b""
 
     @classmethod
     def of(cls, charge: Charge) -> Row:
         """The row that debits a charge."""
-        key, costs = charge.key, (charge.record, charge.attribute)
-        return cls(0, 0, "charge", key.plan, key.step, key.index, key.name, charge.fingerprint, b"", *costs)
+        key, kind = charge.key, "shared" if charge.shared else "charge"
+        return cls(0, 0, kind, key.plan, key.step, key.index, key.name, charge.fingerprint, b"", spell_costs(charge.costs))
+
+    @property
+    def charge(self) -> Charge:
+        """The charge that a row debits."""
+        return Charge(self.key, self.fingerprint, read_costs(self.detail), self.kind == "shared")
 
     @property
     def key(self) -> ReleaseKey:
         """The release that a charge's row is about."""
         return ReleaseKey(self.plan, self.step, self.number, self.name)
-
-    def columns(self) -> tuple[int | str | bytes, ...]:
-        """The row as the database keeps it."""
-        return *self[:9], *_pack(self.record), *_pack(self.attribute)
-
-    @classmethod
-    def read(cls, columns: Sequence[Any]) -> Row:
-        """A row of the database; an unknown event raises."""
-        return cls._make((*columns[:9], _unpack(*columns[9:13]), _unpack(*columns[13:])))
 
 
 _SPELLING: dict[type, Callable[[Any], bytes]] = {

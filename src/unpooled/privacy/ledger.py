@@ -4,6 +4,9 @@ A release is one act: :meth:`Ledger.reserve` debits it, the party draws its nois
 reply, and only then are the bytes sent. The same request again is answered by :meth:`Ledger.reply` from the store, so
 retries, crashes and replays cost nothing and leak nothing. An error or a refusal changes nothing.
 
+A ledger also knows its place (file and machine): a copy elsewhere is refused until its owner says that it was moved. It says which
+file's budget it keeps. One that unpooled 0.1.0 wrote is taken over with everything it spent (:meth:`Ledger.migrate`).
+
 Four files belong together: ``<path>`` (SQLite), its ``-journal`` while a write is under way, ``<path>.anchor`` and
 ``<path>.key``, the root key of the party's noise. Rows are only ever appended, and each carries the SHA-256 of the row
 before it and of its own content: a row edited, inserted or removed breaks the chain. The anchor tells which end of the
@@ -34,8 +37,18 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
-from unpooled.errors import AccountingError, BudgetRefusal, LedgerDamaged, Refusal, ReleaseConflict, UsageError
-from unpooled.privacy.accounting import NO_COST, Composition, Kind
+import msgspec
+
+from unpooled.errors import (
+    BudgetRefusal,
+    LedgerDamaged,
+    LedgerMoved,
+    Refusal,
+    ReleaseConflict,
+    UnpooledError,
+    UsageError,
+)
+from unpooled.privacy.accounting import Kind
 from unpooled.privacy.chain import (
     DIGEST_BYTES,
     FORMAT,
@@ -49,13 +62,20 @@ from unpooled.privacy.chain import (
     check_plan,
     check_step,
     link,
+    read_costs,
     require,
     where,
 )
-from unpooled.privacy.unit import Budget, Unit
+from unpooled.privacy.exposure import account
+from unpooled.privacy.ledger_format1 import Old, is_format1, read
+from unpooled.privacy.place import Place
+from unpooled.privacy.unit import Budget, Scope, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from unpooled.privacy.accounting import Event
+    from unpooled.privacy.exposure import Worst
 
 LARGEST_REPLY = 900_000_000  # SQLite holds no more than 10^9 bytes in one row
 PATIENCE = 30.0  # seconds to wait for another process
@@ -64,11 +84,9 @@ PATIENCE = 30.0  # seconds to wait for another process
 _LOCK = threading.RLock()
 os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
-_COST = ", ".join(f"{{0}}_{part} INTEGER NOT NULL" for part in ("kind", "value", "count", "variation"))
-_CHAIN = f"""CREATE TABLE chain (position INTEGER PRIMARY KEY, time INTEGER NOT NULL, kind TEXT NOT NULL,
+_CHAIN = """CREATE TABLE chain (position INTEGER PRIMARY KEY, time INTEGER NOT NULL, kind TEXT NOT NULL,
 plan TEXT NOT NULL, step TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL,
-fingerprint BLOB NOT NULL, content BLOB NOT NULL, {_COST.format("record")},
-{_COST.format("attribute")}, digest BLOB NOT NULL) STRICT"""
+fingerprint BLOB NOT NULL, content BLOB NOT NULL, detail BLOB NOT NULL, digest BLOB NOT NULL) STRICT"""
 _REPLIES = "CREATE TABLE replies (content BLOB PRIMARY KEY NOT NULL, body BLOB NOT NULL) STRICT"
 #: The errors of SQLite that say nothing about the ledger itself. Every other one means that it is damaged.
 _PASSING = {
@@ -90,12 +108,13 @@ class Ledger:
     Threads may share a ledger and processes may open the same one; after a fork the child opens its own.
     """
 
-    def __init__(self, path: Path | None, root_key: bytes, *, new: bool) -> None:
+    def __init__(self, path: Path | None, root_key: bytes, *, new: bool, moved: bool = False) -> None:
         self.root_key = root_key
         self._path = path
         self._process = os.getpid()
         # What the verified rows say. Only _catch_up adds to it, so a transaction that fails leaves no trace here.
         self._identity = b""
+        self._place: Place | None = None
         self._head = NOTHING
         self._rows: list[Row] = []
         self._charges: dict[ReleaseKey, Charge] = {}
@@ -117,6 +136,7 @@ class Ledger:
             with self._locked(inspect=True):
                 for answer in self._answers.values():
                     self._body(answer.content)
+                self._find(moved=moved)
         except BaseException:
             self.close()
             raise
@@ -148,8 +168,12 @@ class Ledger:
             raise
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Ledger:
-        """The ledger at this path, every row and every stored reply verified. Never creates anything."""
+    def open(cls, path: str | os.PathLike[str], *, moved: bool = False) -> Ledger:
+        """The ledger at this path, every row and every stored reply verified. Never creates anything.
+
+        A ledger knows its place. One that is elsewhere is a copy, which would spend its budget a second time, and is refused, until its
+        owner says that it was ``moved``.
+        """
         database = Path(path).absolute()
         files = database, _beside(database, ".anchor"), _beside(database, ".key")
         try:
@@ -163,7 +187,49 @@ class Ledger:
         if not os.access(database, os.W_OK):  # SQLite would read it then, without the lock that the anchor needs
             msg = f"{_place(database)}: {_PASSING[sqlite3.SQLITE_READONLY]}"
             raise Refusal(msg)
-        return cls(database, key, new=False)
+        return cls(database, key, new=False, moved=moved)
+
+    @classmethod
+    def migrate(cls, path: str | os.PathLike[str]) -> Ledger:
+        """Take over a ledger of format 1 with everything it spent. The old files stay beside it, under ``.format1``.
+
+        The new files are complete before any old one is replaced, and a migration that was cut short can be run again.
+        """
+        database = Path(path).absolute()
+        key, kept, draft = _beside(database, ".key"), _beside(database, ".format1"), _beside(database, ".migrating")
+        try:
+            root_key = key.read_bytes()
+            try:
+                old = read(database, _beside(database, ".anchor"), root_key)
+            except ValueError:
+                if not kept.exists() or not _beside(kept, ".anchor").exists():
+                    raise
+                old = read(kept, _beside(kept, ".anchor"), root_key)  # cut short while the old files were being replaced
+            else:
+                for ending in ("", ".anchor"):
+                    _beside(kept, ending).unlink(missing_ok=True)
+                    _write_new(_beside(kept, ending), _beside(database, ending).read_bytes())
+            for ending in ("", "-journal", ".anchor", ".anchor.new"):
+                _beside(draft, ending).unlink(missing_ok=True)
+            _write_new(draft, b"")
+            with cls(draft, root_key, new=True) as made:
+                made._take_over(old, Place.of(database))
+            _beside(draft, ".anchor").replace(_beside(database, ".anchor"))
+            draft.replace(database)
+            _sync(database.parent)
+        except (OSError, ValueError, LookupError, TypeError, sqlite3.DatabaseError) as error:
+            what = str(error) if type(error) is ValueError else type(error).__name__
+            _damaged(database, f"it cannot be taken over: {what}", error)
+        return cls.open(database)
+
+    def _take_over(self, old: Old, place: Place) -> None:
+        """Write the rows of an old ledger into this new one, with their times, and say where it will lie."""
+        with self._locked():
+            insert = "INSERT INTO replies VALUES (?, ?)"
+            self._connection.executemany(insert, old.replies)
+            rows = [row for row in old.rows if row.kind != "genesis"]
+            ends = [Row(kind="migration", fingerprint=old.head), Row(kind="place", detail=msgspec.json.encode(place))]
+            self._append(*rows, *ends)
 
     @classmethod
     def in_memory(cls, root_key: bytes | None = None) -> Ledger:
@@ -199,25 +265,40 @@ class Ledger:
         with self._locked():
             return plan in self._approved
 
-    def check(self, charges: Iterable[Charge], budget: Budget | None, *, allow_unbounded: bool = False) -> None:
+    def check(
+        self,
+        charges: Iterable[Charge],
+        budget: Budget | None,
+        *,
+        scope: Scope = Scope.PERSON,
+        allow_unbounded: bool = False,
+    ) -> None:
         """Raise the refusal that :meth:`reserve` would; write nothing.
 
         A plan is checked before its requests and data are at hand, so fingerprints are not compared here.
         """
         charges = tuple(charges)
         with self._locked():
-            self._judge(self._new(charges, fingerprints=False), budget, allow_unbounded=allow_unbounded)
+            self._judge(self._new(charges, fingerprints=False), budget, scope, allow_unbounded=allow_unbounded)
 
-    def reserve(self, charges: Iterable[Charge], budget: Budget | None, *, allow_unbounded: bool = False) -> None:
+    def reserve(
+        self,
+        charges: Iterable[Charge],
+        budget: Budget | None,
+        *,
+        scope: Scope = Scope.PERSON,
+        allow_unbounded: bool = False,
+    ) -> None:
         """Debit these releases durably, all of them or none. What was debited before is not debited again.
 
-        With a budget, everything ever charged to its unit and these charges must compose to no more than it.
-        ``allow_unbounded`` admits releases of unknown cost: the budget then holds for the others only.
+        With a budget, everything ever charged to its unit and these charges must compose to no more than it: per person over all
+        parties of column-split studies, or this party's own releases only (``scope``). ``allow_unbounded`` admits releases of
+        unknown cost: the budget then holds for the others only.
         """
         charges = tuple(charges)
         with self._locked():
             new = self._new(charges, fingerprints=True)
-            self._judge(new, budget, allow_unbounded=allow_unbounded)
+            self._judge(new, budget, scope, allow_unbounded=allow_unbounded)
             self._append(*map(Row.of, new.values()))
 
     def commit(self, plan: str, step: str, index: int, request: bytes, reply: bytes) -> None:
@@ -252,13 +333,47 @@ class Ledger:
                 raise ReleaseConflict(msg)
             return self._body(known.content)
 
+    def belongs_to(self, file: str, digest: bytes) -> None:
+        """Record the file whose budget this ledger keeps, and the SHA-256 of what it held then."""
+        check_digest("digest of the file", digest)
+        with self._locked():
+            detail = msgspec.json.encode({"file": file, "digest": digest.hex()})
+            self._append(Row(kind="data", detail=detail))
+
     # --- what it says
 
-    def composition(self, unit: Unit) -> Composition:
-        """Everything charged to this unit, sent or not: once reserved, a release counts as spent."""
-        unit = Unit.parse(unit)
+    @property
+    def data(self) -> tuple[tuple[str, bytes], ...]:
+        """The files whose budget it keeps, each with the SHA-256 of what it held when it was recorded."""
         with self._locked():
-            return Composition(charge.cost(unit) for charge in self._charges.values())
+            found = [msgspec.json.decode(row.detail) for row in self._rows if row.kind == "data"]
+        return tuple((one["file"], bytes.fromhex(one["digest"])) for one in found)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its total does not hold, in words: of rows that were taken over from format 1."""
+        with self._locked():
+            last = max((row.position for row in self._rows if row.kind == "migration"), default=0)
+            old = [row for row in self._rows[:last] if row.kind == "charge"]
+        if not old:
+            return ()
+        free = sorted({row.plan[:16] for row in old if not any(cost.event.value for cost in read_costs(row.detail))})
+        own = (
+            "Entries of unpooled 0.1.0 hold what this party released; what other parties released about the same people in column-split "
+            "studies is not in them, nor what a label cost there."
+        )
+        uncounted = f"Unpooled 0.1.0 debited releases of {len(free)} plan(s) at nothing ({', '.join(free)}): their cost is not in the total."
+        return (own, uncounted) if free else (own,)
+
+    def composition(self, unit: Unit | str, scope: Scope = Scope.PARTY, charges: Iterable[Charge] = ()) -> Worst:
+        """What everything charged so far, and these charges, cost one unit, sent or not: once reserved, a release counts as spent.
+
+        Scope "party": this party's own releases. Scope "person", which policies bound unless they say otherwise: of a column-split
+        study that released anything here, the whole plan over all its parties.
+        """
+        unit, scope = Unit.parse(unit), Scope.parse(scope)
+        with self._locked():
+            return _spent([*self._charges.values(), *self._new(tuple(charges), fingerprints=False).values()], unit, scope)
 
     def charged(self, key: ReleaseKey) -> bool:
         """Whether this release was debited."""
@@ -268,7 +383,7 @@ class Ledger:
     def entries(self) -> tuple[Entry, ...]:
         """The charges and approvals, oldest first."""
         with self._locked():
-            return tuple(self._entry(row) for row in self._rows if row.kind in ("charge", "approval"))
+            return tuple(self._entry(row) for row in self._rows if row.kind in ("charge", "shared", "approval"))
 
     @property
     def head(self) -> str:
@@ -278,12 +393,13 @@ class Ledger:
 
     def _entry(self, row: Row) -> Entry:
         if row.kind == "approval":
-            return Entry(row.position, "approval", row.plan, None, NO_COST, NO_COST, "committed", row.time)
+            return Entry(row.position, "approval", row.plan, None, (), "committed", row.time)
         answer = self._answers.get((row.plan, row.step, row.number))
         # A charge that comes after the reply of its step cannot be part of it.
         sent = answer is not None and answer.position > row.position
         state: Literal["reserved", "committed"] = "committed" if sent else "reserved"
-        return Entry(row.position, "charge", row.plan, row.key, row.record, row.attribute, state, row.time)
+        kind: Literal["charge", "shared"] = "shared" if row.kind == "shared" else "charge"
+        return Entry(row.position, kind, row.plan, row.key, read_costs(row.detail), state, row.time)
 
     # --- deciding
 
@@ -293,31 +409,29 @@ class Ledger:
         for charge in charges:
             require(type(charge) is Charge, f"only a Charge can be debited, not {type(charge).__name__}")
             known = self._charges.get(charge.key) or new.setdefault(charge.key, charge)
-            changed = [word for word in ("record", "attribute") if getattr(known, word) != getattr(charge, word)]
+            changed = (known.costs, known.shared) != (charge.costs, charge.shared)
             if changed or (fingerprints and known.fingerprint != charge.fingerprint):
                 what = "at another cost" if changed else "for another request or over other data"
                 msg = f"{charge.key} was debited before {what}. A new release needs a new plan"
                 raise ReleaseConflict(msg)
         return new
 
-    def _judge(self, new: dict[ReleaseKey, Charge], budget: Budget | None, *, allow_unbounded: bool) -> None:
+    def _judge(self, new: dict[ReleaseKey, Charge], budget: Budget | None, scope: Scope, *, allow_unbounded: bool) -> None:
         require(budget is None or type(budget) is Budget, f"not a Budget or None: {type(budget).__name__}")
         if budget is None or not new:  # a retry is never refused, even if the policy has become stricter
             return
 
-        def compose(charges: Iterable[Charge]) -> Composition:
-            events = (charge.cost(budget.unit) for charge in charges)
-            return Composition(e for e in events if not (allow_unbounded and e.kind is Kind.UNBOUNDED))
-
-        def words(events: Composition) -> str:
-            epsilon = events.epsilon(budget.delta)
+        def words(charges: Iterable[Charge]) -> str:
+            epsilon = _spent(charges, budget.unit, scope, known_only=allow_unbounded).epsilon(budget.delta)
             return "unbounded" if epsilon == math.inf else f"epsilon = {epsilon:.6g}"
 
-        asked, spent = compose(new.values()), compose(self._charges.values())
-        if not (asked + spent).within(budget.epsilon, budget.delta):
+        before = list(self._charges.values())
+        after = [*before, *new.values()]
+        if not _spent(after, budget.unit, scope, known_only=allow_unbounded).within(budget.epsilon, budget.delta):
+            counted = "all parties together" if scope is Scope.PERSON else "this party alone"
             msg = (
-                f"{_place(self._path)} has no room: at delta = {budget.delta:g}, {len(new)} new release(s) ask for"
-                f" {words(asked)}, spent is {words(spent)}, together {words(asked + spent)}; allowed is {budget}."
+                f"{_place(self._path)} has no room: at delta = {budget.delta:g}, {len(new)} new debit(s) ask for"
+                f" {words(new.values())}, spent is {words(before)}, together {words(after)}; allowed is {budget}, for {counted}."
                 " Nothing was debited. Ask for fewer releases, more noise, or a larger budget"
             )
             raise BudgetRefusal(msg)
@@ -347,14 +461,34 @@ class Ledger:
         for table in (_CHAIN, _REPLIES):
             self._connection.execute(table)
         self._identity = os.urandom(32)
-        self._append(Row(kind="genesis", fingerprint=self._identity, content=sha256(self.root_key).digest()))
+        place = b"" if self._path is None else msgspec.json.encode(Place.of(self._path))
+        self._append(Row(kind="genesis", fingerprint=self._identity, content=sha256(self.root_key).digest(), detail=place))
+
+    def _find(self, *, moved: bool) -> None:
+        """Make sure that the ledger is where it was, or write down that it moved."""
+        if self._path is None or self._place is None or self._place.is_same(here := Place.of(self._path)):
+            return
+        if not moved:
+            msg = (
+                f"{_place(self._path)} was made to be used at {self._place}. A copy would spend its budget a second time: use the ledger"
+                " there; or, if it was moved and the old one is gone, say so once with `unpooled party ledger --moved`"
+            )
+            raise LedgerMoved(msg)
+        self._append(Row(kind="place", detail=msgspec.json.encode(here)))
 
     def _inspect(self) -> None:
         """Let SQLite check its file, and make sure that it holds our tables and nothing that acts on them."""
         if self._connection.execute("PRAGMA integrity_check(1)").fetchall() != [("ok",)]:
             _damaged(self._path, "the database is truncated or overwritten")
         found = self._connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
-        if found.fetchall() != [(_CHAIN,), (_REPLIES,)]:
+        tables = found.fetchall()
+        if is_format1(self._connection):
+            msg = (
+                f"{_place(self._path)} was written by unpooled 0.1.0, which counted some releases too low. Take it over, with everything it"
+                " spent, by `unpooled party ledger --migrate`; nothing was changed"
+            )
+            raise Refusal(msg)
+        if tables != [(_CHAIN,), (_REPLIES,)]:
             _damaged(self._path, "its tables are not those of a ledger of this version")
 
     def _catch_up(self) -> None:
@@ -368,8 +502,8 @@ class Ledger:
             try:
                 if digest != link(self._head.digest, columns):
                     raise ValueError
-                self._take_in(Row.read(columns))
-            except (ValueError, LookupError, AccountingError) as error:
+                self._take_in(Row._make(columns))
+            except (ValueError, LookupError, TypeError, msgspec.MsgspecError, UnpooledError) as error:
                 _damaged(self._path, f"row {len(self._rows)} was edited, or a newer version wrote it", error)
             self._head = Head(len(self._rows), digest)
         if not self._rows or self._rows[0].content != sha256(self.root_key).digest():
@@ -381,8 +515,13 @@ class Ledger:
         match row.kind:
             case "genesis":
                 self._identity = row.fingerprint
-            case "charge":
-                charge = Charge(row.key, row.fingerprint, row.record, row.attribute)
+                self._place = msgspec.json.decode(row.detail, type=Place) if row.detail else None
+            case "place":
+                self._place = msgspec.json.decode(row.detail, type=Place)
+            case "data" | "migration":
+                pass
+            case "charge" | "shared":
+                charge = row.charge
                 if self._charges.setdefault(charge.key, charge) is not charge:
                     raise ValueError
             case "commit":
@@ -398,9 +537,9 @@ class Ledger:
         if not rows:
             return
         old, new, now = self._head, self._head, int(time.time())
-        insert = "INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        insert = "INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         for row in rows:
-            columns = row._replace(position=new.rows, time=now).columns()
+            columns = row._replace(position=new.rows, time=row.time or now)
             new = Head(new.rows + 1, link(new.digest, columns))
             self._connection.execute(insert, (*columns, new.digest))
         self._write_anchor(old, new)
@@ -454,14 +593,25 @@ class Ledger:
             draft.unlink(missing_ok=True)
             _write_new(draft, self._anchor(*heads))
             draft.replace(file)
-            directory = os.open(file.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            _sync(file.parent)
         except OSError as error:
             msg = f"{file} cannot be written ({error.strerror}). Nothing was debited: mend that and ask again"
             raise Refusal(msg) from error
+
+
+def _spent(charges: Iterable[Charge], unit: Unit, scope: Scope, *, known_only: bool = False) -> Worst:
+    """What these charges cost one unit together (:func:`~unpooled.privacy.exposure.account`, plan by plan)."""
+    plans: dict[tuple[str, bool], dict[str, list[Event]]] = {}
+    for charge in charges:
+        # A plan is counted whole, as a shared charge, or release by release: never both.
+        parts = plans.setdefault((charge.key.plan, charge.shared), {})
+        for cost in charge.cost(unit):
+            if not (known_only and cost.event.kind is Kind.UNBOUNDED):
+                parts.setdefault(cost.part, []).append(cost.event)
+    whole = {plan for plan, shared in plans if shared}
+    if scope is Scope.PERSON:
+        return account(parts for (plan, shared), parts in plans.items() if shared or plan not in whole)
+    return account(parts for (_, shared), parts in plans.items() if not shared)
 
 
 # --- files and failures --------------------------------------------------------------------------------------------
@@ -482,6 +632,15 @@ def _write_new(file: Path, body: bytes) -> None:
     except BaseException:
         file.unlink()
         raise
+
+
+def _sync(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _place(path: Path | None) -> str:

@@ -587,6 +587,17 @@ class ObjectivePerturbation:
         jacobian = self.factors * math.log1p(self.bound**2 / (4 * self.rows * self.penalty))
         return Event(Kind.PURE, self.reach / self.scale + jacobian + self.covering, 1, 0.0)
 
+    @property
+    def label(self) -> Event:
+        """What another label of one row costs (Theorem S.6).
+
+        The gradients of log(1 + e^-u) and log(1 + e^u) differ by exactly the row, which is at most ``bound`` long, and their second
+        derivatives are equal: no determinant changes.
+        """
+        if not self.scale:
+            return UNBOUNDED
+        return Event(Kind.PURE, self.bound / self.scale + self.covering, 1, 0.0)
+
     def minimise(self, solve: Callable[[NDArray[np.float64]], NDArray[np.float64]], bits: RandomBits) -> NDArray[np.float64]:
         """The minimiser for a fresh b, with its residual covered."""
         solution = solve(noise.laplace_ball(self.scale, self.size, stream=bits))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
@@ -17,13 +17,14 @@ from weakref import ref
 import msgspec
 
 from unpooled.errors import UsageError, listed
-from unpooled.privacy.accounting import NO_COST, Composition, Event, Kind
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.unit import Adjacency, Budget, Calibration, Split, Unit
+from unpooled.privacy.exposure import Exposure, worst
+from unpooled.privacy.unit import Adjacency, Budget, Calibration, Scope, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
+    from unpooled.privacy.exposure import Worst
     from unpooled.privacy.mechanisms import Mechanism
     from unpooled.privacy.statement import Statement
 
@@ -36,6 +37,8 @@ AGGREGATION, TRUSTED = "aggregation", "trusted"
 #: What a study may have read off the data instead of having it declared (:attr:`Study.derived`).
 BOUNDS, CLASSES = "bounds", "classes"
 DERIVABLE = frozenset({BOUNDS, CLASSES})
+#: The exposure of a release that is a function of all rows and of no label that is covered.
+EVERYBODY = Exposure()
 
 
 class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
@@ -138,28 +141,14 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, weakref=True, kw
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One planned release: which party makes it, in which step, by which mechanism, how often."""
+    """One planned release: which party makes it, in which step, by which mechanism, how often, and of whom it is a function."""
 
     name: str
     party: str
     step: str
     mechanism: Mechanism
     count: int = 1
-    #: Of which public part of the rows it is a function; parts are disjoint and fixed without the values. Empty: of all rows.
-    rows: str = ""
-    #: Of how many of the ``count`` releases one unit is part, where that is fewer (a value is in one of many released columns).
-    touches: tuple[tuple[Unit, int], ...] = ()
-    #: How many releases of this name all parties make together, where that is fewer than each may make alone; 0: no such limit.
-    together: int = 0
-
-    def times(self, unit: Unit) -> int:
-        """How many of these releases one unit is part of."""
-        return min(self.count, dict(self.touches).get(unit, self.count))
-
-    def event(self, unit: Unit) -> Event:
-        """Its whole cost to one unit."""
-        one = self.mechanism.event(unit)
-        return Event(one.kind, one.value, one.count * self.times(unit), one.total_variation)
+    exposure: Exposure = EVERYBODY
 
     @property
     def size(self) -> int:
@@ -191,6 +180,8 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     #: Sentences about why no guarantee holds at all (a published calibration, raw values sent to somebody); mostly none.
     voids: tuple[str, ...] = ()
+    #: Who sees more than releases, and is trusted with it: nobody, or names in words.
+    trusted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.study.ids and (self.split is not Split.VERTICAL or not all(card.key for card in self.study.parties)):
@@ -204,7 +195,7 @@ class Plan:
     def hash(self) -> str:
         """SHA-256 of everything that defines the plan, in hex: what a party approves."""
         releases = [
-            (r.name, r.party, r.step, r.count, r.rows, r.touches, r.together, _exact(r.mechanism.describe()))
+            (r.name, r.party, r.step, r.count, _exact(astuple(r.exposure)), _exact(r.mechanism.describe()))
             for r in self.releases
         ]
         content = (
@@ -217,6 +208,7 @@ class Plan:
             self.voids,
             self.not_protected,
             self.assumptions,
+            self.trusted,
         )
         return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 
@@ -228,81 +220,17 @@ class Plan:
         msg = f"the plan has no release {name!r} for party {party!r}"
         raise UsageError(msg)
 
-    def composition(self, unit: Unit | str, party: str | None = None) -> Composition:
-        """The releases that touch one unit: all of them, or those of one party."""
-        unit = Unit.parse(unit)
-        return Composition(r.event(unit) for r in self.releases if party in (None, r.party))
-
-    @staticmethod
-    def _events(releases: list[Release], unit: Unit) -> Iterator[Event]:
-        """The costs of several parties' releases, those that are limited together counted up to their limit, the dearest first."""
-        limited: dict[str, list[Release]] = {}
-        for release in releases:
-            if release.together:
-                limited.setdefault(release.name, []).append(release)
-            else:
-                yield release.event(unit)
-        for same in limited.values():
-            left = min(release.together for release in same)
-            for release in sorted(same, key=lambda r: -r.mechanism.event(unit).value):
-                one = release.mechanism.event(unit)
-                times = min(left, release.times(unit))
-                left -= times
-                yield Event(one.kind, one.value, one.count * times, one.total_variation)
-
-    def charge(self, release: Release, unit: Unit, index: int = 0) -> Event:
-        """What a party's ledger debits for the ``index``-th of these releases.
-
-        One unit is part of so many of them: the first so many are debited, for whichever unit.
-
-        Where a party releases something of disjoint parts of its rows and all of it is pure, only the dearest part is debited: no row pays
-        for two parts. In every other case all of them are, which is more than any row pays.
-        """
-        if index >= release.times(unit):
-            return NO_COST
-        own = [r for r in self.releases if r.party == release.party and r.rows]
-        cost = release.mechanism.event(unit)
-        if not release.rows or any(r.mechanism.event(unit).kind is not Kind.PURE for r in own):
-            return cost
-        totals: dict[str, float] = {}
-        for r in own:
-            totals[r.rows] = totals.get(r.rows, 0.0) + r.count * r.mechanism.event(unit).value
-        return cost if release.rows == max(totals, key=lambda part: (totals[part], part)) else NO_COST
-
-    def _worst(self, unit: Unit | str | None) -> tuple[Composition, ...]:
-        """The compositions of which the worst is the guarantee.
-
-        A record of a vertical study is at every party at once: everything composes. An attribute of it is at every party that
-        declares a column of this name. Rows of a horizontal study are at one party each: the parties compose in parallel.
-        """
-        unit = Unit.parse(unit or self.study.unit)
-        cards = self.study.parties
-        if self.split is Split.HORIZONTAL:
-            together = {frozenset({card.name}) for card in cards}
-        elif unit is Unit.RECORD:
-            together = {frozenset(card.name for card in cards)}
-        else:
-            holders: dict[str, list[str]] = {}
-            for card in cards:
-                for column in card.columns:
-                    holders.setdefault(column.name, []).append(card.name)
-            together = {frozenset(parties) for parties in holders.values()}
-        # A row is in one part of the rows, whoever holds it: the parts compose in parallel.
-        parts = sorted({release.rows for release in self.releases if release.rows}) or [""]
-        groups = (
-            Composition(self._events([r for r in self.releases if r.party in parties and r.rows in {"", part}], unit))
-            for parties in sorted(together, key=sorted)
-            for part in parts
-        )
-        return tuple({group.events: group for group in groups}.values())  # equal parties have equal costs
+    def cost(self, unit: Unit | str | None = None, party: str | None = None, scope: Scope = Scope.PERSON) -> Worst:
+        """What the plan costs whoever it costs most: anybody, or the people in one party's rows (by all parties, or by it alone)."""
+        return worst(self, Unit.parse(unit or self.study.unit), party, scope)
 
     def epsilon(self, delta: float, unit: Unit | str | None = None) -> float:
         """Smallest epsilon proved at this delta, for the study's unit or another one."""
-        return max(composition.epsilon(delta) for composition in self._worst(unit))
+        return self.cost(unit).epsilon(delta)
 
     def delta(self, epsilon: float, unit: Unit | str | None = None) -> float:
         """Smallest delta proved at this epsilon, for the study's unit or another one."""
-        return max(composition.delta(epsilon) for composition in self._worst(unit))
+        return self.cost(unit).delta(epsilon)
 
     @property
     def statement(self) -> Statement:

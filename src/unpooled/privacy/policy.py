@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from unpooled.errors import PolicyRefusal
 from unpooled.privacy.mechanisms import Shared
 from unpooled.privacy.plan import AGGREGATION
-from unpooled.privacy.unit import Calibration
+from unpooled.privacy.unit import Calibration, Scope
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
@@ -31,6 +31,8 @@ class Policy:
     calibrations: frozenset[Calibration] = frozenset({Calibration.SOUND})
     #: Trust values (such as "trusted" aggregation) that are acceptable beyond the models' safest ones.
     trust: frozenset[str] = frozenset()
+    #: What that total bounds in a column-split study: what all its parties release about a person, or what this party does.
+    scope: Scope = Scope.PERSON
     allow_simulation: bool = False
     allow_derived: bool = False
     #: Whether secure sums may run among parties whose cards pin no public key (parties of one process only).
@@ -82,7 +84,7 @@ class Policy:
         if (
             unpinned
             and not self.allow_unpinned
-            and any(isinstance(r.mechanism, Shared) or r.together for r in plan.releases)
+            and any(isinstance(r.mechanism, Shared) or r.exposure.together for r in plan.releases)
         ):
             msg = (
                 f"the cards of {', '.join(unpinned)} hold no public key, so anybody could take their place where parties rely on each other: "

@@ -56,6 +56,15 @@ class Calibration(_Word):
     PUBLISHED = "published"
 
 
+class Scope(_Word):
+    """What a policy bounds where several parties know the same people."""
+
+    #: Everything that all parties of a column-split study release about one person.
+    PERSON = "person"
+    #: What leaves one party alone.
+    PARTY = "party"
+
+
 class Split(_Word):
     """How the parties' data lie: different columns of the same people, or the same columns of different people."""
 

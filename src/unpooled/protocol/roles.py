@@ -18,6 +18,7 @@ import numpy as np
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, StudyAborted, UsageError
 from unpooled.privacy.bounds import check
 from unpooled.privacy.chain import Charge, ReleaseKey
+from unpooled.privacy.exposure import release_costs, shared_costs
 from unpooled.privacy.mechanisms import Additive, Minimising, NoisyChoice, Scaled, Shared
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Release, Study
 from unpooled.privacy.table import is_complete
@@ -215,7 +216,7 @@ class Context:
                 return mechanism.release(statistic, bits)
             return mechanism.release_scaled(statistic, cast("float", sensitivity), bits)
 
-        values = self._drawn(planned, digest(statistic.tobytes()), draw)
+        values = self._drawn(planned, digest(statistic.tobytes(), repr(sensitivity).encode()), draw)
         released = Released(name, self.index, Array.of(values))
         self.issued.append(released)
         return released
@@ -294,23 +295,21 @@ class Context:
         return part
 
     def _drawn(self, planned: Release, content: bytes, draw: Callable[[Stream], T]) -> T:
-        """What the mechanism makes of this content: debited durably before anybody is given it. What cannot be drawn costs nothing."""
+        """What the mechanism makes of this content: debited durably before any noise is drawn, so that whatever happens then is paid for."""
         party, before = self.party, self.index - 1
         # The first releases are debited for a unit that is part of few of them: so they must come first.
-        if planned.touches and self.index and not party.ledger.charged(self._key(planned, before)):
+        if planned.exposure.ordered and self.index and not party.ledger.charged(self._key(planned, before)):
             msg = f"release {planned.name!r} is asked for in order: number {before} was not made yet"
             raise PlanMismatch(msg)
-        made = draw(party.keys_for(self.plan.study).stream(*self._names(planned.name), content=content))
         # Bound to the request: another one at this index is refused, and whether its statistic is the same is not told.
-        charge = _charge(self.plan, planned, self.index, party.fingerprint(digest(content, self.asked)))
-        party.ledger.reserve([charge], party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
-        return made
+        fingerprint = party.fingerprint(digest(content, self.asked))
+        party.debit(self.plan, [_charge(self.plan, planned, self.index, fingerprint)])
+        return draw(party.keys_for(self.plan.study).stream(*self._names(planned.name), content=content))
 
     def affordable(self, *names: str) -> None:
         """Refuse a step now whose releases do not all fit into the budget: a refusal half-way would leave the first of them debited."""
-        party = self.party
         charges = [_charge(self.plan, self.planned(name), self.index, bytes(32)) for name in names]
-        party.ledger.check(charges, party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
+        self.party.debit(self.plan, charges, only_check=True)
 
     def _key(self, planned: Release, index: int) -> ReleaseKey:
         return ReleaseKey(self.plan.hash, planned.step, index, planned.name)
@@ -345,8 +344,16 @@ def signed_parts(plan: Plan, party: str, step: str, index: int, values: Sequence
 
 def _charge(plan: Plan, release: Release, index: int, fingerprint: bytes) -> Charge:
     """What the ledger debits for the ``index``-th release of this kind: both come from the party's own plan."""
-    record, attribute = (plan.charge(release, unit, index) for unit in (Unit.RECORD, Unit.ATTRIBUTE))
-    return Charge(ReleaseKey(plan.hash, release.step, index, release.name), fingerprint, record, attribute)
+    key = ReleaseKey(plan.hash, release.step, index, release.name)
+    return Charge(key, fingerprint, release_costs(release, index))
+
+
+def _shared(plan: Plan, party: str) -> list[Charge]:
+    """What the whole plan costs the people in this party's rows, where other parties release something about them too; else nothing."""
+    costs = shared_costs(plan, party)
+    return (
+        [Charge(ReleaseKey(plan.hash, "(whole plan)", 0, "(all parties)"), bytes(32), costs, shared=True)] if costs else []
+    )
 
 
 def _open(context: Context, request: OpenRequest) -> Opened:  # noqa: ARG001 - Party.answer has compiled and checked it already
@@ -370,6 +377,8 @@ class Party:
     model: Callable[[str], Model]
     keeper: Keeper = field(default_factory=MemoryKeeper)
     _plans: dict[str, Plan] = field(default_factory=dict)
+    #: What each plan costs the people here over all parties, worked out once.
+    _shared: dict[str, list[Charge]] = field(default_factory=dict)
 
     def keys_for(self, study: Study) -> KeySource:
         """The party's secret key source, or the simulation's if the (approved) study is one."""
@@ -385,6 +394,33 @@ class Party:
     def fingerprint(self, content: bytes) -> bytes:
         """A digest for the ledger, keyed: whoever reads a copy of the ledger cannot try out small data sets."""
         return hmac.digest(self.ledger.root_key, content, "sha256")
+
+    def charges(self, plan: Plan) -> list[Charge]:
+        """Everything that a plan can debit here."""
+        own = [r for r in plan.releases if r.party == self.name]
+        return [
+            *(_charge(plan, release, i, bytes(32)) for release in own for i in range(release.count)),
+            *self._whole(plan),
+        ]
+
+    def debit(self, plan: Plan, charges: list[Charge], *, only_check: bool = False) -> None:
+        """Debit releases of a plan durably, or refuse; with the first of them also what the whole plan costs the people here.
+
+        Other parties of a column-split study know the same people, and nobody here can tell what they have released: so all of it counts.
+        """
+        act = self.ledger.check if only_check else self.ledger.reserve
+        rules = self.policy
+        act(
+            [*charges, *self._whole(plan)],
+            rules.budget,
+            scope=rules.scope,
+            allow_unbounded=rules.allows_unbounded,
+        )
+
+    def _whole(self, plan: Plan) -> list[Charge]:
+        if plan.hash not in self._shared:
+            self._shared[plan.hash] = _shared(plan, self.name)
+        return self._shared[plan.hash]
 
     def answer(self, blob: bytes, limit: int = SIZE_LIMIT) -> bytes:
         """Answer one request: from the store if it was answered before, else by running its step."""
@@ -429,9 +465,7 @@ class Party:
             msg = f"party {self.name!r}: its card declares {card.rows} rows, its data have {self.table.n_rows}"
             raise DataError(msg)
         self.policy.check(plan, approved_in_ledger=approved, party=f"party {self.name!r}")
-        own = [r for r in plan.releases if r.party == self.name]
-        charges = [_charge(plan, release, i, bytes(32)) for release in own for i in range(release.count)]
-        self.ledger.check(charges, self.policy.budget, allow_unbounded=self.policy.allows_unbounded)
+        self.debit(plan, self.charges(plan), only_check=True)
         if plan.study.ids:
             self.table.ids_digest(b"")  # blank or repeated ids are refused here, before anything is sent
         for label in card.labels:

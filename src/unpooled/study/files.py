@@ -16,7 +16,7 @@ from unpooled.errors import StudyError, UsageError
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study, default_delta
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import Budget, Calibration, Unit
+from unpooled.privacy.unit import Budget, Calibration, Scope, Unit
 
 T = TypeVar("T")
 
@@ -83,6 +83,8 @@ class PolicySection(_Section, frozen=True):
     unit: str = "record"
     calibrations: tuple[str, ...] = ("sound",)
     trust: tuple[str, ...] = ()
+    #: Of a column-split study the total bounds what all its parties release about a person ("person"), or what this one does ("party").
+    bounds: str = "person"
     #: "ask": a plan runs after `unpooled party check --approve`; or the list of plan hashes that may run.
     approval: str | tuple[str, ...] = "ask"
     allow_simulation: bool = False
@@ -121,7 +123,8 @@ def read_study(path: str | Path) -> Study:
             simulation_seed=text.study.simulation_seed,
             run=text.study.run,
             coordinator=text.study.coordinator,
-            ids=text.study.ids, derived=()
+            ids=text.study.ids,
+            derived=(),
         )
     except UsageError as error:
         msg = f"{path.name}: {error}"
@@ -162,6 +165,7 @@ def policy_of(text: PartyFile) -> Policy:
         Budget(policy.epsilon, policy.delta, Unit.parse(policy.unit)),
         frozenset(Calibration.parse(word) for word in policy.calibrations),
         frozenset(policy.trust),
+        scope=Scope.parse(policy.bounds),
         allow_simulation=policy.allow_simulation,
         approved=approved,
     )
@@ -209,6 +213,8 @@ def write_party(
         f"epsilon = {_toml(budget.epsilon)}",
         f"delta = {_toml(budget.delta)}",
         f"unit = {_toml(budget.unit)}",
+        '# Of a column-split study that counts what all its parties release about a person; bounds = "party": what this party does.',
+        'bounds = "person"',
         'calibrations = ["sound"]',
         "trust = []",
         "# Approved with `unpooled party check --approve`; or a list of the hashes of the plans that may run.",

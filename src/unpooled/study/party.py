@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from unpooled.errors import StudyError, UsageError
+from unpooled.errors import StudyError, UsageError, listed
 from unpooled.models import load
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.roles import Party
+from unpooled.study.budgets import digest_of, other_budgets, remember
 from unpooled.study.data import read_table
 from unpooled.study.files import card_of, policy_of, read_party, write_card, write_party
 
@@ -57,8 +58,13 @@ def create_party(
     budget: Budget,
     id_column: str | None = None,
     labels: tuple[str, ...] = (),
+    *,
+    new_budget: bool = False,
 ) -> tuple[Path, Path]:
-    """Write party.toml and the public card, and create the ledger and its key; nothing that exists is overwritten."""
+    """Write party.toml and the public card, and create the ledger and its key; nothing that exists is overwritten.
+
+    Refused where another ledger keeps the budget of these data already, unless a ``new_budget`` beside it is really meant.
+    """
     table = read_table(data, (*(column.name for column in columns), *labels), id_column)
     config, card_file, ledger = folder / "party.toml", folder / f"{name}.card.toml", folder / f"{name}.ledger"
     for path in (config, card_file):
@@ -66,9 +72,17 @@ def create_party(
             msg = f"{path} exists already: edit it, or choose another folder"
             raise StudyError(msg)
     card = Card(name, table.n_rows, columns, labels)  # refused, if it is to be, before anything is made
+    if not new_budget and (others := other_budgets(data, folder)):
+        msg = (
+            f"{data.name}: the budget of these data is kept already, in {listed([str(other) for other in others])}. A second ledger would let "
+            "them be spent twice: use that party, or add --new-budget if people's total may grow by this one"
+        )
+        raise StudyError(msg)
     folder.mkdir(parents=True, exist_ok=True)
     with Ledger.create(ledger) as created:
         key = Identity(created.root_key).public
+        created.belongs_to(str(data.resolve()), digest_of(data))
+    remember(ledger)
     config.write_text(write_party(name, os.path.relpath(data, folder), ledger.name, columns, budget, id_column, labels))
     card_file.write_text(write_card(msgspec.structs.replace(card, key=key)))
     return config, card_file

@@ -13,6 +13,7 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import SAFETY, budget_rho
 from unpooled.privacy.bounds import Coding
+from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, NoisyMaximum, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, per_study
 from unpooled.privacy.sensitivity import column_moments
@@ -333,7 +334,7 @@ def compile_plan(study: Study) -> Plan:
     mu = 1 / asked.score_multiplier if asked.score_multiplier else math.inf
     score = ScaledGaussian(1, tuple((unit, mu) for unit in Unit), asked.score_multiplier)
     moments = _moments(asked, rows) if asked.refits else None
-    touches = ((Unit.ATTRIBUTE, _per_value(study)),)
+    shared = Exposure(per_value=_per_value(study), together=asked.slots)
     releases: list[Release] = []
     if asked.centres:  # everybody has the same response: one party tells its mean
         mean = _gaussian(1, Reach(2.0 * MEAN_GRID, 1), asked.mean_multiplier)
@@ -343,9 +344,9 @@ def compile_plan(study: Study) -> Plan:
         if ball:
             releases.append(Release(SCORE, card.name, PICK, score, rounds))
         count = min(rounds, asked.width(card))
-        releases.append(Release(COLUMN, card.name, COLUMN, column, count, touches=touches, together=asked.slots))
+        releases.append(Release(COLUMN, card.name, COLUMN, column, count, shared))
         if moments:
-            releases.append(Release(REFIT, card.name, REFIT, moments, count, touches=touches, together=asked.slots))
+            releases.append(Release(REFIT, card.name, REFIT, moments, count, shared))
     response = "The response is known in the clear to every party"
     return Plan(
         study,

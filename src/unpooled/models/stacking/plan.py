@@ -14,6 +14,7 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import SAFETY, budget_mu
 from unpooled.privacy.bounds import Coding
+from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block as NoiseBlock
 from unpooled.privacy.mechanisms import GaussianRelease, ObjectivePerturbation, Reach
 from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters, per_study
@@ -285,7 +286,7 @@ def compile_plan(study: Study) -> Plan:
     else:
         mechanisms = [fits(study, [(block.size, block.card.rows, 1.0)], study.epsilon)[0] for block in asked.blocks]
     releases = [
-        Release(BLOCK, block.card.name, BLOCK, mechanism, rows=part)
+        Release(BLOCK, block.card.name, BLOCK, mechanism, exposure=Exposure(part, label=mechanism.label))
         for block, mechanism in zip(asked.blocks, mechanisms, strict=True)
     ]
     public: tuple[str, ...] = ()
@@ -297,7 +298,7 @@ def compile_plan(study: Study) -> Plan:
         meta = fits(study, [(width, count, 1.0)], study.epsilon * share)[0]
         if asked.meta is Meta.PERTURBED:
             releases += [_predictions(study, asked, block.card.name, high) for block in asked.blocks]
-        releases.append(Release(META, asked.holder, META, meta, rows=HIGH if high else ""))
+        releases.append(Release(META, asked.holder, META, meta, exposure=Exposure(HIGH if high else "", label=meta.label)))
     if asked.meta is Meta.TRUSTED:
         public = (
             f"The coordinator and {asked.holder} see every party's prediction of {high} of the rows in the clear: they are trusted.",
@@ -326,7 +327,7 @@ def _predictions(study: Study, asked: Setup, party: str, high: int) -> Release:
     mu = budget_mu(study.epsilon * asked.parameters.predictions_share, study.delta) / math.sqrt(len(asked.blocks))
     reach = dict.fromkeys(Unit, Reach(float(GRID), 1))
     mechanism = GaussianRelease.calibrated((NoiseBlock(high, 1.0),), reach, Unit.RECORD, mu)
-    return Release(PREDICTIONS, party, PREDICTIONS, mechanism, rows=HIGH)
+    return Release(PREDICTIONS, party, PREDICTIONS, mechanism, exposure=Exposure(HIGH))
 
 
 def _not_protected(asked: Setup) -> tuple[str, ...]:

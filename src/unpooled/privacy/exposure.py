@@ -1,0 +1,241 @@
+"""Of whom a release is a function, and what that costs: in a plan, in a party's ledger, and over all parties of a study.
+
+A plan's releases are not all about everybody. Some use one public part of the rows, some a few of many columns, some move when a
+label does. :class:`Exposure` says so for one release. Everything that follows from it is worked out here and nowhere else:
+
+* :func:`neighbours` lists what may change between two neighbouring data sets, as the events that such a change is part of. The
+  dearest of them is the guarantee of the plan;
+* :meth:`Exposure.charge` is what a ledger debits for one release, whatever was released before it;
+* :func:`account` adds up several plans. A row is in one part of each plan's rows, nobody outside knows in which: all choices
+  count, and the worst one is the answer.
+
+The invariant that ties them (``tests/unit/test_exposure.py``): after every prefix, in every order, a ledger says at least what was
+released so far; after a completed study it says what the statement says.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, assert_never
+
+from unpooled.errors import UsageError
+from unpooled.privacy.accounting import NO_COST, Composition, Event
+from unpooled.privacy.unit import Scope, Split, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from unpooled.privacy.plan import Plan, Release
+
+#: More choices of parts than this are not tried one by one: both parts of a plan are counted then, which is more than anybody pays.
+_CHOICES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Of whom one planned release is a function, and of how many of its repetitions."""
+
+    #: The public part of the rows that it uses. Parts are disjoint and fixed without the values. Empty: all rows.
+    part: str = ""
+    #: The most repetitions that one value of a person is part of (it is in one of many released columns). None: all of them.
+    per_value: int | None = None
+    #: How many releases of this name all parties make together, where that is fewer than each may make alone. 0: no such limit.
+    together: int = 0
+    #: What one label costs here, where the guarantee for one value covers labels. None: no label moves it, or labels are not covered.
+    label: Event | None = None
+
+    def times(self, unit: Unit, count: int) -> int:
+        """How many of ``count`` repetitions one unit is part of."""
+        return count if self.per_value is None or unit is not Unit.ATTRIBUTE else min(count, self.per_value)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether repetitions must be made in order, because only the first ones are debited."""
+        return self.per_value is not None
+
+    def charge(self, event: Event, unit: Unit, made: int) -> Event:
+        """What the ledger debits for a release of this cost to this unit when ``made`` of its repetitions were made before it.
+
+        One value is part of so many of them: the first so many are debited, for whichever value. A label counts as a value.
+        """
+        if self.times(unit, made + 1) <= made:
+            return NO_COST
+        if unit is Unit.ATTRIBUTE and self.label is not None:
+            return dearer(event, self.label)
+        return event
+
+
+def dearer(one: Event, other: Event) -> Event:
+    """The larger of two events of one kind: what covers both of them."""
+    if one.kind is not other.kind or one.count != other.count:
+        raise UsageError("a label and a value must cost the same kind of event in one release")
+    return Event(one.kind, max(one.value, other.value), one.count, max(one.total_variation, other.total_variation))
+
+
+def repeated(event: Event, times: int) -> Event:
+    """So many of this event."""
+    return Event(event.kind, event.value, event.count * times, event.total_variation)
+
+
+@dataclass(frozen=True)
+class Worst:
+    """Several compositions of which one holds for a given person, nobody knows which: what is proved holds for all of them."""
+
+    compositions: tuple[Composition, ...]
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon proved at this delta."""
+        return max(composition.epsilon(delta) for composition in self.compositions)
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest delta proved at this epsilon."""
+        return max(composition.delta(epsilon) for composition in self.compositions)
+
+    def within(self, epsilon: float, delta: float) -> bool:
+        """Whether (epsilon, delta) is proved: the question a ledger asks before it debits."""
+        return all(composition.within(epsilon, delta) for composition in self.compositions)
+
+
+# --- a plan --------------------------------------------------------------------------------------------------------------
+
+
+def neighbours(
+    plan: Plan, unit: Unit, party: str | None = None, scope: Scope = Scope.PERSON
+) -> tuple[tuple[Event, ...], ...]:
+    """For everything that may change under this unit, the events it is part of; of people in one party's rows where it is named.
+
+    Scope "person" counts the releases of all parties that know the person, "party" those of the named party alone.
+    """
+    releases = plan.releases if scope is Scope.PERSON else [r for r in plan.releases if r.party == party]
+    found: dict[tuple[Event, ...], None] = {}
+    for holders, label in _changes(plan, unit, party):
+        moved = [r for r in releases if r.party in holders and (r.exposure.label is not None or not label)]
+        # A row is in one part of the rows, whoever holds it.
+        for part in sorted({r.exposure.part for r in moved if r.exposure.part}) or [""]:
+            found[tuple(_events([r for r in moved if r.exposure.part in {"", part}], unit, label=label))] = None
+    return tuple(found)
+
+
+def _changes(plan: Plan, unit: Unit, party: str | None) -> Iterator[tuple[frozenset[str], bool]]:
+    """What may change: at which parties together, and whether it is a label.
+
+    A record of a column-split study is at every party at once, one of its values at every party that declares a column of this name, its
+    label wherever a release depends on labels. A row of a row-split study is at one party, and everything of it.
+    """
+    cards = [card for card in plan.study.parties if party in (None, card.name)]
+    everywhere = frozenset(card.name for card in plan.study.parties)
+    match plan.split:
+        case Split.HORIZONTAL:
+            groups = [frozenset({card.name}) for card in cards]
+        case Split.VERTICAL if unit is Unit.RECORD:
+            groups = [everywhere]
+        case Split.VERTICAL:
+            holders: dict[str, set[str]] = {}
+            for card in plan.study.parties:
+                for column in card.columns:
+                    holders.setdefault(column.name, set()).add(card.name)
+            mine = {column.name for card in cards for column in card.columns}
+            groups = sorted({frozenset(held) for name, held in holders.items() if name in mine}, key=sorted)
+        case _:
+            assert_never(plan.split)
+    for group in groups:
+        yield group, False
+    if unit is Unit.ATTRIBUTE and any(r.exposure.label is not None for r in plan.releases):
+        for group in groups if plan.split is Split.HORIZONTAL else [everywhere]:
+            yield group, True
+
+
+def _events(releases: Sequence[Release], unit: Unit, *, label: bool) -> Iterator[Event]:
+    """The costs of these releases to one change; those that are limited together are counted up to their limit, the dearest first."""
+    limited: dict[str, list[tuple[Event, Release]]] = {}
+    for release in releases:
+        event = release.exposure.label if label else release.mechanism.event(unit)
+        assert event is not None
+        if release.exposure.together:
+            limited.setdefault(release.name, []).append((event, release))
+        else:
+            yield repeated(event, release.exposure.times(unit, release.count))
+    for same in limited.values():
+        left = min(release.exposure.together for _, release in same)
+        for event, release in sorted(same, key=lambda pair: -pair[0].value):
+            times = min(left, release.exposure.times(unit, release.count))
+            left -= times
+            yield repeated(event, times)
+
+
+def worst(plan: Plan, unit: Unit, party: str | None = None, scope: Scope = Scope.PERSON) -> Worst:
+    """What a plan costs whoever it costs most."""
+    return Worst(tuple(Composition(events) for events in neighbours(plan, unit, party, scope)))
+
+
+# --- what a ledger writes down ---------------------------------------------------------------------------------------------
+
+
+class Cost(NamedTuple):
+    """What something costs one unit, and in which part of a plan's rows (empty: whoever it is)."""
+
+    unit: Unit
+    part: str
+    event: Event
+
+
+def release_costs(release: Release, made: int) -> tuple[Cost, ...]:
+    """What a party's ledger debits for its next release of this kind when ``made`` were made before."""
+    exposure = release.exposure
+    return tuple(Cost(unit, exposure.part, exposure.charge(release.mechanism.event(unit), unit, made)) for unit in Unit)
+
+
+def shared_costs(plan: Plan, party: str) -> tuple[Cost, ...]:
+    """What a whole column-split plan costs the people in one party's rows, over all parties; nothing where one party alone knows them.
+
+    The alternatives of :func:`neighbours` take the place of parts: one of them holds for a given change.
+    """
+    if plan.split is Split.HORIZONTAL or len({release.party for release in plan.releases} | {party}) == 1:
+        return ()
+    return alternatives(plan, party)
+
+
+def alternatives(plan: Plan, party: str | None = None) -> tuple[Cost, ...]:
+    """The costs of a whole plan to every unit, each of :func:`neighbours` as a part of its own."""
+    costs: list[Cost] = []
+    for unit in Unit:
+        for number, events in enumerate(neighbours(plan, unit, party)):
+            grouped: dict[Event, int] = {}
+            for event in events:
+                one = Event(event.kind, event.value, 1, event.total_variation)
+                grouped[one] = grouped.get(one, 0) + event.count
+            costs += [Cost(unit, f"{number}", repeated(event, times)) for event, times in grouped.items()]
+    return tuple(costs)
+
+
+def account(plans: Iterable[Mapping[str, Sequence[Event]]]) -> Worst:
+    """Several plans together, each given as the events of every part of its rows (the empty one is everybody's)."""
+    common: list[Event] = []
+    choices: list[list[Composition]] = []
+    for parts in plans:
+        shared = [event for event in parts.get("", ()) if event.count]
+        own = _undominated([Composition(events) for part, events in parts.items() if part])
+        common += shared
+        if len(own) > 1:
+            choices.append(own)
+        else:
+            common += [event for composition in own for event in composition.events]
+    while math.prod(len(own) for own in choices) > _CHOICES:
+        common += [event for composition in choices.pop() for event in composition.events]
+    return Worst(
+        tuple(
+            Composition([*common, *(event for composition in choice for event in composition.events)])
+            for choice in itertools.product(*choices)
+        )
+    )
+
+
+def _undominated(compositions: list[Composition]) -> list[Composition]:
+    """Without those that cost no more than another one in every respect."""
+    kept: list[Composition] = []
+    for one in compositions:
+        if not any(other.covers(one) for other in kept):
+            kept = [other for other in kept if not one.covers(other)] + [one]
+    return kept

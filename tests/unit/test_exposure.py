@@ -1,0 +1,314 @@
+"""One account (FINDINGS G1, G2, G6): whatever is released in whatever order, ledgers say at least that; in the end, what the statement says."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from unpooled.errors import UsageError
+from unpooled.privacy.accounting import NO_COST, Composition, Event, Kind
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.exposure import Cost, Exposure, Worst, account, alternatives, release_costs, shared_costs
+from unpooled.privacy.plan import Card, Plan, Release, Study
+from unpooled.privacy.unit import Scope, Split, Unit
+
+#: 10^4 plans; a twentieth of them otherwise.
+FULL = os.environ.get("UNPOOLED_FULL") == "1"
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A mechanism that is nothing but its price."""
+
+    record: Event
+    attribute: Event
+    name: str = "priced"
+    size: int = 1
+    scale: float = 1.0
+
+    def event(self, unit: Unit) -> Event:
+        return self.record if unit is Unit.RECORD else self.attribute
+
+    def sensitivity(self, unit: Unit) -> float:
+        return 1.0
+
+    def describe(self) -> tuple[object, ...]:
+        return (self.name, repr(self.record), repr(self.attribute))
+
+
+# --- the truth, worked out the slow way ------------------------------------------------------------------------------------
+
+
+def truth(plan: Plan, made: Counter[tuple[str, str]], unit: Unit, people: str, own: bool) -> list[Composition]:
+    """What was released so far costs, for everything that may change about somebody in the rows of the party ``people``."""
+    parts = {r.exposure.part for r in plan.releases} - {""} or {""}
+    everywhere = {card.name for card in plan.study.parties}
+    known = everywhere if plan.split is Split.VERTICAL else {people}
+    places: list[tuple[set[str], bool]] = []
+    if unit is Unit.RECORD:
+        places.append((known, False))
+    else:
+        for column in plan.study.card(people).columns:
+            holders = {c.name for c in plan.study.parties if column in c.columns}
+            places.append((holders & known if plan.split is Split.VERTICAL else known, False))
+        places.append((known, True))
+    found = []
+    for (holders, label), part in itertools.product(places, parts):
+        events = []
+        for release in plan.releases:
+            counted = made[release.party, release.name]
+            if release.party not in holders or (own and release.party != people) or not counted:
+                continue
+            if release.exposure.part not in {"", part} or (label and release.exposure.label is None):
+                continue
+            event = release.exposure.label if label else release.mechanism.event(unit)
+            touched = counted if unit is Unit.RECORD or release.exposure.per_value is None else release.exposure.per_value
+            events.append(Event(event.kind, event.value, event.count * min(counted, touched), event.total_variation))
+        found.append(Composition(events))
+    return found
+
+
+def respects(composition: Composition) -> np.ndarray:
+    """The numbers in which every curve of a composition grows."""
+    return np.array(
+        [composition.mu, composition.pure_epsilon, composition.rho, composition._rho_only, composition.total_variation]
+    )
+
+
+def covered(one: Composition, by: Worst) -> bool:
+    """Whether some alternative of an account costs at least as much in every respect, and so at every epsilon and delta."""
+    return any((respects(other) >= respects(one) * (1 - 1e-9)).all() for other in by.compositions)
+
+
+class Books:
+    """The ledgers of all parties, as :class:`~unpooled.protocol.roles.Party` keeps them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.made: Counter[tuple[str, str]] = Counter()
+        self.own: dict[str, list[Cost]] = {card.name: [] for card in plan.study.parties}
+
+    def release(self, release: Release) -> None:
+        self.own[release.party] += release_costs(release, self.made[release.party, release.name])
+        self.made[release.party, release.name] += 1
+
+    def says(self, party: str, unit: Unit, scope: Scope) -> Worst:
+        costs = self.own[party]
+        if scope is Scope.PERSON and costs:
+            costs = list(shared_costs(self.plan, party)) or costs
+        parts: dict[str, list[Event]] = {}
+        for cost in costs:
+            if cost.unit is unit:
+                parts.setdefault(cost.part, []).append(cost.event)
+        return account([parts])
+
+
+def random_plan(rng: np.random.Generator) -> Plan:
+    split = Split.VERTICAL if rng.random() < 0.7 else Split.HORIZONTAL
+    names = "abcd"[: int(rng.integers(1, 5))]
+    pool = [Column(f"c{j}", 0.0, 1.0) for j in range(5)]
+    same = tuple(pool[:2])
+    cards = tuple(
+        Card(name, 9, same if split is Split.HORIZONTAL else tuple(c for c in pool if rng.random() < 0.5) or same)
+        for name in names
+    )
+    kinds = [Kind.PURE, Kind.GAUSSIAN, Kind.ZCDP, Kind.EXPONENTIAL]
+    releases = []
+    for k in range(int(rng.integers(1, 5))):
+        kind = kinds[int(rng.integers(4))]
+        limited = k == 0 and rng.random() < 0.3
+        together = int(rng.integers(1, 4)) if limited else 0
+        part = "" if rng.random() < 0.4 else str(rng.choice(["low", "high"]))
+        for name in names:
+            if rng.random() < 0.2:
+                continue
+            value = float(rng.uniform(0.05, 1.0))
+            single = float(value * rng.uniform(0.3, 1.3))
+            label = Event(kind, float(rng.uniform(0, 1)), 1, 1e-12) if rng.random() < 0.4 else None
+            per_value = int(rng.integers(1, 3)) if limited and rng.random() < 0.7 else None
+            exposure = Exposure(part, per_value, together, label)
+            mechanism = Priced(Event(kind, value, 1, 1e-12), Event(kind, single, 1, 1e-12))
+            releases.append(Release(f"r{k}", name, f"s{k}", mechanism, int(rng.integers(1, 4)), exposure))
+    unit = "attribute" if rng.random() < 0.5 else "record"
+    return Plan(Study("any", cards, 1.0, 1e-6, derived=(), unit=unit), split, tuple(releases))
+
+
+def orders(plan: Plan, rng: np.random.Generator) -> list[Release]:
+    """Any order that parties can be talked into: what is limited together is made no more often than that."""
+    waiting = [release for release in plan.releases for _ in range(release.count)]
+    rng.shuffle(waiting)  # type: ignore[arg-type]
+    left = {r.name: r.exposure.together for r in plan.releases if r.exposure.together}
+    made = []
+    for release in waiting:
+        if release.exposure.together:
+            if not left[release.name]:
+                continue
+            left[release.name] -= 1
+        made.append(release)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_prefix_of_any_plan_in_any_order_costs_more_than_the_ledgers_say(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(1000 if FULL else 50):
+        plan = random_plan(rng)
+        books = Books(plan)
+        for release in orders(plan, rng):
+            books.release(release)
+            for unit, scope in itertools.product(Unit, Scope):
+                said = books.says(release.party, unit, scope)
+                for cost in truth(plan, books.made, unit, release.party, own=scope is Scope.PARTY):
+                    assert covered(cost, said)
+
+
+def complete(plan: Plan) -> Books:
+    books = Books(plan)
+    for release in plan.releases:
+        for _ in range(release.count):
+            books.release(release)
+    return books
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_after_a_complete_study_the_dearest_ledger_says_what_the_statement_says(seed: int) -> None:
+    rng = np.random.default_rng(100 + seed)
+    for _ in range(60):
+        made = random_plan(rng)
+        # Where a label could cost more than a value a ledger counts the larger one release by release, which is more than the statement;
+        # of releases that are limited together a study may make cheaper ones than the dearest.
+        releases = tuple(
+            replace(
+                r,
+                exposure=replace(
+                    r.exposure, together=0, label=r.exposure.label and Event(r.mechanism.attribute.kind, 0.01, 1, 1e-12)
+                ),
+            )
+            for r in made.releases
+            if r.mechanism.attribute.value >= 0.01
+        )
+        plan = replace(made, releases=releases)
+        books = complete(plan)
+        involved = sorted({r.party for r in plan.releases})
+        if not involved:
+            continue
+        for unit, party in itertools.product(Unit, involved):
+            said, stated = books.says(party, unit, Scope.PERSON), plan.cost(unit, party)
+            assert all(covered(one, said) for one in stated.compositions)
+            assert all(covered(one, stated) for one in said.compositions)
+            assert all(covered(one, plan.cost(unit)) for one in stated.compositions)
+        if len(involved) == len(plan.study.parties):
+            for unit in Unit:
+                everybody = Worst(tuple(c for party in involved for c in plan.cost(unit, party).compositions))
+                assert all(covered(one, everybody) for one in plan.cost(unit).compositions)
+
+
+# --- examples of each rule ---------------------------------------------------------------------------------------------------
+
+
+def pure(value: float) -> Event:
+    return Event(Kind.PURE, value)
+
+
+def two_parts(low: float, high: float) -> tuple[list[Cost], list[Cost]]:
+    made = [
+        Release(part, "a", part, Priced(pure(price), pure(price)), exposure=Exposure(part))
+        for part, price in (("low", low), ("high", high))
+    ]
+    return tuple(list(release_costs(release, 0)) for release in made)  # type: ignore[return-value]
+
+
+def by_part(costs: list[Cost], unit: Unit = Unit.RECORD) -> dict[str, list[Event]]:
+    parts: dict[str, list[Event]] = {}
+    for cost in costs:
+        if cost.unit is unit:
+            parts.setdefault(cost.part, []).append(cost.event)
+    return parts
+
+
+def test_a_row_is_in_one_part_of_each_plan_and_the_worst_choice_counts() -> None:
+    low, high = two_parts(0.9, 1.0)
+    assert account([by_part(low)]).epsilon(0.0) == 0.9  # a study that ends before the dearest part is not free
+    assert account([by_part(high)]).epsilon(0.0) == 1.0
+    assert account([by_part(low + high)]).epsilon(0.0) == 1.0
+    assert account([by_part(low)] * 5).epsilon(0.0) == pytest.approx(4.5)
+    assert account([by_part(low + high), by_part(low)]).epsilon(0.0) == pytest.approx(1.9)
+
+
+def test_parts_of_several_kinds_are_all_tried() -> None:
+    """Which part is worst depends on delta where one is Gaussian and the other pure."""
+    gaussian, exact = Event(Kind.GAUSSIAN, 0.4), pure(0.6)
+    plan = {"low": [gaussian], "high": [exact]}
+    for delta in (1e-12, 1e-5, 0.1):
+        both = account([plan, plan])
+        tried = [[gaussian, gaussian], [gaussian, exact], [exact, exact]]
+        assert both.epsilon(delta) == max(Composition(events).epsilon(delta) for events in tried)
+        assert both.delta(1.0) == max(Composition(events).delta(1.0) for events in tried)
+        assert both.within(both.epsilon(delta), delta)
+    # Too many plans to try: what is counted then is never less.
+    many = account([plan] * 20)
+    assert len(many.compositions) <= 64
+    assert many.epsilon(1e-5) >= Composition([exact] * 20).epsilon(1e-5)
+    assert many.epsilon(1e-5) >= Composition([gaussian] * 20).epsilon(1e-5)
+
+
+def test_an_account_of_nothing_costs_nothing() -> None:
+    assert account([]).epsilon(0.0) == 0.0
+    assert account([{}]).epsilon(0.0) == 0.0
+    assert account([{"": [NO_COST]}]).epsilon(0.0) == 0.0
+
+
+def test_one_value_is_part_of_the_first_few_releases_and_a_record_of_all() -> None:
+    release = Release("column", "a", "s", Priced(pure(1.0), pure(0.5)), 3, Exposure(per_value=2))
+    paid = [{cost.unit: cost.event.value for cost in release_costs(release, made)} for made in range(3)]
+    assert paid == [
+        {Unit.RECORD: 1.0, Unit.ATTRIBUTE: 0.5},
+        {Unit.RECORD: 1.0, Unit.ATTRIBUTE: 0.5},
+        {Unit.RECORD: 1.0, Unit.ATTRIBUTE: 0.0},
+    ]
+    assert release.exposure.ordered
+    assert not Exposure().ordered
+
+
+def test_a_label_is_debited_where_it_costs_more_than_a_value() -> None:
+    exposure = Exposure(label=pure(0.7))
+    assert exposure.charge(pure(0.5), Unit.ATTRIBUTE, 0) == pure(0.7)
+    assert exposure.charge(pure(0.9), Unit.ATTRIBUTE, 0) == pure(0.9)
+    assert exposure.charge(pure(0.5), Unit.RECORD, 0) == pure(0.5)
+    with pytest.raises(UsageError, match="same kind"):
+        exposure.charge(Event(Kind.GAUSSIAN, 0.5), Unit.ATTRIBUTE, 0)
+
+
+def test_a_label_moves_every_release_that_depends_on_it() -> None:
+    cards = tuple(Card(name, 9, (Column(f"of {name}", 0.0, 1.0),)) for name in "abc")
+    block = Exposure(label=pure(0.5))
+    releases = tuple(Release("block", card.name, "s", Priced(pure(1.0), pure(1.0)), exposure=block) for card in cards)
+    plan = Plan(Study("any", cards, 1.0, 0.0, derived=()), Split.VERTICAL, releases)
+    assert plan.epsilon(0.0, Unit.ATTRIBUTE) == 1.5  # the label, not the dearest column (1.0): FINDINGS G2
+    assert plan.epsilon(0.0, Unit.RECORD) == 3.0
+    blind = replace(plan, releases=tuple(replace(r, exposure=Exposure()) for r in releases))
+    assert blind.epsilon(0.0, Unit.ATTRIBUTE) == 1.0
+
+
+def test_a_party_that_alone_knows_its_people_shares_nothing() -> None:
+    cards = tuple(Card(name, 9, (Column("x", 0.0, 1.0),)) for name in "ab")
+    releases = tuple(Release("r", name, "s", Priced(pure(1.0), pure(1.0))) for name in "ab")
+    study = Study("any", cards, 1.0, 0.0, derived=())
+    assert shared_costs(Plan(study, Split.HORIZONTAL, releases), "a") == ()
+    assert shared_costs(Plan(study, Split.VERTICAL, releases[:1]), "a") == ()
+    shared = shared_costs(Plan(study, Split.VERTICAL, releases), "a")
+    assert account([by_part(list(shared))]).epsilon(0.0) == 2.0
+    assert shared == alternatives(Plan(study, Split.VERTICAL, releases), "a")
+
+
+def test_equal_releases_are_one_line_of_a_ledger() -> None:
+    cards = tuple(Card(f"p{k}", 9, (Column(f"x{k}", 0.0, 1.0),)) for k in range(50))
+    releases = tuple(Release("r", card.name, "s", Priced(pure(0.1), pure(0.1)), 7) for card in cards)
+    plan = Plan(Study("any", cards, 1.0, 0.0, derived=()), Split.VERTICAL, releases)
+    (record,) = [cost for cost in shared_costs(plan, "p0") if cost.unit is Unit.RECORD]
+    assert record.event == Event(Kind.PURE, 0.1, 350)
