@@ -25,6 +25,7 @@ from unpooled.errors import (
 from unpooled.models import REGISTRY, load
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
+from unpooled.privacy.plan import PLAN_VERSION
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Budget, Calibration, Unit
 from unpooled.protocol.local import drive, in_process, recorded_only
@@ -199,6 +200,24 @@ def refused(party: Party, message: bytes, error: type[Exception], match: str) ->
 
 def test_a_forged_plan_is_refused(case: Case, party: Party) -> None:
     refused(party, open_message(case, claimed="0" * 64), PlanMismatch, "compiles")
+
+
+def test_a_coordinator_of_another_version_is_refused_in_one_sentence(case: Case, party: Party) -> None:
+    plan = load(case.model).compile(case.study)
+    newer = encode(plan.hash, "open", 0, OpenRequest(case.study, PLAN_VERSION + 1))
+    refused(party, newer, PlanMismatch, f"plans of version {PLAN_VERSION}, the coordinator of version {PLAN_VERSION + 1}")
+
+
+def test_a_step_that_releases_nothing_is_answered_once_not_at_any_index(case: Case) -> None:
+    """FINDINGS G18: 300 openings were 300 rows of the ledger."""
+    made = parties(case)
+    for entry in transcript_of(case, made).entries:
+        head = made[entry.to].ledger.head
+        for index in (10_000, 2**40):
+            envelope = msgspec.structs.replace(open_envelope(entry.request), index=index)
+            with pytest.raises((PlanMismatch, ProtocolError)):
+                made[entry.to].answer(msgspec.msgpack.encode(envelope))
+        assert made[entry.to].ledger.head == head
 
 
 def test_a_weaker_plan_under_an_approved_hash_is_refused(case: Case, party: Party) -> None:

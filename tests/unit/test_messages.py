@@ -21,6 +21,7 @@ from unpooled.privacy.table import Table
 from unpooled.protocol import messages
 from unpooled.protocol.local import drive, in_process, recorded_only
 from unpooled.protocol.messages import (
+    WIRE_VERSION,
     Array,
     Dropped,
     Entrusted,
@@ -74,7 +75,7 @@ def test_arrays_that_lie_about_themselves_are_refused(dtype: str, shape: tuple[i
     body = msgspec.msgpack.encode(
         {"sums": {"name": "sums", "index": 0, "values": {"dtype": dtype, "shape": shape, "data": data}}}
     )
-    blob = msgspec.msgpack.encode(Envelope(1, PLAN, "sums", 0, msgspec.Raw(body)))
+    blob = msgspec.msgpack.encode(Envelope(WIRE_VERSION, PLAN, "sums", 0, msgspec.Raw(body)))
     with pytest.raises(ProtocolError, match="SumsReply"):
         open_body(open_envelope(blob), SumsReply)
 
@@ -103,8 +104,9 @@ def test_pickled_or_otherwise_strange_bytes_are_refused() -> None:
 def test_unknown_versions_keys_and_sizes_are_refused() -> None:
     blob = encode(PLAN, "sums", 0, Nothing())
     decoded = msgspec.msgpack.decode(blob)
-    with pytest.raises(ProtocolError, match="version 2"):
-        open_envelope(msgspec.msgpack.encode({**decoded, "version": 2}))
+    for version in (1, WIRE_VERSION + 1):
+        with pytest.raises(ProtocolError, match=f"version {version}, where this program speaks {WIRE_VERSION}"):
+            open_envelope(msgspec.msgpack.encode({**decoded, "version": version}))
     with pytest.raises(ProtocolError):
         open_envelope(msgspec.msgpack.encode({**decoded, "extra": 1}))
     with pytest.raises(ProtocolError, match="exceeds"):

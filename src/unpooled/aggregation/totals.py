@@ -115,6 +115,11 @@ class Aggregation:
         )
         return (coalition,), (nodes,)
 
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """Who sees exact sums, in words."""
+        return (f"{self.nodes[0]}, the trusted aggregator",) if self.mode is Mode.TRUSTED else ()
+
     def check_nodes(self, nodes: tuple[str, ...]) -> None:
         """Refuse nodes other than the right number of eligible parties, in the study's order."""
         if len(nodes) != self.count or list(nodes) != [n for n in self.nodes if n in nodes]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.statement import Statement
 
 #: Raised whenever the meaning of a plan changes, so that an old approval never covers a new meaning.
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 
 
 #: The role of :attr:`Study.trust` that adds up the parties' vectors, and the value that asks for trust in it.

@@ -74,10 +74,12 @@ class Statement:
                 f"delta = {study.delta:g} is at least 1/{fewest}: such a delta would allow publishing a whole row at random."
             )
         elsewhere = (
-            "every other party and the coordinator, alone or together"
+            "every other party, the coordinator and readers of the results, alone or together"
             if plan.split is Split.VERTICAL
             else "everybody outside the party that holds the row: other parties, the coordinator, and readers of the results"
         )
+        if plan.trusted:
+            elsewhere += f"; but NOT against {' and '.join(plan.trusted)}, trusted with more than releases"
         return cls(
             holds=holds,
             unit=study.unit,

@@ -28,7 +28,7 @@ import numpy as np
 from unpooled.errors import ProtocolError
 
 #: Version of the wire format; another one is refused.
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 #: Larger messages are refused before they are parsed.
 SIZE_LIMIT = 1 << 31
 

@@ -20,7 +20,7 @@ from unpooled.privacy.bounds import check
 from unpooled.privacy.chain import Charge, ReleaseKey
 from unpooled.privacy.exposure import release_costs, shared_costs
 from unpooled.privacy.mechanisms import Additive, Minimising, NoisyChoice, Scaled, Shared
-from unpooled.privacy.plan import AGGREGATION, Card, Plan, Release, Study
+from unpooled.privacy.plan import AGGREGATION, PLAN_VERSION, Card, Plan, Release, Study
 from unpooled.privacy.table import is_complete
 from unpooled.privacy.unit import Split, Unit
 from unpooled.protocol.identity import Identity
@@ -125,9 +125,10 @@ class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OpenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The public text of the study, from which the party compiles its own plan."""
+    """The public text of the study, from which the party compiles its own plan, and what version of plans the coordinator means."""
 
     study: Study
+    version: int = PLAN_VERSION
 
 
 class Keeper(Protocol):
@@ -426,12 +427,15 @@ class Party:
         """Answer one request: from the store if it was answered before, else by running its step."""
         envelope = open_envelope(blob, limit)
         if envelope.step == OPEN.name:
-            self._agree(envelope.plan, open_body(envelope, OpenRequest).study)
+            self._agree(envelope.plan, open_body(envelope, OpenRequest))
         plan = self._plans.get(envelope.plan)
         if plan is None:
             msg = f"party {self.name!r} has not opened plan {envelope.plan[:16]}: send the study first"
             raise PlanMismatch(msg)
         step = self.model(plan.study.model).step(envelope.step)
+        if not 0 <= envelope.index < self._times(plan, step.name):
+            msg = f"step {step.name!r} is planned {self._times(plan, step.name)} times; a request for one more is refused"
+            raise PlanMismatch(msg)
         request = open_body(envelope, step.request)
         # The data are part of what is answered: an old request over changed data is a conflict, not an old answer.
         asked = self.fingerprint(digest(blob, self.table.digest))
@@ -445,8 +449,19 @@ class Party:
         self.ledger.commit(plan.hash, step.name, envelope.index, asked, answer)
         return answer
 
-    def _agree(self, claimed: str, study: Study) -> None:
+    def _times(self, plan: Plan, step: str) -> int:
+        """How often a step can be asked for: as often as it releases something, once where it releases nothing."""
+        return max((r.count for r in plan.releases if r.party == self.name and r.step == step), default=1)
+
+    def _agree(self, claimed: str, request: OpenRequest) -> None:
         """Compile the study here, compare hashes, consider the plan; remember it."""
+        if request.version != PLAN_VERSION:
+            msg = (
+                f"party {self.name!r} makes plans of version {PLAN_VERSION}, the coordinator of version {request.version}: install equal "
+                "versions of unpooled"
+            )
+            raise PlanMismatch(msg)
+        study = request.study
         plan = self.model(study.model).compile(study)
         if plan.hash != claimed:
             msg = f"the request claims plan {claimed[:16]}, this party compiles {plan.hash[:16]} from the same study"

@@ -168,4 +168,5 @@ def compile_plan(study: Study) -> Plan:
         not_protected=not_protected,
         assumptions=assumptions,
         voids=(_FORMULA, _MEANS) if study.calibration == Calibration.PUBLISHED else (),
+        trusted=asked.aggregation.trusted,
     )

@@ -204,6 +204,7 @@ def compile_plan(study: Study) -> Plan:
     published = study.calibration == Calibration.PUBLISHED
     not_protected: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
     releases: tuple[Release, ...]
     if published:
         releases = (_published(study, asked),)
@@ -213,6 +214,7 @@ def compile_plan(study: Study) -> Plan:
     else:
         releases = asked.vector.releases(study, asked.aggregation)
         not_protected, assumptions = asked.aggregation.sentences
+        trusted = asked.aggregation.trusted
     return Plan(
         study,
         Split.HORIZONTAL,
@@ -221,6 +223,7 @@ def compile_plan(study: Study) -> Plan:
         not_protected=not_protected,
         assumptions=(_ALONE, *assumptions),
         voids=_VOIDS if published else (),
+        trusted=trusted,
     )
 
 

@@ -317,6 +317,7 @@ def compile_plan(study: Study) -> Plan:
         tuple(releases),
         public,
         voids=voids,
+        trusted=("the coordinator", "the party that scores penalties") if parameters.alpha == "global-cv" else (),
         not_protected=(
             f"The labels (column {parameters.response!r}): every estimating party has its own copy, nobody else gets one.",
             "The coefficients beta_k, which stay with their party and are functions of its raw data: publishing them is another release.",

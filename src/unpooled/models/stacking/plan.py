@@ -317,6 +317,7 @@ def compile_plan(study: Study) -> Plan:
             "Noise and minimum are computed in double precision, not on a grid: their last bits are outside the proof.",
         ),
         voids=tuple(voids),
+        trusted=("the coordinator", f"{asked.holder}, which learns the high level") if asked.meta is Meta.TRUSTED else (),
     )
 
 
