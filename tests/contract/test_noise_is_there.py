@@ -1,0 +1,331 @@
+"""FINDINGS G9: the noise is there, with the planned law, under every key. A replay with frozen noise cannot see noise that is absent.
+
+Every registered study runs under many root keys, with real (not simulated) keys. What each mechanism was given and what it gave back is
+written down at the mechanism itself.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from cases import CASES, Case
+from scipy import stats
+
+from unpooled.models import load
+from unpooled.privacy import mechanisms, noise
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.mechanisms import (
+    Contribution,
+    GaussianRelease,
+    NoiseShare,
+    NoisyChoice,
+    ObjectivePerturbation,
+    ScaledGaussian,
+)
+from unpooled.privacy.noise import KeySource, Stream
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.table import Table
+from unpooled.protocol.local import drive, in_process
+from unpooled.protocol.roles import Party
+
+KEYS = 12
+#: Where a test of many cases says no once in a million.
+RARE = 1e-6
+
+
+@dataclass
+class Drawn:
+    """One act of a mechanism: what it was, its stream, what it was given and gave."""
+
+    mechanism: Any
+    stream: bytes
+    given: Any
+    gave: np.ndarray
+    perturbation: np.ndarray | None = None
+
+
+@dataclass
+class Notes:
+    """Everything that was drawn in one run, in order, and all streams that were derived."""
+
+    drawn: list[Drawn] = field(default_factory=list)
+    streams: dict[tuple[Any, ...], list[bytes]] = field(default_factory=lambda: defaultdict(list))
+
+
+@contextmanager
+def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Notes]:
+    notes = Notes()
+
+    def watched(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def act(self: Any, *arguments: Any, **options: Any) -> Any:
+            bits = next(a for a in (*arguments, *options.values()) if isinstance(a, Stream))
+            perturbation = []
+            if isinstance(self, ObjectivePerturbation):
+                solve = arguments[0]
+                arguments = (lambda b: (perturbation.append(b.copy()), solve(b))[1], *arguments[1:])
+            gave = original(self, *arguments, **options)
+            given = None if isinstance(self, ObjectivePerturbation) else np.copy(arguments[0])
+            notes.drawn.append(Drawn(self, bits.key, given, np.asarray(gave), *perturbation))
+            return gave
+
+        return act
+
+    stream = KeySource.stream
+
+    def streamed(self: KeySource, *names: str | int | bytes, content: bytes = b"") -> Stream:
+        made = stream(self, *names, content=content)
+        notes.streams[names].append(made.key)
+        return made
+
+    acts = [
+        (GaussianRelease, "release"),
+        (NoiseShare, "share"),
+        (Contribution, "share"),
+        (ScaledGaussian, "release_scaled"),
+        (NoisyChoice, "release"),
+        (ObjectivePerturbation, "minimise"),
+    ]
+    with monkeypatch.context() as patch:
+        for kind, name in acts:
+            patch.setattr(kind, name, watched(getattr(kind, name)))
+        patch.setattr(KeySource, "stream", streamed)
+        yield notes
+
+
+def run(case: Case, seed: int, monkeypatch: pytest.MonkeyPatch, tables: dict[str, Table] | None = None) -> Notes:
+    """One run with root keys that follow from ``seed`` and the party's place."""
+    model = load(case.model)
+    study = msgspec.structs.replace(case.study, simulation_seed=None)
+    people = {}
+    for card in study.parties:
+        ledger = Ledger.in_memory(sha256(f"{seed} {card.name}".encode()).digest())
+        table = (tables or case.tables)[card.name]
+        people[card.name] = Party(card.name, table, card, ledger, KeySource(ledger.root_key), Policy.in_process(), load)
+    with noted(monkeypatch) as notes:
+        drive(model, model.compile(study), in_process(people))
+    return notes
+
+
+@pytest.fixture(params=sorted(CASES))
+def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[Notes]:
+    case = CASES[request.param]()
+    return [run(case, seed, monkeypatch) for seed in range(KEYS)]
+
+
+def deviations(drawn: Drawn) -> np.ndarray | None:
+    """What was added, in standard deviations of the planned law; None where the act adds nothing to a vector."""
+    mechanism = drawn.mechanism
+    if isinstance(mechanism, GaussianRelease | NoiseShare):
+        # Rounding to an integer adds a variance of 1/12 to a rounded Gaussian.
+        steps = np.concatenate([np.full(block.size, mechanism._step(block)) for block in mechanism.blocks])
+        rounding = 1 / 12 if isinstance(mechanism, GaussianRelease) else 0.0
+        return (drawn.gave - mechanism.floor(drawn.given)) / np.sqrt(steps**2 + rounding)
+    return None
+
+
+def test_noise_has_the_planned_law_and_differs_between_keys(runs: list[Notes]) -> None:
+    pooled, seen = [], 0
+    for notes in runs:
+        for drawn in notes.drawn:
+            z = deviations(drawn)
+            if z is not None:
+                assert drawn.mechanism.scale > 0
+                pooled.append(z)
+                seen += 1
+    if not seen:
+        return
+    z = np.concatenate(pooled)
+    assert abs(z.mean()) < 6 / np.sqrt(z.size)
+    chi = float((z**2).sum())
+    assert min(stats.chi2.cdf(chi, z.size), stats.chi2.sf(chi, z.size)) > RARE, (chi, z.size)
+    assert stats.kstest(z, "norm").pvalue > RARE  # scales are 2 grid units or more, so steps hardly show
+    # The k-th act of every run is the same release under another key.
+    for acts in zip(*(notes.drawn for notes in runs), strict=False):
+        added = [deviations(drawn) for drawn in acts]
+        if all(a is not None and a.size > 3 for a in added):
+            assert len({a.tobytes() for a in added}) == len(added)
+
+
+def test_perturbations_of_an_objective_have_the_planned_law(runs: list[Notes]) -> None:
+    acts = [drawn for notes in runs for drawn in notes.drawn if drawn.perturbation is not None]
+    if not acts:
+        return
+    assert len({drawn.perturbation.tobytes() for drawn in acts}) == len(acts)
+    uniform = [stats.gamma(d.mechanism.size, scale=d.mechanism.scale).cdf(np.linalg.norm(d.perturbation)) for d in acts]
+    assert stats.kstest(uniform, "uniform").pvalue > RARE
+
+
+def test_every_act_has_a_key_of_its_own_in_every_run(runs: list[Notes]) -> None:
+    keys = [drawn.stream for notes in runs for drawn in notes.drawn]
+    assert keys
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_another_statistic_under_the_same_key_gets_unrelated_noise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two answers of one ledger that was rolled back must not differ by the change of the data alone."""
+    case = CASES[name]()
+    changed = {}
+    for card in case.study.parties:
+        column = next(c for c in card.columns if c.low is not None)
+        table = case.tables[card.name]
+        values = {column.name: column.low}
+        for label in card.labels:
+            values[label] = -float(table[label][0])
+        changed[card.name] = table.replace(0, values).replace(1, {column.name: column.high})
+    products, count = 0.0, 0
+    for seed in range(KEYS):
+        one, other = run(case, seed, monkeypatch), run(case, seed, monkeypatch, changed)
+        again = run(case, seed, monkeypatch)
+        assert [d.gave.tobytes() for d in again.drawn] == [d.gave.tobytes() for d in one.drawn]
+        known = {d.stream: d for d in one.drawn}
+        for drawn in other.drawn:  # a key that both worlds have belongs to one and the same statistic
+            if drawn.stream in known:
+                assert drawn.given is not None
+                assert np.array_equal(drawn.given, known[drawn.stream].given)
+        for first, second in zip(one.drawn, other.drawn, strict=False):
+            z, y = deviations(first), deviations(second)
+            if z is not None and y is not None and z.size == y.size and first.stream != second.stream:
+                products, count = products + float(z @ y), count + z.size
+            if first.perturbation is not None and second.perturbation is not None:
+                assert not np.array_equal(first.perturbation, second.perturbation)
+    assert abs(products) < 6 * np.sqrt(count) or not count
+
+
+def test_two_parties_with_equal_data_draw_different_noise_even_in_a_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulation's keys are the same everywhere: the party's name alone tells them apart."""
+    for name in sorted(CASES):
+        case = CASES[name]()
+        if load(case.model).split != "horizontal":
+            continue
+        first = case.study.parties[0]
+        cards = tuple(msgspec.structs.replace(first, name=card.name) for card in case.study.parties)
+        tables = {card.name: case.tables[first.name] for card in cards}
+        model, study = load(case.model), msgspec.structs.replace(case.study, parties=cards)
+        people = {}
+        for card in cards:
+            ledger = Ledger.in_memory(bytes(32))
+            people[card.name] = Party(
+                card.name, tables[card.name], card, ledger, KeySource(bytes(32)), Policy.in_process(), load
+            )
+        with noted(monkeypatch) as notes:
+            drive(model, model.compile(study), in_process(people))
+        added = [(d.given.tobytes(), deviations(d)) for d in notes.drawn]
+        equal = [(a, b) for k, (g, a) in enumerate(added) for h, b in added[:k] if g == h and a is not None and a.size > 3]
+        assert equal, name  # equal statistics, at different parties
+        assert not any(np.array_equal(a, b) for a, b in equal), name
+
+
+def test_what_a_request_decides_of_an_objective_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another request over the same data at a ledger that was rolled back: unrelated noise, or the difference would be free of it."""
+    from unpooled.models.stacking.messages import MetaRequest
+    from unpooled.protocol.messages import Array, encode
+    from unpooled.protocol.roles import OpenRequest
+
+    case = CASES["stacking"]()
+    model, study = load("stacking"), msgspec.structs.replace(case.study, simulation_seed=None)
+    plan, name = model.compile(study), "laboratory"
+    size = round(study.card(name).rows * 0.3)
+    perturbations = []
+    for value in (0.5, 0.50001):
+        ledger = Ledger.in_memory(bytes(32))
+        party = Party(name, case.tables[name], study.card(name), ledger, KeySource(bytes(32)), Policy.in_process(), load)
+        party.answer(encode(plan.hash, "open", 0, OpenRequest(study)))
+        with noted(monkeypatch) as notes:
+            party.answer(encode(plan.hash, "meta", 0, MetaRequest((Array.of(np.full(size, value)),) * 3)))
+        perturbations.append(notes.drawn[0].perturbation)
+    assert not np.array_equal(*perturbations)
+
+
+def test_the_run_s_sensitivity_is_in_the_noise_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FINDINGS G14: equal statistics under two scales and one key would give the statistic as 2 a - b."""
+    from unpooled.protocol.roles import Context
+
+    case = CASES["lasso"]()
+    study = msgspec.structs.replace(case.study, simulation_seed=None)
+    plan = load("lasso").compile(study)
+    name = study.parties[0].name
+    made = []
+    for sensitivity in (1.0, 2.0):
+        ledger = Ledger.in_memory(bytes(32))
+        party = Party(name, case.tables[name], study.card(name), ledger, KeySource(bytes(32)), Policy.in_process(), load)
+        with noted(monkeypatch) as notes:
+            context = Context(party, plan, "pick", 0, b"asked")
+            made.append(context.release("score", np.array([0.25]), sensitivity=sensitivity).values.numpy())
+        made.append(notes.drawn[0].stream)
+    (a, key), (b, other) = made[:2], made[2:]
+    assert key != other
+    assert abs((2 * a - b)[0] - 0.25) > 1e-9
+
+
+def test_the_solver_s_residual_is_covered_by_noise_of_the_width_of_the_theorem() -> None:
+    """Theorem S.2: two solutions of residual g lie within 2 g / Lambda of one minimiser; noise of that over e_c costs e_c."""
+    from unpooled.models.stacking.plan import fits
+
+    (mechanism,) = fits(msgspec.structs.replace(CASES["stacking"]().study, simulation_seed=None), [(3, 50, 1.0)], 1.0)
+    assert mechanism.covering > 0
+    bits = (KeySource(sha256(bytes([k % 256, k // 256])).digest()).stream("covering") for k in range(400))
+    norms = [float(np.linalg.norm(mechanism.minimise(lambda b: np.zeros(3), bit))) for bit in bits]
+    width = 2 * mechanism.RESIDUAL / (mechanism.penalty * mechanism.covering)
+    assert stats.kstest(norms, stats.gamma(3, scale=width).cdf).pvalue > 1e-4
+
+
+# --- the checks above must be able to fail -------------------------------------------------------------------------------------
+
+
+def fails(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, broken: Any, check: Callable[[], None]) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, broken)
+        with pytest.raises(AssertionError):
+            check()
+
+
+def test_absent_or_smaller_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, original = CASES["describe"](), noise.rounded_gaussian
+
+    def check() -> None:
+        test_noise_has_the_planned_law_and_differs_between_keys([run(case, seed, monkeypatch) for seed in range(KEYS)])
+
+    check()
+    for factor in (0.0, 0.7):
+
+        def weak(scale: float, size: int, *, factor: float = factor, **options: Any) -> np.ndarray:
+            return np.rint(factor * original(scale, size, **options)).astype(np.int64)
+
+        fails(monkeypatch, mechanisms.noise, "rounded_gaussian", weak, check)
+
+
+def test_keys_that_forget_the_statistic_or_the_party_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = KeySource.stream
+
+    def forgetful(self: KeySource, *names: str | int | bytes, content: bytes = b"") -> Stream:
+        del content
+        return original(self, *names)
+
+    def anonymous(self: KeySource, *names: str | int | bytes, content: bytes = b"") -> Stream:
+        return original(self, *(n for k, n in enumerate(names) if k != 1), content=content)
+
+    fails(
+        monkeypatch,
+        KeySource,
+        "stream",
+        forgetful,
+        lambda: test_another_statistic_under_the_same_key_gets_unrelated_noise("describe", monkeypatch),
+    )
+    fails(
+        monkeypatch,
+        KeySource,
+        "stream",
+        anonymous,
+        lambda: test_two_parties_with_equal_data_draw_different_noise_even_in_a_simulation(monkeypatch),
+    )
