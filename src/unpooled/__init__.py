@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from unpooled.errors import BudgetWarning as BudgetWarning
     from unpooled.errors import PrivacyLeakWarning as PrivacyLeakWarning
     from unpooled.errors import Refusal as Refusal
     from unpooled.errors import UnpooledError as UnpooledError
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from unpooled.models.stacking.estimator import PrivateLogisticRegression as PrivateLogisticRegression
     from unpooled.models.stacking.estimator import PrivateStackingClassifier as PrivateStackingClassifier
     from unpooled.privacy.bounds import Bounds as Bounds
+    from unpooled.privacy.budget import Budget as Budget
 
 #: Public name -> module that defines it; loaded when first used, so that importing unpooled stays fast.
 _HOME = {
     "Bounds": "unpooled.privacy.bounds",
+    "Budget": "unpooled.privacy.budget",
+    "BudgetWarning": "unpooled.errors",
     "Description": "unpooled.models.describe.estimator",
     "PrideClassifier": "unpooled.models.pride.estimator",
     "PrideRegressor": "unpooled.models.pride.estimator",
@@ -40,6 +44,8 @@ _HOME = {
 
 __all__ = [
     "Bounds",
+    "Budget",
+    "BudgetWarning",
     "Description",
     "PrideClassifier",
     "PrideRegressor",

@@ -18,6 +18,7 @@
     └── ProtocolError                  a message that is malformed, too large or not allowed to leave a party
 
     PrivacyLeakWarning (UserWarning)   a bound was read off the data, so the stated guarantee does not hold
+    BudgetWarning (UserWarning)        rows are fitted again without a budget that several fits share
 
 No message of any of them carries a data value: they travel to other organisations and into log files.
 """
@@ -97,3 +98,7 @@ class ProtocolError(UnpooledError):
 
 class PrivacyLeakWarning(UserWarning):
     """A bound was derived from the data: the result is useful for exploration, its guarantee does not hold."""
+
+
+class BudgetWarning(UserWarning):
+    """Rows that were fitted before are fitted again: what their people lose adds up, and no statement of a single fit says so."""

@@ -100,6 +100,8 @@ class Statement:
                 else "Each person is in one row, the same at every party.",
                 "Bounds were declared without looking at the data; values outside them were clipped.",
                 "Each party runs this software unaltered and keeps its ledger and its key file to itself.",
+                "This is about this one run: every other run on the same people adds to it (a shared budget composes them, and refuses).",
+                "Whatever was learnt from the same data before it, by a scaler, an imputer or by eye, is not counted.",
                 *plan.assumptions,
             ),
             warnings=tuple(warnings),

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unpooled.errors import ProtocolError, UsageError
+from unpooled.privacy.budget import notice
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.protocol.messages import Ask, Dropped, encode, open_body, open_envelope
 from unpooled.protocol.roles import Keeper, MemoryKeeper, Model, Party, converse
 
 if TYPE_CHECKING:
+    from unpooled.privacy.budget import Budget
     from unpooled.privacy.chain import Entry
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.policy import Policy
@@ -141,9 +143,13 @@ def run_in_process(
     policy: Policy,
     registry: Callable[[str], Model],
     keepers: Mapping[str, Keeper] | None = None,
+    budget: Budget | None = None,
 ) -> LocalRun:
     """Run a plan over tables of this process, with ledgers in memory: what every estimator's ``fit`` does."""
     parties = {}
+    if budget is None:
+        notice(plan, tables)
+    claim = None if budget is None else budget.claim(plan)
     for card in plan.study.parties:
         ledger = Ledger.in_memory()
         keys = KeySource(ledger.root_key)
@@ -156,6 +162,7 @@ def run_in_process(
             policy,
             registry,
             (keepers or {}).get(card.name) or MemoryKeeper(),
+            claim,
         )
     try:
         outcome = drive(model, plan, in_process(parties))

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.privacy.budget import Claim
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.noise import KeySource, Stream
     from unpooled.privacy.policy import Policy
@@ -377,6 +378,8 @@ class Party:
     #: The registry: model name to :class:`Model`.
     model: Callable[[str], Model]
     keeper: Keeper = field(default_factory=MemoryKeeper)
+    #: A budget that several studies of one process share, debited with the first release (estimators with ``budget=``).
+    claim: Claim | None = None
     _plans: dict[str, Plan] = field(default_factory=dict)
     #: What each plan costs the people here over all parties, worked out once.
     _shared: dict[str, list[Charge]] = field(default_factory=dict)
@@ -409,6 +412,8 @@ class Party:
 
         Other parties of a column-split study know the same people, and nobody here can tell what they have released: so all of it counts.
         """
+        if self.claim is not None:
+            (self.claim.check if only_check else self.claim.pay)()
         act = self.ledger.check if only_check else self.ledger.reserve
         rules = self.policy
         act(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from unpooled.privacy.budget import Budget
     from unpooled.privacy.statement import Statement
 
     Vector = NDArray[np.float64]
@@ -62,6 +63,8 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
         Those multiples; None picks the best on synthetic data of the model.
     prior_precision, noise_precision, calibration, fit_intercept, public_seed, random_state
         ``random_state`` makes the noise a reproducible simulation that protects nobody.
+    budget : Budget, optional
+        A total that several fits on the same people share.
 
     Attributes
     ----------
@@ -108,6 +111,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
         fit_intercept: bool = True,
         public_seed: int = 0,
         random_state: int | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -127,6 +131,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.public_seed = public_seed
         self.random_state = random_state
+        self.budget = budget
 
     def plan(self, n_samples: int, n_features: int, sites: dict[str, int] | None = None) -> Plan:
         """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
@@ -184,7 +189,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
         study = self._study({name: table.n_rows for name, table in tables.items()}, columns, declared=declared)
         model = load("bayes")
         plan = model.compile(study)
-        run = run_in_process(model, plan, tables, Policy.in_process(), load)
+        run = run_in_process(model, plan, tables, Policy.in_process(), load, budget=self.budget)
         self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
         self.projection_ = run.outcome.result.projection
         return self._from(Moments.of(run.outcome.result.moments))

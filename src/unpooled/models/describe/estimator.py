@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from unpooled.models.describe.coordinator import Summary
+    from unpooled.privacy.budget import Budget
     from unpooled.privacy.chain import Entry
     from unpooled.privacy.statement import Statement
 
@@ -75,6 +76,7 @@ def describe(
     adjacency: str = "replace",
     confidence: float = 0.95,
     random_state: int | None = None,
+    budget: Budget | None = None,
 ) -> Description:
     """Private counts, means and standard deviations of the columns of row-split data.
 
@@ -93,6 +95,8 @@ def describe(
         Of the intervals, which contain the noise.
     random_state : int, optional
         A seed makes the noise reproducible, and the result a simulation that protects nobody.
+    budget : Budget, optional
+        A total that several calls and fits on the same people share.
 
     Examples
     --------
@@ -124,7 +128,7 @@ def describe(
     )
     model = load("describe")
     plan = model.compile(study)
-    run = run_in_process(model, plan, tables, Policy.in_process(), load)
+    run = run_in_process(model, plan, tables, Policy.in_process(), load, budget=budget)
     return Description(run.outcome.result, plan, run.ledger, run.outcome.communication)
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from sklearn.utils import Tags
 
+    from unpooled.privacy.budget import Budget
     from unpooled.privacy.statement import Statement
 
     Vector = NDArray[np.float64]
@@ -72,6 +73,8 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         Declares y public: less noise at unit attribute, and no promise for records.
     calibration : "sound" or "published"
         The published form, kept for comparison, is not private and leaves the ball (THEORY.md); ``sketch_rows`` is its m.
+    budget : Budget, optional
+        A total that several fits on the same people share.
     public_seed, random_state
 
     Attributes
@@ -118,6 +121,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         sketch_rows: int = 0,
         public_seed: int = 0,
         random_state: int | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.parties = parties
         self.radius = radius
@@ -139,6 +143,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         self.sketch_rows = sketch_rows
         self.public_seed = public_seed
         self.random_state = random_state
+        self.budget = budget
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
         """The plan of a fit to data of this shape, without data."""
@@ -267,7 +272,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
             held = tuple(column.name for column in card.columns)
             own = {} if sparse else {name: table[name] for name in held}
             tables[card.name] = Table({**own, _RESPONSE: centred}, sparse=(held, table.sparse(held)) if sparse else None)
-        run = run_in_process(model, plan, tables, Policy.in_process(), load)
+        run = run_in_process(model, plan, tables, Policy.in_process(), load, budget=self.budget)
         result = run.outcome.result
         self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
         self.shared_, self.n_iter_ = result.shared, len(result.path)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.models.pls.coordinator import Model
+    from unpooled.privacy.budget import Budget
     from unpooled.privacy.statement import Statement
 
     Matrix = NDArray[np.float64]
@@ -74,6 +75,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
         Standard deviation of the published noise.
     public_seed, random_state
         ``random_state`` makes the noise a reproducible simulation that protects nobody.
+    budget : Budget, optional
+        A total that several fits on the same people share.
 
     Attributes
     ----------
@@ -122,6 +125,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
         sd: str = "sigma",
         public_seed: int = 0,
         random_state: int | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.n_components = n_components
         self.basis = basis
@@ -139,6 +143,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
         self.sd = sd
         self.public_seed = public_seed
         self.random_state = random_state
+        self.budget = budget
 
     # --- the study -------------------------------------------------------------------------------------------------------
 
@@ -230,7 +235,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
         study = self._study({name: table.n_rows for name, table in tables.items()}, columns, norm, declared=declared)
         model = load("pls")
         plan = model.compile(study)
-        run = run_in_process(model, plan, tables, Policy.in_process(), load)
+        run = run_in_process(model, plan, tables, Policy.in_process(), load, budget=self.budget)
         result = run.outcome.result
         self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
         if result.moments is not None:
