@@ -226,7 +226,8 @@ def test_replay_never_exceeds_the_declared_sensitivity(kind: str, unit: Unit) ->
         2.0,
         1e-5,
         unit=str(unit),
-        parameters={"sketch": kind, "sketch_dim": 1 if kind == "dct" else 3, "clip_norm": 0.5}, derived=()
+        parameters={"sketch": kind, "sketch_dim": 1 if kind == "dct" else 3, "clip_norm": 0.5},
+        derived=(),
     )
     report = replay(load("pride"), study, study_tables(), registry=load, rounds=8)
     assert report.passed, str(report)
@@ -348,7 +349,8 @@ def test_parties_without_labels_only_send() -> None:
         math.inf,
         1e-6,
         unit="attribute",
-        parameters={"sketch": "dct", "sketch_dim": 1.0, "alpha": 3.0, "noise_model": "plain"}, derived=()
+        parameters={"sketch": "dct", "sketch_dim": 1.0, "alpha": 3.0, "noise_model": "plain"},
+        derived=(),
     )
     model = load("pride")
     tables = {"knows": Table({"x0": X[:, 0], "x1": X[:, 1], "y": Y}), "sends": Table({"x2": X[:, 2], "x3": X[:, 3]})}
@@ -492,10 +494,14 @@ def test_published_form_says_that_nothing_holds() -> None:
 def test_an_attribute_held_by_several_parties_is_charged_at_each() -> None:
     age, dose = Column("age", 0.0, 100.0), Column("dose", -1.0, 1.0)
     cards = (Card("a", 50, (age,), ("y",)), Card("b", 50, (age, dose), ("y",)))
-    plan = load("pride").compile(Study("pride", cards, 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1}, derived=()))
+    plan = load("pride").compile(
+        Study("pride", cards, 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1}, derived=())
+    )
     assert plan.epsilon(1e-6) == pytest.approx(1.0, rel=1e-4)
     assert plan.epsilon(1e-6) <= 1.0
-    alone = load("pride").compile(Study("pride", cards[1:], 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1}, derived=()))
+    alone = load("pride").compile(
+        Study("pride", cards[1:], 1.0, 1e-6, unit="attribute", parameters={"sketch_dim": 1}, derived=())
+    )
     assert plan.release("b", "sketch").scale == pytest.approx(math.sqrt(2) * alone.release("b", "sketch").scale, rel=1e-3)
 
 
@@ -516,7 +522,7 @@ def test_predictions_of_new_rows_at_a_party_cost_a_release() -> None:
     assert private.prediction_plan_.epsilon(1e-5) > 0
     with pytest.raises(UsageError, match="no party"):
         private.predict_at("nobody", fresh)
-    labels = PrideClassifier(parties=2, bounds=(-1, 1), epsilon=50.0, sketch_dim=4).fit(X, Y > 5)
+    labels = PrideClassifier(parties=2, bounds=(-1, 1), classes=(False, True), epsilon=50.0, sketch_dim=4).fit(X, Y > 5)
     assert set(labels.predict_at("party0", fresh)) <= {True, False}
 
 
@@ -576,7 +582,7 @@ def test_parties_with_other_rows_labels_or_classes_are_refused() -> None:
         tables = {n: Table({c: X[:10, 0], "y": labels}) for n, c in (("a", "x0"), ("b", "x1"))}
         run_in_process(load("pride"), load("pride").compile(study), tables, Policy.in_process(), load)
 
-    with pytest.raises(DataError, match="-1 and 1"):
+    with pytest.raises(DataError, match="two declared classes, -1 and 1"):
         run(np.arange(10.0), task="classification")
     with pytest.raises(DataError, match="text"):
         run(["a"] * 10)
@@ -684,7 +690,7 @@ def test_penalties_are_chosen_sensibly(alpha: str) -> None:
     quiet = PrideRegressor(parties=2, bounds=(-1, 1), sketch_dim=0, alpha=alpha).fit(X, Y)
     noisy = PrideRegressor(parties=2, bounds=(-1, 1), sketch_dim=0, alpha=alpha).fit(X, loud)
     assert all(noisy.alpha_[name] > 5 * quiet.alpha_[name] for name in quiet.alpha_)
-    labels = PrideClassifier(parties=2, bounds=(-1, 1), sketch_dim=0, alpha=alpha).fit(X, Y > 5)
+    labels = PrideClassifier(parties=2, bounds=(-1, 1), classes=(False, True), sketch_dim=0, alpha=alpha).fit(X, Y > 5)
     assert all(0 < a < 1e4 for a in labels.alpha_.values())
     assert labels.score(X, Y > 5) > 0.7
 

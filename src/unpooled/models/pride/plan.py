@@ -15,6 +15,7 @@ from unpooled.models.pride.sketch import PublicSketch
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import UNBOUNDED, budget_mu
 from unpooled.privacy.bounds import Coding
+from unpooled.privacy.classes import DEFAULT, check_classes
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoNoise, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, per_study
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
@@ -36,6 +37,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: The label column with the response, at every party that estimates; a party without it only sends (scenario B).
     response: str = "y"
     task: str = "regression"
+    #: The two labels of a classification, which the response holds: the first is coded -1, the second 1.
+    classes: tuple[str | int | float, str | int | float] = DEFAULT
     sketch: str = "srht"
     #: Columns of the sketch: a number, or a fraction of the party's coded columns; 0 sends nothing (semi-naive).
     sketch_dim: int | float = 0.05
@@ -69,6 +72,9 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if getattr(self, name) not in words:
                 msg = f"{name} must be one of {', '.join(words)}"
                 raise ValueError(msg)
+        check_classes(self.classes)
+        if self.task == "regression" and self.classes != DEFAULT:
+            raise ValueError("classes belong to task = classification")
         if isinstance(self.alpha, str):
             if self.alpha not in ("marginal-likelihood", "local-cv", "global-cv"):
                 raise ValueError("alpha must be a number, marginal-likelihood, local-cv or global-cv")
