@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import itertools
 import math
 import pickle
+from pathlib import Path
 
+import joblib
 import msgspec
 import numpy as np
 import pytest
@@ -37,6 +41,15 @@ X = RNG.uniform(-1, 1, (N, 12))
 BETA = RNG.normal(size=12)
 Y = X @ BETA + 0.3 * RNG.normal(size=N) + 5
 FIXED = {"bounds": (-1, 1), "alpha": 3.0}
+
+DOCUMENTS = [Path(__file__).parents[2] / name for name in ("README.md", "docs/guarantee.md")]
+
+
+def joblib_copy(model):
+    with io.BytesIO() as file:
+        joblib.dump(model, file)
+        return joblib.load(file)
+
 
 # --- the paper's numbers ------------------------------------------------------------------------------------------------
 
@@ -524,6 +537,38 @@ def test_predictions_of_new_rows_at_a_party_cost_a_release() -> None:
         private.predict_at("nobody", fresh)
     labels = PrideClassifier(parties=2, bounds=(-1, 1), classes=(False, True), epsilon=50.0, sketch_dim=4).fit(X, Y > 5)
     assert set(labels.predict_at("party0", fresh)) <= {True, False}
+
+
+@pytest.mark.parametrize("copied", [lambda m: pickle.loads(pickle.dumps(m)), copy.copy, copy.deepcopy, joblib_copy])
+@pytest.mark.parametrize("kind", ["regression", "classification"])
+def test_pickles_and_copies_predict_but_carry_nothing_away_that_the_parties_keep(kind: str, copied) -> None:
+    options = {"parties": 2, "bounds": (-1, 1), "epsilon": 50.0, "sketch_dim": 4}
+    if kind == "regression":
+        model = PrideRegressor(**options).fit(X, Y)
+    else:
+        model = PrideClassifier(**options, classes=(False, True)).fit(X, Y > 5)
+    other = copied(model)
+    assert np.array_equal(other.predict(X), model.predict(X))
+    assert "kept_" not in vars(other)
+    assert other.statement_ == model.statement_
+    with pytest.raises(UsageError, match="fit it here"):
+        other.predict_at("party0", X[:5])
+    assert model.predict_at("party0", X[:5]).shape == (5,)  # copying takes nothing from the original
+    secret = model.kept_["party0"]["known_means"].tobytes()
+    assert secret in pickle.dumps(model.kept_)  # the control
+    assert secret not in pickle.dumps(model)
+
+
+@pytest.mark.parametrize("options", [{}, {"epsilon": math.inf}, {"unit": "record"}, {"sketch_dim": 0}])
+def test_the_statement_says_what_the_in_process_estimator_shows(options: dict) -> None:
+    model = PrideRegressor(**{"bounds": (-1, 1), **options})
+    (sentence,) = [s for s in model.plan(N, 12).statement.not_protected if "in one process" in s]
+    documents = (PrideRegressor.__doc__, PrideClassifier.__doc__, *(p.read_text() for p in DOCUMENTS))
+    for shown in ("coef_", "intercept_", "alpha_", "kept_", "predictions", "scores"):
+        assert shown in sentence
+        for text in documents:
+            assert shown in text
+    assert all("raw data" in text for text in (sentence, *documents))
 
 
 def test_plan_without_data_is_the_plan_of_the_fit() -> None:

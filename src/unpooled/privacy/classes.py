@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,14 +84,9 @@ def _found(y: ArrayLike) -> NDArray[Any]:
 def check_classes(classes: Sequence[str | float]) -> None:
     """Refuse two declared classes that a column of labels could not tell apart."""
     first, second = map(text_of, classes)
-    same = _number(first) == _number(second)  # nan, which is what no number becomes, is not equal to itself
-    if (
-        not first
-        or not second
-        or first == second
-        or same
-        or not all(math.isfinite(c) for c in classes if isinstance(c, Real))
-    ):
+    alike = first == second or _number(first) == _number(second)  # nan, which words become here, is not equal to itself
+    finite = all(isinstance(c, str) or math.isfinite(c) for c in classes)
+    if alike or not first or not second or not finite:
         raise UsageError("classes are two different labels: words, or finite numbers")
 
 

@@ -222,6 +222,11 @@ class _Pride(BaseEstimator):
         """Decision values of new rows at one party: the others release perturbed sketches of them (a ledger entry each)."""
         check_is_fitted(self)
         array = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite())
+        if not hasattr(self, "kept_"):
+            raise UsageError(
+                "this estimator was pickled or copied, and what its parties keep stays out of that: fit it here to predict at one "
+                "party, or use predict, which needs all columns of the new rows"
+            )
         if party not in self.kept_:
             msg = f"there is no party {party!r}; there are {', '.join(self.kept_)}"
             raise UsageError(msg)
@@ -247,12 +252,20 @@ class _Pride(BaseEstimator):
         check_is_fitted(self)
         return self.plan_.statement
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what the parties keep, which a file or a copy would carry away from them."""
+        return {name: value for name, value in super().__getstate__().items() if name != "kept_"}
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
 
 
 class PrideRegressor(RegressorMixin, _Pride):
     """Ridge regression on column-split data: every party fits its columns beside perturbed sketches of the others'.
+
+    What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``kept_``,
+    predictions, scores) is computed from raw data and would stay with the parties: show it to nobody who may not see their data.
+    Pickles and copies hold what :meth:`predict` needs, and not ``kept_``.
 
     Parameters
     ----------
@@ -285,7 +298,8 @@ class PrideRegressor(RegressorMixin, _Pride):
     coef_, intercept_ : in the data's own units (one coefficient per category where categories are declared)
     alpha_ : the penalty of each party
     published_ : privately published coefficients of each party's coded columns
-    statement_, plan_, ledger_, communication_, kept_
+    kept_ : what each party keeps for new rows: raw functions of its data, in no pickle and no copy
+    statement_, plan_, ledger_, communication_
 
     Examples
     --------
@@ -320,6 +334,10 @@ class PrideRegressor(RegressorMixin, _Pride):
 
 class PrideClassifier(ClassifierMixin, _Pride):
     """Logistic regression on column-split data, two classes; other parameters and attributes as for :class:`PrideRegressor`.
+
+    What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``kept_``,
+    predictions, scores) is computed from raw data and would stay with the parties: show it to nobody who may not see their data.
+    Pickles and copies hold what :meth:`predict` needs, and not ``kept_``.
 
     Parameters
     ----------

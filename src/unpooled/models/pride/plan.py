@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 SKETCH, FOLDS, SCORE, ESTIMATE, PREDICT = "sketch", "folds", "score", "estimate", "predict"
 COEFFICIENTS = "coefficients"
+_SHOWN = (
+    "What an estimator that runs all parties in one process shows of them (coef_, intercept_, alpha_, kept_, predictions, scores): "
+    "between organisations that stays with the parties, and it is a function of raw data."
+)
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -326,6 +330,7 @@ def compile_plan(study: Study) -> Plan:
         not_protected=(
             f"The labels (column {parameters.response!r}): every estimating party has its own copy, nobody else gets one.",
             "The coefficients beta_k, which stay with their party and are functions of its raw data: publishing them is another release.",
+            _SHOWN,
             "A choice of alpha by global cross-validation, which needs raw predictions; the default and local cross-validation are free.",
         ),
     )
