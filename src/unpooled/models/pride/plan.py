@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ from unpooled.privacy import noise
 from unpooled.privacy.accounting import UNBOUNDED, budget_mu
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.classes import DEFAULT, check_classes
-from unpooled.privacy.mechanisms import Block, GaussianRelease, NoNoise, Reach, ScaledGaussian
+from unpooled.privacy.mechanisms import REALS, Block, GaussianRelease, NoNoise, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, per_study
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
@@ -188,6 +188,7 @@ class PublishedNoise:
     multiplier: float
     name: str = "published Gaussian"
     scale: float | None = None
+    dtype: ClassVar[str] = REALS
 
     def sensitivity(self, unit: Unit) -> None:  # noqa: ARG002 - read off the data during the run
         """Read off the data during the run."""
