@@ -303,6 +303,7 @@ class Context:
         made = draw(party.keys_for(self.plan.study).stream(*self._names(planned.name), content=content))
         # Bound to the request: another one at this index is refused, and whether its statistic is the same is not told.
         charge = _charge(self.plan, planned, self.index, party.fingerprint(digest(content, self.asked)))
+        party.table.verify()  # what the statistic was computed from is what the digest says
         party.ledger.reserve([charge], party.policy.budget, allow_unbounded=party.policy.allows_unbounded)
         return made
 
