@@ -77,7 +77,7 @@ def main() -> None:
         rows.append((f"scikit-learn {solver}", median(lambda m=model: m.fit(X, y)), reached))
     best = min(time for name, time, reached in rows[1:] if reached <= 1e-10)
     private = PrivateLogisticRegression(
-        epsilon=1.0, bounds=Bounds(norm=1.0), penalty=PENALTY, fit_intercept=False, random_state=0
+        epsilon=1.0, bounds=Bounds(norm=1.0), classes=(-1, 1), penalty=PENALTY, fit_intercept=False, random_state=0
     )
     rows.append(("PrivateLogisticRegression.fit", median(lambda: private.fit(X, y)), gradient(private.coef_[0])))
     theirs = None

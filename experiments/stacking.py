@@ -60,7 +60,8 @@ def auc(model, data: Data) -> float:
 
 def models(data: Data, epsilon: float, penalty: float, seed: int, groups: int = GROUPS, power: float = 1.0, **extra) -> dict:
     _, _, _, _, norm, variance = data
-    shared = {"epsilon": epsilon, "bounds": Bounds(norm=norm), "penalty": penalty, "random_state": seed, "public_seed": seed}
+    shared = {"epsilon": epsilon, "bounds": Bounds(norm=norm), "classes": (0, 1), "penalty": penalty}
+    shared |= {"random_state": seed, "public_seed": seed}
     stack = {**shared, **extra}
     return {
         "PLR": lambda: PrivateLogisticRegression(**shared),
@@ -120,7 +121,7 @@ def transfer(repetitions: int) -> list[list[str]]:
                 train, test = order[: y.size // 2], order[y.size // 2 :]
                 if len(set(y[test])) < 2 or len(set(y[train])) < 2:
                     continue
-                shared = {"epsilon": 1.0, "bounds": (-1, 1), "penalty": 0.03, "random_state": seed}
+                shared = {"epsilon": 1.0, "bounds": (-1, 1), "classes": (0, 1), "penalty": 0.03, "random_state": seed}
                 for name, weights in (("PST-H(W)", importance), ("PST-H(U)", None)):
                     stack = PrivateStackingClassifier(3, importance=weights, **shared).fit(X_source, y_source)
                     model = PrivateStackingClassifier(3, importance=weights, source=stack.released_, **shared)

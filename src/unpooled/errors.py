@@ -17,7 +17,7 @@
     ├── AccountingError                an event whose privacy cost is not known
     └── ProtocolError                  a message that is malformed, too large or not allowed to leave a party
 
-    PrivacyLeakWarning (UserWarning)   a bound was read off the data, so the stated guarantee does not hold
+    PrivacyLeakWarning (UserWarning)   bounds or classes were read off the data: no guarantee holds
     BudgetWarning (UserWarning)        rows are fitted again without a budget that several fits share
 
 No message of any of them carries a data value: they travel to other organisations and into log files.
@@ -97,7 +97,7 @@ class ProtocolError(UnpooledError):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """A bound was derived from the data: the result is useful for exploration, its guarantee does not hold."""
+    """Bounds or classes were derived from the data: the result is useful for exploration, its guarantee does not hold."""
 
 
 class BudgetWarning(UserWarning):

@@ -52,7 +52,8 @@ def test_our_releases_are_not_refuted() -> None:
         return model.fit(data, Y).moments_.xy[0]
 
     def logistic(data: np.ndarray) -> np.ndarray:
-        return PrivateLogisticRegression(epsilon=1.0, bounds=(-1, 1), fit_intercept=False, penalty=0.1).fit(data, Y).coef_
+        options = {"epsilon": 1.0, "bounds": (-1, 1), "classes": (-1, 1), "fit_intercept": False, "penalty": 0.1}
+        return PrivateLogisticRegression(**options).fit(data, Y).coef_
 
     assert empirical_epsilon(bayes, X, other, runs=200, delta=1e-3) <= 1.0
     assert empirical_epsilon(logistic, X, other, runs=200) <= 1.0

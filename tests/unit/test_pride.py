@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import itertools
 import math
 import pickle
+from pathlib import Path
 
+import joblib
 import msgspec
 import numpy as np
 import pytest
@@ -37,6 +41,15 @@ X = RNG.uniform(-1, 1, (N, 12))
 BETA = RNG.normal(size=12)
 Y = X @ BETA + 0.3 * RNG.normal(size=N) + 5
 FIXED = {"bounds": (-1, 1), "alpha": 3.0}
+
+DOCUMENTS = [Path(__file__).parents[2] / name for name in ("README.md", "docs/guarantee.md")]
+
+
+def joblib_copy(model):
+    with io.BytesIO() as file:
+        joblib.dump(model, file)
+        return joblib.load(file)
+
 
 # --- the paper's numbers ------------------------------------------------------------------------------------------------
 
@@ -522,8 +535,40 @@ def test_predictions_of_new_rows_at_a_party_cost_a_release() -> None:
     assert private.prediction_plan_.epsilon(1e-5) > 0
     with pytest.raises(UsageError, match="no party"):
         private.predict_at("nobody", fresh)
-    labels = PrideClassifier(parties=2, bounds=(-1, 1), epsilon=50.0, sketch_dim=4).fit(X, Y > 5)
+    labels = PrideClassifier(parties=2, bounds=(-1, 1), classes=(False, True), epsilon=50.0, sketch_dim=4).fit(X, Y > 5)
     assert set(labels.predict_at("party0", fresh)) <= {True, False}
+
+
+@pytest.mark.parametrize("copied", [lambda m: pickle.loads(pickle.dumps(m)), copy.copy, copy.deepcopy, joblib_copy])
+@pytest.mark.parametrize("kind", ["regression", "classification"])
+def test_pickles_and_copies_predict_but_carry_nothing_away_that_the_parties_keep(kind: str, copied) -> None:
+    options = {"parties": 2, "bounds": (-1, 1), "epsilon": 50.0, "sketch_dim": 4}
+    if kind == "regression":
+        model = PrideRegressor(**options).fit(X, Y)
+    else:
+        model = PrideClassifier(**options, classes=(False, True)).fit(X, Y > 5)
+    other = copied(model)
+    assert np.array_equal(other.predict(X), model.predict(X))
+    assert "kept_" not in vars(other)
+    assert other.statement_ == model.statement_
+    with pytest.raises(UsageError, match="fit it here"):
+        other.predict_at("party0", X[:5])
+    assert model.predict_at("party0", X[:5]).shape == (5,)  # copying takes nothing from the original
+    secret = model.kept_["party0"]["known_means"].tobytes()
+    assert secret in pickle.dumps(model.kept_)  # the control
+    assert secret not in pickle.dumps(model)
+
+
+@pytest.mark.parametrize("options", [{}, {"epsilon": math.inf}, {"unit": "record"}, {"sketch_dim": 0}])
+def test_the_statement_says_what_the_in_process_estimator_shows(options: dict) -> None:
+    model = PrideRegressor(**{"bounds": (-1, 1), **options})
+    (sentence,) = [s for s in model.plan(N, 12).statement.not_protected if "in one process" in s]
+    documents = (PrideRegressor.__doc__, PrideClassifier.__doc__, *(p.read_text() for p in DOCUMENTS))
+    for shown in ("coef_", "intercept_", "alpha_", "kept_", "predictions", "scores"):
+        assert shown in sentence
+        for text in documents:
+            assert shown in text
+    assert all("raw data" in text for text in (sentence, *documents))
 
 
 def test_plan_without_data_is_the_plan_of_the_fit() -> None:
@@ -582,7 +627,7 @@ def test_parties_with_other_rows_labels_or_classes_are_refused() -> None:
         tables = {n: Table({c: X[:10, 0], "y": labels}) for n, c in (("a", "x0"), ("b", "x1"))}
         run_in_process(load("pride"), load("pride").compile(study), tables, Policy.in_process(), load)
 
-    with pytest.raises(DataError, match="-1 and 1"):
+    with pytest.raises(DataError, match="two declared classes, -1 and 1"):
         run(np.arange(10.0), task="classification")
     with pytest.raises(DataError, match="text"):
         run(["a"] * 10)
@@ -690,7 +735,7 @@ def test_penalties_are_chosen_sensibly(alpha: str) -> None:
     quiet = PrideRegressor(parties=2, bounds=(-1, 1), sketch_dim=0, alpha=alpha).fit(X, Y)
     noisy = PrideRegressor(parties=2, bounds=(-1, 1), sketch_dim=0, alpha=alpha).fit(X, loud)
     assert all(noisy.alpha_[name] > 5 * quiet.alpha_[name] for name in quiet.alpha_)
-    labels = PrideClassifier(parties=2, bounds=(-1, 1), sketch_dim=0, alpha=alpha).fit(X, Y > 5)
+    labels = PrideClassifier(parties=2, bounds=(-1, 1), classes=(False, True), sketch_dim=0, alpha=alpha).fit(X, Y > 5)
     assert all(0 < a < 1e4 for a in labels.alpha_.values())
     assert labels.score(X, Y > 5) > 0.7
 

@@ -287,13 +287,13 @@ def test_any_two_labels_and_nothing_else() -> None:
 
 def test_bounds_read_off_the_data_warn_and_void_the_statement() -> None:
     with pytest.warns(PrivacyLeakWarning):
-        model = PrivateLogisticRegression(random_state=0).fit(X, Y)
+        model = PrivateLogisticRegression(classes=(0, 1), random_state=0).fit(X, Y)
     assert not model.statement_.holds
-    assert PrivateLogisticRegression(bounds=(-1, 1)).fit(X, Y).statement_.holds
+    assert PrivateLogisticRegression(bounds=(-1, 1), classes=(0, 1)).fit(X, Y).statement_.holds
 
 
 def test_the_plan_without_data_is_the_plan_of_the_fit_and_costs_pure_epsilon() -> None:
-    model = PrivateLogisticRegression(epsilon=1.5, bounds=(-1, 1), random_state=4)
+    model = PrivateLogisticRegression(epsilon=1.5, bounds=(-1, 1), classes=(0, 1), random_state=4)
     plan = model.plan(300, 6)
     assert plan.hash == model.fit(X, Y).plan_.hash
     assert plan.epsilon(0.0) <= 1.5
@@ -314,7 +314,13 @@ def test_categories_and_missing_values_have_columns_of_their_own() -> None:
 @pytest.mark.parametrize("meta", ["public-weights", "trusted", "perturbed"])
 def test_column_stacks_learn_and_cost_what_was_asked(meta: str) -> None:
     model = PrivateStackingClassifier(
-        {"a": [0, 1, 2], "b": [3, 4, 5]}, epsilon=20.0, bounds=(-1, 1), meta=meta, penalty=1e-3, random_state=0
+        {"a": [0, 1, 2], "b": [3, 4, 5]},
+        epsilon=20.0,
+        bounds=(-1, 1),
+        classes=(0, 1),
+        meta=meta,
+        penalty=1e-3,
+        random_state=0,
     ).fit(np.tile(X, (10, 1)), np.tile(Y, 10))
     delta = model.plan_.study.delta
     assert model.plan_.epsilon(delta) <= 20.0
@@ -332,7 +338,8 @@ def test_column_stacks_learn_and_cost_what_was_asked(meta: str) -> None:
 @pytest.mark.parametrize("meta", ["public-weights", "high-level"])
 def test_row_stacks_compose_in_parallel(meta: str) -> None:
     labels = np.arange(300) % 3
-    options = {"split": "samples", "epsilon": 5.0, "bounds": (-1, 1), "meta": meta, "penalty": 1e-3, "random_state": 0}
+    options = {"split": "samples", "epsilon": 5.0, "bounds": (-1, 1), "classes": (0, 1), "meta": meta, "penalty": 1e-3}
+    options |= {"random_state": 0}
     model = PrivateStackingClassifier(**options).fit(X, Y, sites=labels)
     assert model.plan_.epsilon(0.0) <= 5.0
     assert len(model.models_) == (3 if meta == "public-weights" else 2)
@@ -400,12 +407,12 @@ def test_transfer_pulls_every_block_to_its_source() -> None:
 )
 def test_what_cannot_be_is_refused_with_a_word(options: dict, match: str) -> None:
     with pytest.raises(UsageError, match=match):
-        PrivateStackingClassifier(**{"bounds": (-1, 1), **options}).fit(X, Y)
+        PrivateStackingClassifier(**{"bounds": (-1, 1), "classes": (0, 1), **options}).fit(X, Y)
 
 
 def test_sites_belong_to_rows() -> None:
     with pytest.raises(UsageError, match="samples"):
-        PrivateStackingClassifier(bounds=(-1, 1)).fit(X, Y, sites=np.arange(300) % 2)
+        PrivateStackingClassifier(bounds=(-1, 1), classes=(0, 1)).fit(X, Y, sites=np.arange(300) % 2)
 
 
 # --- studies --------------------------------------------------------------------------------------------------------------
@@ -591,4 +598,4 @@ def test_random_state_is_an_integer_or_nothing() -> None:
     assert seed_of(np.random.RandomState(3)) == seed_of(np.random.RandomState(3))
     assert seed_of(None) is None
     with pytest.raises(UsageError, match="random_state"):
-        PrivateLogisticRegression(bounds=(-1, 1), random_state="seven").fit(X, Y)
+        PrivateLogisticRegression(bounds=(-1, 1), classes=(0, 1), random_state="seven").fit(X, Y)

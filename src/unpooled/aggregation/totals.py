@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hmac
 import math
+import re
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -296,6 +297,9 @@ def _key_parts(plan: Plan, name: str, key: str) -> tuple[bytes, ...]:
 def _checked(plan: Plan, member: Member) -> Member:
     """A member whose key is signed by the identity that its card pins (parties of one process pin none)."""
     identity = plan.study.card(member.name).key or member.identity
+    if not re.fullmatch("[0-9a-f]{64}", member.agreement):
+        msg = f"the agreement key of party {member.name!r} is not 64 hexadecimal digits"
+        raise ProtocolError(msg)
     verify(identity, member.signature, *_key_parts(plan, member.name, member.agreement))
     return member
 
@@ -456,6 +460,10 @@ def collect(
     senders = [party for party in members if aggregation.mode is Mode.DISTRIBUTED or party not in aggregation.nodes]
     replies = yield [Ask(party, f"{name}-share", ShareRequest(nodes, settings)) for party in senders]
     sealed = {party: reply.shares for party, reply in zip(senders, replies, strict=True) if not isinstance(reply, Dropped)}
+    for party, shares in sealed.items():
+        if [share.node for share in shares] != names:
+            msg = f"party {party!r} sealed its shares of {name!r} for others than {', '.join(names)}, in this order"
+            raise ProtocolError(msg)
     joined = tuple(members[party] for party in sealed)
     if aggregation.mode is Mode.TRUSTED:
         (aggregator,) = names

@@ -16,7 +16,7 @@ import msgspec
 from unpooled import errors
 from unpooled.errors import ProtocolError, UnpooledError
 from unpooled.protocol.identity import Identity, verify
-from unpooled.protocol.messages import SIZE_LIMIT, digest
+from unpooled.protocol.messages import SIZE_LIMIT, UNREADABLE, digest
 
 #: Longer words of a refusal are cut: they come from another organisation and end up on a terminal.
 _WORDS = 2000
@@ -126,6 +126,6 @@ def _read(frame: object, kind: Any) -> Any:  # noqa: ANN401 - a frame type, or a
         raise ProtocolError("a frame that is not bytes, or larger than any message may be")
     try:
         return msgspec.msgpack.decode(frame, type=kind, strict=True)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except UNREADABLE as error:
         msg = f"a frame that cannot be read: {type(error).__name__}"
         raise ProtocolError(msg) from None

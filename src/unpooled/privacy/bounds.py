@@ -151,7 +151,7 @@ class Bounds:
         missing = self.missing if isinstance(self.missing, str) else entry(self.missing) or "refuse"
         categories = entry(self.categories or {})
         if categories is not None:
-            return Column(name, categories=tuple(_text(c) for c in categories), missing=missing)
+            return Column(name, categories=tuple(text_of(c) for c in categories), missing=missing)
         return Column(name, low, high, missing=missing)
 
     @classmethod
@@ -327,7 +327,7 @@ class Coding:
     ) -> NDArray[np.bool_] | np.bool_:
         present: NDArray[np.bool_] | np.bool_
         if column.categories is not None:
-            text = raw if raw.dtype == object else np.array([None if np.isnan(v) else _text(v) for v in raw], dtype=object)
+            text = raw if raw.dtype == object else np.array([None if np.isnan(v) else text_of(v) for v in raw], dtype=object)
             for j, category in enumerate(column.categories):
                 out[:, j] = np.where(text == category, self.grid, 0)
             present = np.asarray(out[:, : len(column.categories)].any(axis=1))
@@ -373,7 +373,7 @@ def check(table: Table, columns: Sequence[Column]) -> None:
                 Coding((column,), 1).code((raw,))
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     """A value as a category: text as it is; 1, 1.0 and True (all stored as 1.0) are '1'."""
     if not isinstance(value, Real | np.bool_):
         return str(value)

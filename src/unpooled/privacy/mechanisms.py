@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from unpooled.privacy.noise import RandomBits
 
 
+#: What mechanisms publish: integers on a grid, real numbers, or words modulo 2^64.
+INTEGERS, REALS, WORDS = "<i8", "<f8", "<u8"
+
+
 class Mechanism(Protocol):
     """What a plan lists: a name, its numbers for print and hash, and the cost to each unit."""
 
@@ -39,6 +43,11 @@ class Mechanism(Protocol):
     @property
     def size(self) -> int:
         """How many numbers one release publishes."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """The type of these numbers, as an array in a message names it."""
         ...
 
     @property
@@ -143,6 +152,7 @@ class _Blocked:
     reach: tuple[tuple[Unit, Reach], ...]
     scale: float
 
+    dtype: ClassVar[str] = INTEGERS
     #: Shifted standard deviations lie in (2^18, 2^19], inside the sampler's range.
     _LARGEST = 2.0**19
 
@@ -286,6 +296,7 @@ class NoNoise:
     size: int
     name: str = "no noise"
     scale: float = 0.0
+    dtype: ClassVar[str] = REALS
 
     def sensitivity(self, unit: Unit) -> None:  # noqa: ARG002 - the protocol's signature
         """Not needed: nothing is promised."""
@@ -321,6 +332,7 @@ class ScaledGaussian:
     multiplier: float
     name: str = "rounded Gaussian"
     scale: float | None = None
+    dtype: ClassVar[str] = REALS
 
     #: Noise of 2^12 to 2^13 steps, and the rounding's share, stay within the sampler's range.
     _LARGEST: ClassVar[float] = 2.0**19
@@ -364,6 +376,7 @@ class LaplaceRelease:
     reach: tuple[tuple[Unit, Reach], ...]
     scale: float
     name: str = "discrete Laplace"
+    dtype: ClassVar[str] = INTEGERS
 
     def sensitivity(self, unit: Unit) -> float:
         """L1 reach of the unit in grid units."""
@@ -400,6 +413,8 @@ class NoiseShare(_Blocked):
 
     honest: int
     needs_trust: ClassVar[bool] = False
+    #: Of a node's part of the total; a share itself is sealed.
+    dtype: ClassVar[str] = WORDS
 
     #: Below two grid units the sum is not Gaussian enough (T002.6).
     SMALLEST: ClassVar[float] = 2.0
@@ -470,6 +485,7 @@ class Contribution:
     total: GaussianRelease
     aggregator: str
     needs_trust: ClassVar[bool] = True
+    dtype: ClassVar[str] = WORDS
 
     @property
     def name(self) -> str:
@@ -520,6 +536,8 @@ class NoisyChoice:
     size: int = 1
     name: str = "exponential mechanism"
     scale: float | None = None
+    #: An index.
+    dtype: ClassVar[str] = INTEGERS
 
     def sensitivity(self, unit: Unit) -> None:  # noqa: ARG002 - the protocol's signature
         """Known during the run only."""
@@ -567,6 +585,7 @@ class ObjectivePerturbation:
     reach: float
     covering: float
     factors: int = 1
+    dtype: ClassVar[str] = REALS
 
     #: The largest gradient norm at which a solver may stop, for the mean loss.
     RESIDUAL: ClassVar[float] = 1e-10
@@ -631,6 +650,8 @@ class NoisyMaximum:
     size: int = 1
     name: str = "report noisy maximum"
     scale: float | None = None
+    #: An index, as the paper's algorithm handles it.
+    dtype: ClassVar[str] = REALS
 
     def sensitivity(self, unit: Unit) -> None:  # noqa: ARG002 - known during the run only
         """Known during the run only."""

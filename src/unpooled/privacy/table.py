@@ -199,6 +199,9 @@ class Table:
             add(self._matrix.data.tobytes())
         return total.digest()
 
+    def verify(self) -> None:
+        """Refuse if the data are no longer those of :attr:`digest`. Those in memory cannot change."""
+
     def __repr__(self) -> str:
         return f"Table(n_rows={self.n_rows}, columns=[{listed([repr(name) for name in self.names])}])"
 

@@ -16,6 +16,7 @@ from unpooled.privacy.budget import notice
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.protocol.messages import Ask, Dropped, encode, open_body, open_envelope
+from unpooled.protocol.replies import check_reply
 from unpooled.protocol.roles import Keeper, MemoryKeeper, Model, Party, converse
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ def _opened(model: Model, plan: Plan, ask: Ask, answer: bytes | Dropped) -> Any:
     if (envelope.plan, envelope.step, envelope.index) != (plan.hash, ask.step, ask.index):
         msg = f"party {ask.to!r} answered another question than {ask.step!r}"
         raise ProtocolError(msg)
-    return open_body(envelope, model.step(ask.step).reply)
+    reply = open_body(envelope, model.step(ask.step).reply)
+    check_reply(plan, ask, reply)
+    return reply
 
 
 def in_process(parties: dict[str, Party]) -> Exchange:

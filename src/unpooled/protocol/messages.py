@@ -33,6 +33,10 @@ WIRE_VERSION = 2
 SIZE_LIMIT = 1 << 31
 
 _DTYPES = frozenset({"<i8", "<i4", "<u8", "<f8", "<f4", "|u1"})
+#: Dimensions of an array, and how deep the free content of a message (a study's parameters) may nest. Real ones have 2 and 3.
+_DIMENSIONS, _DEPTH = 8, 16
+#: What a decoder raises for bytes that somebody made up; the last where they nest deeper than the interpreter's stack.
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 T = TypeVar("T")
 
@@ -47,7 +51,12 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
             raise ValueError("an array of a dtype that may not travel")
-        if any(n < 0 for n in self.shape) or math.prod(self.shape) * np.dtype(self.dtype).itemsize != len(self.data):
+        # Few factors, each of at most 2^31: whatever a stranger writes there, the products below are cheap.
+        if len(self.shape) > _DIMENSIONS or not all(0 <= n <= SIZE_LIMIT for n in self.shape):
+            raise ValueError("an array of more dimensions than any message has, or of sizes that are none")
+        items = math.prod(n for n in self.shape if n)  # NumPy multiplies these even where another size is 0
+        empty = 0 in self.shape
+        if items > SIZE_LIMIT or (0 if empty else items) * np.dtype(self.dtype).itemsize != len(self.data):
             raise ValueError("an array whose bytes do not match its shape")
 
     @classmethod
@@ -200,7 +209,7 @@ def open_envelope(blob: bytes, limit: int = SIZE_LIMIT) -> Envelope:
         raise ProtocolError(msg)
     try:
         envelope = _envelopes.decode(blob)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except UNREADABLE as error:
         msg = f"a message that cannot be read: {type(error).__name__}"
         raise ProtocolError(msg) from None
     if envelope.version != WIRE_VERSION:
@@ -212,10 +221,37 @@ def open_envelope(blob: bytes, limit: int = SIZE_LIMIT) -> Envelope:
 def open_body(envelope: Envelope, kind: type[T]) -> T:
     """The body of a message as the type that its step declares."""
     try:
-        return msgspec.msgpack.decode(envelope.body, type=kind, strict=True)
-    except (msgspec.MsgspecError, ValueError) as error:
-        msg = f"the body of step {envelope.step!r} is not a {kind.__name__}: {type(error).__name__}"
+        body = msgspec.msgpack.decode(envelope.body, type=kind, strict=True)
+    except UNREADABLE as error:
+        msg = f"the body of step {envelope.step[:_WORDS]!r} is not a {kind.__name__}: {type(error).__name__}"
         raise ProtocolError(msg) from None
+    if _nests_deeply(body):
+        msg = f"the body of step {envelope.step[:_WORDS]!r} nests deeper than {_DEPTH}: no study's parameters do"
+        raise ProtocolError(msg)
+    return body
+
+
+def _nests_deeply(body: object) -> bool:
+    """Whether free content nests so deep that whoever walks through it could run out of stack. Typed content has its type's depth."""
+    level: list[object] = [body]
+    for _ in range(_DEPTH):
+        inner: list[object] = []
+        for value in level:
+            if isinstance(value, msgspec.Struct):
+                inner += [v for name in value.__struct_fields__ if isinstance(v := getattr(value, name), _NESTING)]
+            else:
+                items = value.values() if isinstance(value, dict) else value
+                inner += [v for v in items if isinstance(v, dict | list)]  # type: ignore[attr-defined]
+        if not inner:
+            return False
+        level = inner
+    return True
+
+
+#: What may hold free content: tuples never do.
+_NESTING = (msgspec.Struct, dict, list)
+#: So much of a stranger's word goes into a message.
+_WORDS = 100
 
 
 def encode_content(content: object) -> bytes:

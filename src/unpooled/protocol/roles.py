@@ -305,6 +305,7 @@ class Context:
             raise PlanMismatch(msg)
         # Bound to the request: another one at this index is refused, and whether its statistic is the same is not told.
         fingerprint = party.fingerprint(digest(content, self.asked))
+        party.table.verify()  # what the statistic was computed from is what the digest says
         party.debit(self.plan, [_charge(self.plan, planned, self.index, fingerprint)])
         return draw(party.keys_for(self.plan.study).stream(*self._names(planned.name), content=content))
 

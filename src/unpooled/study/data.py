@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -25,28 +26,113 @@ if TYPE_CHECKING:
 SPARSE = ".npz"
 
 
+#: A change that follows another one within this time (in seconds) may leave a file system's time stamps as they are.
+_YOUNG = 3.0
+
+
+class _Watched:
+    """A file, its fingerprint, and whether it is still the same.
+
+    Every change of a file, also one that sets its modification time back, changes what :meth:`_stamp` returns; and a stamp that was old
+    when the content was hashed belongs to that content alone. Only content that was young then is hashed again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        _must_exist(path)
+        self._path, self._first, self._settled = path, self._stamp(path), False
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the file as it was when it was first looked at."""
+        self.same()
+        found = self._hashed()
+        self.same()
+        return found
+
+    def verify(self) -> None:
+        """Refuse a file that is not what :attr:`digest` says."""
+        self.same()
+        known = self.digest
+        if not self._settled and self._hashed() != known:
+            raise self._changed()
+        self.same()
+
+    def same(self) -> None:
+        """Refuse a file whose stamp is another one: a glance, for every read."""
+        if self._stamp(self._path) != self._first:
+            raise self._changed()
+
+    def _hashed(self) -> bytes:
+        old = time.time() - self._first[-1] / 1e9 > _YOUNG
+        try:
+            with self._path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").digest()
+        except OSError:
+            raise self._changed() from None
+        self._settled = self._settled or old
+        return found
+
+    @staticmethod
+    def _stamp(path: Path) -> tuple[int, ...]:
+        """Which file this is, its size, when it was modified, and when anything about it last changed (nobody can set that back)."""
+        try:
+            found = path.stat()
+        except OSError:
+            return (0,)
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+    def _changed(self) -> DataError:
+        msg = (
+            f"{self._path.name}: the data file has changed since this party opened it, so nothing is released from it: put the old file "
+            "back or make a new card, and open the party again"
+        )
+        return DataError(msg)
+
+
 class FileTable(Table):
     """The named columns of a file. Nothing is kept in memory but the block that is being worked on."""
 
     def __init__(self, path: Path, names: tuple[str, ...], ids: str | None = None) -> None:
         import polars as pl
 
+        self._watched = _Watched(path)
         self._path, self._frame, self._ids = path, scan(path), ids
         self.names, self._matrix, self._places = names, None, {}
         _check_present(path, names, ids, self._frame.collect_schema().names())
-        self.n_rows = int(self._frame.select(pl.len()).collect().item())
+        with self._read():
+            self.n_rows = int(self._frame.select(pl.len()).collect().item())
         check_rows(self.n_rows)
 
     def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
         """The named columns, ``rows`` rows at a time."""
         for name in names:
             self._check(name)
-        for batch in self._frame.select(names).collect_batches(chunk_size=rows, maintain_order=True):
-            yield tuple(as_column(name, _to_numpy(batch[name])) for name in names)
+        with self._read():
+            for batch in self._frame.select(names).collect_batches(chunk_size=rows, maintain_order=True):
+                yield tuple(as_column(name, _to_numpy(batch[name])) for name in names)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         self._check(name)
-        return as_column(name, _to_numpy(self._frame.select(name).collect()[name]))
+        with self._read():
+            return as_column(name, _to_numpy(self._frame.select(name).collect()[name]))
+
+    def verify(self) -> None:
+        """Refuse a file that changed while its party was open."""
+        self._watched.verify()
+
+    @contextmanager
+    def _read(self) -> Iterator[None]:
+        """Whatever is read in here is of the file that was opened, or refused."""
+        import polars as pl
+
+        self._watched.same()
+        try:
+            yield
+        except (pl.exceptions.PolarsError, OSError) as error:
+            self._watched.same()
+            msg = f"{self._path.name}: cannot be read as CSV or Parquet ({type(error).__name__})"
+            raise DataError(msg) from None
+        self._watched.same()
 
     def _row_ids(self) -> list[str | None]:
         import polars as pl
@@ -54,12 +140,13 @@ class FileTable(Table):
         if self._ids is None:
             return super()._row_ids()
         # As text: "007" must not become 7 at the party whose file happens to hold digits only.
-        frame = (
-            self._frame
-            if self._path.suffix == ".parquet"
-            else pl.scan_csv(self._path, schema_overrides={self._ids: pl.String})
-        )
-        column = frame.select(self._ids).collect()[self._ids]
+        with self._read():
+            frame = (
+                self._frame
+                if self._path.suffix == ".parquet"
+                else pl.scan_csv(self._path, schema_overrides={self._ids: pl.String})
+            )
+            column = frame.select(self._ids).collect()[self._ids]
         if not (column.dtype.is_integer() or column.dtype == pl.String):
             msg = f"id column {self._ids!r} is neither text nor whole numbers: store the ids as text"
             raise DataError(msg)
@@ -68,8 +155,7 @@ class FileTable(Table):
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the file: a party refuses to answer an old request over a file that has changed."""
-        with self._path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
+        return self._watched.digest
 
 
 class SparseFileTable(Table):
@@ -78,7 +164,8 @@ class SparseFileTable(Table):
     def __init__(self, path: Path, names: tuple[str, ...], ids: str | None = None) -> None:
         from scipy.sparse import csc_array
 
-        with _archive(path) as (stored, self._digest):
+        self._watched = _Watched(path)
+        with _archive(path) as stored:
             sparse, dense = stored["names"].tolist(), stored["columns"].tolist()
             _check_present(path, names, ids, [*dense, *sparse])
             wanted = {*names, ids}
@@ -87,6 +174,7 @@ class SparseFileTable(Table):
                 part.setflags(write=False)  # nobody else has it, so the table need not copy it
             matrix = csc_array((data, indices, indptr), shape=tuple(stored["shape"].tolist()))
             whole = Table({name: _unpacked(stored, k) for k, name in enumerate(dense) if name in wanted}, (sparse, matrix))
+        self._watched.same()  # what was read is what the digest says
         self._ids, self._texts = ids, None if ids is None else whole[ids]
         chosen = [name for name in names if name in whole.sparse_names]
         others = {name: whole[name] for name in names if name not in whole.sparse_names}
@@ -104,7 +192,11 @@ class SparseFileTable(Table):
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the file that was read."""
-        return self._digest
+        return self._watched.digest
+
+    def verify(self) -> None:
+        """Refuse a file that changed while its party was open, although its columns are in memory: its digest is the file's."""
+        self._watched.verify()
 
 
 def write_sparse(path: str | Path, matrix: Any, names: Sequence[str], /, **columns: Any) -> None:  # noqa: ANN401 - array-likes
@@ -164,15 +256,11 @@ def _unpacked(stored: NpzFile, k: int) -> NDArray[Any]:
 
 
 @contextmanager
-def _archive(path: Path) -> Iterator[tuple[NpzFile, bytes]]:
-    """The arrays and the SHA-256 of an archive; whatever is wrong with it becomes an error that quotes nothing."""
-    _must_exist(path)
+def _archive(path: Path) -> Iterator[NpzFile]:
+    """The arrays of an archive; whatever is wrong with it becomes an error that quotes nothing."""
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").digest()
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as stored:
-                yield stored, digest
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            yield stored
     except UnpooledError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever damage makes of zip, NumPy and SciPy; their texts may quote data

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from unpooled.errors import ProtocolError
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, REFIT, Coupling, grids, setup
 from unpooled.models.lasso.refit import Moments, constrained, shrunk
@@ -73,6 +74,10 @@ def coordinate(plan: Plan) -> Conversation:
         claims = tuple(
             Claim(card.name, reply.choice, reply.score, reply.signed) for card, reply in zip(cards, picks, strict=True)
         )
+        for claim, card in zip(claims, cards, strict=True):
+            if not 0 <= claim.picked < 2 * asked.sampled(card):
+                msg = f"party {claim.party!r} picked a column that it does not have"
+                raise ProtocolError(msg)
         moving = [max(claims, key=lambda claim: claim.value)] if asked.competes else list(claims)
         vertices = [(c.party, *asked.picked(study, study.card(c.party), t, c.picked)) for c in moving]
         gamma = asked.step(study, t)

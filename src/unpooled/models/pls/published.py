@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import UNBOUNDED, Event
+from unpooled.privacy.mechanisms import REALS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,6 +92,7 @@ class PublishedModel:
     sd: str
     name: str = "published Gaussian"
     scale: float | None = None
+    dtype: ClassVar[str] = REALS
 
     @property
     def size(self) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.errors import UsageError
+from unpooled.errors import ProtocolError, UsageError
 from unpooled.models.pride.messages import EstimateRequest, FoldsRequest, PredictRequest, Received, ScoreRequest
 from unpooled.models.pride.plan import ESTIMATE, FOLDS, PREDICT, SCORE, SKETCH, Parameters, parts
 from unpooled.privacy.plan import check_parameters
@@ -37,6 +37,11 @@ def coordinate(plan: Plan) -> Conversation:
     held = parts(plan.study)
     replies = yield [Ask(part.card.name, SKETCH, Nothing()) for part in held]
     _complete(replies)
+    for part, reply in zip(held, replies, strict=True):
+        wanted = [part.public.names] if part.public.columns else []
+        if [disclosed.columns for disclosed in reply.disclosed] != wanted:
+            msg = f"party {part.card.name!r} disclosed other columns than the study declares public"
+            raise ProtocolError(msg)
     received = {
         part.card.name: Received(part.card.name, reply.sketch, reply.disclosed)
         for part, reply in zip(held, replies, strict=True)
@@ -55,10 +60,12 @@ def coordinate(plan: Plan) -> Conversation:
         alphas = tuple((GLOBAL_PENALTIES * held[0].card.rows).tolist())
         replies = yield [Ask(name, FOLDS, FoldsRequest(others(name), alphas)) for name in names]
         _complete(replies)
+        _shaped(names, [reply.contributions for reply in replies], (len(alphas), held[0].card.rows))
         total = sum(reply.contributions.values.numpy() for reply in replies)
         request = ScoreRequest(Entrusted("cross-validation", Array.of(np.asarray(total))))
         replies = yield [Ask(names[0], SCORE, request)]
         _complete(replies)
+        _shaped(names[:1], [reply.losses for reply in replies], (len(alphas),))
         alpha = alphas[int(np.argmin(replies[0].losses.values.numpy()))]
     replies = yield [Ask(name, ESTIMATE, EstimateRequest(others(name), alpha)) for name in names]
     _complete(replies)
@@ -75,6 +82,13 @@ def _complete(replies: Replies) -> None:
         if isinstance(reply, Dropped):
             msg = f"party {reply.party!r} dropped out ({reply.reason}); a vertical study needs them all: resume it later"
             raise UsageError(msg)
+
+
+def _shaped(names: list[str], given: list[Entrusted], shape: tuple[int, ...]) -> None:
+    for name, entrusted in zip(names, given, strict=True):
+        if entrusted.values.shape != shape:
+            msg = f"party {name!r} sent values for cross-validation of another shape than the plan has"
+            raise ProtocolError(msg)
 
 
 def render(result: Fitted) -> str:

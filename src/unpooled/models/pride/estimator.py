@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unpooled.errors import UsageError
 from unpooled.models import load
 from unpooled.models.pride.plan import parts
 from unpooled.privacy.bounds import Bounds, Coding, Column
+from unpooled.privacy.classes import DEFAULT, Classes
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
+from unpooled.privacy.plan import BOUNDS, CLASSES, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import column_named, columns_of_parties, run_in_process
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from unpooled.privacy.budget import Budget
     from unpooled.privacy.statement import Statement
 
     Vector = NDArray[np.float64]
@@ -62,6 +64,7 @@ class _Pride(BaseEstimator):
         fit_intercept: bool = True,
         public_seed: int = 0,
         random_state: int | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.parties = parties
         self.epsilon = epsilon
@@ -83,6 +86,7 @@ class _Pride(BaseEstimator):
         self.fit_intercept = fit_intercept
         self.public_seed = public_seed
         self.random_state = random_state
+        self.budget = budget
 
     # --- plan ------------------------------------------------------------------------------------------------------------
 
@@ -90,13 +94,24 @@ class _Pride(BaseEstimator):
         """The plan of a fit to data of this shape, without data."""
         names = [f"x{j}" for j in range(n_features)]
         columns = self._declared(None).columns(names)
-        return load("pride").compile(self._study(n_samples, names, columns, declared=True))
+        return load("pride").compile(self._study(n_samples, names, columns, self._classes(None), derived=()))
 
     def _declared(self, table: Table | None) -> Bounds:
         return Bounds.given(self.bounds, table, warn=not math.isinf(self.epsilon))
 
+    def _classes(self, y: NDArray[Any] | None) -> tuple[str, str]:  # noqa: ARG002 - the classifier's are declared or read off y
+        """The classes as the study names them; a regression has none and leaves them as they are."""
+        return DEFAULT
+
     def _study(
-        self, rows: int, names: list[str], columns: tuple[Column, ...], *, declared: bool, fitted: str | None = None
+        self,
+        rows: int,
+        names: list[str],
+        columns: tuple[Column, ...],
+        classes: tuple[str, str],
+        *,
+        derived: tuple[str, ...],
+        fitted: str | None = None,
     ) -> Study:
         by_name = dict(zip(names, columns, strict=True))
         assigned = columns_of_parties(self.parties, names)
@@ -110,6 +125,7 @@ class _Pride(BaseEstimator):
         parameters: dict[str, Any] = {
             "response": _RESPONSE,
             "task": self._task,
+            "classes": list(classes),
             "sketch": self.sketch if isinstance(self.sketch, str) else "matrix",
             "sketch_dim": _plain(self.sketch_dim),
             "grids": {k: [int(n) for n in v] for k, v in (self.grids or {}).items()},
@@ -136,24 +152,25 @@ class _Pride(BaseEstimator):
             trust={"cross-validation": "trusted"} if self.alpha == "global-cv" and not fitted else {},
             public_seed=self.public_seed,
             simulation_seed=seed_of(self.random_state),
-            derived=() if declared else (BOUNDS,),
+            derived=derived,
         )
 
     # --- fit ---------------------------------------------------------------------------------------------------------------
 
-    def _fit(self, X: NDArray[Any], response: Vector) -> Self:
+    def _fit(self, X: NDArray[Any], response: NDArray[Any], classes: tuple[str, str], derived: tuple[str, ...] = ()) -> Self:
         names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])]
         table = Table({name: X[:, j] for j, name in enumerate(names)})
-        declared = self.bounds is not None
         columns = self._declared(table).columns(names)
-        study = self._study(X.shape[0], names, columns, declared=declared)
+        study = self._study(
+            X.shape[0], names, columns, classes, derived=(*(() if self.bounds is not None else (BOUNDS,)), *derived)
+        )
         model = load("pride")
         plan = model.compile(study)
         tables = {
             card.name: Table({**{c.name: table[c.name] for c in card.columns}, _RESPONSE: response})
             for card in study.parties
         }
-        run = run_in_process(model, plan, tables, Policy.in_process(), load)
+        run = run_in_process(model, plan, tables, Policy.in_process(), load, budget=self.budget)
         self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
         self.kept_ = {
             name: {key: values for (_, key), values in keeper.items()}
@@ -208,13 +225,18 @@ class _Pride(BaseEstimator):
         """Decision values of new rows at one party: the others release perturbed sketches of them (a ledger entry each)."""
         check_is_fitted(self)
         array = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite())
+        if not hasattr(self, "kept_"):
+            raise UsageError(
+                "this estimator was pickled or copied, and what its parties keep stays out of that: fit it here to predict at one "
+                "party, or use predict, which needs all columns of the new rows"
+            )
         if party not in self.kept_:
             msg = f"there is no party {party!r}; there are {', '.join(self.kept_)}"
             raise UsageError(msg)
         names = [column.name for column in self._columns]
-        study = self._study(
-            array.shape[0], names, self._columns, declared=not self.plan_.study.derived, fitted=self.plan_.hash
-        )
+        fitted = self.plan_.study
+        classes = tuple(fitted.parameters["classes"])
+        study = self._study(array.shape[0], names, self._columns, classes, derived=fitted.derived, fitted=self.plan_.hash)
         model = load("pride")
         plan = model.compile(study)
         at = {name: j for j, name in enumerate(names)}
@@ -222,7 +244,7 @@ class _Pride(BaseEstimator):
         keepers = {
             name: MemoryKeeper({(self.plan_.hash, key): v for key, v in kept.items()}) for name, kept in self.kept_.items()
         }
-        run = run_in_process(model, plan, tables, Policy.in_process(), load, keepers)
+        run = run_in_process(model, plan, tables, Policy.in_process(), load, keepers, budget=self.budget)
         self.prediction_plan_, self.prediction_ledger_ = plan, run.ledger
         predictions: Vector = run.kept[party].kept(plan.hash, "predictions")
         return predictions
@@ -233,12 +255,20 @@ class _Pride(BaseEstimator):
         check_is_fitted(self)
         return self.plan_.statement
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what the parties keep, which a file or a copy would carry away from them."""
+        return {name: value for name, value in super().__getstate__().items() if name != "kept_"}
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
 
 
 class PrideRegressor(RegressorMixin, _Pride):
     """Ridge regression on column-split data: every party fits its columns beside perturbed sketches of the others'.
+
+    What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``kept_``,
+    predictions, scores) is computed from raw data and would stay with the parties: show it to nobody who may not see their data.
+    Pickles and copies hold what :meth:`predict` needs, and not ``kept_``.
 
     Parameters
     ----------
@@ -263,6 +293,8 @@ class PrideRegressor(RegressorMixin, _Pride):
     publish : share of the squared budget
         Releases the coefficients too (``published_``, of the coded columns); needs a number ``alpha``, ``fit_intercept=False`` and
         ``noise_model="plain"``, because everything else reads the data. 0 keeps them at their parties.
+    budget : Budget, optional
+        A total that several fits and predictions on the same people share.
     clip_norm, folds, fit_intercept, public_seed, random_state
         ``random_state`` makes the noise a reproducible simulation that protects nobody.
 
@@ -271,7 +303,8 @@ class PrideRegressor(RegressorMixin, _Pride):
     coef_, intercept_ : in the data's own units (one coefficient per category where categories are declared)
     alpha_ : the penalty of each party
     published_ : privately published coefficients of each party's coded columns
-    statement_, plan_, ledger_, communication_, kept_
+    kept_ : what each party keeps for new rows: raw functions of its data, in no pickle and no copy
+    statement_, plan_, ledger_, communication_
 
     Examples
     --------
@@ -293,7 +326,7 @@ class PrideRegressor(RegressorMixin, _Pride):
         X, y = validate_data(
             self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2, ensure_all_finite=self._finite()
         )
-        return self._fit(np.asarray(X), np.asarray(y, dtype=np.float64))
+        return self._fit(np.asarray(X), np.asarray(y, dtype=np.float64), DEFAULT)
 
     def predict(self, X: ArrayLike) -> Vector:
         """``X @ coef_ + intercept_``: needs all columns of the new rows in one place."""
@@ -305,21 +338,84 @@ class PrideRegressor(RegressorMixin, _Pride):
 
 
 class PrideClassifier(ClassifierMixin, _Pride):
-    """Logistic regression on column-split data; parameters and attributes as for :class:`PrideRegressor`, two classes."""
+    """Logistic regression on column-split data, two classes; other parameters and attributes as for :class:`PrideRegressor`.
+
+    What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``kept_``,
+    predictions, scores) is computed from raw data and would stay with the parties: show it to nobody who may not see their data.
+    Pickles and copies hold what :meth:`predict` needs, and not ``kept_``.
+
+    Parameters
+    ----------
+    classes : (first, second)
+        The declared labels, public like bounds. ``classes_`` holds them as :func:`numpy.unique` sorts them, whichever of them occur: data
+        with one class fit, another label is an error. None reads them off ``y``, warns, and promises nothing.
+
+    """
 
     _task = "classification"
+
+    def __init__(
+        self,
+        parties: int | Mapping[str, Sequence[int | str]] = 2,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        bounds: Bounds | tuple[Any, Any] | None = None,
+        y_bounds: tuple[float, float] | None = None,
+        classes: Sequence[object] | None = None,
+        unit: str = "attribute",
+        adjacency: str = "replace",
+        calibration: str = "sound",
+        alpha: float | str = "marginal-likelihood",
+        sketch: str | Mapping[str, ArrayLike] = "srht",
+        sketch_dim: float = 0.05,
+        grids: Mapping[str, tuple[int, ...]] | None = None,
+        noise_model: str = "calibrated",
+        public: Sequence[int | str] = (),
+        clip_norm: float | None = None,
+        folds: int = 5,
+        publish: float = 0.0,
+        fit_intercept: bool = True,
+        public_seed: int = 0,
+        random_state: int | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        super().__init__(
+            parties,
+            epsilon=epsilon,
+            delta=delta,
+            bounds=bounds,
+            y_bounds=y_bounds,
+            unit=unit,
+            adjacency=adjacency,
+            calibration=calibration,
+            alpha=alpha,
+            sketch=sketch,
+            sketch_dim=sketch_dim,
+            grids=grids,
+            noise_model=noise_model,
+            public=public,
+            clip_norm=clip_norm,
+            folds=folds,
+            publish=publish,
+            fit_intercept=fit_intercept,
+            public_seed=public_seed,
+            random_state=random_state,
+            budget=budget,
+        )
+        self.classes = classes
+
+    def _classes(self, y: NDArray[Any] | None) -> tuple[str, str]:
+        return Classes.given(self.classes, y).texts
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit every party's columns."""
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, ensure_all_finite=self._finite())
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if type_of_target(y) != "binary" or self.classes_.size != 2:  # noqa: PLR2004 - a logistic model of two classes
-            if self.classes_.size == 1:
-                raise UsageError("Classifier can't train when only one class is present.")
-            msg = f"Only binary classification is supported. The type of the target is {type_of_target(y)}."
-            raise UsageError(msg)
-        return self._fit(np.asarray(X), np.where(codes == 1, 1.0, -1.0))
+        labels = np.asarray(y)
+        classes = Classes.given(self.classes, labels, warn=not math.isinf(self.epsilon))
+        self.classes_ = classes.labels
+        return self._fit(np.asarray(X), classes.column(labels), classes.texts, (CLASSES,) if classes.derived else ())
 
     def decision_function(self, X: ArrayLike) -> Vector:
         """``X @ coef_ + intercept_``; positive means ``classes_[1]``."""

@@ -36,6 +36,7 @@ from unpooled.models.pride.plan import (
     coefficients_reach,
     parts,
 )
+from unpooled.privacy.classes import code
 from unpooled.privacy.mechanisms import GaussianRelease, NoNoise
 from unpooled.privacy.plan import check_parameters
 from unpooled.privacy.unit import Unit
@@ -71,6 +72,8 @@ def _parameters(context: Context) -> Parameters:
 def sketch(context: Context, request: Nothing) -> Sketch:  # noqa: ARG001 - the request is no more than its name
     """Z_k = X_k Pi_k + W_k, once for everybody."""
     part, table = _part(context), context.table
+    if part.knows_response and _parameters(context).fitted is None:
+        _response(context)  # a label that does not fit is refused before anything is debited
     released: tuple[Released, ...] = ()
     if part.sketch is not None:
         mechanism = context.plan.release(part.card.name, SKETCH).mechanism
@@ -178,11 +181,10 @@ def decode_sketch(context: Context, part: Part, values: NDArray[np.generic]) -> 
 def _response(context: Context) -> Vector:
     parameters = _parameters(context)
     values = context.table[parameters.response]
+    if parameters.task == "classification":
+        values = code(values, parameters.classes, parameters.response)
     if values.dtype == object:
-        msg = f"column {parameters.response!r} holds text: code the response as numbers (-1 and 1 for classification)"
-        raise DataError(msg)
-    if parameters.task == "classification" and not np.isin(values, (-1.0, 1.0)).all():
-        msg = f"column {parameters.response!r} must hold -1 and 1 only for classification"
+        msg = f"column {parameters.response!r} holds text: a regression's response is numbers"
         raise DataError(msg)
     if parameters.publish and parameters.response_bound is not None:
         values = np.clip(values, -parameters.response_bound, parameters.response_bound)

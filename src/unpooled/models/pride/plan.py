@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -15,7 +15,8 @@ from unpooled.models.pride.sketch import PublicSketch
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import UNBOUNDED, budget_mu
 from unpooled.privacy.bounds import Coding
-from unpooled.privacy.mechanisms import Block, GaussianRelease, NoNoise, Reach, ScaledGaussian
+from unpooled.privacy.classes import DEFAULT, check_classes
+from unpooled.privacy.mechanisms import REALS, Block, GaussianRelease, NoNoise, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, per_study
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 SKETCH, FOLDS, SCORE, ESTIMATE, PREDICT = "sketch", "folds", "score", "estimate", "predict"
 COEFFICIENTS = "coefficients"
+_SHOWN = (
+    "What an estimator that runs all parties in one process shows of them (coef_, intercept_, alpha_, kept_, predictions, scores): "
+    "between organisations that stays with the parties, and it is a function of raw data."
+)
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,6 +41,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: The label column with the response, at every party that estimates; a party without it only sends (scenario B).
     response: str = "y"
     task: str = "regression"
+    #: The two labels of a classification, which the response holds: the first is coded -1, the second 1.
+    classes: tuple[str | int | float, str | int | float] = DEFAULT
     sketch: str = "srht"
     #: Columns of the sketch: a number, or a fraction of the party's coded columns; 0 sends nothing (semi-naive).
     sketch_dim: int | float = 0.05
@@ -69,6 +76,9 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if getattr(self, name) not in words:
                 msg = f"{name} must be one of {', '.join(words)}"
                 raise ValueError(msg)
+        check_classes(self.classes)
+        if self.task == "regression" and self.classes != DEFAULT:
+            raise ValueError("classes belong to task = classification")
         if isinstance(self.alpha, str):
             if self.alpha not in ("marginal-likelihood", "local-cv", "global-cv"):
                 raise ValueError("alpha must be a number, marginal-likelihood, local-cv or global-cv")
@@ -178,6 +188,7 @@ class PublishedNoise:
     multiplier: float
     name: str = "published Gaussian"
     scale: float | None = None
+    dtype: ClassVar[str] = REALS
 
     def sensitivity(self, unit: Unit) -> None:  # noqa: ARG002 - read off the data during the run
         """Read off the data during the run."""
@@ -321,6 +332,7 @@ def compile_plan(study: Study) -> Plan:
         not_protected=(
             f"The labels (column {parameters.response!r}): every estimating party has its own copy, nobody else gets one.",
             "The coefficients beta_k, which stay with their party and are functions of its raw data: publishing them is another release.",
+            _SHOWN,
             "A choice of alpha by global cross-validation, which needs raw predictions; the default and local cross-validation are free.",
         ),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from unpooled.errors import ProtocolError
 from unpooled.models.stacking.messages import MetaRequest
 from unpooled.models.stacking.plan import BLOCK, GRID, META, PREDICTIONS, Meta, setup
 from unpooled.privacy.mechanisms import GaussianRelease
@@ -72,6 +73,11 @@ def _predictions(plan: Plan, asked: Setup) -> Generator[list[Ask], Replies, list
     step = "entrust" if asked.meta is Meta.TRUSTED else PREDICTIONS
     replies = yield from everybody([Ask(block.card.name, step, Nothing()) for block in asked.blocks])
     if asked.meta is Meta.TRUSTED:
+        rows = asked.high_rows(plan.study.parties[0].rows)
+        for block, reply in zip(asked.blocks, replies, strict=True):
+            if reply.probabilities.values.shape != (rows,):
+                msg = f"party {block.card.name!r} predicts another number of rows than the high level has"
+                raise ProtocolError(msg)
         return [reply.probabilities.values for reply in replies]
     noisy = []
     for block, reply in zip(asked.blocks, replies, strict=True):

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unpooled.errors import UsageError
 from unpooled.models import load
 from unpooled.models.stacking.plan import META_ROLE, Block, Meta, setup
 from unpooled.privacy.bounds import Bounds, Column
+from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
+from unpooled.privacy.plan import BOUNDS, CLASSES, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import columns_of_parties, run_in_process
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.models.stacking.coordinator import Result
+    from unpooled.privacy.budget import Budget
     from unpooled.privacy.statement import Statement
 
     Vector = NDArray[np.float64]
@@ -42,32 +44,32 @@ class _Stack(ClassifierMixin, BaseEstimator):
     epsilon: float
     delta: float | None
     bounds: Bounds | tuple[Any, Any] | None
+    classes: Sequence[object] | None
     adjacency: str
     calibration: str
     penalty: float
     fit_intercept: bool
     public_seed: int
     random_state: int | None
+    budget: Budget | None
 
-    def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], Vector]:
-        """Rows, and labels as -1 and 1."""
+    def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], Classes]:
+        """Rows, labels as a party's table holds them, and the classes."""
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, ensure_all_finite=self._finite())
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if self.classes_.size == 1:
-            raise UsageError("Classifier can't train when only one class is present.")
-        if self.classes_.size != 2:  # noqa: PLR2004 - a logistic model of two classes
-            msg = f"Only binary classification is supported. The type of the target is {type_of_target(y)}."
-            raise UsageError(msg)
-        return np.asarray(X), np.where(codes == 1, 1.0, -1.0)
+        labels = np.asarray(y)
+        classes = Classes.given(self.classes, labels, warn=not math.isinf(self.epsilon))
+        self.classes_ = classes.labels
+        return np.asarray(X), classes.column(labels), classes
 
     def _names(self, width: int) -> list[str]:
         return [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(width)])]
 
-    def _study(self, cards: tuple[Card, ...], parameters: dict[str, Any], meta: str, *, declared: bool) -> Study:
+    def _study(self, cards: tuple[Card, ...], parameters: dict[str, Any], meta: str, classes: Classes) -> Study:
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
         shared = {
             "response": _RESPONSE,
+            "classes": list(classes.texts),
             "penalty": float(self.penalty),
             "norm": None if norm is None else float(norm),
             "fit_intercept": bool(self.fit_intercept),
@@ -85,13 +87,13 @@ class _Stack(ClassifierMixin, BaseEstimator):
             trust={META_ROLE: meta},
             public_seed=self.public_seed,
             simulation_seed=seed_of(self.random_state),
-            derived=() if declared else (BOUNDS,),
+            derived=(*(() if self.bounds is not None else (BOUNDS,)), *((CLASSES,) if classes.derived else ())),
         )
 
     def _run(self, study: Study, tables: dict[str, Table]) -> Result:
         model = load("stacking")
         plan = model.compile(study)
-        run = run_in_process(model, plan, tables, Policy.in_process(), load)
+        run = run_in_process(model, plan, tables, Policy.in_process(), load, budget=self.budget)
         self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
         self.released_ = {m.party: list(m.weights) for m in run.outcome.result.models}
         result: Result = run.outcome.result
@@ -132,11 +134,16 @@ class PrivateLogisticRegression(_Stack):
         The privacy asked for, per row and label. ``epsilon=inf`` is scikit-learn's LogisticRegression with C = 1/(n penalty) on scaled rows.
     bounds : Bounds or (low, high)
         Declared ranges, or ``Bounds(norm=R)``: rows are scaled to length 1 by them. None derives them, warns, promises nothing.
+    classes : (first, second)
+        The declared labels, public like bounds. ``classes_`` holds them as :func:`numpy.unique` sorts them, whichever of them occur: data
+        with one class fit, another label is an error. None reads them off ``y``, warns, and promises nothing.
     penalty : float
         lambda of the mean loss, on scaled rows. The constant is penalised with the rest.
     calibration : "sound" (one Jacobian factor, residual covered) or "published"
     source : list of released weights, optional
         The weights (``released_["all"]``) of another fit of the same columns, to which the penalty pulls instead of to 0.
+    budget : Budget, optional
+        A total that several fits on the same people share.
     delta, fit_intercept, public_seed, random_state
         ``random_state`` makes the noise a reproducible simulation that protects nobody.
 
@@ -153,7 +160,7 @@ class PrivateLogisticRegression(_Stack):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (4000, 3))
     >>> y = np.where(X[:, 0] > X[:, 1], "ill", "well")
-    >>> model = PrivateLogisticRegression(epsilon=1.0, bounds=(-1, 1), random_state=0).fit(X, y)
+    >>> model = PrivateLogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=("ill", "well"), random_state=0).fit(X, y)
     >>> model.score(X, y) > 0.9
     True
     >>> model.plan_.epsilon(0.0) <= 1.0
@@ -167,6 +174,7 @@ class PrivateLogisticRegression(_Stack):
         epsilon: float = 1.0,
         delta: float | None = None,
         bounds: Bounds | tuple[Any, Any] | None = None,
+        classes: Sequence[object] | None = None,
         adjacency: str = "replace",
         calibration: str = "sound",
         penalty: float = 0.01,
@@ -174,10 +182,12 @@ class PrivateLogisticRegression(_Stack):
         fit_intercept: bool = True,
         public_seed: int = 0,
         random_state: int | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
+        self.classes = classes
         self.adjacency = adjacency
         self.calibration = calibration
         self.penalty = penalty
@@ -185,23 +195,24 @@ class PrivateLogisticRegression(_Stack):
         self.fit_intercept = fit_intercept
         self.public_seed = public_seed
         self.random_state = random_state
+        self.budget = budget
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
         """The plan of a fit to data of this shape, without data."""
         columns = Bounds.given(self.bounds, None).columns([f"x{j}" for j in range(n_features)])
-        return load("stacking").compile(self._one(n_samples, columns, declared=True))
+        return load("stacking").compile(self._one(n_samples, columns, Classes.given(self.classes)))
 
-    def _one(self, rows: int, columns: tuple[Column, ...], *, declared: bool) -> Study:
+    def _one(self, rows: int, columns: tuple[Column, ...], classes: Classes) -> Study:
         source = {} if self.source is None else {_ALL: [float(w) for w in self.source]}
         card = Card(_ALL, rows, columns, labels=(_RESPONSE,))
-        return self._study((card,), {"split": "samples", "source": source}, Meta.PUBLIC, declared=declared)
+        return self._study((card,), {"split": "samples", "source": source}, Meta.PUBLIC, classes)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Release the minimiser of the perturbed objective."""
-        X, labels = self._validated(X, y)
+        X, labels, classes = self._validated(X, y)
         features = Table({name: X[:, j] for j, name in enumerate(self._names(X.shape[1]))})
         columns = self._columns(features)
-        study = self._one(X.shape[0], columns, declared=self.bounds is not None)
+        study = self._one(X.shape[0], columns, classes)
         table = Table({**{name: features[name] for name in features.names}, _RESPONSE: labels})
         (only,) = self._run(study, {_ALL: table}).models
         self.coef_, self.intercept_ = np.array([only.coefficients]), np.array([only.intercept])
@@ -245,7 +256,7 @@ class PrivateStackingClassifier(_Stack):
         How public weights are applied. A learned high level replaces it.
     source : released weights per party, optional
         ``released_`` of a fit with the same columns elsewhere: the penalty pulls to them (PST-H).
-    epsilon, delta, bounds, adjacency, calibration, penalty, high_share, predictions_share, fit_intercept, public_seed, random_state
+    epsilon, delta, bounds, classes, adjacency, calibration, penalty, high_share, predictions_share, fit_intercept, public_seed, random_state, budget
         As for :class:`PrivateLogisticRegression`; ``high_share`` of the rows is kept for a learned high level.
 
     Attributes
@@ -263,7 +274,7 @@ class PrivateStackingClassifier(_Stack):
     >>> X = rng.uniform(-1, 1, (4000, 4))
     >>> y = X[:, 0] + X[:, 3] > 0
     >>> parties = {"clinic": [0, 1], "lab": [2, 3]}
-    >>> model = PrivateStackingClassifier(parties, epsilon=4.0, bounds=(-1, 1), random_state=0).fit(X, y)
+    >>> model = PrivateStackingClassifier(parties, epsilon=4.0, bounds=(-1, 1), classes=(False, True), random_state=0).fit(X, y)
     >>> model.score(X, y) > 0.85
     True
 
@@ -277,6 +288,7 @@ class PrivateStackingClassifier(_Stack):
         epsilon: float = 1.0,
         delta: float | None = None,
         bounds: Bounds | tuple[Any, Any] | None = None,
+        classes: Sequence[object] | None = None,
         adjacency: str = "replace",
         calibration: str = "sound",
         importance: Any = None,  # noqa: ANN401 - an array per column or a mapping per party
@@ -290,12 +302,14 @@ class PrivateStackingClassifier(_Stack):
         fit_intercept: bool = True,
         public_seed: int = 0,
         random_state: int | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.parties = parties
         self.split = split
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
+        self.classes = classes
         self.adjacency = adjacency
         self.calibration = calibration
         self.importance = importance
@@ -309,6 +323,7 @@ class PrivateStackingClassifier(_Stack):
         self.fit_intercept = fit_intercept
         self.public_seed = public_seed
         self.random_state = random_state
+        self.budget = budget
 
     # --- groups ------------------------------------------------------------------------------------------------------------
 
@@ -341,7 +356,7 @@ class PrivateStackingClassifier(_Stack):
 
     def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:
         """Release the low-level models, and learn the high level where it is asked for (``sites``: a label per row, rows split)."""
-        X, labels = self._validated(X, y)
+        X, labels, classes = self._validated(X, y)
         if self.combiner not in {"probability", "majority", "weighted-majority"}:
             msg = f"combiner is probability, majority or weighted-majority, not {self.combiner!r}"
             raise UsageError(msg)
@@ -349,18 +364,20 @@ class PrivateStackingClassifier(_Stack):
         features = Table({name: X[:, j] for j, name in enumerate(names)})
         columns = dict(zip(names, self._columns(features), strict=True))
         if self.split == "samples":
-            study, tables = self._by_rows(features, columns, labels, sites)
+            study, tables = self._by_rows(features, columns, labels, classes, sites)
         else:
             if sites is not None:
                 raise UsageError('sites belong to split="samples": where columns are split, name the parties\' columns')
-            study, tables = self._by_columns(features, columns, labels)
+            study, tables = self._by_columns(features, columns, labels, classes)
         result = self._run(study, tables)
         self.models_, self.high_ = result.models, np.array(result.high)
         self._blocks: tuple[Block, ...] = setup(study).blocks
         self._names_ = names
         return self
 
-    def _by_columns(self, features: Table, columns: dict[str, Column], labels: Vector) -> tuple[Study, dict[str, Table]]:
+    def _by_columns(
+        self, features: Table, columns: dict[str, Column], labels: NDArray[Any], classes: Classes
+    ) -> tuple[Study, dict[str, Table]]:
         groups, importance = self._groups(list(features.names))
         cards = tuple(
             Card(party, features.n_rows, tuple(columns[c] for c in held), labels=(_RESPONSE,))
@@ -374,12 +391,17 @@ class PrivateStackingClassifier(_Stack):
             "predictions_share": float(self.predictions_share),
             "source": {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()},
         }
-        study = self._study(cards, parameters, self.meta, declared=self.bounds is not None)
+        study = self._study(cards, parameters, self.meta, classes)
         tables = {party: Table({**{c: features[c] for c in held}, _RESPONSE: labels}) for party, held in groups.items()}
         return study, tables
 
     def _by_rows(
-        self, features: Table, columns: dict[str, Column], labels: Vector, sites: Sequence[object] | None
+        self,
+        features: Table,
+        columns: dict[str, Column],
+        labels: NDArray[Any],
+        classes: Classes,
+        sites: Sequence[object] | None,
     ) -> tuple[Study, dict[str, Table]]:
         if self.meta not in {"public-weights", "high-level"}:
             msg = f'where rows are split, meta is "public-weights" or "high-level", not {self.meta!r}'
@@ -399,7 +421,7 @@ class PrivateStackingClassifier(_Stack):
             "holder": holder,
             "source": {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()},
         }
-        return self._study(cards, parameters, Meta.PUBLIC, declared=self.bounds is not None), tables
+        return self._study(cards, parameters, Meta.PUBLIC, classes), tables
 
     # --- predict -------------------------------------------------------------------------------------------------------------
 

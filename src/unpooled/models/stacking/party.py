@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import expit
 
-from unpooled.errors import DataError, PlanMismatch, ProtocolError
+from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.kernels.logistic import logistic_minimum
 from unpooled.models.stacking.messages import MetaRequest, NoisyPredictions, Predictions, Weights
 from unpooled.models.stacking.plan import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS, Block, setup
 from unpooled.privacy.accounting import SAFETY
+from unpooled.privacy.classes import code
 from unpooled.privacy.mechanisms import ObjectivePerturbation
 from unpooled.privacy.unit import Split
 from unpooled.protocol.messages import Array, Entrusted, Nothing, digest
@@ -53,12 +54,9 @@ def _fit(context: Context, name: str, rows: Matrix, labels: Vector, centre: Vect
 
 def _labels(context: Context, chosen: NDArray[np.intp] | None) -> Vector:
     """The response as -1 and 1."""
-    response = setup(context.plan.study).parameters.response
-    labels = context.table[response]
-    if labels.dtype == object or not np.isin(labels, (-1.0, 1.0)).all():
-        msg = f"the response {response!r} must hold -1 and 1 and nothing else"
-        raise DataError(msg)
-    return np.asarray(labels if chosen is None else labels[chosen])
+    parameters = setup(context.plan.study).parameters
+    labels = code(context.table[parameters.response], parameters.classes, parameters.response)
+    return labels if chosen is None else labels[chosen]
 
 
 def _own(context: Context) -> tuple[Setup, Block]:

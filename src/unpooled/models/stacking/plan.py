@@ -14,6 +14,7 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import SAFETY, budget_mu
 from unpooled.privacy.bounds import Coding
+from unpooled.privacy.classes import DEFAULT, check_classes
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block as NoiseBlock
 from unpooled.privacy.mechanisms import GaussianRelease, ObjectivePerturbation, Reach
@@ -52,6 +53,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[parameters]`` of a stacking study."""
 
     response: str = "y"
+    #: The two labels that the response holds: the first is coded -1, the second 1.
+    classes: tuple[str | int | float, str | int | float] = DEFAULT
     #: "features": parties hold columns; "samples": parties hold rows. One party alone is private logistic regression.
     split: str = "features"
     #: lambda of the mean loss; scikit-learn's C is 1 / (n lambda), on scaled rows.
@@ -177,6 +180,7 @@ def _weights(study: Study, parameters: Parameters) -> dict[str, float]:
 
 
 def _check(study: Study, p: Parameters) -> None:
+    check_classes(p.classes)
     if p.split not in {"features", "samples"}:
         msg = f'split is "features" or "samples", not {p.split!r}'
         raise UsageError(msg)
