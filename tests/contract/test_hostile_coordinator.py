@@ -18,6 +18,7 @@ from unpooled.models import load
 from unpooled.privacy.unit import Scope, Unit
 from unpooled.protocol.messages import (
     ISSUED,
+    WIRE_VERSION,
     Entrusted,
     Nothing,
     Partial,
@@ -55,7 +56,7 @@ def test_nothing_unplanned_comes_back_and_no_budget_is_exceeded(case: Case, seed
         if rng.random() < 0.2:
             step = str(rng.choice(steps))  # somebody else's payload
         index = int(rng.choice([0, 0, 0, 1, 2, 3, 7, 10_000]))
-        envelope = {"version": 1, "plan": plan.hash, "step": step, "index": index, "body": msgspec.Raw(body)}
+        envelope = {"version": WIRE_VERSION, "plan": plan.hash, "step": step, "index": index, "body": msgspec.Raw(body)}
         blob = msgspec.msgpack.encode(envelope)
         before = people[name].ledger.entries()
         reply = None
