@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 from scipy.sparse import issparse
+
+from unpooled.kernels.compiled import njit
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -76,7 +77,7 @@ def scores(matrix: Columns | Matrix | csc_array | csc_matrix, columns: ArrayLike
     return _scores(held.data, held.rows, held.starts, held.shape[0], chosen, np.ascontiguousarray(g, dtype=np.float64))
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def _dense_dot(column: Vector, g: Vector) -> float:
     total = 0.0
     for i in range(column.size):
@@ -84,7 +85,7 @@ def _dense_dot(column: Vector, g: Vector) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def column_dot(data: Vector, rows: Places, starts: Places, n: int, j: int, g: Vector) -> float:
     """a_j . g."""
     if not starts.size:
@@ -95,7 +96,7 @@ def column_dot(data: Vector, rows: Places, starts: Places, n: int, j: int, g: Ve
     return total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def column_square(data: Vector, starts: Places, n: int, j: int) -> float:
     """|a_j|^2."""
     column = data[starts[j] : starts[j + 1]] if starts.size else data[j * n : (j + 1) * n]
@@ -105,7 +106,7 @@ def column_square(data: Vector, starts: Places, n: int, j: int) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def add_column(data: Vector, rows: Places, starts: Places, n: int, j: int, weight: float, out: Vector) -> None:
     """Add weight * a_j to a vector of rows."""
     if starts.size:
@@ -117,7 +118,7 @@ def add_column(data: Vector, rows: Places, starts: Places, n: int, j: int, weigh
             out[i] += weight * column[i]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _scores(data: Vector, rows: Places, starts: Places, n: int, columns: Index, g: Vector) -> Vector:
     out = np.empty(columns.size)
     for k in range(columns.size):
@@ -125,7 +126,7 @@ def _scores(data: Vector, rows: Places, starts: Places, n: int, columns: Index, 
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def column_squares(data: Vector, starts: Places, n: int, d: int) -> Vector:
     """|a_j|^2 of every column."""
     out = np.empty(d)

@@ -32,10 +32,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numba import njit
 from scipy.linalg import blas
 
 from unpooled.kernels.columns import Columns, add_column, column_dot, column_square, column_squares, scores
+from unpooled.kernels.compiled import njit
 from unpooled.kernels.samplings import Sampling
 
 if TYPE_CHECKING:
@@ -430,7 +430,7 @@ class _Full:
         return found
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _list_rows(
     data: Vector,
     rows: Places,
@@ -468,7 +468,7 @@ def _list_rows(
     return values, owners, begins, ends
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
+@njit(nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
 def _tile_top(moved: Vector, moments: Vector, scale: float, order: Index, low: int, high: int) -> float:
     """The largest score's magnitude at these positions."""
     top = 0.0
@@ -482,12 +482,12 @@ def _tile_top(moved: Vector, moments: Vector, scale: float, order: Index, low: i
     return top
 
 
-@njit(inline="always", cache=True)
+@njit(inline="always")
 def _column(order: Index, position: int) -> int:
     return order[position] if order.size else position
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _largest(
     moved: Vector, moments: Vector, scale: float, bounds: Vector, order: Index, edges: Index, begin: int, end: int
 ) -> int:
@@ -516,7 +516,7 @@ def _largest(
     return where
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _vertices(
     moments: Vector,
     moved: Vector,
@@ -539,7 +539,7 @@ def _vertices(
     return downhill
 
 
-@njit(inline="always", cache=True)
+@njit(inline="always")
 def _mixed(z: np.uint64) -> np.uint64:
     """SplitMix64's output function (Steele, Lea & Flood 2014)."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -547,7 +547,7 @@ def _mixed(z: np.uint64) -> np.uint64:
     return z ^ (z >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _race(  # noqa: C901, PLR0912 - a tile as a whole, then its parts
     moments: Vector,
     moved: Vector,
@@ -617,7 +617,7 @@ def _race(  # noqa: C901, PLR0912 - a tile as a whole, then its parts
     return winner, side
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _noisy_vertices(
     moments: Vector,
     moved: Vector,
@@ -643,7 +643,7 @@ def _noisy_vertices(
         chosen[k], weights[k], begin = j, -sign * radii[k], ends[k]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _foresee(
     data: Vector,
     products: Matrix,
@@ -691,7 +691,7 @@ def _foresee(
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _through_rows(
     rows: Places,
     starts: Places,
@@ -715,7 +715,7 @@ def _through_rows(
                     moved[row_columns[f]] += pull * row_data[f]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _raise_bounds(
     rows: Places,
     begin: int,
@@ -737,7 +737,7 @@ def _raise_bounds(
             bounds[home[j]] = max(bounds[home[j]], value)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _rounds(  # noqa: C901, PLR0912 - dense and sparse differ in three places
     data: Vector,
     rows: Places,
@@ -899,7 +899,7 @@ class _Ball(_Sampled):
         return self._point(t, self._state[0] * self._x, residuals, float(residuals @ residuals) / (2 * target.size))
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def _dense_residual(column: Vector, predictions: Vector, target: Vector, scale: float) -> float:
     total = 0.0
     for i in range(column.size):
@@ -907,7 +907,7 @@ def _dense_residual(column: Vector, predictions: Vector, target: Vector, scale: 
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _residual_scores(
     data: Vector, rows: Places, starts: Places, columns: Index, predictions: Vector, target: Vector, scale: float
 ) -> Vector:
@@ -925,7 +925,7 @@ def _residual_scores(
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _ball_step(
     data: Vector,
     rows: Places,
@@ -1036,7 +1036,7 @@ class _Blocks(_Sampled):
         return self._point(t, self._x.copy(), self._pulls(), objective)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _turn(  # noqa: C901 - one pass over blocks, one over their supports
     data: Vector,
     rows: Places,
@@ -1102,7 +1102,7 @@ def _turn(  # noqa: C901 - one pass over blocks, one over their supports
     return kept, touches, slope, length
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _aim(
     data: Vector,
     rows: Places,
@@ -1130,7 +1130,7 @@ def _aim(
     return touches
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _go(
     gamma: float,
     x: Vector,

@@ -31,10 +31,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 from numpy.lib.stride_tricks import as_strided
 
 from unpooled.errors import UsageError
+from unpooled.kernels.compiled import njit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,13 +64,13 @@ _P2, _P3, _P4, _P5, _P6, _P7 = (_U(k) for k in range(2, 8))
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
-@njit(inline="always", cache=True)
+@njit(inline="always")
 def _signed(T: Any, value: Any, sign: Any) -> Any:  # noqa: ANN401 - compiled for every input and scratch type
     v = T(value)
     return T(-v) if sign < 0 else v
 
 
-@njit(inline="always", cache=True)
+@njit(inline="always")
 def _eight(T: Any, a0: Any, a1: Any, a2: Any, a3: Any, a4: Any, a5: Any, a6: Any, a7: Any) -> Any:  # noqa: ANN401
     """H_8 (a0 .. a7): three levels of butterflies in registers."""
     b0, b1, b2, b3 = T(a0 + a4), T(a1 + a5), T(a2 + a6), T(a3 + a7)
@@ -80,7 +80,7 @@ def _eight(T: Any, a0: Any, a1: Any, a2: Any, a3: Any, a4: Any, a5: Any, a6: Any
     return T(c0 + c1), T(c0 - c1), T(c2 + c3), T(c2 - c3), T(c4 + c5), T(c4 - c5), T(c6 + c7), T(c6 - c7)
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, forceinline=True)
 def _load(x: NDArray[Any], at: np.uint64, signs: NDArray[np.int8], s: np.uint64, w: NDArray[Any], to: np.uint64) -> None:
     """Signs and the upper three levels of a piece: entries 256 apart, from the input to scratch."""
     T = w.dtype.type
@@ -108,7 +108,7 @@ def _load(x: NDArray[Any], at: np.uint64, signs: NDArray[np.int8], s: np.uint64,
         )
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, forceinline=True)
 def _inside(w: NDArray[Any], at: np.uint64) -> None:
     """Three levels in place over 256 entries: entries 32 apart."""
     T = w.dtype.type
@@ -126,7 +126,7 @@ def _inside(w: NDArray[Any], at: np.uint64) -> None:
         ) = _eight(T, w[i], w[i + _S1], w[i + _S2], w[i + _S3], w[i + _S4], w[i + _S5], w[i + _S6], w[i + _S7])
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, forceinline=True)
 def _gather(w: NDArray[Any], at: np.uint64, v: NDArray[Any]) -> None:
     """The same block of eight pieces: three levels, read one pitch apart, written side by side."""
     T = v.dtype.type
@@ -144,7 +144,7 @@ def _gather(w: NDArray[Any], at: np.uint64, v: NDArray[Any]) -> None:
         ) = _eight(T, w[i], w[i + _G1], w[i + _G2], w[i + _G3], w[i + _G4], w[i + _G5], w[i + _G6], w[i + _G7])
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, forceinline=True)
 def _across8(u: NDArray[Any], at: np.uint64, step: np.uint64, v: NDArray[Any], to: np.uint64) -> None:
     """One radix-8 operation on blocks of 32: read ``step`` apart, written side by side."""
     T = v.dtype.type
@@ -172,7 +172,7 @@ def _across8(u: NDArray[Any], at: np.uint64, step: np.uint64, v: NDArray[Any], t
         )
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, forceinline=True)
 def _across2(u: NDArray[Any], at: np.uint64, step: np.uint64, v: NDArray[Any], to: np.uint64) -> None:
     """One radix-2 operation on blocks of 32, for the levels that eights do not divide."""
     T = v.dtype.type
@@ -183,7 +183,7 @@ def _across2(u: NDArray[Any], at: np.uint64, step: np.uint64, v: NDArray[Any], t
         v[o + _S1] = T(a - b)
 
 
-@njit(nogil=True, cache=True, forceinline=True, fastmath={"reassoc"})
+@njit(nogil=True, forceinline=True, fastmath={"reassoc"})
 def _lanes(
     v: NDArray[Any],
     base: np.uint64,
@@ -211,7 +211,7 @@ def _lanes(
         out[slots[t]] = T(scale * total)
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, forceinline=True)
 def _within(x: NDArray[Any], start: int, tau: int, signs: NDArray[np.int8], w: NDArray[Any], rest: NDArray[Any]) -> None:
     """Signs and all six levels inside every piece of one row; what lies beyond tau is zero."""
     T = w.dtype.type
@@ -234,7 +234,7 @@ def _within(x: NDArray[Any], start: int, tau: int, signs: NDArray[np.int8], w: N
             _inside(w, _U(q * _PITCH + g * _SHORT))
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, forceinline=True)
 def _between(w: NDArray[Any], block: int, pieces: int, u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
     """All levels across at least two pieces, for one block of each; returns u or v, whichever holds the result."""
     if pieces == 8:  # noqa: PLR2004 - tau from 2049 to 16384, with literal strides
@@ -254,7 +254,7 @@ def _between(w: NDArray[Any], block: int, pieces: int, u: NDArray[Any], v: NDArr
     return source
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _transform(
     x: NDArray[Any],
     stride: int,

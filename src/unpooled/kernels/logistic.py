@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 from scipy.linalg import blas, cho_factor, cho_solve
 
+from unpooled.kernels.compiled import njit
 from unpooled.kernels.hadamard import processors
 from unpooled.kernels.ridge import one_thread
 
@@ -40,7 +40,7 @@ _SLOW = 0.2
 _NOISE = 1e-12
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def _pass(rows: Matrix, labels: Vector, w: Vector, gradient: Vector) -> float:
     """The losses of a block of rows; adds their gradient."""
     loss = 0.0

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
+
+from unpooled.kernels.compiled import njit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _CACHE_ROWS = 4096
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def quantise(
     raw: NDArray[np.float64], low: float, high: float, centre: float, scale: float, grid: float, out: NDArray[Any]
 ) -> int:
@@ -35,7 +36,7 @@ def quantise(
     return missing
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def standardise(raw: NDArray[np.float64], low: float, high: float, centre: float, scale: float, out: NDArray[Any]) -> int:
     """``out = clip((clip(raw, low, high) - centre) / scale, -1, 1)``; nan gives 0. Returns how many were nan."""
     missing = 0

@@ -26,7 +26,8 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
+
+from unpooled.kernels.compiled import njit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,7 +62,7 @@ _LOG2_E_BELOW = math.log2(math.e) * (1 - 2.0**-48)
 # --- the fast path --------------------------------------------------------------------------------------------------
 
 
-@njit(inline="always", cache=True)
+@njit(inline="always")
 def _quantile(v: np.uint64) -> float:
     """|z| with upper tail p = (v + 1/2) / 2^64, v < 2^63: Wichura (1988), AS 241, for p >= 2^-37."""
     q = np.float64(np.int64(0x7FFFFFFFFFFFFFFF) - np.int64(v)) * 2.0**-64
@@ -88,7 +89,7 @@ def _quantile(v: np.uint64) -> float:
     return c / d
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def rounded_gaussian(words: Words, scale: float, out: Integers, flagged: Integers) -> int:
     """round(N(0, scale^2)) by inversion; returns how many coordinates were flagged for the exact path."""
     flags = 0
@@ -103,7 +104,7 @@ def rounded_gaussian(words: Words, scale: float, out: Integers, flagged: Integer
     return flags
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def discrete_gaussian_by_rejection(words: Words, accept: Words, scale: float, out: Integers, flagged: Integers) -> int:
     """Discrete Gaussian of a large scale: a rounded Gaussian k, kept with probability a(k) >= 1 - k^2 / (8 scale^4).
 
@@ -125,7 +126,7 @@ def discrete_gaussian_by_rejection(words: Words, accept: Words, scale: float, ou
     return flags
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def from_table(words: Words, thresholds: Words, guide: NDArray[np.int16], out: Integers, flagged: Integers) -> int:
     """Magnitude m with thresholds[m-1] <= v < thresholds[m], a random sign; equality with a threshold is a tie."""
     flags = 0
@@ -141,7 +142,7 @@ def from_table(words: Words, thresholds: Words, guide: NDArray[np.int16], out: I
     return flags
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def discrete_laplace(words: Words, scale: float, shift: float, out: Integers, flagged: Integers) -> int:
     """Magnitude = the largest integer below scale * (shift - ln p); see :func:`discrete_laplace_shift` for shift."""
     flags = 0
@@ -156,7 +157,7 @@ def discrete_laplace(words: Words, scale: float, shift: float, out: Integers, fl
     return flags
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def discrete_laplace_by_digits(
     words: Words, low_words: Words, scale: float, bits: int, out: Integers, flagged: Integers
 ) -> int:
@@ -184,12 +185,12 @@ def discrete_laplace_by_digits(
 # --- a choice: rejection from envelopes of tiles --------------------------------------------------------------------
 
 
-@njit(inline="always", cache=True)
+@njit(inline="always")
 def _magnitude(score: np.int64) -> np.uint64:
     return np.uint64(score) if score >= 0 else ~np.uint64(score) + np.uint64(1)
 
 
-@njit(inline="always", cache=True)
+@njit(inline="always")
 def _envelope(distance: np.uint64, rate: float, power: int) -> np.uint64:
     """An integer of at least 2^power e^(-rate distance) and little more: 2^-y is below its chords between whole y.
 
@@ -203,7 +204,7 @@ def _envelope(distance: np.uint64, rate: float, power: int) -> np.uint64:
     return np.uint64((1.0 - (y - whole) / 2) * np.float64(np.int64(1) << (power - np.int64(whole)))) + np.uint64(2)
 
 
-@njit(inline="always", cache=True)
+@njit(inline="always")
 def _distance(place: int, scores: Integers, signed: bool, best: np.uint64) -> np.uint64:
     """How far a candidate is below the best; the far sign of a score has an odd place. At most 2^64 - 1 is told."""
     if not signed:
@@ -215,7 +216,7 @@ def _distance(place: int, scores: Integers, signed: bool, best: np.uint64) -> np
     return best - magnitude
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def choice_tiles(scores: Integers, signed: bool, rate: float, power: int, masses: Words) -> np.uint64:
     """The best, and how much envelope every tile has if each of its candidates gets that of the tile's best.
 
@@ -239,7 +240,7 @@ def choice_tiles(scores: Integers, signed: bool, rate: float, power: int, masses
     return best
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def choice_trials(
     words: Words,
     at: int,

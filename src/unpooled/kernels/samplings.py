@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
+
+from unpooled.kernels.compiled import njit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +96,7 @@ class Sampling:
         return Sampling(self.probabilities[labels], start, full=self.full)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _shuffle(permutation: Index, starts: Index, sizes: Index, uniforms: Matrix) -> Index:
     """The first steps of a Fisher-Yates shuffle in every group: a uniform subset, wherever the last one left the order."""
     groups, tau = uniforms.shape

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numba import njit
+
+from unpooled.kernels.compiled import njit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +49,7 @@ class SdcaResult:
     converged: bool
 
 
-@njit(inline="always", cache=True)
+@njit(inline="always")
 def _sigmoid(t: float) -> float:
     """1 / (1 + e^-t) to full relative precision on both sides."""
     if t >= 0:
@@ -57,7 +58,7 @@ def _sigmoid(t: float) -> float:
     return e / (1.0 + e)
 
 
-@njit(inline="always", cache=True)
+@njit(inline="always")
 def _excess(x: float) -> float:
     """What log(1 + x) falls short of x, for x >= -1."""
     if abs(x) < 1e-2:  # noqa: PLR2004 - the series' next term is below 1e-18 of the first
@@ -65,7 +66,7 @@ def _excess(x: float) -> float:
     return x - math.log1p(x)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _logistic_step(t: float, margin: float, curvature: float) -> float:
     """Root of h(t') = t' - margin - curvature (s(t') - s(t)), s(t) = 1/(1 + e^t); dual variables live as t = log((1-s)/s).
 
@@ -93,13 +94,13 @@ def _logistic_step(t: float, margin: float, curvature: float) -> float:
     return root
 
 
-@njit(inline="always", cache=True)
+@njit(inline="always")
 def _softplus(t: float) -> float:
     """Log(1 + e^t)."""
     return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _divergence(t: float, m: float) -> float:
     """Kullback-Leibler divergence from s(m) to s(t), s(t) = 1/(1 + e^t), to full relative precision."""
     s, rest = _sigmoid(-t), _sigmoid(t)
@@ -110,7 +111,7 @@ def _divergence(t: float, m: float) -> float:
     return (s * _excess(d / s) if s > 0.0 else 0.0) + (rest * _excess(-d / rest) if rest > 0.0 else 0.0)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _rebuild(design: Matrix, target: Vector, alpha: float, logistic: bool, state: Vector, b: Vector) -> tuple[float, float]:
     """Coefficients from the dual variables; the gap and the primal value there."""
     b[:] = 0.0
@@ -131,7 +132,7 @@ def _rebuild(design: Matrix, target: Vector, alpha: float, logistic: bool, state
     return gap, primal
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _epoch(
     design: Matrix,
     target: Vector,

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.privacy.budget import notice
 from unpooled.privacy.ledger import Ledger
@@ -59,7 +61,14 @@ def drive(
                 communication[ask.to]["sent"] += len(request)
                 communication[ask.to]["received"] += 0 if isinstance(answer, Dropped) else len(answer)
             replies = [_opened(model, plan, ask, answer) for ask, answer in zip(asks, answers, strict=True)]
-            asks = conversation.send(replies)
+            try:
+                asks = conversation.send(replies)
+            except (ArithmeticError, np.linalg.LinAlgError) as error:
+                msg = (
+                    f"no result follows from the replies to step {asks[0].step!r}: each of them fits the plan, but together they are "
+                    "numbers that no honest parties would send"
+                )
+                raise ProtocolError(msg) from error
     except StopIteration as end:
         if recorded is not None:
             recorded.settle()

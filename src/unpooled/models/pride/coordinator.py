@@ -38,7 +38,7 @@ def coordinate(plan: Plan) -> Conversation:
     replies = yield [Ask(part.card.name, SKETCH, Nothing()) for part in held]
     _complete(replies)
     for part, reply in zip(held, replies, strict=True):
-        wanted = [part.public.names] if part.public.columns else []
+        wanted = [part.public.names] if part.public.columns and part.is_read else []
         if [disclosed.columns for disclosed in reply.disclosed] != wanted:
             msg = f"party {part.card.name!r} disclosed other columns than the study declares public"
             raise ProtocolError(msg)
@@ -51,7 +51,7 @@ def coordinate(plan: Plan) -> Conversation:
         return tuple(r for other, r in received.items() if other != name and (r.sketch or r.disclosed))
 
     if parameters.fitted is not None:
-        names = [part.card.name for part in held]
+        names = [part.card.name for part in held if part.card.name in (parameters.predicting or received)]
         _complete((yield [Ask(name, PREDICT, PredictRequest(others(name))) for name in names]))
         return Fitted(tuple(names))
     names = [part.card.name for part in held if part.knows_response]

@@ -112,6 +112,7 @@ class _Pride(BaseEstimator):
         *,
         derived: tuple[str, ...],
         fitted: str | None = None,
+        predicting: tuple[str, ...] = (),
     ) -> Study:
         by_name = dict(zip(names, columns, strict=True))
         assigned = columns_of_parties(self.parties, names)
@@ -139,6 +140,7 @@ class _Pride(BaseEstimator):
             "publish": float(self.publish),
             "response_bound": None if self.y_bounds is None else float(np.abs(self.y_bounds).max()),
             "fitted": fitted,
+            "predicting": list(predicting),
         }
         return Study(
             model="pride",
@@ -236,7 +238,15 @@ class _Pride(BaseEstimator):
         names = [column.name for column in self._columns]
         fitted = self.plan_.study
         classes = tuple(fitted.parameters["classes"])
-        study = self._study(array.shape[0], names, self._columns, classes, derived=fitted.derived, fitted=self.plan_.hash)
+        study = self._study(
+            array.shape[0],
+            names,
+            self._columns,
+            classes,
+            derived=fitted.derived,
+            fitted=self.plan_.hash,
+            predicting=(party,),
+        )
         model = load("pride")
         plan = model.compile(study)
         at = {name: j for j, name in enumerate(names)}

@@ -87,7 +87,7 @@ def sketch(context: Context, request: Nothing) -> Sketch:  # noqa: ARG001 - the 
             clip = clip_length(context.plan.study, part) if context.plan.study.unit == Unit.RECORD else None
             released = (context.release(SKETCH, exact_sketch(part, table, clip).ravel()),)
     disclosed: tuple[Disclosed, ...] = ()
-    if part.public.columns:
+    if part.public.columns and part.is_read:
         columns = np.concatenate([part.public.real(block) for block in table.blocks(part.public.names)])
         disclosed = (Disclosed(part.public.names, Array.of(columns)),)
     return Sketch(released, disclosed)
@@ -301,9 +301,12 @@ def score(context: Context, request: ScoreRequest) -> Scores:
 
 def predict(context: Context, request: PredictRequest) -> Predicted:
     """Predict new rows with the kept solution of an earlier plan; the predictions stay here."""
-    part, fitted = _part(context), _parameters(context).fitted
+    part, parameters = _part(context), _parameters(context)
+    fitted = parameters.fitted
     if fitted is None:
         raise PlanMismatch("this plan fits coefficients: predicting with earlier ones is another plan")
+    if parameters.predicting and part.card.name not in parameters.predicting:
+        raise PlanMismatch("this party predicts nothing in this plan: the others do")
 
     def kept(name: str) -> NDArray[np.float64]:
         return context.party.keeper.kept(fitted, name)

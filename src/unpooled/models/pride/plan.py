@@ -21,6 +21,8 @@ from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, 
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from unpooled.privacy.accounting import Event
@@ -65,8 +67,10 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     response_bound: float | None = None
     #: The plan whose coefficients predict these (new) rows; None fits.
     fitted: str | None = None
+    #: Which parties predict new rows, each of which has estimated under that plan; none named: all of them.
+    predicting: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:  # noqa: C901 - one line per rule
+    def __post_init__(self) -> None:  # noqa: C901, PLR0912 - one line per rule
         choices = {
             "task": ("regression", "classification"),
             "sketch": ("srht", "gaussian", "dct", "matrix"),
@@ -96,6 +100,10 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         if self.publish and self.task == "regression" and not (self.response_bound and 0 < self.response_bound < math.inf):
             raise ValueError("publish needs response_bound, a declared bound on the absolute value of the response")
+        if self.predicting and self.fitted is None:
+            raise ValueError(
+                "predicting names the parties that predict new rows: it needs fitted, the plan that they estimated under"
+            )
         if self.folds < 2:  # noqa: PLR2004 - one fold leaves nothing to train on
             raise ValueError("folds must be at least 2")
 
@@ -109,6 +117,8 @@ class Part:
     public: Coding
     sketch: PublicSketch | None
     knows_response: bool
+    #: Whether some other party estimates (or predicts) from what this one sends: nothing is planned that nobody reads.
+    is_read: bool
 
     @property
     def firsts(self) -> list[int]:
@@ -130,13 +140,15 @@ def parts(study: Study) -> tuple[Part, ...]:
         if name not in declared:
             msg = f"parameters.public names the column {name!r}, which no party declares"
             raise UsageError(msg)
+    readers = _readers(study, parameters)
     held = []
     for index, card in enumerate(study.parties):
         private = tuple(c for c in card.columns if c.name not in disclosed)
         public = tuple(c for c in card.columns if c.name in disclosed)
         features = len(Coding(private, 1).attribute)
         grid = data_grid(max(features, 1))
-        size = _size(parameters, card, features)
+        is_read = bool(readers - {card.name})
+        size = _size(parameters, card, features) if is_read else 0
         sketch = None
         if size:
             given = parameters.matrices.get(card.name)
@@ -149,8 +161,19 @@ def parts(study: Study) -> tuple[Part, ...]:
                 shape=tuple(parameters.grids.get(card.name, ())),
                 matrix=None if given is None else np.array(given, dtype=np.float64),
             )
-        held.append(Part(card, Coding(private, grid), Coding(public, grid), sketch, parameters.response in card.labels))
+        knows = parameters.response in card.labels
+        held.append(Part(card, Coding(private, grid), Coding(public, grid), sketch, knows, is_read))
     return tuple(held)
+
+
+def _readers(study: Study, parameters: Parameters) -> set[str]:
+    """The parties that estimate, or predict: each reads what all others send."""
+    names = {card.name for card in study.parties}
+    if parameters.fitted is None:
+        return {card.name for card in study.parties if parameters.response in card.labels}
+    if not names.issuperset(parameters.predicting):
+        raise UsageError("parameters.predicting names somebody who is no party of the study")
+    return set(parameters.predicting) or names
 
 
 def _size(parameters: Parameters, card: Card, features: int) -> int:
@@ -222,7 +245,7 @@ def _mechanism(study: Study, part: Part, senders: int) -> Mechanism:
     parameters: Parameters = check_parameters(study, Parameters)
     mu = budget_mu(study.epsilon, study.delta) * math.sqrt(1 - parameters.publish)
     if Unit(study.unit) is Unit.ATTRIBUTE:
-        mu /= math.sqrt(shared_columns(study))
+        mu /= math.sqrt(shared_columns(part.card for part in parts(study) if part.sketch is not None))
     if Unit(study.unit) is Unit.RECORD:
         # Rows are shortened to C after sketching; a shortened row is then rounded toward zero, by less than 1 per coordinate.
         record = 2.0 * clip_length(study, part)
@@ -234,13 +257,13 @@ def _mechanism(study: Study, part: Part, senders: int) -> Mechanism:
     return GaussianRelease.calibrated([Block(numbers, 1.0)], reach, Unit(study.unit), mu)
 
 
-def shared_columns(study: Study) -> int:
-    """At how many parties the most widely held column is: changing one of its values moves the releases of all of them."""
-    return max(Counter(column.name for card in study.parties for column in card.columns).values())
+def shared_columns(cards: Iterable[Card]) -> int:
+    """At how many of these parties the most widely held column is: changing one of its values moves the releases of all of them."""
+    return max(Counter(column.name for card in cards for column in card.columns).values())
 
 
-def _publication(study: Study, part: Part, estimating: int) -> Mechanism:
-    """The release of one party's own coefficients; an attribute moves one party's, a record those of all."""
+def _publication(study: Study, part: Part, estimating: list[Part]) -> Mechanism:
+    """The release of one party's own coefficients; an attribute moves those of the parties that hold it, a record those of all."""
     size = len(part.private.attribute) + len(part.public.attribute)
     if study.epsilon == math.inf:
         return NoNoise(size)
@@ -248,7 +271,8 @@ def _publication(study: Study, part: Part, estimating: int) -> Mechanism:
     if Calibration(study.calibration) is Calibration.PUBLISHED:
         raise UsageError("the paper publishes no coefficients: publish needs calibration = 'sound'")
     mu = budget_mu(study.epsilon, study.delta) * math.sqrt(parameters.publish)
-    mu /= math.sqrt(estimating if Unit(study.unit) is Unit.RECORD else shared_columns(study))
+    moved = len(estimating) if Unit(study.unit) is Unit.RECORD else shared_columns(p.card for p in estimating)
+    mu /= math.sqrt(moved)
     return ScaledGaussian(size, ((Unit.RECORD, mu), (Unit.ATTRIBUTE, mu)), 1 / mu)
 
 
@@ -313,9 +337,7 @@ def compile_plan(study: Study) -> Plan:
     releases = [Release(SKETCH, part.card.name, SKETCH, _mechanism(study, part, len(senders))) for part in senders]
     if parameters.publish and parameters.fitted is None:
         estimating = [part for part in held if part.knows_response]
-        releases += [
-            Release(COEFFICIENTS, p.card.name, ESTIMATE, _publication(study, p, len(estimating))) for p in estimating
-        ]
+        releases += [Release(COEFFICIENTS, p.card.name, ESTIMATE, _publication(study, p, estimating)) for p in estimating]
     public = tuple(f"The column {name!r}, which the study declares public." for name in parameters.public)
     voids: tuple[str, ...] = ()
     if parameters.alpha == "global-cv":
