@@ -39,6 +39,8 @@ SAFETY = 2.0**-40
 _ERRORS, _LEAST = 32.0, 1e-300
 #: Relative error of a delta by way of Renyi orders.
 _ORDERS_ERROR = 1e-11
+#: Smaller ones are priced as this: dp-accounting's arithmetic ends there, and no budget that is accepted is as small.
+_SMALLEST_RHO = 3e-16
 #: log 2^-1022, below which a total variation stands for the samplers' own, and how much smaller that is: 2^-16000 for 2^-1074 (F.5).
 _SUBNORMAL, _STANDS_FOR = -1022 * math.log(2), (16000 - 1074) * math.log(2)
 #: How small the charge for a total variation is made, where an epsilon is large, by proving a smaller one.
@@ -312,6 +314,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
         return 0.0
     if rho == math.inf:
         return 1.0
+    rho = max(rho, _SMALLEST_RHO)
     # The best order lies close to 1 + (epsilon - rho) / (2 rho); a wide grid finds it, a narrow one polishes it.
     # Every order is a proof, so the grids cost tightness (about 1e-6 here), never validity.
     orders = 1 + np.geomspace(1e-4, max(1e3, 4 * (epsilon + 1) / rho), 400)

@@ -384,4 +384,6 @@ def _text(value: object) -> str:
 def integer_grid(n_rows: int, degree: int, largest: int = 1 << 20) -> int:
     """The finest power-of-two grid on which a sum of n products of ``degree`` coded values stays below 2^61."""
     exponent = (61 - math.ceil(math.log2(max(n_rows, 2)))) // degree
+    if exponent < 1:
+        raise UsageError("so many rows that 64-bit integers do not hold their sums: the cards name too many rows")
     return min(largest, 1 << exponent)
