@@ -567,6 +567,8 @@ class ObjectivePerturbation:
     reach: float
     covering: float
     factors: int = 1
+    #: The same for one value of the row; None: as far as the whole row.
+    value_reach: float | None = None
 
     #: The largest gradient norm at which a solver may stop, for the mean loss.
     RESIDUAL: ClassVar[float] = 1e-10
@@ -576,16 +578,16 @@ class ObjectivePerturbation:
         """Its name in plans and ledgers."""
         return "objective perturbation" if self.scale else "no noise"
 
-    def sensitivity(self, unit: Unit) -> float:  # noqa: ARG002 - one value moves the gradient as far as the whole row may
-        """How far one unit moves n times the gradient."""
-        return self.reach
+    def sensitivity(self, unit: Unit) -> float:
+        """How far one unit moves n times the gradient: one value as far as the whole row may, or farther where it makes another row of it."""
+        return self.reach if unit is Unit.RECORD or self.value_reach is None else self.value_reach
 
-    def event(self, unit: Unit) -> Event:  # noqa: ARG002
+    def event(self, unit: Unit) -> Event:
         """Pure epsilon: the noise's ratio, the Jacobian's, and the covering of the residual."""
         if not self.scale:
             return UNBOUNDED
         jacobian = self.factors * math.log1p(self.bound**2 / (4 * self.rows * self.penalty))
-        return Event(Kind.PURE, self.reach / self.scale + jacobian + self.covering, 1, 0.0)
+        return Event(Kind.PURE, self.sensitivity(unit) / self.scale + jacobian + self.covering, 1, 0.0)
 
     def minimise(self, solve: Callable[[NDArray[np.float64]], NDArray[np.float64]], bits: RandomBits) -> NDArray[np.float64]:
         """The minimiser for a fresh b, with its residual covered."""
@@ -608,6 +610,7 @@ class ObjectivePerturbation:
             self.reach,
             self.covering,
             self.factors,
+            self.value_reach,
         )
 
 
