@@ -568,3 +568,47 @@ def test_random_state_is_an_integer_or_nothing() -> None:
     assert seed_of(None) is None
     with pytest.raises(UsageError, match="random_state"):
         PrivateLogisticRegression(bounds=(-1, 1), random_state="seven").fit(X, Y)
+
+
+# --- one map for learning and applying --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("split", ["features", "samples"])
+def test_a_learned_high_level_is_applied_to_what_it_was_learned_on(split: str) -> None:
+    """C6: it was learned on predictions of clipped rows and applied to predictions of rows as they are."""
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-3, 3, (400, 4))
+    y = X[:, 0] + X[:, 2] > 0
+    meta = "trusted" if split == "features" else "high-level"
+    for bounds in (Bounds(-1, 1), Bounds(norm=1.0)):
+        model = PrivateStackingClassifier(2, split=split, meta=meta, bounds=bounds, epsilon=math.inf, random_state=0).fit(
+            X, y
+        )
+        far = model.decision_function(1e3 * X)
+        clipped = np.clip(X, -1, 1) if bounds.norm is None else None
+        if clipped is not None:
+            assert np.allclose(model.decision_function(X), model.decision_function(clipped), rtol=1e-9)
+            assert np.allclose(far, model.decision_function(np.clip(1e3 * X, -1, 1)), rtol=1e-9)
+        else:  # shortened: the direction alone counts
+            assert np.allclose(far, model.decision_function(1e6 * X), rtol=1e-6)
+        # What the high level saw while learning is what it is given now.
+        (block, *_), (low, *_) = model._blocks, model.models_
+        table = Table({name: X[:, int(name[1:])] for name in block.coding.names})
+        assert np.allclose(model._low(X)[:, 0], expit(block.rows(table) @ np.array(low.weights)), rtol=1e-12)
+
+
+def test_parts_of_a_row_beyond_the_norm_keep_their_direction() -> None:
+    asked = study(
+        parties=tuple(
+            msgspec.structs.replace(c, columns=tuple(Column(x.name, -2.0, 2.0) for x in c.columns)) for c in CARDS
+        ),
+        parameters={"norm": 2.0},
+    )
+    for block in setup(asked).blocks:
+        names = block.coding.names
+        rows = np.random.default_rng(0).normal(size=(50, len(names))) * 100
+        got = block.rows(Table({name: rows[:, j] for j, name in enumerate(names)}))[:, : len(names)]
+        assert np.allclose(
+            got / np.linalg.norm(got, axis=1, keepdims=True), rows / np.linalg.norm(rows, axis=1, keepdims=True), atol=1e-9
+        )
+        assert (np.linalg.norm(got, axis=1) <= block.weight).all()

@@ -216,6 +216,17 @@ def _check(study: Study, p: Parameters) -> None:
         raise UsageError(msg)
 
 
+def _implied(columns: tuple[Column, ...], norm: float | None, share: float) -> tuple[Column, ...]:
+    """Columns whose range the norm of a whole row implied: a part of the row implies its own, and nothing is clipped to either."""
+    if norm is None:
+        return columns
+    end = share * norm
+    return tuple(
+        msgspec.structs.replace(column, low=-end, high=end) if (column.low, column.high) == (-norm, norm) else column
+        for column in columns
+    )
+
+
 @per_study
 def setup(study: Study) -> Setup:
     """What the study asks for, checked."""
@@ -237,7 +248,7 @@ def setup(study: Study) -> Setup:
     blocks = tuple(
         Block(
             card,
-            card.columns,
+            _implied(card.columns, p.norm, q),
             q,
             None if p.norm is None else q * p.norm,
             min(q * everything, math.sqrt(len(card.columns))),
