@@ -114,7 +114,7 @@ class Block:
             apart = math.sqrt(2.0)
         elif not self.intercept and marked:
             apart = math.sqrt(2.0) / self.length
-        return Fit(self.size, rows, self.weight, apart)
+        return Fit(self.size, rows, self.weight, apart, float(math.hypot(*self.centre)))
 
     @property
     def _constant(self) -> float:
@@ -269,6 +269,11 @@ def setup(study: Study) -> Setup:
     return Setup(p, Split.HORIZONTAL if rows_split else Split.VERTICAL, meta, holder, blocks)
 
 
+def _expm1(x: float) -> float:
+    """e^x - 1, far out as large as a float holds: it only ever asks for a smaller least penalty."""
+    return math.expm1(min(x, 700.0))
+
+
 @dataclass(frozen=True)
 class Fit:
     """The shape of one perturbed fit."""
@@ -279,6 +284,8 @@ class Fit:
     weight: float
     #: How far the rows with and without one of their values can be apart, in lengths of a row (Theorem S.7).
     apart: float = 0.0
+    #: Length of the weights to which the penalty pulls.
+    source: float = 0.0
 
     def reach(self, adjacency: Adjacency, unit: Unit) -> float:
         """How far one unit moves the sum of its gradients."""
@@ -301,8 +308,9 @@ def fits(study: Study, sizes: Sequence[Fit], epsilon: float) -> list[ObjectivePe
 
     def made(fit: Fit, own: float, scale: float, covering: float = 0.0) -> ObjectivePerturbation:
         reach, value = fit.reach(adjacency, Unit.RECORD), fit.reach(adjacency, Unit.ATTRIBUTE)
+        shape = (fit.columns, fit.rows, fit.weight, own, scale, reach, covering)
         return ObjectivePerturbation(
-            fit.columns, fit.rows, fit.weight, own, scale, reach, covering, value_reach=None if value == reach else value
+            *shape, value_reach=None if value == reach else value, centre=fit.source * penalty / own
         )
 
     if epsilon == math.inf:
@@ -312,14 +320,16 @@ def fits(study: Study, sizes: Sequence[Fit], epsilon: float) -> list[ObjectivePe
         penalties = [penalty] * len(sizes)
         if rate <= 0:
             rate = epsilon / 2
-            penalties = [f.weight**2 / (4 * f.rows * math.expm1(epsilon * f.weight / 4)) for f in sizes]
+            penalties = [f.weight**2 / (4 * f.rows * _expm1(epsilon * f.weight / 4)) for f in sizes]
         # The paper replaces a row: b has density prop. to exp(-rate |b| / 2).
         return [
-            ObjectivePerturbation(f.columns, f.rows, f.weight, own, 2 / rate, 2 * f.weight, 0.0, factors=2)
+            ObjectivePerturbation(
+                f.columns, f.rows, f.weight, own, 2 / rate, 2 * f.weight, 0.0, factors=2, centre=f.source * penalty / own
+            )
             for f, own in zip(sizes, penalties, strict=True)
         ]
     usable = epsilon * (1 - _COVERING) * (1 - SAFETY)
-    penalties = [max(penalty, f.weight**2 / (4 * f.rows * math.expm1((1 - _KEPT) * usable * f.weight))) for f in sizes]
+    penalties = [max(penalty, f.weight**2 / (4 * f.rows * _expm1((1 - _KEPT) * usable * f.weight))) for f in sizes]
     lost = math.fsum(math.log1p(f.weight**2 / (4 * f.rows * own)) for f, own in zip(sizes, penalties, strict=True))
     scale = math.fsum(fit.reach(adjacency, unit) for fit in sizes) / (usable - lost)
     return [made(fit, own, scale, epsilon * _COVERING * fit.weight) for fit, own in zip(sizes, penalties, strict=True)]
