@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cases import CASES
 
+from unpooled.aggregation.moments import Design
 from unpooled.audit.made_up import made_up
 from unpooled.audit.replay import Report, _moved, replay
 from unpooled.errors import DataError
@@ -156,3 +157,24 @@ def test_rows_whose_guarantee_covers_the_response_are_audited_with_other_respons
     assert f"{name}.pick" in report.unmeasured
     assert f"{name}.mean" not in report.unmeasured
     assert "not measured" in str(report)
+
+
+@pytest.mark.parametrize("missing", ["absent", "indicator"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_value_gone_missing_that_leaves_another_row_is_audited(
+    intercept: bool, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G3: under zero-out one value had the reach of a record that vanishes; the neighbours are such that the audit finds it."""
+    columns = (*(Column(f"x{j}", -1.0, 1.0, missing=missing) for j in range(2)), Column("y", -1.0, 1.0))
+    rng = np.random.default_rng(1)
+    tables = {name: Table({c.name: rng.uniform(-1, 1, 12) for c in columns}) for name in ("a", "b")}
+    parameters = {"response": "y", "norm": 1.0, "fit_intercept": intercept}
+    cards = tuple(Card(name, 12, columns) for name in tables)
+    trusted = {"aggregation": "trusted"}
+    asked = Study("bayes", cards, 1.0, 1e-5, adjacency="zero-out", trust=trusted, parameters=parameters, derived=())
+    report = replay(load("bayes"), asked, tables, registry=load, rounds=8)
+    assert report.passed, str(report)
+    monkeypatch.setattr(Design, "makes_other_rows", False)
+    broken = replay(load("bayes"), msgspec.structs.replace(asked, run=2), tables, registry=load, rounds=8)
+    assert broken.passed is (missing == "absent"), str(broken)
+    assert all(v.unit is Unit.ATTRIBUTE for v in broken.violations)

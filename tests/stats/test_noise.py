@@ -184,7 +184,7 @@ def test_fast_equals_exact_on_random_and_tail_words(name: str, scale: float) -> 
         elif name == "laplace":
             wanted = sampler.exact_discrete_laplace(word, lambda _: 12345, scale)
         elif scale <= sampler.TABLE_SCALE:
-            wanted = sampler.exact_from_table(word, lambda _: 12345, sampler.discrete_gaussian_table(scale)[0])
+            wanted = sampler.exact_from_table(word, lambda _: 12345, scale)
         else:
             wanted = sampler.exact_discrete_gaussian(word, accept, lambda _: 12345, scale)
         assert value == wanted
@@ -227,7 +227,7 @@ def test_ties_of_the_table_are_settled_by_further_bits(scale: float, m: int) -> 
     cumulative, thresholds, _ = sampler.discrete_gaussian_table(scale)
     word = int(thresholds[m])
     rest = cumulative[m] - (word << 256)
-    below, above = Injected([word], rest - 1), Injected([word], rest)
+    below, above = Injected([word], rest - 3), Injected([word], rest + 2)
     assert noise.discrete_gaussian(scale, 1, stream=below).tolist() == [m]
     assert noise.discrete_gaussian(scale, 1, stream=above).tolist() == [m + 1]
     assert below.asked == above.asked == 1
@@ -240,6 +240,72 @@ def test_ties_of_the_laplace_are_settled_by_further_bits() -> None:
         word = int(2 * q**4 / (1 + q) * (1 << 63))  # P(|X| >= 4)
     assert noise.discrete_laplace(3.0, 1, stream=Injected([word], 0)).tolist() == [4]
     assert noise.discrete_laplace(3.0, 1, stream=Injected([word], ALL_ONES)).tolist() == [3]
+
+
+class Long(Injected):
+    """Further bits as one long number: whatever block is asked for is the next 256 bits of it."""
+
+    def __init__(self, words: list[int], bits: int, blocks: int, second: list[int] | None = None) -> None:
+        super().__init__(words, 0, second)
+        self.bits, self.blocks = bits, blocks
+
+    def more(self, coordinate: int, block: int) -> int:
+        self.asked += 1
+        j = block if block < 1 << 32 else block >> 32
+        return (self.bits >> 256 * (self.blocks - 1 - j)) & ALL_ONES
+
+
+def long_tail(tail: mpmath.mpf, first: int, blocks: int) -> tuple[int, int]:
+    """The leading bits and ``blocks`` blocks of further bits of a probability."""
+    bits = int(mpmath.floor(mpmath.ldexp(tail, first + 256 * blocks)))
+    return bits >> 256 * blocks, bits & ((1 << 256 * blocks) - 1)
+
+
+@pytest.mark.parametrize("scale", [1.0, 700.0, 2.0**19])
+@pytest.mark.parametrize("z", [5.0, 24.0, 40.0])
+def test_the_law_is_exact_in_ratio_far_beyond_any_tail_that_is_ever_drawn(scale: float, z: float) -> None:
+    """Just inside and just outside a boundary z deviations out, which 320 bits could not tell from zero for z > 21."""
+    k, blocks = int(z * scale), 12
+    with mpmath.workdps(1100):
+        edge = mpmath.erfc((k + mpmath.mpf(0.5)) / (mpmath.mpf(scale) * mpmath.sqrt(2))) / 2
+        for factor, wanted in ((mpmath.mpf(1) + mpmath.mpf(10) ** -60, k), (mpmath.mpf(1) - mpmath.mpf(10) ** -60, k + 1)):
+            word, further = long_tail(edge * factor, 64, blocks)
+            bits = Long([word], further, blocks)
+            assert noise.rounded_gaussian(scale, 1, stream=bits).tolist() == [wanted]
+            assert bits.asked == 1 or z > 15
+
+
+@pytest.mark.parametrize(("scale", "m"), [(1.0, 40), (3.0, 120), (3.0, 21), (40.0, 1600)])
+def test_the_table_goes_on_where_it_ends(scale: float, m: int) -> None:
+    blocks = 12
+    with mpmath.workdps(1100):
+        weights = [mpmath.exp(-mpmath.mpf(k * k) / (2 * mpmath.mpf(scale) ** 2)) for k in range(int(120 * scale) + 100)]
+        beyond = 2 * mpmath.fsum(weights[m + 1 :]) / (2 * mpmath.fsum(weights) - 1)  # P(|X| > m)
+        for factor, wanted in ((1 + mpmath.mpf(10) ** -50, m), (1 - mpmath.mpf(10) ** -50, m + 1)):
+            word, further = long_tail(1 - beyond * factor, 63, blocks)
+            assert noise.discrete_gaussian(scale, 1, stream=Long([word], further, blocks)).tolist() == [wanted]
+
+
+def test_a_laplace_and_a_choice_are_exact_in_ratio_too() -> None:
+    blocks = 12
+    with mpmath.workdps(1100):
+        q = mpmath.exp(-mpmath.mpf(1) / 3)
+        edge = 2 * q**2000 / (1 + q)  # P(|X| >= 2000), about e^-667
+        for factor, wanted in ((1 + mpmath.mpf(10) ** -50, 1999), (1 - mpmath.mpf(10) ** -50, 2000)):
+            word, further = long_tail(edge * factor, 63, blocks)
+            assert noise.discrete_laplace(3.0, 1, stream=Long([word], further, blocks)).tolist() == [wanted]
+        for x in (3, 300, 900):
+            weight = mpmath.exp(-x) * mpmath.mpf(2) ** sampler.CHOICE_POWER
+            for factor, taken in ((1 - mpmath.mpf(10) ** -50, True), (1 + mpmath.mpf(10) ** -50, False)):
+                rest, further = long_tail(weight * factor, 0, blocks)
+                more = Long([], further, blocks)
+                assert sampler.exact_acceptance(rest, lambda j, m=more: m.more(0, j), 1.0, x, sampler.CHOICE_POWER) is taken
+
+
+def test_bits_that_are_zero_for_ever_end() -> None:
+    bits = Injected([0], 0)
+    assert noise.rounded_gaussian(3.0, 1, stream=bits)[0] > 40
+    assert bits.asked == sampler._LAST + 1
 
 
 def test_rejections_draw_anew() -> None:
@@ -408,8 +474,8 @@ def test_further_bits_decide_where_a_word_cannot() -> None:
         whole, further = int(weight), int((weight % 1) * (1 << 256))
     for rest, more, taken, asked in (
         (whole - 1, 0, True, 0),
-        (whole, further, True, 1),
-        (whole, further + 1, False, 1),
+        (whole, further - (1 << 40), True, 1),
+        (whole, further + (1 << 40), False, 1),
         (whole + 1, 0, False, 0),
     ):
         bits = Words([envelope + rest], more)

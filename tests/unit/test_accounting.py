@@ -13,6 +13,7 @@ from scipy import stats
 
 from unpooled.errors import AccountingError, UsageError
 from unpooled.privacy import gaussian_sigma as lazy_gaussian_sigma
+from unpooled.privacy import noise
 from unpooled.privacy.accounting import (
     NO_COST,
     SAFETY,
@@ -21,6 +22,7 @@ from unpooled.privacy.accounting import (
     Event,
     Kind,
     budget_mu,
+    budget_rho,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
@@ -347,7 +349,21 @@ def test_total_variation_in_both_worlds_is_what_the_charge_covers() -> None:
 
 def test_a_total_variation_larger_than_delta_proves_nothing() -> None:
     assert Composition([gaussian(0.2, 1, 1e-4)]).epsilon(1e-5) == math.inf
-    assert Composition([gaussian(0.2, 1, 1e-4)]).delta(800.0) == 1.0
+    # What is proved for a small epsilon holds for a large one, however dear its total variation: never 1, never below the charge.
+    assert 1e-4 < Composition([gaussian(0.2, 1, 1e-4)]).delta(800.0) < 1.0
+
+
+def test_the_samplers_own_distance_is_charged_as_what_it_stands_for() -> None:
+    """2^-1074 per coordinate stands for 2^-16000: (1 + e^epsilon) times that is far below every delta, and above none."""
+    drawn, large = Composition([gaussian(0.2, 1, 1e6 * noise.TOTAL_VARIATION)]), Composition([gaussian(0.2, 1, 1e-250)])
+    for epsilon in (0.5, 300.0, 600.0, 1e4):
+        assert drawn.delta(epsilon) <= gaussian_delta(epsilon, 0.2) + 1e-290
+    assert drawn.delta(1e4) > 0  # so nothing that is drawn is ever proved at delta = 0
+    assert drawn.epsilon(0) == math.inf
+    assert large._log_charge(600.0) == pytest.approx(
+        600.0 + math.log(1e-250)
+    )  # a distance that a float holds is charged as it is
+    assert drawn._log_charge(600.0) == pytest.approx(600.0 + math.log(1e6) - 16000 * math.log(2))
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------------
@@ -456,7 +472,85 @@ def test_what_is_calibrated_with_the_safety_factor_fits(epsilon: float, delta: f
 @pytest.mark.parametrize("coordinates", [1, 10, 10_000_000])
 @pytest.mark.parametrize("epsilon", [50.0, 100.0, 1e4])
 def test_every_finite_epsilon_that_is_accepted_can_be_met(epsilon: float, coordinates: int) -> None:
-    assert Composition([gaussian(budget_mu(epsilon, 1e-5), 1, coordinates * 2.0**-120)]).within(epsilon, 1e-5)
+    distance = coordinates * noise.TOTAL_VARIATION
+    exact = Composition([gaussian(budget_mu(epsilon, 1e-5), 1, distance)])
+    mixture = Composition([Event(Kind.ZCDP, budget_rho(epsilon, 1e-5), 1, distance)])
+    for composition in (exact, mixture):
+        assert composition.within(epsilon, 1e-5)
+        assert epsilon * (1 - 1e-9) < composition.epsilon(1e-5) <= epsilon
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 30.0, 100.0, 1e3, 1e4])
+def test_no_budget_is_capped(epsilon: float) -> None:
+    """C1: what is asked is what is calibrated, and what is proved."""
+    assert budget_mu(epsilon, 1e-5) == pytest.approx(gaussian_mu(epsilon, 1e-5), rel=1e-12)
+    assert budget_rho(epsilon, 1e-5) == pytest.approx(zcdp_rho(epsilon, 1e-5), rel=1e-12)
+    assert not Composition([gaussian(budget_mu(epsilon, 1e-5))]).within(epsilon * 0.999, 1e-5)
+
+
+def test_an_epsilon_that_nobody_can_mean_is_refused_in_words() -> None:
+    for budget in (budget_mu, budget_rho):
+        with pytest.raises(UsageError, match=r"epsilon must lie between 1e-06 and 10000"):
+            budget(10001.0, 1e-5)
+
+
+# --- rounding up ----------------------------------------------------------------------------------------------------------
+
+#: How far above the exact delta a published one may lie, relatively (THEORY F.13).
+TIGHT = 2e-11
+
+
+def shapes() -> list[tuple[float, float]]:
+    """(epsilon, mu) over all budgets that are accepted: epsilon from 1e-6 to 1e4, delta from 1e-30 to nearly 1."""
+    rng = np.random.default_rng(0)
+    epsilons = [1e-6, 1.7e-6, 3e-6, 1e-5, 1.0, 30.0, 1e4, *(10 ** rng.uniform(-6, 4, 250)).tolist()]
+    return [(e, -a + math.sqrt(a * a + 2 * e)) for e in epsilons for a in (*rng.uniform(-6, 11.4, 3).tolist(), 0.0, -1e-9)]
+
+
+def test_no_delta_is_below_the_exact_one_and_none_far_above() -> None:
+    with mpmath.workdps(80):
+        for epsilon, mu in shapes():
+            true, ours = exact_delta(mpmath.mpf(epsilon), mpmath.mpf(mu)), gaussian_delta(epsilon, mu)
+            assert true <= ours <= true * (1 + TIGHT) or ours == 1.0 >= true
+            assert ours >= 1e-300
+
+
+def test_the_textbook_difference_is_caught_below_the_exact_delta() -> None:
+    """The broken control: what cancels is optimistic somewhere on the same grid."""
+    with mpmath.workdps(80):
+        below = [
+            float(stats.norm.cdf(mu / 2 - e / mu) - math.exp(e) * stats.norm.cdf(-mu / 2 - e / mu))
+            < exact_delta(mpmath.mpf(e), mpmath.mpf(mu)) * (1 - 1e-9)
+            for e, mu in shapes()
+            if e < 1e-4
+        ]
+    assert any(below)
+
+
+def test_no_sigma_exceeds_the_delta_that_was_asked_for() -> None:
+    rng = np.random.default_rng(1)
+    with mpmath.workdps(80):
+        for epsilon in [1e-6, 1.0, 1e4, *(10 ** rng.uniform(-6, 4, 120)).tolist()]:
+            for delta in [1e-30, 1e-5, *(10 ** rng.uniform(-30, -0.01, 2)).tolist(), 1 - 1e-9]:
+                for sensitivity in (1.0, float(10 ** rng.uniform(-300, 300))):
+                    sigma = gaussian_sigma(epsilon, delta, sensitivity)
+                    true = exact_delta(mpmath.mpf(epsilon), mpmath.mpf(sensitivity) / mpmath.mpf(sigma))
+                    assert delta * (1 - TIGHT) <= true <= delta
+
+
+def test_every_budget_that_is_accepted_passes_the_librarys_own_check() -> None:
+    rng = np.random.default_rng(2)
+    for epsilon in [1e-6, 3e-6, 1e4, *(10 ** rng.uniform(-6, 4, 150)).tolist()]:
+        for delta in [1e-30, *(10 ** rng.uniform(-30, -0.01, 2)).tolist()]:
+            spent = Composition([gaussian(budget_mu(epsilon, delta), 1, 1000 * noise.TOTAL_VARIATION)])
+            assert spent.within(epsilon, delta)
+            assert spent.epsilon(delta) <= epsilon
+            assert gaussian_delta(gaussian_epsilon(delta, spent.mu), spent.mu) <= delta
+
+
+def test_a_sensitivity_beyond_floats_is_refused() -> None:
+    with pytest.raises(UsageError, match="too large"):
+        gaussian_sigma(1e-6, 1e-5, 1e308)
 
 
 def test_costs_without_total_variation_are_known_beyond_the_cut() -> None:

@@ -30,6 +30,50 @@ def code(column: Column, values: object, grid: int = GRID, norm: float | None = 
 # --- columns --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("grid", [1 << 10, 1 << 20])
+@pytest.mark.parametrize("norm", [1e-3, 1.0, 7.0])
+def test_a_row_beyond_the_norm_keeps_its_direction(grid: int, norm: float) -> None:
+    """C6: rows were clipped per column first, which turns them by tens of degrees."""
+    rng = np.random.default_rng(3)
+    for far in (1.0, 10.0, 1e6, 1e100):
+        rows = rng.normal(size=(200, 6)) * norm * far
+        coding = Coding(Bounds(norm=norm).columns(list("abcdef")), grid, norm)
+        coded, real = coding.code(list(rows.T))[0], coding.real(list(rows.T))
+        long = np.linalg.norm(rows / norm / far, axis=1) * far > 1
+        for shortened, slack in ((real, 1e-7), (coded[long].astype(float), 20 / grid)):
+            there = rows[long] if shortened is not real else rows
+            cosine = (
+                (shortened * (there / far)).sum(axis=1)
+                / np.linalg.norm(shortened, axis=1)
+                / np.linalg.norm(there / far, axis=1)
+            )
+            assert np.degrees(np.arccos(np.clip(cosine, -1, 1))).max() < np.degrees(slack) + 1e-5
+        assert np.allclose(np.linalg.norm(real[long], axis=1), 1.0, atol=1e-9)
+        assert ((coded.astype(object) ** 2).sum(axis=1) <= grid**2).all()
+        inside = ~long
+        assert np.array_equal(coded[inside], np.trunc(rows[inside] / norm * grid).astype(np.int64))
+
+
+def test_declared_ranges_are_clipped_to_before_a_row_is_shortened() -> None:
+    coding = Coding(Bounds(low=[-2, -1], high=[2, 9], norm=1.0).columns(["a", "b"]), GRID, 1.0)
+    real = coding.real([np.array([100.0, 0.5]), np.array([7.0, 4.0])])
+    wanted = np.array([[2.0, 3.0], [0.5, 0.0]])  # centres 0 and 4
+    assert np.allclose(real, wanted / np.maximum(1, np.linalg.norm(wanted, axis=1, keepdims=True)), atol=1e-11)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [1e308, -1e308, np.inf, -np.inf, 5e-324, np.nan])
+@pytest.mark.parametrize("norm", [1e-300, 1.0, 1e300])
+def test_no_value_however_wild_leaves_the_ball(norm: float, value: float) -> None:
+    for bounds in (Bounds(norm=norm, missing="indicator"), Bounds(low=-1e308, high=1e307, norm=norm, missing="indicator")):
+        coding = Coding(bounds.columns(["a", "b", "c"]), GRID, norm)
+        block = [np.array([value, 0.1]), np.array([value, -1e308]), np.array([0.3 * norm, 1e-5])]
+        coded, real = coding.code(block)[0], coding.real(block)
+        assert np.isfinite(real).all()
+        assert (np.linalg.norm(real, axis=1) <= 1).all()
+        assert ((coded.astype(object) ** 2).sum(axis=1) <= GRID**2).all()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -212,7 +256,7 @@ def test_a_short_row_is_left_alone_and_a_long_one_keeps_its_direction() -> None:
     coding = Coding(Bounds(norm=5.0).columns(["a", "b"]), GRID, 5.0)
     coded, _ = coding.code([np.array([0.3, 30.0, 3.0]), np.array([0.4, 40.0, 4.0])])
     assert coded[0].tolist() == [int(0.06 * GRID), int(0.08 * GRID)]
-    assert coded[1, 0] / coded[1, 1] == pytest.approx(1.0)  # each column is clipped to its own range first: (5, 5)
+    assert coded[1, 0] / coded[1, 1] == pytest.approx(0.75)
     assert np.hypot(*coded[1]) == pytest.approx(GRID, abs=2)
     assert np.hypot(*coded[2]) == pytest.approx(GRID, abs=2)
 

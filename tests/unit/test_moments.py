@@ -332,6 +332,6 @@ def test_bounds_of_a_norm_give_a_design_of_that_norm() -> None:
     columns = (*Bounds(norm=2.0).columns(["a", "b"]), Column("y", -1.0, 1.0))
     design = Design.of(columns, "y", 50, norm=2.0, intercept=False)
     statistic = design.statistic(Table({"a": np.full(50, 30.0), "b": np.full(50, 40.0), "y": np.ones(50)}))
-    x = np.array([1, 1]) / math.sqrt(2)  # each column is clipped to the norm first
+    x = np.array([0.6, 0.8])  # shortened, not turned
     wanted = 50 * np.array([x[0] ** 2, x[1] ** 2, x[0] * x[1], x[0], x[1]])
     assert statistic / design.grid**2 == pytest.approx(wanted, abs=50 * 3 / design.grid)

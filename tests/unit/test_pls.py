@@ -7,6 +7,7 @@ import pickle
 import warnings
 from dataclasses import replace
 
+import mpmath
 import msgspec
 import numpy as np
 import pytest
@@ -612,6 +613,25 @@ def test_published_noise_has_the_papers_deviations(sd: str) -> None:
     assert mechanism.sensitivity(Unit.RECORD) is None
     with pytest.raises(UsageError, match="two bounds for each of 2 components"):
         mechanism.release(exact[1:], KeySource.simulation(0).stream("x"))
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 10.0, 100.0, 1e3, 1e4])
+def test_published_noise_is_the_analytic_one_at_every_epsilon(epsilon: float) -> None:
+    """C1: it was capped at that of epsilon = 30. The multiplier is 1 / mu*(epsilon, delta), solved here with 60 digits."""
+    (release,) = published(epsilon, bounds=(-5, 5), y_bounds=(-5, 15), delta=0.01).plan(60, 12).releases
+    assert isinstance(release.mechanism, PublishedModel)
+    with mpmath.workdps(60):
+        e = mpmath.mpf(epsilon)
+
+        def excess(mu: mpmath.mpf) -> mpmath.mpf:
+            second = mpmath.exp(e) * mpmath.erfc((mu / 2 + e / mu) / mpmath.sqrt(2)) / 2
+            return mpmath.erfc((e / mu - mu / 2) / mpmath.sqrt(2)) / 2 - second - mpmath.mpf(0.01)
+
+        start = 1 / mpmath.mpf(release.mechanism.multiplier)
+        true = mpmath.findroot(
+            excess, (start * (1 - mpmath.mpf(10) ** -4), start * (1 + mpmath.mpf(10) ** -4)), solver="anderson"
+        )
+        assert abs(release.mechanism.multiplier * true - 1) < 1e-9
 
 
 def test_published_is_recorded_as_unbounded_and_says_why() -> None:

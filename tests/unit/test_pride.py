@@ -141,7 +141,6 @@ def test_more_budget_brings_private_estimates_to_dual_loco() -> None:
             for s in range(10)
         ]
         distances.append(np.mean([np.linalg.norm(f.coef_ - loco.coef_) for f in fits]))
-    # Beyond epsilon = 30 the noise does not fall any more (EFFECTIVE_EPSILON).
     assert distances[0] > 1.2 * distances[1]
     assert distances[1] < 0.05 * np.linalg.norm(loco.coef_)
 

@@ -511,11 +511,9 @@ def released_weights(asked: Design, adjacency: Adjacency) -> tuple[np.ndarray, f
     assert (first.size, width.size) == (second.size, first.size)
     weights = np.zeros((asked.size + 1, asked.size + 1))
     weights[first, second] = weights[second, first] = width**-2.0
-    reaches = {(r.distance, r.coordinates) for r in vector.reach.values()}
-    assert len(reaches) == 1
-    ((distance, coordinates),) = reaches
-    assert coordinates == first.size
-    return weights, distance / asked.grid**2
+    reach = vector.reach[Unit.RECORD]
+    assert {r.coordinates for r in vector.reach.values()} == {first.size}
+    return weights, reach.distance / asked.grid**2
 
 
 def into_region(asked: Design):
@@ -555,6 +553,45 @@ def test_no_row_moves_the_released_vector_further_than_declared(
         if d >= 3:
             assert found >= ATTAINED[geometry, normed] * declared, d
         assert farthest(weights * 1.21, into_region(asked), adjacency) > declared or found < 0.92 * declared
+
+
+@pytest.mark.parametrize("missing", ["absent", "indicator"])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("norm", [None, 1.0])
+@pytest.mark.parametrize("geometry", list(Geometry))
+def test_no_value_gone_missing_moves_the_released_vector_further_than_declared(
+    geometry: Geometry, norm: float | None, intercept: bool, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G3. Under zero-out a value goes missing; where that sets an indicator or lets the rest of the row grow, another row is left.
+
+    Every row of ends, middles, a hair beside the middle and values far out (where a norm shortens), y at its bounds and its middle.
+    """
+    if norm and geometry in {Geometry.BOX, Geometry.PUBLISHED}:
+        pytest.skip("these geometries bound single columns")
+    largest = {}
+    for d in (1, 2, 3):
+        ends = 1.0 if norm is None else 1e6
+        columns = (*(Column(f"x{j}", -ends, ends, missing=missing) for j in range(d)), Column("y", -1.0, 1.0))
+        asked = Design.of(columns, "y", 2, geometry=geometry, norm=norm, intercept=intercept)
+        vector = asked.vector("moments", ZERO_OUT)
+        width = np.repeat([b.width for b in vector.blocks], [b.size for b in vector.blocks])
+        declared = vector.reach[Unit.ATTRIBUTE].distance
+        for row in itertools.product((-1.0, 1.0, 0.0, 0.5, 1e-4, ends), repeat=d):
+            for y in (-1.0, 0.0, 1.0):
+                with_, without = (
+                    asked.added_up([(np.array([first]), *(np.array([v]) for v in row[1:]), np.array([y]))])
+                    for first in (row[0], np.nan)
+                )
+                moved = float(np.linalg.norm((with_ - without) / width)) / declared
+                largest[d] = max(largest.get(d, 0.0), moved)
+    assert max(largest.values()) <= 1.0000
+    # The broken control: the record's reach, which every unit had.
+    monkeypatch.setattr(Design, "makes_other_rows", False)
+    short = vector.reach[Unit.ATTRIBUTE].distance / asked.vector("moments", ZERO_OUT).reach[Unit.ATTRIBUTE].distance
+    if missing == "indicator" and not intercept and geometry in {Geometry.BALL, Geometry.AUGMENTED} and norm:
+        assert largest[3] * short > (1.41 if geometry is Geometry.BALL else 1.26)
+    elif missing == "absent" and norm is None:
+        assert short == 1.0
 
 
 MIXED = (

@@ -15,7 +15,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -32,7 +32,7 @@ from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -108,6 +108,11 @@ class Design:
         """R: the L2 bound of the coded row of features and constant. A declared column is at most 1 long, however it is coded."""
         return math.sqrt((1 if self.norm is not None else len(self.features)) + self.intercept)
 
+    @property
+    def makes_other_rows(self) -> bool:
+        """Whether a row without one of its values has other coded values beside a zero: an indicator set, the rest shortened less."""
+        return self.norm is not None or any(column.missing == "indicator" for column in self.features)
+
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """(rows, columns) of the released entries of the Gram of (x, 1, y), in the order of the vector."""
@@ -131,32 +136,35 @@ class Design:
         d, off = self.size, self.size * (self.size - 1) // 2
         unit = float(self.grid**2)
         scale: float | None = None
+        distance: Callable[[Adjacency], float]
         if self.geometry is Geometry.AUGMENTED:
             first, second = self._pairs
             shape = np.where(first == second, 1.0, math.sqrt(0.5)) / (self._weights[first] * self._weights[second])
             blocks = _blocks(shape)
-            distance = moments_augmented(math.sqrt(sum(AUGMENTED_WEIGHTS[: 2 + self.intercept])), adjacency)
+            distance = partial(moments_augmented, math.sqrt(sum(AUGMENTED_WEIGHTS[: 2 + self.intercept])))
         elif self.geometry is Geometry.PUBLISHED:
             first, second = self._pairs
             half = np.append(self.half_widths, self.response.half_width)
             shape = 1 / (half[first] * half[second])
             blocks = _blocks(shape)
             # The true reach in the same units, for the ledger; the published one sets the noise.
-            distance = moments_box(half[:-1].tolist(), float(half[-1]), adjacency)
+            distance = partial(moments_box, half[:-1].tolist(), float(half[-1]))
             if published_scale is not None:
                 scale = published_scale * unit * moments_box_as_published(half[:-1].tolist(), float(half[-1]))
         elif self.geometry is Geometry.BOX:
             y = math.sqrt(d)  # as long as x, like in a ball
             blocks = (Block(d + off, 1.0), Block(d, 1 / y))
-            distance = moments_box([1.0] * d, y, adjacency)
+            distance = partial(moments_box, [1.0] * d, y)
         else:
             r = self.radius
             middle = (Block(off, math.sqrt(0.5)),) if off else ()
             blocks = (Block(d, 1.0), *middle, Block(d, 1 / r))
-            distance = moments_ball(r, r, adjacency)
+            distance = partial(moments_ball, r, r)
         count = sum(block.size for block in blocks)
-        # One value of a person moves no more than the whole person does.
-        reach = dict.fromkeys(Unit, Reach(distance * unit, count))
+        # One value of a person moves no more than the whole person does, where the row it leaves behind is a part of the row it was.
+        one = Adjacency.REPLACE if self.makes_other_rows else adjacency
+        moved = {Unit.RECORD: adjacency, Unit.ATTRIBUTE: one}
+        reach = {who: Reach(distance(how) * unit, count) for who, how in moved.items()}
         return Vector(name, blocks, reach, self.grid**2, share, scale)
 
     @property

@@ -6,7 +6,7 @@ a release must not move at all: shapes, the order of releases, public fields, re
 requests is what adaptive composition asks for: a coordinator is a pure function of replies that are already private.
 
 Neighbours: random rows, vertices of the bounds, the centre, mirrored rows, copies of other rows, values far outside the bounds,
-missing values, and a coordinate search from the worst found so far; under both units.
+missing values (also of rows that hold two values and else the middle of every range), and a coordinate search from the worst found so far; under both units.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def replay(
             name, table, study.card(name), ledger, keys, rules, lambda w: watched if w == model.name else registry(w)
         )
 
-    for base in _bases(plan, tables, rng):
+    for base, only in _bases(plan, tables, rng, rounds):
         transcript = Transcript()
         shares: dict[str, Shares] = {name: [] for name in base}
         try:
@@ -130,13 +130,16 @@ def replay(
             words = f"a study on admissible data is refused ({type(error).__name__})"
             report.violations.append(Violation(Unit.RECORD, "any", "the whole study", words))
             continue
-        for unit in Unit:
+        for unit in (Unit.ATTRIBUTE,) if only else Unit:
             best: tuple[float, dict[str, Row]] = (-1.0, {})
-            for changes in _neighbours(plan, base, unit, rng, rounds, labels=model.covers_labels):
+            neighbours = [only] if only else _neighbours(plan, base, unit, rng, rounds, labels=model.covers_labels)
+            for changes in neighbours:
                 measured = _compare(model, plan, transcript, base, shares, changes, unit, party, report)
                 if measured > best[0] and None not in changes.values():
                     best = (measured, {name: row for name, row in changes.items() if row is not None})
-            for _ in range(rounds if best[1] else 0):  # search: change one more value of the worst neighbour so far
+            for _ in range(
+                rounds if best[1] and not only else 0
+            ):  # search: change one more value of the worst neighbour so far
                 candidate = _step(plan, best[1], unit, rng)
                 measured = _compare(model, plan, transcript, base, shares, candidate, unit, party, report)
                 if measured > best[0]:
@@ -182,13 +185,36 @@ def _corner(card: Card, end: int) -> Row:
     return {c.name: c.categories[-end] if c.categories is not None else c.range[end] for c in card.columns}
 
 
-def _bases(plan: Plan, tables: Tables, rng: np.random.Generator) -> Iterator[Tables]:
-    """The data as they are, and with the audited row at a corner of the bounds or anywhere inside them."""
+def _bases(
+    plan: Plan, tables: Tables, rng: np.random.Generator, rounds: int
+) -> Iterator[tuple[Tables, dict[str, Row | None]]]:
+    """The data as they are, and with the audited row at a corner of the bounds, anywhere inside them, or hollow; the only change to try, if any."""
     cards = plan.study.parties
-    yield tables
+    yield tables, {}
     for end in (0, 1):
-        yield {card.name: tables[card.name].replace(_ROW, _corner(card, end)) for card in cards}
-    yield {card.name: tables[card.name].replace(_ROW, _random_row(card, rng)) for card in cards}
+        yield {card.name: tables[card.name].replace(_ROW, _corner(card, end)) for card in cards}, {}
+    yield {card.name: tables[card.name].replace(_ROW, _random_row(card, rng)) for card in cards}, {}
+    pairs = [(card, one, other) for card in cards for one in card.columns if one.may_be_absent for other in card.columns]
+    for k in rng.permutation(len(pairs))[:rounds].tolist():
+        card, one, other = pairs[k]
+        row = _hollow(card, {one.name, other.name}, int(rng.integers(2)))
+        yield {**tables, card.name: tables[card.name].replace(_ROW, row)}, {card.name: {one.name: _nothing(one)}}
+
+
+def _hollow(card: Card, full: set[str], end: int) -> Row:
+    """Two values (a response may be one of them) at an end of their ranges, all others at the middle: here a value gone missing moves most."""
+    corner = _corner(card, end)
+    return {c.name: corner[c.name] if c.name in full else _middle(c) for c in card.columns}
+
+
+def _middle(column: Column) -> Any:  # noqa: ANN401 - a value of this column
+    if column.categories is None:
+        return column.centre
+    return None if column.missing == "absent" else column.categories[0]
+
+
+def _nothing(column: Column) -> Any:  # noqa: ANN401 - a missing value of this column
+    return None if column.categories is not None else np.nan
 
 
 def _neighbours(
@@ -359,7 +385,7 @@ def _watched(model: Model, sealed: Shares) -> Model:
 
 def _present(card: Card, row: Row) -> Row | None:
     """Under zero-out a single value may only become missing, where that is allowed."""
-    vanishing = {name: (None if card.column(name).categories is not None else np.nan) for name in row}
+    vanishing = {name: _nothing(card.column(name)) for name in row}
     return vanishing if all(card.column(name).may_be_absent for name in row) else None
 
 

@@ -99,8 +99,14 @@ class _Objective:
         scaled = sample * root[:, None]
         hessian = blas.dsyrk(self.rows.shape[0] / sample.shape[0], scaled.T, lower=1)
         hessian[np.diag_indices_from(hessian)] += self.penalty
-        factor, lower = cho_factor(hessian, lower=True, overwrite_a=True, check_finite=False)
-        return factor, lower
+        lift = 0.0
+        while True:  # a penalty below the rounding of the rest may leave no positive matrix: the metric, not the minimum, is then lifted
+            try:
+                factor, lower = cho_factor(hessian + lift * np.eye(w.size), lower=True, check_finite=False)
+            except np.linalg.LinAlgError:
+                lift = max(100 * lift, 2.0**-50 * float(hessian.diagonal().max()))
+            else:
+                return factor, lower
 
 
 def logistic_minimum(
@@ -111,10 +117,11 @@ def logistic_minimum(
     linear: Vector | None = None,
     centre: Vector | None = None,
     tolerance: float = 1e-10,
+    best: bool = False,
 ) -> Minimum:
     """The minimiser, to a gradient of at most ``tolerance`` times the number of rows.
 
-    Raises ArithmeticError where rounding keeps the gradient above that.
+    Where rounding keeps the gradient above that: ArithmeticError, or with ``best`` the point of the smallest gradient that was found.
     """
     if not penalty > 0:
         raise ValueError("penalty must be positive: separable data have no minimum without one")
@@ -130,10 +137,10 @@ def logistic_minimum(
             zero if centre is None else centre,
             pool.map if workers > 1 else map,
         )
-        return _minimise(problem, tolerance * n)
+        return _minimise(problem, tolerance * n, best=best)
 
 
-def _minimise(problem: _Objective, limit: float) -> Minimum:
+def _minimise(problem: _Objective, limit: float, *, best: bool) -> Minimum:
     w = problem.centre.copy()
     value, gradient = problem.value(w)
     metric, passes, exact = problem.metric(w), 1, False
@@ -171,9 +178,31 @@ def _minimise(problem: _Objective, limit: float) -> Minimum:
             metric = problem.metric(w, exact=exact)
             pairs.clear()
     if norm > limit:
+        w, norm, more = _by_gradient(problem, w, gradient, norm, limit)
+        passes += more
+    if norm > limit and not best:
         msg = f"a logistic fit stopped at a gradient of {norm:g} instead of {limit:g}: raise the penalty"
         raise ArithmeticError(msg)
     return Minimum(w, norm, passes)
+
+
+def _by_gradient(problem: _Objective, w: Vector, gradient: Vector, norm: float, limit: float) -> tuple[Vector, float, int]:
+    """Newton steps that are halved until the gradient itself shrinks: where values drown in rounding, it still tells better from worse."""
+    passes = 0
+    while norm > limit and passes < _PASSES:
+        step = -cho_solve(problem.metric(w, exact=True), gradient, check_finite=False)
+        length = 1.0
+        for _ in range(_HALVINGS):
+            tried = w + length * step
+            new = problem.value(tried)[1]
+            passes += 1
+            if float(np.linalg.norm(new)) < norm * (1 - _ARMIJO * length):
+                break
+            length /= 2
+        else:
+            break
+        w, gradient, norm = tried, new, float(np.linalg.norm(new))
+    return w, norm, passes
 
 
 def _two_loops(gradient: Vector, pairs: deque[tuple[Vector, Vector]], metric: tuple[Matrix, bool]) -> Vector:

@@ -11,6 +11,8 @@ An :class:`Event` is the privacy cost of a mechanism as a number; a :class:`Comp
   (Canonne, Kamath & Steinke 2020). Sensitivities are ours, so its relation is always ADD_OR_REMOVE_ONE: its
   REPLACE_ONE would double them a second time;
 * the distance of a sampler from its ideal law, ``total_variation``, costs :math:`(1+e^{\epsilon})` times itself in delta.
+
+Every delta is rounded up, and every calibrated noise with it, by a bound on the arithmetic's error (THEORY F.13).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from numpy.polynomial.legendre import leggauss
 from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr
 
@@ -32,40 +35,74 @@ if TYPE_CHECKING:
 
 #: Calibrated noise is this much larger than the exact solution, so that rounding never turns a fit into a misfit.
 SAFETY = 2.0**-40
-#: Budgets above this epsilon are calibrated as if they asked for it.
-EFFECTIVE_EPSILON = 30.0
+#: Rounding errors, in units of 2^-53, of the terms of a delta (THEORY F.13); and no computed delta of any noise is below this.
+_ERRORS, _LEAST = 32.0, 1e-300
+#: Relative error of a delta by way of Renyi orders.
+_ORDERS_ERROR = 1e-11
+#: Smaller ones are priced as this: dp-accounting's arithmetic ends there, and no budget that is accepted is as small.
+_SMALLEST_RHO = 3e-16
+#: log 2^-1022, below which a total variation stands for the samplers' own, and how much smaller that is: 2^-16000 for 2^-1074 (F.5).
+_SUBNORMAL, _STANDS_FOR = -1022 * math.log(2), (16000 - 1074) * math.log(2)
+#: How small the charge for a total variation is made, where an epsilon is large, by proving a smaller one.
+_SMALL_CHARGE = math.log(1e-18)
 _SQRT2 = math.sqrt(2.0)
+_NODES, _WEIGHTS = (values.tolist() for values in leggauss(16))
 
 
 # --- the Gaussian mechanism, exactly -------------------------------------------------------------------------------
 
 
+def _mills(x: float) -> float:
+    """P(N > x) / phi(x)."""
+    return math.sqrt(math.pi / 2) * float(erfcx(x / _SQRT2))
+
+
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Smallest delta of a Gaussian release with sensitivity / sigma = mu (Balle & Wang 2018, Theorem 8)."""
+    """Smallest delta of a Gaussian release with sensitivity / sigma = mu (Balle & Wang 2018, Theorem 8); never below it.
+
+    With a, b = epsilon/mu -+ mu/2 and Mills' ratio R it is phi(a) (R(a) - R(b)) = phi(a) times the integral of 1 - t R(t) over
+    [a, b], which cancels nothing where the interval is short.
+    """
     if mu == 0:
         return 0.0
     if mu == math.inf:
         return 1.0
-    upper, lower = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
-    # exp(epsilon - lower^2/2) = exp(-upper^2/2), so both terms share one factor and erfcx keeps the relative accuracy.
-    factor = 0.5 * math.exp(-0.5 * upper * upper)
-    second = factor * float(erfcx(-lower / _SQRT2))
-    first = float(ndtr(upper)) if upper > 0 else factor * float(erfcx(-upper / _SQRT2))
-    return max(0.0, first - second)
+    a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    density = math.exp(-0.5 * a * a) / math.sqrt(2 * math.pi)
+    if mu < 1:
+        middle, half = epsilon / mu, mu / 2
+        points = [middle + half * node for node in _NODES]
+        value = density * half * math.fsum(w * (1 - t * _mills(t)) for w, t in zip(_WEIGHTS, points, strict=True))
+    elif a < 0:
+        value = float(ndtr(-a)) - density * _mills(b)
+    else:
+        value = density * (_mills(a) - _mills(b))
+    error = _ERRORS * 2.0**-53 * (1 + (1 + abs(a)) * (1 + b))
+    return min(1.0, max(value * (1 + error), _LEAST))
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """Smallest epsilon >= 0 at which a Gaussian release with this mu is (epsilon, delta)-private."""
+    """Smallest epsilon >= 0 at which a Gaussian release with this mu is (epsilon, delta)-private; never below it."""
     if mu == 0 or gaussian_delta(0.0, mu) <= delta:
         return 0.0
     if delta == 0 or mu == math.inf:
         return math.inf
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9  # the zCDP bound, never below the answer
-    return float(brentq(lambda eps: gaussian_delta(eps, mu) - delta, 0.0, high, xtol=1e-14, rtol=1e-14))
+    return _proved(lambda eps: gaussian_delta(eps, mu), delta, high)
+
+
+def _proved(curve: Callable[[float], float], delta: float, high: float) -> float:
+    """The smallest epsilon in [0, high] whose falling delta curve is at ``delta``, on the proved side of it."""
+    root = float(brentq(lambda eps: curve(eps) - delta, 0.0, high, xtol=1e-20, rtol=1e-15))
+    step = 2.0**-51
+    while curve(root) > delta:  # a bracket of a root may end on its wrong side
+        root *= 1 + step
+        step *= 2
+    return root
 
 
 def _largest(curve: Callable[[float], float], delta: float, low: float, high: float, what: str) -> float:
-    """The largest parameter in [low, high] whose increasing delta curve stays at ``delta``."""
+    """The largest parameter in [low, high] whose increasing delta curve stays at ``delta``, on the proved side of it."""
     if delta == 0:
         msg = f"{what} has no guarantee at delta = 0: ask for a positive delta"
         raise AccountingError(msg)
@@ -75,7 +112,12 @@ def _largest(curve: Callable[[float], float], delta: float, low: float, high: fl
         value = curve(math.exp(log_parameter))
         return (math.log(value) if value > 0 else -800.0) - math.log(delta)
 
-    return math.exp(float(brentq(excess, math.log(low), math.log(high), xtol=1e-14, rtol=1e-14)))
+    parameter = math.exp(float(brentq(excess, math.log(low), math.log(high), xtol=1e-14, rtol=1e-14)))
+    step = 2.0**-50
+    while curve(parameter) > delta:
+        parameter *= 1 - step
+        step *= 2
+    return parameter
 
 
 @lru_cache(maxsize=4096, typed=True)
@@ -89,11 +131,11 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 def budget_mu(epsilon: float, delta: float) -> float:
     """The mu to calibrate a plan's Gaussian releases to, so that rounding and total variation still fit the budget."""
-    return gaussian_mu(epsilon if epsilon == math.inf else min(epsilon, EFFECTIVE_EPSILON), delta) * (1 - SAFETY)
+    return gaussian_mu(epsilon, delta) * (1 - SAFETY)
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Standard deviation that makes one Gaussian release of this L2 sensitivity (epsilon, delta)-private, exactly.
+    """Standard deviation that makes one Gaussian release of this L2 sensitivity (epsilon, delta)-private: the exact one, rounded up.
 
     >>> round(gaussian_sigma(1.0, 1e-5), 4)
     3.7306
@@ -102,7 +144,14 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     if not 0 <= sensitivity < math.inf:
         msg = "sensitivity must be finite and >= 0"
         raise UsageError(msg)
-    return sensitivity / gaussian_mu(epsilon, delta)
+    mu = gaussian_mu(epsilon, delta)
+    if not sensitivity or mu == math.inf:
+        return 0.0
+    sigma = math.nextafter(sensitivity / mu, math.inf)
+    if sigma == math.inf:
+        msg = "sensitivity is too large: no float holds the noise that it needs"
+        raise UsageError(msg)
+    return sigma
 
 
 # --- events --------------------------------------------------------------------------------------------------------
@@ -198,8 +247,17 @@ class Composition:
             return 0.0
         if self._unbounded or epsilon < 0:
             return 1.0
-        # What holds for a smaller epsilon holds for this one: far out, the factor of the total variation would outgrow everything.
-        return min(self._delta(epsilon), self._delta(min(epsilon, EFFECTIVE_EPSILON)))
+        # What holds for a smaller epsilon holds for this one: far out, the charge for a total variation would outgrow everything.
+        charge = self._log_charge(0.0)
+        return min(self._delta(epsilon), self._delta(min(epsilon, max(0.0, _SMALL_CHARGE - charge))))
+
+    def _log_charge(self, epsilon: float) -> float:
+        """Logarithm of (1 + e^epsilon) times the total variation."""
+        if not self.total_variation:
+            return -math.inf
+        log_tv = math.log(self.total_variation)
+        # The smallest floats stand for the samplers' own distance, which no float holds (F.5).
+        return math.log1p(math.exp(-epsilon)) + epsilon + log_tv - (_STANDS_FOR if log_tv < _SUBNORMAL else 0.0)
 
     def _delta(self, epsilon: float) -> float:
         options = []
@@ -209,8 +267,9 @@ class Composition:
             options.append(gaussian_delta(left, self.mu) if left >= 0 else 1.0)
         if self.pure_epsilon or self._rho_only:
             options.append(zcdp_delta(epsilon, self.rho))
-        gap = (1 + math.exp(min(epsilon, 700.0))) * self.total_variation
-        return min(1.0, min(options) + gap)
+        return min(
+            1.0, min(options) + max(math.exp(min(self._log_charge(epsilon), 0.0)), _LEAST * (self.total_variation > 0))
+        )
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon that these rules prove at this delta (infinite when nothing is proved)."""
@@ -224,10 +283,7 @@ class Composition:
         high = self.rho + 2 * math.sqrt(self.rho * math.log(1 / delta)) + self.pure_epsilon + 1e-9
         if self.delta(high) > delta:  # the samplers' total variation alone exceeds what was asked
             return math.inf
-        root = float(brentq(lambda eps: self.delta(eps) - delta, 0.0, high, xtol=1e-13, rtol=1e-13))
-        while self.delta(root) > delta:  # a bracket of a root may end on its wrong side: step to the proved one
-            root += 1e-13 + root * 1e-13
-        return root
+        return _proved(self.delta, delta, high)
 
     def within(self, epsilon: float, delta: float) -> bool:
         """Whether (epsilon, delta) is proved: the question a ledger asks before it debits."""
@@ -259,19 +315,21 @@ def _accountant(rho: float, orders: Any) -> Any:  # noqa: ANN401 - dp-accounting
 
 @lru_cache(maxsize=4096, typed=True)
 def zcdp_delta(epsilon: float, rho: float) -> float:
-    """Smallest delta of rho-zCDP at this epsilon (Canonne, Kamath & Steinke 2020, Proposition 12)."""
+    """Smallest delta of rho-zCDP at this epsilon (Canonne, Kamath & Steinke 2020, Proposition 12); never below it."""
     import numpy as np
 
     if rho == 0:
         return 0.0
     if rho == math.inf:
         return 1.0
+    rho = max(rho, _SMALLEST_RHO)
     # The best order lies close to 1 + (epsilon - rho) / (2 rho); a wide grid finds it, a narrow one polishes it.
     # Every order is a proof, so the grids cost tightness (about 1e-6 here), never validity.
     orders = 1 + np.geomspace(1e-4, max(1e3, 4 * (epsilon + 1) / rho), 400)
     value, best = _accountant(rho, orders).get_delta_and_optimal_order(epsilon)
     polished = 1 + (best - 1) * np.geomspace(0.9, 1.1, 400)
-    return float(min(value, _accountant(rho, polished).get_delta(epsilon), 1.0))
+    value = min(value, _accountant(rho, polished).get_delta(epsilon)) * (1 + _ORDERS_ERROR)
+    return float(min(max(value, _LEAST), 1.0))
 
 
 @lru_cache(maxsize=4096, typed=True)
@@ -288,4 +346,4 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 def budget_rho(epsilon: float, delta: float) -> float:
     """The rho to calibrate a plan's mixed releases to, so that rounding and total variation still fit the budget."""
-    return zcdp_rho(epsilon if epsilon == math.inf else min(epsilon, EFFECTIVE_EPSILON), delta) * (1 - SAFETY)
+    return zcdp_rho(epsilon, delta) * (1 - SAFETY)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.table import Table
 
+#: Values in units of a row's norm beyond which they are not told apart, so that squares are finite.
+_FARTHEST = 1e150
 #: Values that :func:`check` reads at a time.
 _READ = 1 << 24
 
@@ -113,8 +115,8 @@ class Bounds:
     low, high : number or one number per column
         The declared range; values outside are clipped into it.
     norm : number, optional
-        Declared bound on the L2 norm of a row's centred values; longer rows are shortened to it. Alone, it implies the
-        range [-norm, norm] for every column.
+        Declared bound on the L2 norm of a row's centred values; longer rows are shortened to it, their direction kept. Alone, it
+        implies the range [-norm, norm] for every column, to which nothing is clipped; other ranges are clipped to first.
     categories : mapping from column name (or index) to its values, optional
     missing : "refuse", "absent" or "indicator"; or a mapping from column name (or index) to one of them
 
@@ -308,18 +310,30 @@ class Coding:
         return csc_array((coded[kept], matrix.indices[kept], np.searchsorted(kept, matrix.indptr)), shape=matrix.shape)
 
     def _fill(self, block: Sequence[NDArray[Any]], out: NDArray[Any], *, rounded: bool) -> NDArray[np.bool_]:
+        if self.norm is not None:
+            return self._shortened(block, out, rounded=rounded)
+        return self._columns(block, out, rounded=rounded)
+
+    def _columns(self, block: Sequence[NDArray[Any]], out: NDArray[Any], *, rounded: bool) -> NDArray[np.bool_]:
         present = np.empty((block[0].size, len(self.columns)), dtype=np.bool_)
         at = 0
         for i, (column, raw) in enumerate(zip(self.columns, block, strict=True)):
             width = self._width(column)
             present[:, i] = self._code_column(column, raw, out[:, at : at + width], rounded=rounded)
             at += width
-        if self.norm is not None:
-            length = np.sqrt((out.astype(np.float64) ** 2).sum(axis=1, dtype=np.float64))
-            # One part in 2^40 shorter than the bound, so that the rounding of the square root cannot exceed it.
-            shrink = np.minimum(1.0, self.grid * (1 - 2.0**-40) / np.maximum(length, 1e-200))
-            shortened = out * shrink[:, None]
-            out[...] = np.trunc(shortened) if rounded else shortened
+        return present
+
+    def _shortened(self, block: Sequence[NDArray[Any]], out: NDArray[Any], *, rounded: bool) -> NDArray[np.bool_]:
+        """Rows in units of the norm, shortened to it where they are longer: their direction stays what it is.
+
+        Values are clipped to declared ranges first, but not to a range that the norm alone implies.
+        """
+        rows = np.empty(out.shape, order="F")
+        present = replace(self, grid=1)._columns(block, rows, rounded=False)  # noqa: SLF001 - its own
+        length = np.sqrt((rows**2).sum(axis=1))
+        # One part in 2^40 shorter than the bound, so that no rounding here can exceed it; and then toward zero.
+        rows *= np.minimum(1.0, (1 - 2.0**-40) / np.maximum(length, 1e-200))[:, None]
+        out[...] = np.trunc(rows * self.grid) if rounded else rows
         return present
 
     def _code_column(
@@ -347,13 +361,20 @@ class Coding:
         self, column: Column, raw: NDArray[np.float64], out: NDArray[Any], *, rounded: bool
     ) -> NDArray[np.bool_] | np.bool_:
         low, high = column.range
-        scale = column.half_width if self.norm is None else self.norm
+        if self.norm is not None:
+            if (low, high) == (-self.norm, self.norm):
+                low, high = -math.inf, math.inf
+            missing_here = np.isnan(raw)
+            with np.errstate(over="ignore"):
+                coded = np.where(missing_here, 0.0, (np.clip(raw, low, high) - column.centre) / self.norm)
+            out[:] = np.clip(coded, -_FARTHEST, _FARTHEST)
+            return ~missing_here
         from unpooled.kernels.moments import quantise, standardise
 
         if rounded:  # toward zero, so that no bound is exceeded
-            missing = quantise(raw, low, high, column.centre, scale, float(self.grid), out)
+            missing = quantise(raw, low, high, column.centre, column.half_width, float(self.grid), out)
         else:
-            missing = standardise(raw, low, high, column.centre, scale, out)
+            missing = standardise(raw, low, high, column.centre, column.half_width, out)
         return ~np.isnan(raw) if missing else np.True_
 
 
@@ -384,4 +405,6 @@ def text_of(value: object) -> str:
 def integer_grid(n_rows: int, degree: int, largest: int = 1 << 20) -> int:
     """The finest power-of-two grid on which a sum of n products of ``degree`` coded values stays below 2^61."""
     exponent = (61 - math.ceil(math.log2(max(n_rows, 2)))) // degree
+    if exponent < 1:
+        raise UsageError("so many rows that 64-bit integers do not hold their sums: the cards name too many rows")
     return min(largest, 1 << exponent)

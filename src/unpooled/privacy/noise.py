@@ -4,8 +4,8 @@ A :class:`Stream` is a pure function of its key: word ``i`` belongs to coordinat
 process that asks (so it is safe under fork), and a crashed release that is drawn again draws the same noise. A
 :class:`KeySource` derives one key per release from a root key and everything that names the release.
 
-Scales are in grid units: the released statistics are integers (SPEC section 0). All three laws are exact up to
-:data:`TOTAL_VARIATION` per coordinate, which the accountant charges to delta.
+Scales are in grid units: the released statistics are integers (SPEC section 0). All three laws are exact up to 2^-16000 per
+coordinate, for which :data:`TOTAL_VARIATION` stands in the events that the accountant composes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -150,13 +151,13 @@ def discrete_gaussian(scale: float, size: int, *, stream: RandomBits | None = No
     scale = _check_scale(scale, LARGEST_GAUSSIAN)
     bits = stream or Stream.fresh()
     if scale <= sampler.TABLE_SCALE:
-        cumulative, thresholds, guide = sampler.discrete_gaussian_table(scale)
+        _, thresholds, guide = sampler.discrete_gaussian_table(scale)
         return _draw(
             bits,
             size,
             start,
             lambda _at, words, out, flags: sampler.from_table(words, thresholds, guide, out, flags),
-            lambda _i, word, more: sampler.exact_from_table(word, more, cumulative),
+            lambda _i, word, more: sampler.exact_from_table(word, more, scale),
         )
     return _draw(
         bits,
@@ -249,7 +250,8 @@ def choose(scores: NDArray[np.int64], rate: float, *, signed: bool = False, stre
                 break
             index, negative = (place // 2, place % 2) if signed else (place, 0)
             score = -int(scores[index]) if negative else int(scores[index])
-            if doubtful and not sampler.exact_acceptance(int(rest), bits.more(first + at - 1, 0), rate, top - score, power):
+            trial = partial(bits.more, first + at - 1)
+            if doubtful and not sampler.exact_acceptance(int(rest), trial, rate, top - score, power):
                 continue
             return index + negative * scores.size
     raise AssertionError  # pragma: no cover - the loop has no other end

@@ -39,6 +39,8 @@ BOUNDS, CLASSES = "bounds", "classes"
 DERIVABLE = frozenset({BOUNDS, CLASSES})
 #: The exposure of a release that is a function of all rows and of no label that is covered.
 EVERYBODY = Exposure()
+#: Rows of a party: sums over some parties of so many stay exact in 64-bit integers, on a grid that is still one.
+MOST_ROWS = 10**12
 
 
 class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
@@ -59,6 +61,9 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         names = [*(column.name for column in self.columns), *self.labels]
         if not self.name or not names or len(set(names)) != len(names) or self.rows < 2:  # noqa: PLR2004
             msg = f"card {self.name!r}: give a name, at least 2 rows, and at least one column, each name once"
+            raise UsageError(msg)
+        if self.rows > MOST_ROWS:
+            msg = f"card {self.name!r}: {MOST_ROWS:,} rows are the most that a party may have"
             raise UsageError(msg)
 
     def column(self, name: str) -> Column:

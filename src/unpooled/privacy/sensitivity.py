@@ -74,3 +74,17 @@ def moments_augmented(radius: float, adjacency: Adjacency) -> float:
     :math:`|zz^T-uu^T|_F^2=|z|^4+|u|^4-2(z\cdot u)^2`.
     """
     return radius**2 * (1.0 if adjacency is Adjacency.ZERO_OUT else math.sqrt(2))
+
+
+#: sup over t of sigma(t) + (a - 1)/t, a the root of a sigma(a) = 1, rounded up (attained near t = 4.03).
+_ONE_COLUMN = 1.0516340
+
+
+def logistic_gradient(bound: float, columns: int, adjacency: Adjacency) -> float:
+    r"""How far one row of length at most ``bound`` moves the gradient of a logistic loss at any one w (S.1 and S.6 of ``models/stacking``).
+
+    Replaced, two rows pull apart by up to twice the bound; in one column they share the number w, and then by 1.052 times it.
+    """
+    if adjacency is Adjacency.ZERO_OUT:
+        return bound
+    return bound * (_ONE_COLUMN if columns == 1 else 2.0)

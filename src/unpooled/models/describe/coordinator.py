@@ -83,6 +83,10 @@ def summarise(
         part, noise = sums[at : at + width].tolist(), variance[at : at + width].tolist()
         at += width
         if column.categories is not None:
+            if not column.may_be_absent:
+                for category, estimate in zip(column.categories, shares_of(rows, part, noise[0], z), strict=True):
+                    yield Summary(source, column.name, category, estimate)
+                continue
             for category, count, v in zip(column.categories, part, noise, strict=True):
                 yield Summary(source, column.name, category, _count(count, v, rows, z))
             continue
@@ -130,6 +134,30 @@ def _numeric(source: str, column: Column, rows: int, sums: list[float], noise: l
     )
 
 
+def shares_of(rows: int, counts: list[float], variance: float, z: float) -> list[Estimate]:
+    """Counts >= 0 that add up to a known total and are the nearest to these, which all have noise of this variance.
+
+    Without the bound at 0 the nearest ones are the counts less an equal share of their excess, c - (sum c - n)/k, whose noise has variance
+    v (1 - 1/k): the intervals are theirs, and hold what the bound moves out of them.
+    """
+    k = len(counts)
+    level = [count - (math.fsum(counts) - rows) / k for count in counts]
+    noise = math.sqrt(variance * (1 - 1 / k))
+    # max(0, level - t), with the t at which they add up to the total: over the j largest, (their sum - n) / j.
+    above, cut = 0.0, 0.0
+    for j, value in enumerate(sorted(level, reverse=True), 1):
+        above += value
+        if value > (above - rows) / j:
+            cut = (above - rows) / j
+    nearest = [max(0.0, value - cut) for value in level]
+
+    def interval(value: float, middle: float) -> Estimate:
+        low, high = (min(max(middle + side * z * noise, 0.0), float(rows)) for side in (-1, 1))
+        return Estimate(value, min(low, value), max(high, value), noise)
+
+    return [interval(value, middle) for value, middle in zip(nearest, level, strict=True)]
+
+
 def _count(count: float, variance: float, rows: int, z: float) -> Estimate:
     """A count of this very data set: its interval holds the noise only, and its bounds are known."""
     noise = math.sqrt(variance)
@@ -147,6 +175,8 @@ def render(summaries: tuple[Summary, ...]) -> str:
         name = s.column + (f" = {s.category}" if s.category is not None else "")
         spread = (s.count.high - s.count.low) / 2
         mean, sd = (f"{e.value:.5g} [{e.low:.5g}, {e.high:.5g}]" if e is not None else "" for e in (s.mean, s.sd))
+        if s.sd is not None and s.sd.noise and not s.sd.value:  # the noise left a negative square: no number stands for that
+            sd = f"below the noise, at most {s.sd.high:.5g}"
         lines.append(f"{s.source:<12}{name:<24}{s.count.value:>8.0f} ±{spread:<7.0f}{mean:<34}{sd}".rstrip())
     return "\n".join(lines)
 

@@ -23,6 +23,8 @@ BASIS_BITS = 20
 _CUBIC = 3
 #: A vector of a caller's matrix that is this nearly a combination of those before it has no direction of its own.
 _DEPENDENT = 1e-8
+#: Squares of a caller's entries, and sums of them, stay far inside float64.
+_WIDEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,9 @@ def _orthonormal(matrix: ArrayLike, channels: int) -> Matrix:
         given = np.asarray(matrix, dtype=np.float64)
     except (TypeError, ValueError):
         given = np.empty(0)
-    if given.ndim != 2 or given.shape[0] != channels or not 1 <= given.shape[1] <= channels or not np.isfinite(given).all():  # noqa: PLR2004
-        msg = f"a basis has {channels} rows (channels) and between 1 and {channels} columns of finite numbers"
+    fits = given.ndim == 2 and given.shape[0] == channels and 1 <= given.shape[1] <= channels  # noqa: PLR2004
+    if not fits or not (np.abs(given) < _WIDEST).all():
+        msg = f"a basis has {channels} rows (channels) and between 1 and {channels} columns of finite numbers (below {_WIDEST:g})"
         raise UsageError(msg)
     q, r = np.linalg.qr(given)
     own = np.abs(r.diagonal())

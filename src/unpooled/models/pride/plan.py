@@ -186,7 +186,7 @@ def _size(parameters: Parameters, card: Card, features: int) -> int:
     wanted = parameters.sketch_dim
     if wanted == 0 or features == 0:
         return 0
-    size = max(1, round(wanted * features)) if isinstance(wanted, float) else wanted
+    size = max(1, round(min(wanted, 1e9) * features)) if isinstance(wanted, float) else wanted
     most = features if parameters.sketch == "dct" else 1 << max(features - 1, 0).bit_length()
     return min(size, most) if parameters.sketch != "gaussian" else size
 

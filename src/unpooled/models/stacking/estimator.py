@@ -149,7 +149,8 @@ class PrivateLogisticRegression(_Stack):
 
     Attributes
     ----------
-    coef_, intercept_ : in the data's own units, shapes (1, columns) and (1,) as in scikit-learn
+    coef_, intercept_ : in the data's own units, shapes (1, columns) and (1,) as in scikit-learn. They were learned on rows clipped to their
+        bounds; predictions are ``X @ coef_`` of the rows as they are, also beyond them.
     released_ : the weights as released, for scaled rows, under "all"
     classes_, statement_, plan_, ledger_, communication_
 
@@ -262,7 +263,8 @@ class PrivateStackingClassifier(_Stack):
     Attributes
     ----------
     models_ : the low-level models, with shares, weights and coefficients in the data's own units
-    high_ : weights of the high-level model, empty if there is none
+    high_ : weights of the high-level model, empty if there is none. It sees low-level predictions of rows clipped to their bounds, learning
+        and predicting; without it predictions are of the rows as they are, as ``models_``' coefficients give them.
     released_ : weights per party, for ``source``
     classes_, statement_, plan_, ledger_, communication_
 
@@ -431,6 +433,10 @@ class PrivateStackingClassifier(_Stack):
         table = {name: rows[:, j] for j, name in enumerate(self._names_)}
         columns = []
         for block, model in zip(self._blocks, self.models_, strict=True):
+            if self.high_.size:  # learned on predictions of clipped and shortened rows: applied to the same
+                own = block.rows(Table({name: table[name] for name in block.coding.names}))
+                columns.append(expit(own @ np.array(model.weights)))
+                continue
             natural = block.coding.natural([table[name] for name in block.coding.names])
             columns.append(expit(natural @ np.array(model.coefficients) + model.intercept))
         return np.column_stack(columns)

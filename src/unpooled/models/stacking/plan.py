@@ -19,9 +19,12 @@ from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block as NoiseBlock
 from unpooled.privacy.mechanisms import GaussianRelease, ObjectivePerturbation, Reach
 from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters, per_study
+from unpooled.privacy.sensitivity import logistic_gradient
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
@@ -103,6 +106,21 @@ class Block:
         return len(self.coding.attribute) + self.intercept
 
     @property
+    def _shortens(self) -> bool:
+        """Whether rows inside the declared ranges may be longer than allowed."""
+        return self.norm is not None or self.length < math.sqrt(len(self.columns))
+
+    def fit(self, rows: int) -> Fit:
+        """The shape of its fit to so many rows."""
+        marked = any(column.missing == "indicator" for column in self.columns)
+        apart = 0.0  # as beside a constant, which stays, and leaves the rest of a row shorter by sqrt 2
+        if not self.intercept and self._shortens and (marked or len(self.columns) > 1):
+            apart = math.sqrt(2.0)
+        elif not self.intercept and marked:
+            apart = math.sqrt(2.0) / self.length
+        return Fit(self.size, rows, self.weight, apart, float(math.hypot(*self.centre)))
+
+    @property
     def _constant(self) -> float:
         """The constant in every scaled row."""
         return self.weight * (1 - SAFETY) / math.sqrt(2.0)
@@ -122,7 +140,7 @@ class Block:
         for at in range(0, coded.shape[0], _TURNED):  # from columns to rows, within the cache
             np.multiply(coded[at : at + _TURNED], self.scale, out=out[at : at + _TURNED, : coded.shape[1]])
         out[:, coded.shape[1] :] = self._constant
-        if self.norm is None and self.length**2 < len(self.columns):
+        if self.norm is None and self._shortens:
             lengths = np.sqrt(np.einsum("ij,ij->i", coded, coded))
             out[:, : coded.shape[1]] *= (self.length / np.maximum(lengths, self.length))[:, None]
         return out
@@ -203,6 +221,17 @@ def _check(study: Study, p: Parameters) -> None:
         raise UsageError(msg)
 
 
+def _implied(columns: tuple[Column, ...], norm: float | None, share: float) -> tuple[Column, ...]:
+    """Columns whose range the norm of a whole row implied: a part of the row implies its own, and nothing is clipped to either."""
+    if norm is None:
+        return columns
+    end = share * norm
+    return tuple(
+        msgspec.structs.replace(column, low=-end, high=end) if (column.low, column.high) == (-norm, norm) else column
+        for column in columns
+    )
+
+
 @per_study
 def setup(study: Study) -> Setup:
     """What the study asks for, checked."""
@@ -224,7 +253,7 @@ def setup(study: Study) -> Setup:
     blocks = tuple(
         Block(
             card,
-            card.columns,
+            _implied(card.columns, p.norm, q),
             q,
             None if p.norm is None else q * p.norm,
             min(q * everything, math.sqrt(len(card.columns))),
@@ -245,35 +274,70 @@ def setup(study: Study) -> Setup:
     return Setup(p, Split.HORIZONTAL if rows_split else Split.VERTICAL, meta, holder, blocks)
 
 
-def fits(study: Study, sizes: list[tuple[int, int, float]], epsilon: float) -> list[ObjectivePerturbation]:
-    """Perturbed fits (size, rows, q) that together cost epsilon, where the q sum to 1 (T001.8, SPEC section 2).
+def _expm1(x: float) -> float:
+    """e^x - 1, far out as large as a float holds: it only ever asks for a smaller least penalty."""
+    return math.expm1(min(x, 700.0))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The shape of one perturbed fit."""
+
+    columns: int
+    rows: int
+    #: Length of its rows.
+    weight: float
+    #: How far the rows with and without one of their values can be apart, in lengths of a row (Theorem S.7).
+    apart: float = 0.0
+    #: Length of the weights to which the penalty pulls.
+    source: float = 0.0
+
+    def reach(self, adjacency: Adjacency, unit: Unit) -> float:
+        """How far one unit moves the sum of its gradients."""
+        whole = logistic_gradient(self.weight, self.columns, adjacency)
+        if unit is Unit.RECORD or adjacency is Adjacency.REPLACE:
+            return whole
+        # Another row stands in its place: never farther than a replaced one, nor nearer than the whole row's vanishing.
+        most = logistic_gradient(self.weight, self.columns, Adjacency.REPLACE)
+        return min(most, max(whole, self.apart * self.weight))
+
+
+def fits(study: Study, sizes: Sequence[Fit], epsilon: float) -> list[ObjectivePerturbation]:
+    """Perturbed fits that together cost epsilon, where the weights q sum to 1 (T001.8, SPEC section 2).
 
     Sound: eps' = eps - sum ln(1 + q^2 / (4 n (lambda + Delta))), Delta >= 0 as large as keeps eps' >= 0.9 eps.
     Published: the square of every factor; and a jump to eps' = eps / 2 where too little is left.
     """
     penalty = check_parameters(study, Parameters).penalty
-    reach = 2.0 if study.adjacency == Adjacency.REPLACE else 1.0
+    adjacency, unit = Adjacency(study.adjacency), Unit(study.unit)
+
+    def made(fit: Fit, own: float, scale: float, covering: float = 0.0) -> ObjectivePerturbation:
+        reach, value = fit.reach(adjacency, Unit.RECORD), fit.reach(adjacency, Unit.ATTRIBUTE)
+        shape = (fit.columns, fit.rows, fit.weight, own, scale, reach, covering)
+        return ObjectivePerturbation(
+            *shape, value_reach=None if value == reach else value, centre=fit.source * penalty / own
+        )
+
     if epsilon == math.inf:
-        return [ObjectivePerturbation(d, n, q, penalty, 0.0, reach * q, 0.0) for d, n, q in sizes]
+        return [made(fit, penalty, 0.0) for fit in sizes]
     if study.calibration == Calibration.PUBLISHED:
-        rate = epsilon - math.fsum(2 * math.log1p(q * q / (4 * n * penalty)) for _, n, q in sizes)
+        rate = epsilon - math.fsum(2 * math.log1p(f.weight**2 / (4 * f.rows * penalty)) for f in sizes)
         penalties = [penalty] * len(sizes)
         if rate <= 0:
             rate = epsilon / 2
-            penalties = [q * q / (4 * n * math.expm1(epsilon * q / 4)) for _, n, q in sizes]
+            penalties = [f.weight**2 / (4 * f.rows * _expm1(epsilon * f.weight / 4)) for f in sizes]
         # The paper replaces a row: b has density prop. to exp(-rate |b| / 2).
         return [
-            ObjectivePerturbation(d, n, q, own, 2 / rate, 2 * q, 0.0, factors=2)
-            for (d, n, q), own in zip(sizes, penalties, strict=True)
+            ObjectivePerturbation(
+                f.columns, f.rows, f.weight, own, 2 / rate, 2 * f.weight, 0.0, factors=2, centre=f.source * penalty / own
+            )
+            for f, own in zip(sizes, penalties, strict=True)
         ]
     usable = epsilon * (1 - _COVERING) * (1 - SAFETY)
-    penalties = [max(penalty, q * q / (4 * n * math.expm1((1 - _KEPT) * usable * q))) for _, n, q in sizes]
-    lost = math.fsum(math.log1p(q * q / (4 * n * own)) for (_, n, q), own in zip(sizes, penalties, strict=True))
-    scale = reach / (usable - lost)
-    return [
-        ObjectivePerturbation(d, n, q, own, scale, reach * q, epsilon * _COVERING * q)
-        for (d, n, q), own in zip(sizes, penalties, strict=True)
-    ]
+    penalties = [max(penalty, f.weight**2 / (4 * f.rows * _expm1((1 - _KEPT) * usable * f.weight))) for f in sizes]
+    lost = math.fsum(math.log1p(f.weight**2 / (4 * f.rows * own)) for f, own in zip(sizes, penalties, strict=True))
+    scale = math.fsum(fit.reach(adjacency, unit) for fit in sizes) / (usable - lost)
+    return [made(fit, own, scale, epsilon * _COVERING * fit.weight) for fit, own in zip(sizes, penalties, strict=True)]
 
 
 def compile_plan(study: Study) -> Plan:
@@ -286,9 +350,9 @@ def compile_plan(study: Study) -> Plan:
         raise UsageError("too few rows are left for the low-level models: lower high_share")
     part = LOW if high else ""
     if vertical:
-        mechanisms = fits(study, [(block.size, rows - high, block.weight) for block in asked.blocks], study.epsilon)
+        mechanisms = fits(study, [block.fit(rows - high) for block in asked.blocks], study.epsilon)
     else:
-        mechanisms = [fits(study, [(block.size, block.card.rows, 1.0)], study.epsilon)[0] for block in asked.blocks]
+        mechanisms = [fits(study, [block.fit(block.card.rows)], study.epsilon)[0] for block in asked.blocks]
     releases = [
         Release(BLOCK, block.card.name, BLOCK, mechanism, exposure=Exposure(part, label=mechanism.label))
         for block, mechanism in zip(asked.blocks, mechanisms, strict=True)
@@ -299,7 +363,7 @@ def compile_plan(study: Study) -> Plan:
         width = len(asked.blocks) + asked.parameters.fit_intercept
         share = 1 - asked.parameters.predictions_share if asked.meta is Meta.PERTURBED else 1.0
         count = high or study.card(asked.holder).rows
-        meta = fits(study, [(width, count, 1.0)], study.epsilon * share)[0]
+        meta = fits(study, [Fit(width, count, 1.0, apart=2.0)], study.epsilon * share)[0]
         if asked.meta is Meta.PERTURBED:
             releases += [_predictions(study, asked, block.card.name, high) for block in asked.blocks]
         releases.append(Release(META, asked.holder, META, meta, exposure=Exposure(HIGH if high else "", label=meta.label)))
