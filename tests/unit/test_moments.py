@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +18,10 @@ from unpooled.aggregation.totals import Total
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels import moments as kernel
 from unpooled.privacy import table as table_module
+from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Bounds, Coding, Column
+from unpooled.privacy.mechanisms import GaussianRelease
+from unpooled.privacy.noise import KeySource
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.study.data import FileTable
@@ -335,3 +339,37 @@ def test_bounds_of_a_norm_give_a_design_of_that_norm() -> None:
     x = np.array([0.6, 0.8])  # shortened, not turned
     wanted = 50 * np.array([x[0] ** 2, x[1] ** 2, x[0] * x[1], x[0], x[1]])
     assert statistic / design.grid**2 == pytest.approx(wanted, abs=50 * 3 / design.grid)
+
+
+@pytest.mark.parametrize("wide", [1.0, 8.0, 15.0])
+def test_what_a_release_cannot_tell_is_called_not_identified(wide: float) -> None:
+    """G16: ranges 8 to 15 times wider than the data leave eigenvalues that are noise; intervals in their directions cover too little."""
+    d, n = 5, 5000
+    columns = (*(Column(f"x{j}", -wide, wide) for j in range(d)), Column("y", -8 * wide, 8 * wide))
+    design = Design.of(columns, "y", n)
+    vector = design.vector("moments", Adjacency.REPLACE)
+    release = GaussianRelease.calibrated(vector.blocks, vector.reach, Unit.RECORD, budget_mu(1.0, 1e-5))
+    rng, covered, told = np.random.default_rng(1), [], []
+    for k in range(40):
+        x, beta = rng.uniform(-1, 1, (n, d)), rng.normal(size=d)
+        table = Table({**{f"x{j}": x[:, j] for j in range(d)}, "y": x @ beta + rng.normal(size=n)})
+        values = release.decode(release.release(design.statistic(table), KeySource.simulation(k).stream("wide")))
+        found = design.decode(Total(values, release.deviations, ()), n)
+        for fit in (found.posterior(), found.ols(), found.ridge(1.0)):
+            low, high = fit.interval().T
+            assert fit.identified.shape == (d,)
+            assert fit.prior or (np.isinf(high - low) == ~fit.identified).all()
+            told += fit.identified.tolist()
+            covered += ((low <= beta) & (beta <= high))[fit.identified].tolist()
+    if wide == 1.0:
+        assert all(told)
+        assert np.mean(covered) > 0.92
+    else:
+        assert not any(told)
+
+
+def test_exact_moments_identify_everything() -> None:
+    exact = moments()
+    fit = dataclasses.replace(exact, variance=0 * exact.variance).ols()
+    assert fit.identified.all()
+    assert np.isfinite(fit.interval()).all()

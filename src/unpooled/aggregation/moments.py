@@ -266,6 +266,10 @@ class LinearFit:
     intercept_: float
     #: Of the coefficients, and of the intercept as the last row where there is one.
     joint_covariance_: Matrix
+    #: For every coefficient, whether the release tells anything of it. Where not, its interval rests on the prior, or is endless without one.
+    identified: NDArray[np.bool_]
+    #: Whether a prior stands behind what is not identified.
+    prior: bool = True
 
     @property
     def covariance_(self) -> Matrix:
@@ -279,6 +283,8 @@ class LinearFit:
         if not 0 < level < 1:
             raise UsageError("level must lie between 0 and 1")
         half = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0))
+        if not self.prior:
+            half = np.where(self.identified, half, np.inf)
         return np.column_stack([self.coef_ - half, self.coef_ + half])
 
 
@@ -341,13 +347,14 @@ class Moments:
             penalty[-1] = 0.0
         precision = _positive(noise_precision) * self.design.response.half_width**2
         (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
-        return self._in_own_units(*noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, precision))
+        found = noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, precision)
+        return self._in_own_units(*found, prior=False)
 
     def ols(self, noise_precision: float = 1.0) -> LinearFit:
         """Ordinary least squares: ridge with ``alpha = 0`` on moments repaired where they are not positive definite."""
         return self.ridge(0.0, noise_precision)
 
-    def _in_own_units(self, mean: Row, covariance: Matrix) -> LinearFit:
+    def _in_own_units(self, mean: Row, covariance: Matrix, *, prior: bool = True) -> LinearFit:
         """beta_j = Y b_j / h_j; the intercept takes up the centres."""
         design = self.design
         back = np.diag(design.response.half_width / design.half_widths)
@@ -356,7 +363,7 @@ class Moments:
         own, spread = back @ mean, back @ covariance @ back.T
         p = own.size - design.intercept
         intercept = float(own[-1]) + design.response.centre if design.intercept else 0.0
-        return LinearFit(own[:p], intercept, spread)
+        return LinearFit(own[:p], intercept, spread, noisy_gram.identified(*self.xx)[:p], prior)
 
     # --- files -----------------------------------------------------------------------------------------------------------
 

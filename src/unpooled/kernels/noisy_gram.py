@@ -33,6 +33,16 @@ def noise_level(gram_variance: Matrix) -> float:
     return float(np.sqrt(2 * size * gram_variance.diagonal().max(initial=0.0)))
 
 
+def identified(gram: Matrix, gram_variance: Matrix, share: float = 0.1) -> NDArray[np.bool_]:
+    """For every coefficient, whether the noisy Gram tells of it: less than ``share`` of it is in directions below twice the noise level.
+
+    There an eigenvalue is half noise or more, and no interval that takes the Gram for that of the rows knows how wrong it is.
+    """
+    values, vectors = np.linalg.eigh(gram)
+    lost = np.square(vectors[:, values < 2 * noise_level(gram_variance)]).sum(axis=1)
+    return np.asarray(lost < share)
+
+
 def repaired(gram: Matrix, gram_variance: Matrix, ridge: float = 0.3) -> Matrix:
     """A positive definite Gram stays as it is; another one is clipped at 0 and gets ``ridge`` times the noise level (SPEC 5)."""
     if np.linalg.eigvalsh(gram)[0] > 0:

@@ -25,6 +25,8 @@ class Coefficient(msgspec.Struct, frozen=True):
     value: float
     low: float
     high: float
+    #: Whether the release tells of it more than its own noise does.
+    identified: bool = True
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -58,8 +60,10 @@ def coordinate(plan: Plan) -> Conversation:
     fit = posterior(asked, moments)
     interval = fit.interval(asked.parameters.level)
     coefficients = tuple(
-        Coefficient(name, value, low, high)
-        for name, value, (low, high) in zip(design.names, fit.coef_.tolist(), interval.tolist(), strict=True)
+        Coefficient(name, value, low, high, known)
+        for name, value, (low, high), known in zip(
+            design.names, fit.coef_.tolist(), interval.tolist(), fit.identified.tolist(), strict=True
+        )
     )
     return Result(coefficients, fit.intercept_, asked.parameters.level, total.participants, settings, moments.stored())
 
@@ -76,7 +80,14 @@ def _rows(plan: Plan, participants: tuple[str, ...]) -> int:
 
 def render(result: Result) -> str:
     """The coefficients as a table."""
-    rows = [f"{c.name:<24}{c.value:>14.6g}   [{c.low:.6g}, {c.high:.6g}]" for c in result.coefficients]
+    rows = [
+        f"{c.name:<24}{c.value:>14.6g}   [{c.low:.6g}, {c.high:.6g}]{'' if c.identified else '   not identified'}"
+        for c in result.coefficients
+    ]
+    if not all(c.identified for c in result.coefficients):
+        rows.append(
+            "not identified: the release tells less of it than its own noise; value and interval are little more than the prior's"
+        )
     return "\n".join(
         [
             f"{'coefficient':<24}{'value':>14}   {result.level:.0%} credible interval",
