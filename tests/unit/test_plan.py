@@ -106,6 +106,12 @@ def test_parameters_of_a_model_are_strict(parameters: dict, words: str) -> None:
     assert check_parameters(study(parameters={"confidence": 0.9}), Parameters).confidence == 0.9
 
 
+@pytest.mark.parametrize("changes", [{"parameters": {"a": [{"b": 2**64}]}}, {"public_seed": 2**70}, {"run": -(2**64)}])
+def test_an_integer_that_no_message_can_hold_is_refused(changes: dict) -> None:
+    with pytest.raises(UsageError, match="64 bits"):
+        study(**changes)
+
+
 def test_the_default_delta_is_far_below_one_person() -> None:
     assert default_delta(100) == 1e-5
     assert default_delta(10**6) == pytest.approx(1e-7)

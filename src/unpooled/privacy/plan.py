@@ -114,6 +114,10 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, weakref=True, kw
         msgspec.structs.force_setattr(self, "epsilon", budget.epsilon)
         msgspec.structs.force_setattr(self, "delta", budget.delta)
         Adjacency.parse(self.adjacency)
+        try:
+            msgspec.msgpack.encode((self.parameters, self.public_seed, self.simulation_seed, self.run))
+        except OverflowError:
+            raise UsageError("a study holds an integer beyond 64 bits: no parameter is that large") from None
         Calibration.parse(self.calibration)
         if not set(self.derived) <= DERIVABLE or len(set(self.derived)) != len(self.derived):
             msg = f"derived names what was read off the data, each once: {', '.join(sorted(DERIVABLE))}"
