@@ -176,5 +176,5 @@ def test_a_value_gone_missing_that_leaves_another_row_is_audited(
     assert report.passed, str(report)
     monkeypatch.setattr(Design, "makes_other_rows", False)
     broken = replay(load("bayes"), msgspec.structs.replace(asked, run=2), tables, registry=load, rounds=8)
-    assert broken.passed is (missing == "absent"), str(broken)
+    assert not broken.passed, str(broken)  # under a norm what stays is shortened less, whatever the rule
     assert all(v.unit is Unit.ATTRIBUTE for v in broken.violations)

@@ -171,7 +171,7 @@ def test_a_fit_keeps_the_budget_and_spends_it(aggregation: str, adjacency: str) 
         plan = model.plan(N, 3, sites={"a": 100, "b": 200, "c": 300})
         assert 0.99 < plan.epsilon(1e-5) <= 1.0
         assert 0.8 < plan.epsilon(1e-5, Unit.ATTRIBUTE) <= 1.0
-        shares = {r.name: r.event(Unit.RECORD).value for r in plan.releases}
+        shares = {r.name: r.mechanism.event(Unit.RECORD).value for r in plan.releases}
         assert set(shares) == {"moments", *(["deviations"] if projection else [])}
         if projection:
             ratio = shares["deviations"] / shares["moments"]

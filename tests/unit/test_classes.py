@@ -50,7 +50,7 @@ def surface(model: Any) -> dict[str, Any]:
     shown["classes_"] = (model.classes_.tolist(), model.classes_.dtype.str)
     shown["plan_"] = (model.plan_.hash, str(model.plan_))
     shown["statement_"] = model.statement_.to_dict()
-    shown["ledger_"] = [(e.kind, e.plan, e.key, e.record, e.attribute, e.state) for e in model.ledger_]
+    shown["ledger_"] = [(e.kind, e.plan, e.key, e.costs, e.state) for e in model.ledger_]
     shown["shapes"] = [(name, np.shape(getattr(model, name, 0))) for name in ("coef_", "intercept_", "high_")]
     shown["predictions"] = [
         (np.asarray(found).dtype.str, np.asarray(found).shape)

@@ -270,5 +270,7 @@ def test_equal_releases_are_one_line_of_a_ledger() -> None:
     cards = tuple(Card(f"p{k}", 9, (Column(f"x{k}", 0.0, 1.0),)) for k in range(50))
     releases = tuple(Release("r", card.name, "s", Priced(pure(0.1), pure(0.1)), 7) for card in cards)
     plan = Plan(Study("any", cards, 1.0, 0.0, derived=()), Split.VERTICAL, releases)
-    (record,) = [cost for cost in shared_costs(plan, "p0") if cost.unit is Unit.RECORD]
+    (record,) = [
+        cost for cost in shared_costs(plan, "p0") if cost.unit is Unit.RECORD and cost.event.count and cost.event.value
+    ]
     assert record.event == Event(Kind.PURE, 0.1, 350)

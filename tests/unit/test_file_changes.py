@@ -14,7 +14,7 @@ from scipy.sparse import csc_array
 
 from unpooled.errors import DataError, UnpooledError
 from unpooled.models import load
-from unpooled.privacy import noise
+from unpooled.models.describe import party as steps
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Study
 from unpooled.privacy.unit import Budget
@@ -143,16 +143,17 @@ def test_a_file_that_stays_is_answered(world) -> None:
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_in_the_middle_of_a_step_is_refused_before_the_debit(world, change, monkeypatch) -> None:
-    """After the values were read and the noise was drawn."""
+    """After the values were read and added up."""
     path, config = world
     with open_party(config) as party:
-        plan, draw = opened(party), noise.rounded_gaussian
+        plan, sums = opened(party), steps.sums
 
-        def drawn(*arguments, **options):
+        def added_up(*arguments, **options):
+            total = sums(*arguments, **options)
             change(path)
-            return draw(*arguments, **options)
+            return total
 
-        monkeypatch.setattr("unpooled.privacy.mechanisms.noise.rounded_gaussian", drawn)
+        monkeypatch.setattr(steps, "sums", added_up)
         with pytest.raises(DataError, match="has changed"):
             party.answer(encode(plan, "sums", 0, Nothing()))
         assert spent(party) == 0

@@ -21,6 +21,7 @@ from unpooled.models.lasso.plan import clip_ceiling, grids, setup, shortened, sk
 from unpooled.models.lasso.refit import Moments, constrained, shrunk
 from unpooled.privacy.accounting import UNBOUNDED, Kind, budget_rho
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.exposure import release_costs
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import NoisyChoice, NoisyMaximum, ScaledGaussian
 from unpooled.privacy.noise import KeySource
@@ -124,11 +125,19 @@ def test_a_categorical_value_pays_for_two_columns() -> None:
 def test_limited_releases_count_up_to_their_limit_and_no_further() -> None:
     plan = MODEL.compile(study(unit="record", parameters={"rounds": 3}))
     own = [release for release in plan.releases if release.name == "column"]
-    assert [(r.count, r.together, r.times(Unit.ATTRIBUTE), r.times(Unit.RECORD)) for r in own] == [(2, 3, 1, 2)] * 2
-    events = list(Plan._events(own, Unit.RECORD))
-    assert [event.count for event in events] == [2, 1]
-    assert plan.charge(own[0], Unit.ATTRIBUTE, 0).value > 0 == plan.charge(own[0], Unit.ATTRIBUTE, 1).value
-    free = dataclasses.replace(plan, releases=tuple(dataclasses.replace(r, together=0) for r in plan.releases))
+    counted = [
+        (r.count, r.exposure.together, *(r.exposure.times(unit, r.count) for unit in (Unit.ATTRIBUTE, Unit.RECORD)))
+        for r in own
+    ]
+    assert counted == [(2, 3, 1, 2)] * 2
+    only = dataclasses.replace(plan, releases=tuple(own))
+    assert [event.count for event in only.cost(Unit.RECORD).compositions[0].events] == [2, 1]
+    first, second = ({c.unit: c.event.value for c in release_costs(own[0], made)}[Unit.ATTRIBUTE] for made in (0, 1))
+    assert first > 0 == second
+    free = dataclasses.replace(
+        plan,
+        releases=tuple(dataclasses.replace(r, exposure=dataclasses.replace(r.exposure, together=0)) for r in plan.releases),
+    )
     assert free.epsilon(1e-5) > plan.epsilon(1e-5)
     assert free.hash != plan.hash
 

@@ -26,11 +26,6 @@ ENDINGS = ("", ".anchor", ".key")
 OLD = Path(__file__).parents[1] / "data" / "ledger_0.1.0" / "north.ledger"
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def pure(value: float) -> tuple[Cost, ...]:
     return tuple(Cost(unit, "", Event(Kind.PURE, value)) for unit in Unit)
 
