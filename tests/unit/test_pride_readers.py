@@ -17,7 +17,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Unit
+from unpooled.privacy.unit import Scope, Unit
 from unpooled.protocol.local import run_in_process
 from unpooled.protocol.messages import Array, Disclosed, Entrusted, Public, Released
 from unpooled.protocol.roles import MemoryKeeper
@@ -140,7 +140,7 @@ def test_the_only_party_that_estimates_pays_nothing_and_the_others_need_less_noi
     assert {r.party for r in both.releases} == {"a", "b", "c"}
     scales = [plan.release("c", "sketch").scale for plan in (alone, both)]
     assert scales[1] / scales[0] == pytest.approx(math.sqrt(3 / 2), rel=1e-3)
-    assert alone.composition(Unit.RECORD, "a").epsilon(DELTA) == 0
+    assert alone.cost(Unit.RECORD, "a", Scope.PARTY).epsilon(DELTA) == 0
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (30, 3))
     tables = {n: Table({f"x{n}": X[:, k], **({"y": X.sum(axis=1)} if n == "a" else {})}) for k, n in enumerate("abc")}
@@ -186,5 +186,5 @@ def test_the_estimators_party_that_predicts_releases_nothing() -> None:
     assert {r.party for r in model.plan_.releases} == {"party0", "party1", "party2"}
     model.predict_at("party1", X[:9])
     assert {r.party for r in model.prediction_plan_.releases} == {"party0", "party2"}
-    assert len(model.prediction_ledger_) == 2
+    assert sum(entry.kind == "charge" for entry in model.prediction_ledger_) == 2
     assert PrideRegressor(parties=1, bounds=(-1, 1)).plan(60, 6).releases == ()

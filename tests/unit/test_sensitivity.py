@@ -185,7 +185,7 @@ ROWS = 4
 
 
 def study(columns: tuple[Column, ...], unit: Unit, adjacency: Adjacency, epsilon: float = 1.0, rows: int = ROWS) -> Study:
-    return Study("describe", (Card("site", rows, columns),), epsilon, 1e-5, unit, adjacency, derived=())
+    return Study("describe", (Card("site", rows, columns),), epsilon, 1e-5, unit=unit, adjacency=adjacency, derived=())
 
 
 def values(column: Column, rng: np.random.Generator) -> object:

@@ -217,7 +217,7 @@ def test_a_value_gone_missing_moves_the_gradient_no_farther_than_declared(interc
         assert declared == pytest.approx(math.sqrt(2))
     if intercept or (missing == "absent" and (width == 1 or not norm)) or (width > 1 and not norm):
         assert declared == 1.0
-    assert release.event(Unit.ATTRIBUTE).value <= 1.0
+    assert release.mechanism.event(Unit.ATTRIBUTE).value <= 1.0
 
 
 def test_two_rows_almost_opposite_move_the_gradient_by_almost_twice_the_bound() -> None:
@@ -664,7 +664,9 @@ def test_an_ordinary_fit_keeps_its_fine_residual() -> None:
 def test_a_fit_that_stops_early_is_answered_and_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it reached its tolerance depends on the data: nothing is said of it, and least of all before the debit."""
     monkeypatch.setattr(logistic, "_PASSES", 1)
-    model = PrivateLogisticRegression(bounds=(-1, 1), random_state=0).fit(np.array([[0.1], [0.9], [-0.3]]), [0, 1, 0])
+    model = PrivateLogisticRegression(bounds=(-1, 1), classes=(0, 1), random_state=0).fit(
+        np.array([[0.1], [0.9], [-0.3]]), [0, 1, 0]
+    )
     assert len(model.ledger_) == 1
     with pytest.raises(ArithmeticError, match="raise the penalty"):
         logistic_minimum(np.array([[0.1], [0.9]]), np.array([1.0, -1.0]), 1e-3, tolerance=1e-14)
@@ -675,7 +677,9 @@ def test_a_fit_that_stops_early_is_answered_and_paid_for(monkeypatch: pytest.Mon
 def test_no_extreme_study_ends_without_a_debit(penalty: float, epsilon: float) -> None:
     X = np.linspace(-1, 1, 40)[:, None]
     for y in (X[:, 0] > 0, X[:, 0] ** 2 > 0.3):
-        fit = PrivateLogisticRegression(epsilon=epsilon, penalty=penalty, bounds=(-1, 1), random_state=1).fit(X, y)
+        fit = PrivateLogisticRegression(
+            epsilon=epsilon, penalty=penalty, bounds=(-1, 1), classes=(False, True), random_state=1
+        ).fit(X, y)
         assert len(fit.ledger_) == 1
         assert np.isfinite(fit.coef_).all()
 
