@@ -25,7 +25,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import drive
-from unpooled.protocol.roles import Party
+from unpooled.protocol.party import Party
 
 ROWS, EACH, PARTIES, ROUNDS, TAU = 20_000, 20, 4, 30, 64
 #: Required by the project: scoring all columns privately takes at most so many times what it takes without noise.

@@ -17,6 +17,7 @@ import polars as pl
 from unpooled.models.pride.party import exact_sketch
 from unpooled.models.pride.plan import SKETCH, compile_plan, parts
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Study
 from unpooled.study.data import read_table
@@ -56,7 +57,7 @@ def main() -> None:
         sketching = time.perf_counter() - start
         start = time.perf_counter()
         mechanism = plan.release("a", SKETCH).mechanism
-        released = mechanism.release(statistic, KeySource.secret().stream("benchmark"))
+        released = mechanism.draw(Vector(statistic), KeySource.secret().stream("benchmark"))
         noising = time.perf_counter() - start
     total = sketching + noising
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

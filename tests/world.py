@@ -9,6 +9,7 @@ import numpy as np
 
 from unpooled.privacy.accounting import Composition, Event
 from unpooled.privacy.exposure import Worst
+from unpooled.privacy.mechanisms import Objective, Scores, Summand, Vector
 from unpooled.privacy.plan import Plan
 from unpooled.privacy.unit import Split, Unit
 
@@ -54,3 +55,26 @@ def respects(composition: Composition) -> np.ndarray:
 def covered(one: Composition, by: Worst) -> bool:
     """Whether some alternative of an account costs at least as much in every respect, and so at every epsilon and delta."""
     return any((respects(other) >= respects(one) * (1 - 1e-9)).all() for other in by.compositions)
+
+
+# --- mechanisms, as tests call them ----------------------------------------------------------------------------------------
+
+
+def drawn(mechanism, values, bits, sensitivity=None):
+    """What a vector becomes."""
+    return mechanism.draw(Vector(values, sensitivity), bits)
+
+
+def summed(mechanism, values, bits):
+    """What goes into a total."""
+    return mechanism.draw(Summand(values, lambda *_: ()), bits)
+
+
+def chosen(mechanism, scores, sensitivity, bits, *, signed=False):
+    """The index that is chosen."""
+    return int(mechanism.draw(Scores(scores, sensitivity, signed), bits)[0])
+
+
+def minimised(mechanism, solve, bits):
+    """The minimiser that is released."""
+    return mechanism.draw(Objective(solve), bits)

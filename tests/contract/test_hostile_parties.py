@@ -23,9 +23,9 @@ from test_models import parties
 from unpooled.errors import ProtocolError, UnpooledError
 from unpooled.models import load
 from unpooled.privacy.policy import Policy
+from unpooled.protocol.conversation import OPEN
 from unpooled.protocol.local import _opened, drive, in_process
 from unpooled.protocol.messages import WRAPPERS, Ask, open_body, open_envelope
-from unpooled.protocol.roles import OPEN
 from unpooled.protocol.transcript import Transcript
 
 FULL = os.environ.get("UNPOOLED_FULL") == "1"

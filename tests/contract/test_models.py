@@ -28,9 +28,10 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import PLAN_VERSION
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Budget, Calibration, Unit
+from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.local import drive, in_process, recorded_only
 from unpooled.protocol.messages import encode, open_envelope
-from unpooled.protocol.roles import OpenRequest, Party
+from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript
 
 

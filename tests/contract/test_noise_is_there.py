@@ -10,7 +10,7 @@ import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -19,23 +19,23 @@ import numpy as np
 import pytest
 from cases import CASES, Case
 from scipy import stats
+from world import minimised
 
 from unpooled.models import load
-from unpooled.privacy import mechanisms, noise
+from unpooled.privacy import noise
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import (
-    Contribution,
+    MECHANISMS,
     GaussianRelease,
     NoiseShare,
-    NoisyChoice,
-    ObjectivePerturbation,
-    ScaledGaussian,
+    Objective,
+    Vector,
 )
 from unpooled.privacy.noise import KeySource, Stream
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import drive, in_process
-from unpooled.protocol.roles import Party
+from unpooled.protocol.party import Party
 
 KEYS = 12
 #: Where a test of many cases says no once in a million.
@@ -67,15 +67,14 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Notes]:
 
     def watched(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def act(self: Any, *arguments: Any, **options: Any) -> Any:
-            bits = next(a for a in (*arguments, *options.values()) if isinstance(a, Stream))
+        def act(self: Any, given: Any, bits: Stream) -> Any:
             perturbation = []
-            if isinstance(self, ObjectivePerturbation):
-                solve = arguments[0]
-                arguments = (lambda b: (perturbation.append(b.copy()), solve(b))[1], *arguments[1:])
-            gave = original(self, *arguments, **options)
-            given = None if isinstance(self, ObjectivePerturbation) else np.copy(arguments[0])
-            notes.drawn.append(Drawn(self, bits.key, given, np.asarray(gave), *perturbation))
+            if isinstance(given, Objective):
+                solve = given.solve
+                given = replace(given, solve=lambda b: (perturbation.append(b.copy()), solve(b))[1])
+            gave = original(self, given, bits)
+            values = None if isinstance(given, Objective) else np.copy(given.values)
+            notes.drawn.append(Drawn(self, bits.key, values, np.asarray(gave), *perturbation))
             return gave
 
         return act
@@ -87,17 +86,9 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Notes]:
         notes.streams[names].append(made.key)
         return made
 
-    acts = [
-        (GaussianRelease, "release"),
-        (NoiseShare, "share"),
-        (Contribution, "share"),
-        (ScaledGaussian, "release_scaled"),
-        (NoisyChoice, "release"),
-        (ObjectivePerturbation, "minimise"),
-    ]
     with monkeypatch.context() as patch:
-        for kind, name in acts:
-            patch.setattr(kind, name, watched(getattr(kind, name)))
+        for kind in MECHANISMS:
+            patch.setattr(kind, "draw", watched(kind.draw))
         patch.setattr(KeySource, "stream", streamed)
         yield notes
 
@@ -229,8 +220,8 @@ def test_two_parties_with_equal_data_draw_different_noise_even_in_a_simulation(m
 def test_what_a_request_decides_of_an_objective_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another request over the same data at a ledger that was rolled back: unrelated noise, or the difference would be free of it."""
     from unpooled.models.stacking.messages import MetaRequest
+    from unpooled.protocol.conversation import OpenRequest
     from unpooled.protocol.messages import Array, encode
-    from unpooled.protocol.roles import OpenRequest
 
     case = CASES["stacking"]()
     model, study = load("stacking"), msgspec.structs.replace(case.study, simulation_seed=None)
@@ -249,7 +240,7 @@ def test_what_a_request_decides_of_an_objective_is_in_its_key(monkeypatch: pytes
 
 def test_the_run_s_sensitivity_is_in_the_noise_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """FINDINGS G14: equal statistics under two scales and one key would give the statistic as 2 a - b."""
-    from unpooled.protocol.roles import Context
+    from unpooled.protocol.party import OpenDesk
 
     case = CASES["lasso"]()
     study = msgspec.structs.replace(case.study, simulation_seed=None)
@@ -260,8 +251,8 @@ def test_the_run_s_sensitivity_is_in_the_noise_key(monkeypatch: pytest.MonkeyPat
         ledger = Ledger.in_memory(bytes(32))
         party = Party(name, case.tables[name], study.card(name), ledger, KeySource(bytes(32)), Policy.in_process(), load)
         with noted(monkeypatch) as notes:
-            context = Context(party, plan, "pick", 0, b"asked")
-            made.append(context.release("score", np.array([0.25]), sensitivity=sensitivity).values.numpy())
+            desk = OpenDesk(party, plan, "pick", 0, b"asked")
+            made.append(desk.release("score", Vector(np.array([0.25]), sensitivity)).values.numpy())
         made.append(notes.drawn[0].stream)
     (a, key), (b, other) = made[:2], made[2:]
     assert key != other
@@ -275,7 +266,7 @@ def test_the_solver_s_residual_is_covered_by_noise_of_the_width_of_the_theorem()
     (mechanism,) = fits(msgspec.structs.replace(CASES["stacking"]().study, simulation_seed=None), [Fit(3, 50, 1.0)], 1.0)
     assert mechanism.covering > 0
     bits = (KeySource(sha256(bytes([k % 256, k // 256])).digest()).stream("covering") for k in range(400))
-    norms = [float(np.linalg.norm(mechanism.minimise(lambda b: np.zeros(3), bit))) for bit in bits]
+    norms = [float(np.linalg.norm(minimised(mechanism, lambda b: np.zeros(3), bit))) for bit in bits]
     width = 2 * mechanism.residual / (mechanism.penalty * mechanism.covering)
     assert stats.kstest(norms, stats.gamma(3, scale=width).cdf).pvalue > 1e-4
 
@@ -302,7 +293,7 @@ def test_absent_or_smaller_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
         def weak(scale: float, size: int, *, factor: float = factor, **options: Any) -> np.ndarray:
             return np.rint(factor * original(scale, size, **options)).astype(np.int64)
 
-        fails(monkeypatch, mechanisms.noise, "rounded_gaussian", weak, check)
+        fails(monkeypatch, noise, "rounded_gaussian", weak, check)
 
 
 def test_keys_that_forget_the_statistic_or_the_party_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,9 +24,10 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Plan
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Budget, Scope, Split, Unit
+from unpooled.protocol.conversation import OPEN
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Released, Sealed, open_body, open_envelope
-from unpooled.protocol.roles import OPEN, Party
+from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript
 
 #: Where a study says whom it trusts or how parties compete: every way that the models know.

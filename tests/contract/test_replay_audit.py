@@ -20,7 +20,7 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Array, Ask, Disclosed, Entrusted, Nothing, Public, Released, Sealed
-from unpooled.protocol.roles import Step
+from unpooled.protocol.step import Step
 
 COLUMNS = (Column("age", 18.0, 100.0), Column("dose", -1.0, 3.0, missing="absent"))
 RNG = np.random.default_rng(3)

@@ -18,7 +18,8 @@ from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import encode
-from unpooled.protocol.roles import Panel, Party, no_panels
+from unpooled.protocol.party import Party
+from unpooled.protocol.step import Panel, no_panels
 from unpooled.protocol.transcript import Transcript
 from unpooled.report import figures
 from unpooled.report.page import page

@@ -16,10 +16,10 @@ from unpooled.errors import DataError, PlanMismatch, ProtocolError, UnpooledErro
 from unpooled.models import load
 from unpooled.privacy.table import Table
 from unpooled.protocol.alignment import DIGEST, KEY, SECRET, DigestRequest, Key, SecretRequest, align
+from unpooled.protocol.conversation import OPEN, OpenRequest
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Dropped, Nothing, Public, Sealed, encode, open_body, open_envelope
-from unpooled.protocol.roles import OPEN, OpenRequest
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.data import read_table
 from unpooled.study.files import read_study

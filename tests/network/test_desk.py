@@ -33,10 +33,10 @@ from unpooled.models import load
 from unpooled.network import signing
 from unpooled.network.service import Desk, Silence, coordinate, signed_exchange
 from unpooled.privacy.ledger import Ledger
+from unpooled.protocol.conversation import OPEN, OpenRequest
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive
 from unpooled.protocol.messages import Ask, Dropped, Nothing, encode
-from unpooled.protocol.roles import OPEN, OpenRequest
 from unpooled.study.run import compile_study
 
 COORDINATOR = Identity(b"c" * 32)
@@ -294,7 +294,7 @@ def test_an_unexpected_failure_at_a_party_tells_its_kind_only(simple: World, mon
     def fail(*_: object) -> None:
         raise KeyError("patient Smith")
 
-    monkeypatch.setattr("unpooled.protocol.roles.Context.release", fail)
+    monkeypatch.setattr("unpooled.protocol.context.Context.release", fail)
     with pytest.raises(ProtocolError, match="failed there with KeyError") as caught:
         run(simple)
     assert "Smith" not in str(caught.value) + caplog.text

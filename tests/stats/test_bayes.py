@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from world import drawn, summed
 
 from unpooled import Bounds
 from unpooled.aggregation.moments import Design
@@ -51,8 +52,8 @@ def coverage(n: int, epsilon: float, *, sites: int = 1) -> tuple[dict[str, float
         bits = [KeySource.simulation(k).stream("coverage", site, n) for site in range(sites)]
         parts = np.array_split(np.arange(n), sites)
         statistics = [design.statistic(Table({**dict(zip(NAMES, x[rows].T, strict=True)), "y": y[rows]})) for rows in parts]
-        act = release.release if isinstance(release, GaussianRelease) else release.share
-        noisy = release.decode(sum(act(s, b) for s, b in zip(statistics, bits, strict=True)), sites)
+        act = drawn if isinstance(release, GaussianRelease) else summed
+        noisy = release.decode(sum(act(release, s, b) for s, b in zip(statistics, bits, strict=True)), sites)
         exact = sum(statistics).astype(float)
         moments = design.decode(Total(noisy, deviations, ()), n)
         fits = {

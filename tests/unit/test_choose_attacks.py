@@ -20,8 +20,10 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
+from unpooled.protocol.context import Context
+from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.messages import Array, Released, encode
-from unpooled.protocol.roles import Context, OpenRequest, Party
+from unpooled.protocol.party import Party
 
 MODEL, N = load("lasso"), 40
 CARDS = tuple(Card(p, N, tuple(Column(c, -1.0, 1.0) for c in names), ("y",)) for p, names in (("a", "uv"), ("b", "w")))

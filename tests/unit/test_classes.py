@@ -203,8 +203,9 @@ def test_a_studys_labels_are_coded_by_the_declared_order(model: str) -> None:
 def test_a_label_that_does_not_fit_is_refused_before_the_party_debits_anything(model: str) -> None:
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.noise import KeySource
+    from unpooled.protocol.conversation import OpenRequest
     from unpooled.protocol.messages import Nothing, encode
-    from unpooled.protocol.roles import OpenRequest, Party
+    from unpooled.protocol.party import Party
 
     asked = study(model)
     plan, ledger = load(model).compile(asked), Ledger.in_memory()

@@ -46,7 +46,7 @@ class Priced:
 
 
 class Books:
-    """The ledgers of all parties, as :class:`~unpooled.protocol.roles.Party` keeps them."""
+    """The ledgers of all parties, as :class:`~unpooled.protocol.party.Party` keeps them."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

@@ -18,8 +18,8 @@ from unpooled.models.describe import party as steps
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Study
 from unpooled.privacy.unit import Budget
+from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.messages import Nothing, encode
-from unpooled.protocol.roles import OpenRequest
 from unpooled.study import data as study_data
 from unpooled.study.data import read_table, write_sparse
 from unpooled.study.party import create_party, open_party

@@ -17,8 +17,8 @@ from unpooled.models.pride.messages import EstimateRequest, Sketch
 from unpooled.network.signing import open_answer
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
+from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.messages import Array, encode, open_body, open_envelope
-from unpooled.protocol.roles import OpenRequest
 
 STUDY = Study("describe", (Card("a", 10, (Column("x", 0.0, 1.0),)),), 1.0, 1e-6, derived=())
 

@@ -32,9 +32,11 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
+from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Dropped, Nothing, Released, encode
-from unpooled.protocol.roles import Model, OpenRequest, Party, Step
+from unpooled.protocol.party import Party
+from unpooled.protocol.step import Model, Step
 from unpooled.study.files import read_card, write_card
 
 RNG = np.random.default_rng(1)

@@ -11,6 +11,7 @@ import pytest
 from scipy.sparse import csc_array
 from sklearn.linear_model import Lasso
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from world import chosen, drawn
 
 from unpooled import Bounds, PrivacyLeakWarning, PrivateLasso
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, ReleaseConflict, StudyAborted, UsageError
@@ -23,15 +24,16 @@ from unpooled.privacy.accounting import UNBOUNDED, Kind, budget_rho
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.exposure import release_costs
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import NoisyChoice, NoisyMaximum, ScaledGaussian
+from unpooled.privacy.mechanisms import NoisyChoice, NoisyMaximum, ScaledGaussian, Scores
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Budget, Unit
+from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Dropped, Nothing, Released, Signed, encode, open_body, open_envelope
-from unpooled.protocol.roles import Context, OpenRequest, Party
+from unpooled.protocol.party import OpenDesk, Party
 
 MODEL = load("lasso")
 N = 40
@@ -145,16 +147,17 @@ def test_limited_releases_count_up_to_their_limit_and_no_further() -> None:
 def picks_of(tables: dict[str, Table], asked: Study, request: PickRequest) -> dict[str, tuple[np.ndarray, float]]:
     """The integer scores and their declared sensitivity that every party hands to the exponential mechanism."""
     seen: dict[str, tuple[np.ndarray, float]] = {}
-    original = Context.choose
+    original = OpenDesk.release
 
-    def spy(context: Context, name: str, scores: np.ndarray, sensitivity: int, *, signed: bool) -> Released:
-        assert signed
-        seen[context.party.name] = (scores.copy(), sensitivity)
-        return original(context, name, scores, sensitivity, signed=signed)
+    def spy(desk: OpenDesk, name: str, given: object) -> object:
+        if isinstance(given, Scores):
+            assert given.signed
+            seen[desk.party.name] = (given.values.copy(), given.sensitivity)
+        return original(desk, name, given)
 
     plan, made = opened(asked, tables)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Context, "choose", spy)
+        patch.setattr(OpenDesk, "release", spy)
         for party in made.values():
             ask(plan, party, "pick", request)
     return seen
@@ -201,10 +204,10 @@ def test_the_choice_and_the_score_without_noise_are_exact_and_unbounded() -> Non
     choice = NoisyChoice(((Unit.RECORD, math.inf), (Unit.ATTRIBUTE, 0.5)))
     assert choice.event(Unit.RECORD) == UNBOUNDED
     assert choice.event(Unit.ATTRIBUTE).kind is Kind.EXPONENTIAL
-    assert choice.release(np.array([1, 5, 3]), 2, Unit.RECORD, KeySource.simulation(0).stream("x")) == 1
+    assert chosen(choice, np.array([1, 5, 3]), 2, KeySource.simulation(0).stream("x")) == 1
     score = ScaledGaussian(1, ((Unit.RECORD, math.inf),), 0.0)
     assert score.event(Unit.RECORD) == UNBOUNDED
-    assert score.release_scaled(np.array([1.25]), 1.0, KeySource.simulation(0).stream("x")).tolist() == [1.25]
+    assert drawn(score, np.array([1.25]), KeySource.simulation(0).stream("x"), 1.0).tolist() == [1.25]
 
 
 def test_predictions_are_clipped_between_their_bound_and_the_end_of_their_noise() -> None:
@@ -373,8 +376,8 @@ def test_a_party_whose_key_is_pinned_cannot_be_impersonated() -> None:
     stranger = Ledger.in_memory()
     foreign = Party(best, TABLES[best], made[best].card, stranger, KeySource(stranger.root_key), Policy.in_process(), load)
     low = msgspec.structs.replace(weak.score[0], values=Array.of(np.array([-1e9])))
-    context = Context(foreign, plan, "pick", 0, issued=[weak.choice, low])
-    fake = dataclasses_replace(weak, score=(low,), signed=context.sign(weak.choice, low))
+    desk = OpenDesk(foreign, plan, "pick", 0, b"", [weak.choice, low])
+    fake = dataclasses_replace(weak, score=(low,), signed=desk.sign((weak.choice, low)))
     mixed = tuple(fake if claim.party == best else claim for claim in claims)
     refused(plan, made[other], ProtocolError, "signature", "column", ShareRequest(0, mixed))
 
@@ -387,21 +390,21 @@ def test_a_policy_wants_pinned_keys_where_parties_rely_on_each_other() -> None:
 
 def test_a_party_signs_only_what_it_has_just_released() -> None:
     plan, made = opened(study())
-    context = Context(made["a"], plan, "pick", 0)
+    desk = OpenDesk(made["a"], plan, "pick", 0, b"")
     with pytest.raises(ProtocolError, match="just released"):
-        context.sign(Released("pick", 0, Array.of(np.array([1]))))
-    with pytest.raises(PlanMismatch, match="not as a choice"):
-        context.choose("score", np.array([1, 2]), 1)
+        desk.sign((Released("pick", 0, Array.of(np.array([1]))),))
+    with pytest.raises(PlanMismatch, match="takes a Vector"):
+        desk.release("score", Scores(np.array([1, 2]), 1))
 
 
 def test_whether_a_choice_is_signed_is_part_of_what_is_debited() -> None:
     plan, made = opened(study())
-    context = Context(made["a"], plan, "pick", 0)
+    desk = OpenDesk(made["a"], plan, "pick", 0, b"")
     scores = np.array([300, -40_000, 500])
-    first, again = (int(context.choose("pick", scores, 1, signed=True).values.numpy()[0]) for _ in range(2))
+    first, again = (int(desk.release("pick", Scores(scores, 1, signed=True)).values.numpy()[0]) for _ in range(2))
     assert first == again == 4
     with pytest.raises(ReleaseConflict):
-        context.choose("pick", scores, 1)
+        desk.release("pick", Scores(scores, 1))
 
 
 @pytest.mark.parametrize(
@@ -428,8 +431,8 @@ def test_claims_beyond_the_plan_are_refused() -> None:
     plan, made = opened(study(parameters={"coupling": "blocks"}))
     party = made["a"]
     outside = Released("pick", 0, Array.of(np.array([99])))
-    context = Context(party, plan, "pick", 0, issued=[outside])
-    claim = Claim("a", outside, (), context.sign(outside))
+    desk = OpenDesk(party, plan, "pick", 0, b"", [outside])
+    claim = Claim("a", outside, (), desk.sign((outside,)))
     refused(plan, party, ProtocolError, "beyond the columns", "column", ShareRequest(0, (claim,)))
     with pytest.raises(PlanMismatch, match="planned 4 times"):
         ask(plan, party, "pick", PickRequest((), ()), index=4)
@@ -737,7 +740,7 @@ def test_the_published_noise_of_picks_is_laplace_of_the_given_scale() -> None:
     mechanism = NoisyMaximum(2.0)
     source = KeySource.simulation(3)
     values = np.array([0.0, 3.0])
-    picks = [mechanism.release_scaled(values, 1.5, source.stream("pick", k))[0] for k in range(4000)]
+    picks = [drawn(mechanism, values, source.stream("pick", k), 1.5)[0] for k in range(4000)]
     # P(first wins) = P(L1 - L2 > 3) for two Laplace variables of scale 3: (1/2 + 1/4) e^-1
     assert np.mean(np.array(picks) == 0) == pytest.approx(0.75 * math.exp(-1), abs=0.025)
     assert mechanism.event(Unit.RECORD) == UNBOUNDED

@@ -18,11 +18,13 @@ from unpooled.models.lasso.plan import setup, shortened
 from unpooled.models.lasso.refit import Moments, constrained
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.mechanisms import Scores
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Budget, Unit
+from unpooled.protocol.keeper import MemoryKeeper
 from unpooled.protocol.messages import Array
-from unpooled.protocol.roles import Context, MemoryKeeper, Party
+from unpooled.protocol.party import OpenDesk, Party
 from unpooled.study.party import DiskKeeper
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -37,14 +39,14 @@ def moments(u: float, shared: np.ndarray) -> tuple[np.ndarray, float]:
     plan, made = opened(study(), {**TABLES, "a": Table({"u": values, "v": VALUES["v"], "y": Y})})
     made["a"].keeper.keep(plan.hash, "columns", np.array([0]))
     seen: list[np.ndarray] = []
-    original = Context.release
+    original = OpenDesk.release
 
-    def spy(context: Context, name: str, statistic: np.ndarray, sensitivity: float | None = None):
-        seen.append(statistic.copy())
-        return original(context, name, statistic, sensitivity)
+    def spy(desk: OpenDesk, name: str, given):
+        seen.append(given.values.copy())
+        return original(desk, name, given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Context, "release", spy)
+        patch.setattr(OpenDesk, "release", spy)
         ask(plan, made["a"], "refit", RefitRequest(0, (Place("b", 1),), (SharedColumn("b", 1, Array.of(shared)),)))
     return seen[0], plan.release("a", "refit").sensitivity(Unit.RECORD)
 
@@ -280,7 +282,7 @@ def test_another_request_is_refused_whether_or_not_its_statistic_is_the_same() -
     scores = np.array([1, 2])
 
     def choose(asked: bytes, scores: np.ndarray) -> int:
-        released = Context(made["a"], plan, "pick", 0, asked).choose("pick", scores, 5, signed=True)
+        released = OpenDesk(made["a"], plan, "pick", 0, asked).release("pick", Scores(scores, 5, signed=True))
         return int(released.values.numpy()[0])
 
     first = choose(b"one", scores)

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import math
 from contextlib import suppress
 
 import numpy as np
 import pytest
 from scipy import stats
+from world import chosen, drawn, summed
 
 from unpooled.errors import AccountingError, UsageError
 from unpooled.kernels import sampler
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import NO_COST, UNBOUNDED, Composition, Event, Kind, budget_rho, gaussian_mu
+from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import (
-    Additive,
+    MECHANISMS,
     Block,
     Contribution,
     GaussianRelease,
-    LaplaceRelease,
+    Mechanism,
     NoiseShare,
     NoisyChoice,
-    NoNoise,
+    Objective,
+    ObjectivePerturbation,
     Reach,
     ScaledGaussian,
+    Scores,
+    Summand,
+    Vector,
 )
 from unpooled.privacy.noise import KeySource
-from unpooled.privacy.unit import Unit
+from unpooled.privacy.plan import Card, Plan, Release, Study
+from unpooled.privacy.unit import Split, Unit
 
 RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
 
@@ -83,7 +92,7 @@ def test_calibration_meets_mu_without_waste(mu: float, width: float) -> None:
     noise_alone = np.array([release.scale * w for w in (width,) * 2 + (2 * width,) * 3])
     step = np.maximum(1.0, 2.0 ** np.ceil(np.log2(noise_alone / 2**19)))
     assert release.deviations == pytest.approx(np.hypot(noise_alone, step / math.sqrt(12)), rel=1e-12)
-    released = release.release(np.zeros(5, dtype=np.int64), stream("calibrated"))
+    released = drawn(release, np.zeros(5, dtype=np.int64), stream("calibrated"))
     assert released.dtype == np.int64
     assert np.isfinite(release.decode(released)).all()
 
@@ -96,7 +105,7 @@ def test_a_mu_below_the_floor_is_met_or_refused(mu: float, coordinates: int) -> 
 
 def test_the_smallest_scale_is_one_the_sampler_takes() -> None:
     release = calibrated([Block(1, math.sqrt(6))], 1e-9, 50.0)
-    release.release(np.zeros(1, dtype=np.int64), stream("smallest"))
+    drawn(release, np.zeros(1, dtype=np.int64), stream("smallest"))
 
 
 @pytest.mark.parametrize("mu", [0.0, -1.0, math.nan])
@@ -108,7 +117,7 @@ def test_a_mu_that_is_not_positive_is_refused(mu: float) -> None:
 def test_no_noise_is_exact_and_unbounded() -> None:
     release = calibrated([Block(2, 1.0)], 1.0, math.inf)
     values = np.array([3, -(2**60)], dtype=np.int64)
-    released = release.release(values, stream("none"))
+    released = drawn(release, values, stream("none"))
     assert released.tolist() == values.tolist()
     assert released is not values
     assert release.decode(released).tolist() == values.tolist()
@@ -133,7 +142,7 @@ def variance_p_value(errors: np.ndarray) -> float:
 def test_released_noise_has_the_declared_deviation_and_no_bias(scale: float) -> None:
     release = GaussianRelease((Block(DRAWS, 1.0), Block(DRAWS, 0.25)), both(1.0, 1), scale)
     truth = np.random.default_rng(1).integers(-(2**50), 2**50, 2 * DRAWS)
-    decoded = release.decode(release.release(truth, stream("deviation", str(scale))))
+    decoded = release.decode(drawn(release, truth, stream("deviation", str(scale))))
     errors = (decoded - truth) / release.deviations
     for declared, width in ((errors[:DRAWS], 1.0), (errors[DRAWS:], 0.25)):
         assert scale * width > 0.7  # rounding adds 1/12 to the variance: so much is in the declared deviation
@@ -148,8 +157,8 @@ def test_decoding_a_floored_value_has_no_bias_of_half_a_step() -> None:
     release = GaussianRelease((Block(DRAWS, 1.0),), both(1.0, 1), 2.0**30)
     shift = 11
     truth = np.random.default_rng(2).integers(-(2**40), 2**40, DRAWS)
-    drawn = noise.rounded_gaussian(2.0 ** (30 - shift), DRAWS, stream=stream("half"))
-    residual = (release.decode(release.release(truth, stream("half"))) - truth) / 2.0**shift - drawn
+    added = noise.rounded_gaussian(2.0 ** (30 - shift), DRAWS, stream=stream("half"))
+    residual = (release.decode(drawn(release, truth, stream("half"))) - truth) / 2.0**shift - added
     assert np.abs(residual).max() <= 0.5
     assert abs(residual.mean()) < 4.5 / math.sqrt(12 * DRAWS)
     assert abs((residual - 0.5).mean()) > 0.4  # what a missing half step would look like
@@ -158,14 +167,14 @@ def test_decoding_a_floored_value_has_no_bias_of_half_a_step() -> None:
 def test_equal_noise_cancels_and_change_measures_what_is_left() -> None:
     release = GaussianRelease((Block(1, 1.0), Block(2, 2.0)), both(1.0, 3), 2.0**22)
     one, other = np.array([0, 1 << 30, -1], dtype=np.int64), np.array([-1, 0, -1], dtype=np.int64)
-    released = [release.release(s, stream("cancel")) for s in (one, other)]
+    released = [drawn(release, s, stream("cancel")) for s in (one, other)]
     assert (released[0] - released[1]).tolist() == [1, 1 << (30 - 4), 0]
     assert release.change(*released) == pytest.approx(math.hypot(8 / 2**22, 2**30 / 2**23), rel=1e-12)
 
 
 def test_blocks_do_not_share_noise() -> None:
-    released = GaussianRelease((Block(50, 1.0), Block(50, 1.0)), both(1.0, 1), 1000.0).release(
-        np.zeros(100, np.int64), stream("blocks")
+    released = drawn(
+        GaussianRelease((Block(50, 1.0), Block(50, 1.0)), both(1.0, 1), 1000.0), np.zeros(100, np.int64), stream("blocks")
     )
     whole = noise.rounded_gaussian(1000.0, 100, stream=stream("blocks"))
     assert released.tolist() == whole.tolist()
@@ -178,7 +187,7 @@ WRONG = [np.zeros(3, np.int64), np.zeros((2, 1), np.int64), np.zeros(2), np.zero
 @pytest.mark.parametrize("statistic", WRONG)
 def test_a_statistic_of_another_shape_or_type_is_refused(statistic: np.ndarray) -> None:
     with pytest.raises(UsageError, match="2 int64 values"):
-        GaussianRelease((Block(2, 1.0),), both(1.0, 2), 3.0).release(statistic, stream("shape"))
+        drawn(GaussianRelease((Block(2, 1.0),), both(1.0, 2), 3.0), statistic, stream("shape"))
 
 
 @pytest.mark.parametrize(
@@ -187,43 +196,11 @@ def test_a_statistic_of_another_shape_or_type_is_refused(statistic: np.ndarray) 
 def test_other_mechanisms_refuse_other_shapes_too(statistic: np.ndarray) -> None:
     share = NoiseShare((Block(2, 1.0),), both(1.0, 2), 3.0, 2)
     exact = Contribution(GaussianRelease((Block(2, 1.0),), both(1.0, 2), 3.0), "clinic")
-    for act in (LaplaceRelease(2, both(1.0, 2), 3.0).release, share.share, exact.share):
+    for mechanism in (share, exact):
         with pytest.raises(UsageError):
-            act(statistic, stream("shape"))
-
-
-# --- discrete Laplace -----------------------------------------------------------------------------------------------------
-
-
-def laplace_probabilities(scale: float, reach: int) -> np.ndarray:
-    """P(-reach .. reach), from the tail P(|X| >= m) = exp(shift - m / scale) that the sampler inverts."""
-    tail = np.exp(sampler.discrete_laplace_shift(scale) - np.arange(1, reach + 2) / scale)
-    one_side = (tail[:-1] - tail[1:]) / 2
-    return np.concatenate([one_side[::-1], [1 - tail[0]], one_side])
-
-
-@pytest.mark.parametrize("scale", [0.3, 1.0, 7.5, 1000.0])
-@pytest.mark.parametrize("distance", [1, 2, 5])
-def test_laplace_ratios_are_at_most_its_pure_epsilon(scale: float, distance: int) -> None:
-    release = LaplaceRelease(1, both(float(distance), 1), scale)
-    event = release.event(RECORD)
-    assert (event.kind, event.value, event.total_variation) == (Kind.PURE, distance / scale, noise.TOTAL_VARIATION)
-    p = laplace_probabilities(scale, int(8 * scale) + 20)
-    ratios = np.abs(np.log(p[distance:] / p[:-distance]))
-    assert ratios.max() <= event.value * (1 + 1e-7)
-    assert ratios.max() >= event.value * (1 - 1e-7)
-    assert p.sum() == pytest.approx(1 - math.exp(-(int(8 * scale) + 21) / scale), abs=1e-4)
-
-
-def test_laplace_adds_its_noise_and_describes_itself() -> None:
-    release = LaplaceRelease(4, both(2.0, 3), 5.0)
-    values = np.arange(4)
-    released = release.release(values, stream("laplace"))
-    assert (released - values).tolist() == noise.discrete_laplace(5.0, 4, stream=stream("laplace")).tolist()
-    assert release.sensitivity(ATTRIBUTE) == 1.0
-    assert release.change(released, released + np.array([1, -2, 0, 0])) == pytest.approx(3 / 5)
-    assert release.describe() == ("discrete Laplace", 4, ((RECORD, 2.0, 3), (ATTRIBUTE, 1.0, 1)), 5.0)
-    assert isinstance(release, Additive)
+            mechanism.check(Summand(statistic, lambda *_: ()))
+        with pytest.raises(UsageError):
+            summed(mechanism, statistic, stream("shape"))
 
 
 # --- shares of distributed noise ------------------------------------------------------------------------------------------
@@ -289,11 +266,10 @@ def test_shares_that_are_too_thin_are_refused(scale: float, honest: int) -> None
 def test_a_share_adds_its_noise_and_describes_itself() -> None:
     share = NoiseShare((Block(3, 1.0),), both(2.0, 3), 4.0, 2)
     values = np.array([5, 6, 7])
-    released = share.share(values, stream("share"))
+    released = summed(share, values, stream("share"))
     assert (released - values).tolist() == noise.discrete_gaussian(4.0, 3, stream=stream("share")).tolist()
     assert share.sensitivity(RECORD) == 2.0
     assert share.change(released, released + np.array([2, 0, 0])) == pytest.approx(4 / (2 * 2 * 16))
-    assert share.describe() == ("discrete Gaussian share", ((3, 1.0),), ((RECORD, 2.0, 3), (ATTRIBUTE, 1.0, 1)), 4.0, 2)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 8.0])
@@ -318,7 +294,7 @@ def test_shares_in_blocks_are_floored_noisy_and_decoded_around_the_middle() -> N
     blocks = (Block(2, 1.0), Block(1, 2.0**-30))
     share = NoiseShare(blocks, both(5.0, 3), 2.0**31, 2)
     values = np.array([2**40 + 77, -3, 9])
-    shared = share.share(values, stream("blocks"))
+    shared = summed(share, values, stream("blocks"))
     wide = noise.discrete_gaussian(2.0**19, 2, stream=stream("blocks"))
     thin = noise.discrete_gaussian(2.0, 1, stream=stream("blocks"), start=2)
     assert (shared - share.floor(values)).tolist() == [*wide.tolist(), *thin.tolist()]
@@ -330,7 +306,7 @@ def test_shares_in_blocks_are_floored_noisy_and_decoded_around_the_middle() -> N
 
 def test_an_infinite_budget_shares_exact_values_and_says_so() -> None:
     share = NoiseShare.calibrated((Block(2, 1.0),), dict(both(1.0, 2)), RECORD, math.inf, 1)
-    assert share.share(np.array([3, 4]), stream("none")).tolist() == [3, 4]
+    assert summed(share, np.array([3, 4]), stream("none")).tolist() == [3, 4]
     assert (share.name, share.event(RECORD).kind) == ("no noise", Kind.UNBOUNDED)
     assert not share.deviations.any()
     with pytest.raises(UsageError, match="larger epsilon"):
@@ -342,12 +318,9 @@ def test_a_contribution_costs_what_the_total_costs_and_adds_nothing() -> None:
     given = Contribution(total, "clinic")
     assert given.event(RECORD) == total.event(RECORD)
     assert (given.name, given.size, given.scale, given.sensitivity(RECORD)) == ("noise at the total", 2, 2.0**21, 3.0)
-    assert given.share(np.array([3, 4]), stream("none")).tolist() == [3, 4]
+    assert summed(given, np.array([3, 4]), stream("none")).tolist() == [3, 4]
     assert given.change(np.array([0, 8]), np.array([0, 0])) == total.change(np.array([0, 2]), np.array([0, 0]))
     assert given.needs_trust
-    assert given.describe() == ("noise at the total", "clinic", *total.describe())
-    assert not isinstance(given, Additive)
-    assert not isinstance(NoiseShare((Block(2, 1.0),), both(1.0, 2), 3.0, 2), Additive)
 
 
 # --- the exponential mechanism --------------------------------------------------------------------------------------------
@@ -389,7 +362,7 @@ def test_choices_have_the_probabilities_of_the_exponential_mechanism() -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_neighbouring_scores_change_no_choice_by_more_than_its_epsilon(epsilon: float) -> None:
     sensitivity = 4
-    mechanism = NoisyChoice(((RECORD, epsilon), (ATTRIBUTE, 0.0)))
+    mechanism = NoisyChoice(((RECORD, epsilon), (ATTRIBUTE, 0.0)), RECORD)
     rng = np.random.default_rng(4)
     worst = 0.0
     for _ in range(6):
@@ -398,47 +371,45 @@ def test_neighbouring_scores_change_no_choice_by_more_than_its_epsilon(epsilon: 
         moves[rng.integers(3)] = sensitivity
         p, q = (probabilities(s.tolist(), epsilon / (2 * sensitivity)) for s in (scores, scores + moves))
         worst = max(worst, float(np.abs(np.log(p / q)).max()))
-        picked = mechanism.release(scores, float(sensitivity), RECORD, stream("pick"))
+        picked = chosen(mechanism, scores, float(sensitivity), stream("pick"))
         assert picked == noise.choose(scores, epsilon / (2 * sensitivity), stream=stream("pick"))
     assert worst <= epsilon + 0.02
     assert worst >= 0.6 * epsilon
 
 
 def test_a_choice_costs_its_epsilon_per_unit() -> None:
-    mechanism = NoisyChoice(((RECORD, 0.5), (ATTRIBUTE, 0.0)), size=3)
+    mechanism = NoisyChoice(((RECORD, 0.5), (ATTRIBUTE, 0.0)), RECORD)
     assert mechanism.event(RECORD) == Event(Kind.EXPONENTIAL, 0.5, 1, noise.TOTAL_VARIATION)
     assert mechanism.event(ATTRIBUTE) == NO_COST
     assert mechanism.sensitivity(RECORD) is None
     assert mechanism.scale is None
-    assert mechanism.describe() == ("exponential mechanism", ((RECORD, 0.5), (ATTRIBUTE, 0.0)), 3)
-    assert not isinstance(mechanism, Additive)
 
 
 def test_a_signed_choice_without_noise_takes_the_largest_magnitude() -> None:
-    choice = NoisyChoice(((RECORD, math.inf),))
+    choice = NoisyChoice(((RECORD, math.inf),), RECORD)
     for scores, index in (([3, -5, 4], 4), ([3, -5, 6], 2), ([5, -5], 0), ([-(2**63), 2**63 - 1], 2), ([0], 0)):
         given = np.array(scores)
-        assert choice.release(given, 1, RECORD, stream("x"), signed=True) == index
-        assert choice.release(given, 1, RECORD, stream("x")) == given.argmax()
+        assert chosen(choice, given, 1, stream("x"), signed=True) == index
+        assert chosen(choice, given, 1, stream("x")) == given.argmax()
 
 
 def test_a_signed_choice_is_the_noisy_one() -> None:
-    choice, scores = NoisyChoice(((RECORD, 0.4),)), np.array([3, -5, 4])
+    choice, scores = NoisyChoice(((RECORD, 0.4),), RECORD), np.array([3, -5, 4])
     for i in range(20):
-        picked = choice.release(scores, 2, RECORD, stream("s", i), signed=True)
+        picked = chosen(choice, scores, 2, stream("s", i), signed=True)
         assert picked == noise.choose(scores, 0.1, signed=True, stream=stream("s", i))
 
 
 @pytest.mark.parametrize("sensitivity", [0.0, -1.0, math.inf, math.nan])
 def test_a_choice_needs_a_sensitivity(sensitivity: float) -> None:
     with pytest.raises(AccountingError, match="sensitivity"):
-        NoisyChoice(((RECORD, 0.5),)).release(np.zeros(2, np.int64), sensitivity, RECORD, stream("bad"))
+        chosen(NoisyChoice(((RECORD, 0.5),), RECORD), np.zeros(2, np.int64), sensitivity, stream("bad"))
 
 
 @pytest.mark.parametrize("scores", [np.zeros(2), np.zeros((2, 2), np.int64), np.zeros(0, np.int64)])
 def test_a_choice_needs_integer_scores(scores: np.ndarray) -> None:
     with pytest.raises(UsageError, match="int64"):
-        NoisyChoice(((RECORD, 0.5),)).release(scores, 1.0, RECORD, stream("bad"))
+        chosen(NoisyChoice(((RECORD, 0.5),), RECORD), scores, 1.0, stream("bad"))
 
 
 def test_a_mechanism_calibrated_for_a_budget_is_charged_that_budget() -> None:
@@ -448,20 +419,15 @@ def test_a_mechanism_calibrated_for_a_budget_is_charged_that_budget() -> None:
     assert Composition([release.event(ATTRIBUTE)]).epsilon(1e-5) < 0.51
 
 
-def test_describe_lists_every_number_of_a_release() -> None:
-    release = GaussianRelease((Block(2, 0.5), Block(1, 3.0)), both(2.0, 3), 7.0)
-    assert release.describe() == ("rounded Gaussian", ((2, 0.5), (1, 3.0)), ((RECORD, 2.0, 3), (ATTRIBUTE, 1.0, 1)), 7.0)
-
-
 def test_no_noise_is_unbounded_and_changes_nothing() -> None:
-    release = NoNoise(2)
-    statistic = np.array([3, 4])
-    assert release.release(statistic, stream("none")) is statistic
+    release = ScaledGaussian.silent(2)
+    statistic = np.array([3.0, 4.0])
+    assert drawn(release, statistic, stream("none")) is statistic
     assert release.sensitivity(RECORD) is None
+    assert (release.name, release.scale) == ("no noise", 0.0)
     assert release.event(RECORD) is UNBOUNDED
     assert release.change(statistic, statistic) == 0
     assert release.change(statistic, statistic + 1) == math.inf
-    assert release.describe() == ("no noise", 2)
 
 
 def test_scaled_noise_is_a_multiple_of_the_sensitivity_of_the_run() -> None:
@@ -470,18 +436,110 @@ def test_scaled_noise_is_a_multiple_of_the_sensitivity_of_the_run() -> None:
     assert release.event(RECORD).value == 0.5
     truth = np.random.default_rng(0).normal(size=DRAWS)
     for sensitivity in (1e-6, 3.0, 1e9):
-        errors = release.release_scaled(truth, sensitivity, stream("scaled", str(sensitivity))) - truth
+        errors = drawn(release, truth, stream("scaled", str(sensitivity)), sensitivity) - truth
         step = 2.0 ** math.floor(math.log2(2 * sensitivity) - 12)
         deviation = 2.0 * (sensitivity + step * math.sqrt(DRAWS))  # rounding is charged
         assert variance_p_value(errors / deviation) > 1e-4
         assert variance_p_value(1.06 * errors / deviation) < 1e-6
     for statistic, sensitivity in ((truth[:-1], 1.0), (truth, 0.0), (truth, math.inf), (truth, math.nan)):
         with pytest.raises(UsageError, match="sensitivity"):
-            release.release_scaled(statistic, sensitivity, stream("wrong"))
-    assert ScaledGaussian(1, ((RECORD, 0.5),), 2.0).describe() == ("rounded Gaussian", 1, ((RECORD, 0.5),), 2.0)
+            drawn(release, statistic, stream("wrong"), sensitivity)
 
 
 def test_noise_beyond_the_samplers_range_is_refused_with_the_plan() -> None:
     ScaledGaussian(4, ((RECORD, 1.0),), 2.0**18)
     with pytest.raises(UsageError, match="epsilon is too small"):
         ScaledGaussian(4, ((RECORD, 1.0),), 2.0**18 * 1.01)
+
+
+# --- the table -------------------------------------------------------------------------------------------------------------
+
+EXAMPLES = {
+    GaussianRelease: GaussianRelease((Block(2, 0.5), Block(1, 3.0)), both(2.0, 3), 7.0),
+    ScaledGaussian: ScaledGaussian(3, ((RECORD, 0.5), (ATTRIBUTE, 0.25)), 2.0),
+    NoiseShare: NoiseShare((Block(3, 1.0),), both(2.0, 3), 4.0, 2),
+    Contribution: Contribution(GaussianRelease((Block(3, 1.0),), both(2.0, 3), 3.0), "clinic"),
+    NoisyChoice: NoisyChoice(((RECORD, 0.5), (ATTRIBUTE, 0.1)), RECORD),
+    ObjectivePerturbation: ObjectivePerturbation(3, 50, 1.0, 0.1, 2.0, 2.0, 0.001),
+}
+
+
+def test_every_mechanism_has_an_example() -> None:
+    assert set(EXAMPLES) == set(MECHANISMS)
+
+
+def hashed(mechanism: Mechanism) -> str:
+    card = Card("a", 9, (Column("x", 0.0, 1.0),))
+    return Plan(Study("any", (card,), 1.0, 0.0, derived=()), Split.HORIZONTAL, (Release("r", "a", "s", mechanism),)).hash
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_every_field_of_a_mechanism_is_in_the_hash_of_a_plan(kind: type[Mechanism]) -> None:
+    mechanism = EXAMPLES[kind]
+    for field in dataclasses.fields(mechanism):
+        changed = copy.copy(mechanism)
+        object.__setattr__(changed, field.name, _other(getattr(mechanism, field.name)))
+        assert hashed(changed) != hashed(mechanism), field.name
+
+
+def _other(value: object) -> object:
+    """Another value of this kind."""
+    if isinstance(value, tuple):
+        return (*value[:-1], _other(value[-1]))
+    if dataclasses.is_dataclass(value):
+        last = dataclasses.fields(value)[-1].name
+        changed = copy.copy(value)
+        object.__setattr__(changed, last, _other(getattr(value, last)))
+        return changed
+    if isinstance(value, Unit):
+        return next(unit for unit in Unit if unit is not value)
+    if isinstance(value, str):
+        return value + "x"
+    return 1.0 if value is None else value + 1  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_a_field_that_somebody_adds_to_a_mechanism_is_in_the_hash_by_itself(kind: type[Mechanism]) -> None:
+    wider = dataclasses.make_dataclass(
+        kind.__name__, [("fresh", int, dataclasses.field(default=0))], bases=(kind,), frozen=True, slots=True
+    )
+    values = [getattr(EXAMPLES[kind], field.name) for field in dataclasses.fields(kind)]
+    one, other = wider(*values, 1), wider(*values, 2)
+    assert hashed(one) != hashed(other)
+    assert hashed(wider(*values, 1)) == hashed(one)
+
+
+def test_two_mechanisms_with_equal_fields_are_told_apart() -> None:
+    twin = dataclasses.make_dataclass("Twin", [], bases=(NoisyChoice,), frozen=True)
+    example = EXAMPLES[NoisyChoice]
+    assert hashed(twin(example.epsilon, example.unit)) != hashed(example)
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_what_a_mechanism_does_not_take_is_refused_by_kind(kind: type[Mechanism]) -> None:
+    for given in (
+        Vector(np.zeros(3)),
+        Scores(np.zeros(3, np.int64), 1),
+        Objective(lambda b: b),
+        Summand(np.zeros(3), lambda *_: ()),
+    ):
+        if type(given) is not kind.takes:
+            with pytest.raises(UsageError, match=f"takes a {kind.takes.__name__}"):
+                EXAMPLES[kind].check(given)
+
+
+def test_what_is_given_is_in_the_noise_key() -> None:
+    values = np.arange(3)
+    scaled, choice, fit = EXAMPLES[ScaledGaussian], EXAMPLES[NoisyChoice], EXAMPLES[ObjectivePerturbation]
+    contents = [
+        scaled.content(Vector(values, 1.0)),
+        scaled.content(Vector(values, 2.0)),
+        scaled.content(Vector(values + 1, 1.0)),
+        choice.content(Scores(values, 1)),
+        choice.content(Scores(values, 2)),
+        choice.content(Scores(values, 1, signed=True)),
+        fit.content(Objective(lambda b: b, b"a")),
+        fit.content(Objective(lambda b: b, b"b")),
+    ]
+    assert len(set(contents)) == len(contents)
+    assert scaled.content(Vector(values.copy(), 1.0)) == contents[0]

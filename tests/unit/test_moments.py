@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 from threadpoolctl import threadpool_limits
+from world import drawn
 
 from unpooled.aggregation.moments import AUGMENTED_WEIGHTS, Design, Geometry, LinearFit, Moments
 from unpooled.aggregation.totals import Total
@@ -353,7 +354,7 @@ def test_what_a_release_cannot_tell_is_called_not_identified(wide: float) -> Non
     for k in range(40):
         x, beta = rng.uniform(-1, 1, (n, d)), rng.normal(size=d)
         table = Table({**{f"x{j}": x[:, j] for j in range(d)}, "y": x @ beta + rng.normal(size=n)})
-        values = release.decode(release.release(design.statistic(table), KeySource.simulation(k).stream("wide")))
+        values = release.decode(drawn(release, design.statistic(table), KeySource.simulation(k).stream("wide")))
         found = design.decode(Total(values, release.deviations, ()), n)
         for fit in (found.posterior(), found.ols(), found.ridge(1.0)):
             low, high = fit.interval().T

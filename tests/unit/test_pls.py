@@ -16,6 +16,7 @@ from sklearn.cross_decomposition import PLSRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from world import drawn
 
 import unpooled
 from unpooled import Bounds, PrivacyLeakWarning, PrivateBayesianRegression, PrivatePLSRegression
@@ -38,9 +39,10 @@ from unpooled.privacy.plan import Plan
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
+from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Dropped, Nothing, encode
-from unpooled.protocol.roles import OpenRequest, Party
+from unpooled.protocol.party import Party
 
 CORN = make_spectra(150, kind="corn", seed=1)
 X, Y = CORN.spectra, CORN.response
@@ -594,9 +596,9 @@ def test_published_noise_has_the_papers_deviations(sd: str) -> None:
     exact = components(SMALL[:60, :5], TARGET[:60], layout)
     sigma = gaussian_sigma(1.0, 0.01)
     mechanism = PublishedModel(layout, sigma, sd)
-    plain = PublishedModel(layout, 0.0, sd).release(exact, KeySource.simulation(0).stream("x"))
+    plain = drawn(PublishedModel(layout, 0.0, sd), exact, KeySource.simulation(0).stream("x"))
     assert np.array_equal(plain, exact[: layout.size])
-    draws = np.array([mechanism.release(exact, KeySource.simulation(k).stream("x")) for k in range(400)])
+    draws = np.array([drawn(mechanism, exact, KeySource.simulation(k).stream("x")) for k in range(400)])
     x, y = exact[layout.size :].reshape(2, 2).T
     loadings = np.array([layout.parts(draw)[2] for draw in draws])
     last = np.array([layout.parts(draw)[3] for draw in draws])
@@ -612,7 +614,7 @@ def test_published_noise_has_the_papers_deviations(sd: str) -> None:
     assert mechanism.event(Unit.RECORD) == UNBOUNDED
     assert mechanism.sensitivity(Unit.RECORD) is None
     with pytest.raises(UsageError, match="two bounds for each of 2 components"):
-        mechanism.release(exact[1:], KeySource.simulation(0).stream("x"))
+        drawn(mechanism, exact[1:], KeySource.simulation(0).stream("x"))
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 10.0, 100.0, 1e3, 1e4])

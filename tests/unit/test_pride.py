@@ -385,7 +385,7 @@ def test_a_party_that_only_sends_refuses_to_estimate_and_a_lost_party_ends_the_s
     from unpooled.privacy.policy import Policy
     from unpooled.protocol.local import drive, in_process
     from unpooled.protocol.messages import Dropped, encode
-    from unpooled.protocol.roles import Party
+    from unpooled.protocol.party import Party
 
     columns = Bounds(-1, 1).columns(["x0", "x1"])
     cards = (Card("knows", N, columns[:1], ("y",)), Card("sends", N, columns[1:]))
@@ -472,8 +472,9 @@ def test_what_global_cross_validation_sends_is_refused_under_every_other_plan() 
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.noise import KeySource
     from unpooled.privacy.policy import Policy
+    from unpooled.protocol.conversation import OpenRequest
     from unpooled.protocol.messages import Array, Entrusted, encode
-    from unpooled.protocol.roles import OpenRequest, Party
+    from unpooled.protocol.party import Party
 
     card = Card("a", N, Bounds(-1, 1).columns(["x0"]), ("y",))
     study = Study("pride", (card,), 1.0, 1e-6, unit="attribute", derived=())
@@ -748,8 +749,9 @@ def test_what_another_party_is_said_to_have_released_is_held_against_the_plan() 
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.noise import KeySource
     from unpooled.privacy.policy import Policy
+    from unpooled.protocol.conversation import OpenRequest
     from unpooled.protocol.messages import Array, Disclosed, Released, encode
-    from unpooled.protocol.roles import OpenRequest, Party
+    from unpooled.protocol.party import Party
 
     columns = Bounds(-1, 1).columns(["x0", "x1", "x2"])
     cards = (Card("a", N, columns[:1], ("y",)), Card("b", N, columns[1:2]), Card("c", N, columns[2:]))

@@ -18,9 +18,9 @@ from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Scope, Unit
+from unpooled.protocol.keeper import MemoryKeeper
 from unpooled.protocol.local import run_in_process
 from unpooled.protocol.messages import Array, Disclosed, Entrusted, Public, Released
-from unpooled.protocol.roles import MemoryKeeper
 
 MODEL = load("pride")
 ROWS, DELTA = 12, 1e-6
@@ -163,8 +163,9 @@ def test_only_who_is_named_predicts() -> None:
     from unpooled.models.pride.messages import PredictRequest
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.noise import KeySource
+    from unpooled.protocol.conversation import OpenRequest
     from unpooled.protocol.messages import encode
-    from unpooled.protocol.roles import OpenRequest, Party
+    from unpooled.protocol.party import Party
 
     study = two((), fitted="0" * 64, predicting=["a"])
     plan, ledger = MODEL.compile(study), Ledger.in_memory()

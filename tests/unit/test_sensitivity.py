@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from scipy import optimize
+from world import drawn
 
 from unpooled.aggregation.moments import Design, Geometry
 from unpooled.models.describe.party import sums
@@ -229,7 +230,7 @@ def neighbours(columns: tuple[Column, ...], unit: Unit, adjacency: Adjacency, rn
 def moved(release: GaussianRelease, one: np.ndarray, other: np.ndarray) -> float:
     """The mu of two RELEASED vectors: equal noise is drawn for both, so what remains is the floored statistics' difference."""
     bits = KeySource.simulation(1).stream("equal")
-    difference, at, total = release.release(one, bits) - release.release(other, bits), 0, 0.0
+    difference, at, total = drawn(release, one, bits) - drawn(release, other, bits), 0, 0.0
     for block in release.blocks:
         noise = release.scale * block.width
         shift = max(0, math.ceil(math.log2(noise / 2**19)))
@@ -249,7 +250,7 @@ def test_no_neighbour_moves_a_description_further_than_its_event(name: str, unit
     for one, other in neighbours(columns, unit, adjacency, np.random.default_rng(5), 120):
         worst = max(worst, moved(release, one, other))
         assert moved(release, one, other) == pytest.approx(
-            release.change(*(release.release(s, KeySource.simulation(1).stream("equal")) for s in (one, other)))
+            release.change(*(drawn(release, s, KeySource.simulation(1).stream("equal")) for s in (one, other)))
         )
     declared = release.event(unit).value
     assert worst <= declared
@@ -621,7 +622,7 @@ def test_no_neighbour_moves_released_moments_further_than_their_event(
         table = table_of([{c.name: values(c, rng) for c in columns} for _ in range(ROWS)], columns)
         changed = columns if unit is Unit.RECORD else [columns[rng.integers(len(columns))]]
         other = table.omit(0) if adjacency is ZERO_OUT else table.replace(0, {c.name: values(c, rng) for c in changed})
-        one, two = (release.release(asked.statistic(t), KeySource.simulation(1).stream("equal")) for t in (table, other))
+        one, two = (drawn(release, asked.statistic(t), KeySource.simulation(1).stream("equal")) for t in (table, other))
         worst = max(worst, release.change(one, two))
         assert np.abs(asked.statistic(table)).max() <= ROWS * vector.per_row
     declared = release.event(unit).value

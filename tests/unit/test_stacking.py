@@ -14,6 +14,7 @@ from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from world import minimised
 
 from unpooled import Bounds, PrivacyLeakWarning, PrivateLogisticRegression, PrivateStackingClassifier
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UsageError
@@ -26,16 +27,17 @@ from unpooled.models.stacking.plan import Fit, fits, setup
 from unpooled.privacy.accounting import UNBOUNDED
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import ObjectivePerturbation
+from unpooled.privacy.mechanisms import Objective, ObjectivePerturbation
 from unpooled.privacy.noise import KeySource, laplace_ball, seed_of
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.sensitivity import logistic_gradient
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Budget, Scope, Unit
+from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Dropped, Nothing, encode
-from unpooled.protocol.roles import Context, OpenRequest, Party
+from unpooled.protocol.party import OpenDesk, Party
 
 RNG = np.random.default_rng(8)
 MODEL = load("stacking")
@@ -277,7 +279,7 @@ def test_the_residual_is_covered_by_noise_of_its_own() -> None:
         seen.append(b)
         return np.zeros(4)
 
-    released = mechanism.minimise(solve, KeySource.simulation(1).stream("x"))
+    released = minimised(mechanism, solve, KeySource.simulation(1).stream("x"))
     width = 2 * mechanism.residual / (mechanism.penalty * mechanism.covering)
     assert 0 < np.linalg.norm(released) < 40 * width
     assert np.linalg.norm(seen[0]) > 1e3 * width
@@ -700,9 +702,9 @@ def test_results_are_rendered() -> None:
 def test_a_minimiser_is_released_by_its_own_mechanism_only() -> None:
     plan, made = opened(study("perturbed"))
     made["a"].answer(encode(plan.hash, "block", 0, Nothing()))
-    context = Context(made["a"], plan, "predictions", 0)
-    with pytest.raises(PlanMismatch, match="not as a minimiser"):
-        context.minimise("predictions", lambda b: b)
+    desk = OpenDesk(made["a"], plan, "predictions", 0, b"")
+    with pytest.raises(PlanMismatch, match="takes a Vector"):
+        desk.release("predictions", Objective(lambda b: b))
 
 
 def test_random_state_is_an_integer_or_nothing() -> None:

@@ -43,10 +43,11 @@ from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Budget, Unit
+from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive
 from unpooled.protocol.messages import Dropped, Nothing, Partial, Released, Sealed, encode, open_body, open_envelope
-from unpooled.protocol.roles import OpenRequest, Party
+from unpooled.protocol.party import Party
 
 MODEL = load("bayes")
 COLUMNS = (Column("a", -1.0, 3.0), Column("y", -4.0, 4.0))
@@ -130,17 +131,17 @@ class Notebook:
         self.shared: dict[tuple[int, ...], list[np.ndarray]] = {}
         self.vectors: list[np.ndarray] = []
         self.opened: list[np.ndarray] = []
-        share, opened = NoiseShare.share, secure_sum.opened
+        draw, opened = NoiseShare.draw, secure_sum.opened
 
-        def noted_share(mechanism, statistic, bits):
-            self.vectors.append(share(mechanism, statistic, bits))
+        def noted_share(mechanism, given, bits):
+            self.vectors.append(draw(mechanism, given, bits))
             return self.vectors[-1].copy()
 
         def noted_opened(partials):
             self.opened.append(opened(partials))
             return self.opened[-1]
 
-        monkeypatch.setattr(NoiseShare, "share", noted_share)
+        monkeypatch.setattr(NoiseShare, "draw", noted_share)
         monkeypatch.setattr(secure_sum, "opened", noted_opened)
 
 

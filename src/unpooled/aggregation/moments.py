@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.totals import Vector
+from unpooled.aggregation.totals import Summed
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels import noisy_gram
 from unpooled.privacy.bounds import Coding, Column, integer_grid
@@ -131,7 +131,7 @@ class Design:
         reach = math.sqrt(self.radius**2 - self.intercept)
         return np.array([*[x / reach] * (d - self.intercept), *[one] * self.intercept, y])
 
-    def vector(self, name: str, adjacency: Adjacency, share: float = 1.0, published_scale: float | None = None) -> Vector:
+    def vector(self, name: str, adjacency: Adjacency, share: float = 1.0, published_scale: float | None = None) -> Summed:
         """The statistic as something to add up. ``published_scale`` is the noise per unit of equation (12)'s sensitivity."""
         d, off = self.size, self.size * (self.size - 1) // 2
         unit = float(self.grid**2)
@@ -165,7 +165,7 @@ class Design:
         one = Adjacency.REPLACE if self.makes_other_rows else adjacency
         moved = {Unit.RECORD: adjacency, Unit.ATTRIBUTE: one}
         reach = {who: Reach(distance(how) * unit, count) for who, how in moved.items()}
-        return Vector(name, blocks, reach, self.grid**2, share, scale)
+        return Summed(name, blocks, reach, self.grid**2, share, scale)
 
     @property
     def names(self) -> tuple[str, ...]:

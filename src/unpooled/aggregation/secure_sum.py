@@ -10,6 +10,7 @@ Numbers only: who may ask for what is decided in ``totals.py``.
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.protocol.identity import Identity
-
     Words = NDArray[np.uint64]
     Buffer = bytes | memoryview
+
+#: From another one's agreement key and a purpose to the key that both of them know (:meth:`unpooled.protocol.context.Context.shared_key`).
+SharedKey = Callable[..., bytes]
 
 _SEED_BYTES = 32
 #: Each key encrypts one message, so that its nonce may be constant.
@@ -80,20 +82,19 @@ def opened(partials: Sequence[Words]) -> NDArray[np.int64]:
 
 
 def seal(
-    sender: Identity, receiver_key: str, context: bytes, purpose: tuple[bytes, ...], message: Buffer, secret: bytes
+    shared_key: SharedKey, receiver_key: str, purpose: tuple[bytes, ...], message: Buffer, secret: bytes
 ) -> tuple[bytes, bytes]:
     """(salt, ciphertext) for one receiver: X25519, HKDF-SHA-256 over purpose and salt, AES-256-GCM.
 
     ``secret`` belongs to this message alone: the salt, and so the key, differs wherever the message does.
     """
     salt = hmac.digest(secret, b"salt" + b"".join(len(part).to_bytes(8, "big") + part for part in purpose), "sha256")
-    return salt, AESGCM(sender.shared_key(context, receiver_key, *purpose, salt)).encrypt(_NONCE, message, None)
+    return salt, AESGCM(shared_key(receiver_key, *purpose, salt)).encrypt(_NONCE, message, None)
 
 
 def unseal(
-    receiver: Identity,
+    shared_key: SharedKey,
     sender_key: str,
-    context: bytes,
     purpose: tuple[bytes, ...],
     salt: bytes,
     ciphertext: bytes,
@@ -103,7 +104,7 @@ def unseal(
 
     ``room`` is memory to decrypt into, for many messages of one length: fresh pages cost more than the cipher.
     """
-    cipher = AESGCM(receiver.shared_key(context, sender_key, *purpose, salt))
+    cipher = AESGCM(shared_key(sender_key, *purpose, salt))
     try:
         if room is None or len(room) != len(ciphertext) - _TAG_BYTES:
             return cipher.decrypt(_NONCE, ciphertext, None)

@@ -25,12 +25,13 @@ import numpy as np
 from unpooled.aggregation import secure_sum
 from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted, UsageError
 from unpooled.privacy.accounting import budget_mu, budget_rho
-from unpooled.privacy.mechanisms import Block, Contribution, GaussianRelease, NoiseShare, Reach
+from unpooled.privacy.mechanisms import Block, Contribution, GaussianRelease, NoiseShare, Reach, Summand, Vector
 from unpooled.privacy.plan import AGGREGATION, Plan, Release, Study
 from unpooled.privacy.unit import Unit
+from unpooled.protocol.context import Context
 from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import Ask, Dropped, Nothing, Partial, Public, Released, Sealed
-from unpooled.protocol.roles import Context, Replies, Step
+from unpooled.protocol.step import Replies, Step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -138,7 +139,7 @@ class Aggregation:
 
 
 @dataclass(frozen=True, slots=True)
-class Vector:
+class Summed:
     """An integer vector that the parties add up: its noise blocks, how far a unit moves it, how much one row can add."""
 
     name: str
@@ -284,10 +285,9 @@ Statistic = Callable[[Context, tuple[float, ...]], "NDArray[np.int64]"]
 
 
 def _keys(context: Context, request: Nothing) -> KeyReply:  # noqa: ARG001 - the request is no more than its name
-    identity, plan = context.party.identity, context.plan.hash.encode()
-    key = identity.agreement_key(plan)
-    signature = identity.sign(*_key_parts(context.plan, context.party.name, key))
-    return KeyReply(Public(key), Public(identity.public), Public(signature))
+    key = context.agreement_key
+    signature = context.attest(*_key_parts(context.plan, context.name, key))
+    return KeyReply(Public(key), Public(context.public_key), Public(signature))
 
 
 def _key_parts(plan: Plan, name: str, key: str) -> tuple[bytes, ...]:
@@ -314,7 +314,7 @@ class Summing:
 
     name: str
     #: From the study to how it adds up and what.
-    blueprint: Callable[[Study], tuple[Aggregation, Vector]]
+    blueprint: Callable[[Study], tuple[Aggregation, Summed]]
     #: From a party's data and the request's public settings to its vector.
     statistic: Statistic
 
@@ -329,7 +329,7 @@ class Summing:
             Step(f"{self.name}-local", LocalRequest, NoisyReply, self._local),
         )
 
-    def _own(self, context: Context, settings: tuple[float, ...], vector: Vector) -> NDArray[np.int64]:
+    def _own(self, context: Context, settings: tuple[float, ...], vector: Summed) -> NDArray[np.int64]:
         """The party's statistic, inside the range for which wrap-around was excluded."""
         statistic = self.statistic(context, settings)
         if statistic.size and int(np.abs(statistic).max()) > vector.per_row * context.card.rows:
@@ -337,7 +337,7 @@ class Summing:
         return statistic
 
     def _share(self, context: Context, request: ShareRequest) -> ShareReply:
-        plan, party = context.plan, context.party
+        plan = context.plan
         aggregation, vector = self.blueprint(plan.study)
         aggregation.check_nodes(tuple(node.name for node in request.nodes))
         nodes = [_checked(plan, node) for node in request.nodes]
@@ -347,12 +347,12 @@ class Summing:
             # Other nodes get other seeds and keys, even if the ledger that allows one request only was lost.
             secret = hmac.digest(secret, b"".join(bytes.fromhex(node.agreement) for node in nodes), "sha256")
             for node, part in zip(nodes, secure_sum.split(share, len(nodes), secret), strict=True):
-                purpose = self._purpose(context, party.name, node.name)
-                salt, text = secure_sum.seal(party.identity, node.agreement, plan.hash.encode(), purpose, part, secret)
+                purpose = self._purpose(context, context.name, node.name)
+                salt, text = secure_sum.seal(context.shared_key, node.agreement, purpose, part, secret)
                 sealed.append(Sealed(node.name, text, salt))
             return tuple(sealed)
 
-        return ShareReply(context.share(vector.name, self._own(context, request.settings, vector), seal))
+        return ShareReply(context.release(vector.name, Summand(self._own(context, request.settings, vector), seal)))
 
     def _purpose(self, context: Context, sender: str, receiver: str) -> tuple[bytes, ...]:
         return self.name.encode(), context.index.to_bytes(8, "big"), sender.encode(), receiver.encode()
@@ -360,12 +360,12 @@ class Summing:
     def _agree(self, context: Context, request: AgreeRequest) -> AgreeReply:
         aggregation = self._node(context)
         aggregation.check_participants(request.participants)
-        return AgreeReply(Public(context.party.identity.sign(*self._set_parts(context, request.participants))))
+        return AgreeReply(Public(context.attest(*self._set_parts(context, request.participants))))
 
     def _node(self, context: Context) -> Aggregation:
         aggregation, _ = self.blueprint(context.plan.study)
-        if aggregation.mode is not Mode.DISTRIBUTED or context.party.name not in aggregation.nodes:
-            msg = f"party {context.party.name!r} is not a node of a secure sum in this plan"
+        if aggregation.mode is not Mode.DISTRIBUTED or context.name not in aggregation.nodes:
+            msg = f"party {context.name!r} is not a node of a secure sum in this plan"
             raise PlanMismatch(msg)
         return aggregation
 
@@ -379,13 +379,13 @@ class Summing:
         aggregation.check_participants(names)
         nodes = tuple(node.name for node in request.nodes)
         aggregation.check_nodes(nodes)
-        if len(request.signatures) != len(nodes) or context.party.name not in nodes:
+        if len(request.signatures) != len(nodes) or context.name not in nodes:
             raise ProtocolError("a secure sum needs the signature of each of its nodes, and this party among them")
         for node, signature in zip(request.nodes, request.signatures, strict=True):
             identity = context.plan.study.card(node.name).key or node.identity
             verify(identity, signature, *self._set_parts(context, names))
-        size = context.plan.release(context.party.name, self.name).size
-        at = nodes.index(context.party.name)
+        size = context.plan.release(context.name, self.name).size
+        at = nodes.index(context.name)
         total = np.zeros(size, dtype=np.uint64)
         for share in self._unsealed(context, request, size):
             secure_sum.add_share(total, share, at, len(nodes))
@@ -395,16 +395,16 @@ class Summing:
         """What the participants sealed for this party, one after the other."""
         if len(request.sealed) != len(request.participants):
             raise ProtocolError("a total needs one sealed share of each participant")
-        party, plan, room = context.party, context.plan, bytearray(8 * size)
+        plan, room = context.plan, bytearray(8 * size)
         for member, sealed in zip(request.participants, request.sealed, strict=True):
             sender = _checked(plan, member)
-            purpose = self._purpose(context, sender.name, party.name)
+            purpose = self._purpose(context, sender.name, context.name)
             key = sender.agreement
-            yield secure_sum.unseal(party.identity, key, plan.hash.encode(), purpose, sealed.salt, sealed.ciphertext, room)
+            yield secure_sum.unseal(context.shared_key, key, purpose, sealed.salt, sealed.ciphertext, room)
 
     def _noisy(self, context: Context, request: TotalRequest) -> NoisyReply:
         aggregation, vector = self.blueprint(context.plan.study)
-        name = context.party.name
+        name = context.name
         # The aggregator's own vector is not sealed: it joins here, between the others' in the study's order.
         names = tuple(member.name for member in request.participants)
         if aggregation.mode is not Mode.TRUSTED or aggregation.nodes != (name,) or name in names:
@@ -415,11 +415,11 @@ class Summing:
         statistic = self._own(context, request.settings, vector).astype(np.uint64)
         for share in self._unsealed(context, request, statistic.size):
             secure_sum.add_share(statistic, share, 0, 1)
-        return NoisyReply(context.release(self.name, statistic.astype(np.int64)))
+        return NoisyReply(context.release(self.name, Vector(statistic.astype(np.int64))))
 
     def _local(self, context: Context, request: LocalRequest) -> NoisyReply:
         _, vector = self.blueprint(context.plan.study)
-        return NoisyReply(context.release(self.name, self._own(context, request.settings, vector)))
+        return NoisyReply(context.release(self.name, Vector(self._own(context, request.settings, vector))))
 
 
 # --- at the coordinator ----------------------------------------------------------------------------------------------------
@@ -443,7 +443,7 @@ def exchange_keys(aggregation: Aggregation) -> Generator[list[Ask], Replies, dic
 
 
 def collect(
-    plan: Plan, aggregation: Aggregation, vector: Vector, members: Mapping[str, Member], settings: tuple[float, ...] = ()
+    plan: Plan, aggregation: Aggregation, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...] = ()
 ) -> Generator[list[Ask], Replies, Total]:
     """The conversation that leads to one total."""
     name = vector.name
@@ -514,4 +514,4 @@ def _answered(nodes: list[str], replies: Replies) -> None:
         raise StudyAborted(msg)
 
 
-__all__ = ["KEYS", "Aggregation", "Member", "Mode", "Statistic", "Summing", "Total", "Vector", "collect", "exchange_keys"]
+__all__ = ["KEYS", "Aggregation", "Member", "Mode", "Statistic", "Summed", "Summing", "Total", "collect", "exchange_keys"]

@@ -14,13 +14,13 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from unpooled.errors import UnpooledError
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import Additive, Shared
+from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import KeySource, Stream
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Split, Unit
@@ -36,7 +36,7 @@ from unpooled.protocol.messages import (
     open_body,
     open_envelope,
 )
-from unpooled.protocol.roles import Party
+from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -45,10 +45,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
+    from unpooled.privacy.mechanisms import Mechanism
     from unpooled.privacy.noise import RandomBits
     from unpooled.privacy.plan import Card, Plan, Release, Study
     from unpooled.privacy.table import Table
-    from unpooled.protocol.roles import Model
+    from unpooled.protocol.step import Model
 
     Tables = dict[str, Table]
     Row = dict[str, Any]
@@ -334,10 +335,10 @@ def _share_of_bound(
 ) -> float:
     """How far a release or a sealed share moved, as a part of what the plan declares; noted, and a violation beyond 1."""
     mechanism = plan.release(party, release).mechanism
-    if not isinstance(mechanism, Additive | Shared):
+    moved, declared = mechanism.change(ours, theirs), mechanism.event(unit).value
+    if moved is None:
         return 0.0
-    declared = mechanism.event(unit).value
-    share = mechanism.change(ours, theirs) / declared if declared else 0.0
+    share = moved / declared if declared else 0.0
     key = (unit, party, release)
     report.largest[key] = max(report.largest.get(key, 0.0), share)
     if share > 1 + _ROUNDING:
@@ -355,15 +356,15 @@ Shares = list[tuple[str, "NDArray[np.int64]"]]
 class _Witness:
     """A shared mechanism that also writes down what goes into the total. Everything else is the mechanism's own."""
 
-    mechanism: Shared
+    mechanism: Mechanism
     release: str
     sealed: Shares
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the mechanism has
         return getattr(self.mechanism, name)
 
-    def share(self, statistic: NDArray[np.int64], bits: RandomBits) -> NDArray[np.int64]:
-        vector = self.mechanism.share(statistic, bits)
+    def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
+        vector = self.mechanism.draw(given, bits)
         self.sealed.append((self.release, vector))
         return vector
 
@@ -372,9 +373,9 @@ def _watched(model: Model, sealed: Shares) -> Model:
     """The model with witnesses in its plans; hashes and costs stay what they are."""
 
     def watch(release: Release) -> Release:
-        if not isinstance(release.mechanism, Shared):
+        if release.mechanism.takes is not Summand:
             return release
-        return replace(release, mechanism=_Witness(release.mechanism, release.name, sealed))
+        return replace(release, mechanism=cast("Mechanism", _Witness(release.mechanism, release.name, sealed)))
 
     def compile_plan(study: Study) -> Plan:
         plan = model.compile(study)

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.roles import Party
+    from unpooled.protocol.party import Party
 
 app = typer.Typer(no_args_is_help=True, help="Set up a party, check a study against its policy, look at its ledger.")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from unpooled.errors import UsageError
 
 if TYPE_CHECKING:
-    from unpooled.protocol.roles import Model
+    from unpooled.protocol.step import Model
 
 REGISTRY: tuple[str, ...] = ("describe", "pride", "bayes", "stacking", "lasso", "pls")
 

@@ -16,9 +16,9 @@ import msgspec
 from unpooled.errors import PlanMismatch, ProtocolError, UnpooledError, UsageError
 from unpooled.models import load
 from unpooled.network.signing import check_request, open_answer, read_request, sign_answer, sign_refusal, sign_request
+from unpooled.protocol.conversation import OPEN, OpenRequest
 from unpooled.protocol.local import drive
 from unpooled.protocol.messages import Dropped, open_body, open_envelope
-from unpooled.protocol.roles import OPEN, OpenRequest
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.party import open_party
 from unpooled.study.run import compile_study, write_results
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from unpooled.protocol.identity import Identity
     from unpooled.protocol.local import Exchange
     from unpooled.protocol.messages import Ask
-    from unpooled.protocol.roles import Party
+    from unpooled.protocol.party import Party
 
 #: Carries a frame to a party and back within so many seconds; raises :class:`Silence` where nothing came back.
 Call: TypeAlias = Callable[[str, bytes, float], bytes]

@@ -199,7 +199,9 @@ def shared_costs(plan: Plan, party: str) -> tuple[Cost, ...]:
 
 def alternatives(plan: Plan, party: str | None = None) -> tuple[Cost, ...]:
     """The costs of a whole plan to every unit, each of :func:`neighbours` as a part of its own."""
-    costs: list[Cost] = [Cost(unit, "", NO_COST) for unit in Unit]  # so that no unit is left out, whatever its people are part of
+    costs: list[Cost] = [
+        Cost(unit, "", NO_COST) for unit in Unit
+    ]  # so that no unit is left out, whatever its people are part of
     for unit in Unit:
         for number, events in enumerate(neighbours(plan, unit, party)):
             grouped: dict[Event, int] = {}

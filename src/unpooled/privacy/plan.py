@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
@@ -189,6 +189,8 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     #: Sentences about why no guarantee holds at all (a published calibration, raw values sent to somebody); mostly none.
     voids: tuple[str, ...] = ()
+    #: What the model made of the study. It follows from the study, so it is no part of the hash.
+    design: Any = field(default=None, compare=False, repr=False)
     #: Who sees more than releases, and is trusted with it: nobody, or names in words.
     trusted: tuple[str, ...] = ()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unpooled.errors import PolicyRefusal
-from unpooled.privacy.mechanisms import Shared
+from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.plan import AGGREGATION
 from unpooled.privacy.unit import Calibration, Scope
 
@@ -84,7 +84,7 @@ class Policy:
         if (
             unpinned
             and not self.allow_unpinned
-            and any(isinstance(r.mechanism, Shared) or r.exposure.together for r in plan.releases)
+            and any(r.mechanism.takes is Summand or r.exposure.together for r in plan.releases)
         ):
             msg = (
                 f"the cards of {', '.join(unpinned)} hold no public key, so anybody could take their place where parties rely on each other: "

@@ -15,18 +15,20 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
+from unpooled.protocol.context import Context
 from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import Ask, Dropped, Nothing, Public, Sealed, digest
-from unpooled.protocol.roles import Context, Step
+from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.roles import Replies
+    from unpooled.protocol.step import Replies
 
 #: Each key encrypts one message, always the same, so that its nonce may be constant.
 _NONCE = bytes(12)
+_SECRET = b"secret for comparing row ids"
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,40 +72,39 @@ class DigestReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _key(context: Context, _: Nothing) -> KeyReply:
-    identity, name = context.party.identity, context.party.name
-    agreement = identity.agreement_key(_hash(context.plan))
-    return KeyReply(Public(agreement), Public(identity.sign(*_signed(context.plan, name, agreement))))
+    agreement = context.agreement_key
+    return KeyReply(Public(agreement), Public(context.attest(*_signed(context.plan, context.name, agreement))))
 
 
 def _share(context: Context, request: SecretRequest) -> SecretReply:
-    plan, party = context.plan, context.party
+    plan = context.plan
     first, *others = _parties(plan)
-    if party.name != first or [key.party for key in request.keys] != others:
+    if context.name != first or [key.party for key in request.keys] != others:
         raise PlanMismatch(
             "the secret for comparing ids is made by the first party of the study, for all others in their order"
         )
-    sealed = []
-    for key in request.keys:
-        shared = party.identity.shared_key(_hash(plan), _checked(plan, key), b"row ids", first.encode(), key.party.encode())
-        sealed.append(Sealed(key.party, AESGCM(shared).encrypt(_NONCE, _secret(context), None)))
-    context.issued.extend(sealed)
-    return SecretReply(tuple(sealed))
+    return SecretReply(
+        tuple(
+            context.seal_secret(key.party, _checked(plan, key), _SECRET, b"row ids", first.encode(), key.party.encode())
+            for key in request.keys
+        )
+    )
 
 
 def _compare(context: Context, request: DigestRequest) -> DigestReply:
-    plan, party = context.plan, context.party
-    first = _parties(plan)[0]
-    if (request.key is None) != (party.name == first) or (request.key is not None and request.key.party != first):
+    plan, first = context.plan, _parties(context.plan)[0]
+    if (request.key is None) != (context.name == first) or (request.key is not None and request.key.party != first):
         raise PlanMismatch("the secret for comparing ids comes from the first party of the study")
-    secret = _secret(context)
+    # The first party's secret for this plan is the same again after a crash.
+    secret = context.secret(_SECRET)
     if request.key is not None:
         key = _checked(plan, request.key)
-        shared = party.identity.shared_key(_hash(plan), key, b"row ids", first.encode(), party.name.encode())
+        shared = context.shared_key(key, b"row ids", first.encode(), context.name.encode())
         try:
             secret = AESGCM(shared).decrypt(_NONCE, request.secret, None)
         except (InvalidTag, ValueError):
             raise ProtocolError("the secret for comparing ids was altered, or meant for another party") from None
-    return DigestReply(Public(party.table.ids_digest(digest(secret, _hash(plan)))))
+    return DigestReply(Public(context.table.ids_digest(digest(secret, _hash(plan)))))
 
 
 KEY = Step("ids-key", Nothing, KeyReply, _key)
@@ -150,11 +151,6 @@ def _parties(plan: Plan) -> list[str]:
 
 def _hash(plan: Plan) -> bytes:
     return plan.hash.encode()
-
-
-def _secret(context: Context) -> bytes:
-    """The first party's secret for this plan, the same again after a crash. Only its own root key gives it."""
-    return context.party.fingerprint(b"secret for comparing row ids " + _hash(context.plan))
 
 
 def _signed(plan: Plan, name: str, agreement: str) -> tuple[bytes, ...]:

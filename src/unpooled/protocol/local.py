@@ -17,9 +17,12 @@ from unpooled.errors import ProtocolError, UsageError
 from unpooled.privacy.budget import notice
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
+from unpooled.protocol.conversation import converse
+from unpooled.protocol.keeper import Keeper, MemoryKeeper
 from unpooled.protocol.messages import Ask, Dropped, encode, open_body, open_envelope
+from unpooled.protocol.party import Party
 from unpooled.protocol.replies import check_reply
-from unpooled.protocol.roles import Keeper, MemoryKeeper, Model, Party, converse
+from unpooled.protocol.step import Model
 
 if TYPE_CHECKING:
     from unpooled.privacy.budget import Budget

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.errors import ProtocolError
-from unpooled.privacy.mechanisms import Shared
+from unpooled.privacy.mechanisms import Summand
 from unpooled.protocol.messages import Disclosed, Entrusted, Partial, Public, Released, Sealed
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def check_reply(plan: Plan, ask: Ask, reply: msgspec.Struct) -> None:
     """Refuse a reply that no party which runs this plan would send."""
     fields = (getattr(reply, name) for name in reply.__struct_fields__)
     parts = [part for value in fields for part in (value if isinstance(value, tuple) else (value,))]
-    own = [r for r in plan.releases if r.party == ask.to and r.step == ask.step and not isinstance(r.mechanism, Shared)]
+    own = [r for r in plan.releases if r.party == ask.to and r.step == ask.step and r.mechanism.takes is not Summand]
     released = [part for part in parts if isinstance(part, Released)]
     if [part.name for part in released] != [release.name for release in own]:
         raise _refused(ask, f"releases {len(released)} values where the plan has {len(own)}, or under other names")

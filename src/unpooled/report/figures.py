@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.roles import Panel
+    from unpooled.protocol.step import Panel
     from unpooled.report.run import StepCount
 
 _INK, _SOFT, _ACCENT, _OTHER = "#1d2733", "#8a97a6", "#1f6f8b", "#c46a2b"

@@ -13,16 +13,16 @@ import msgspec
 
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.models import load
+from unpooled.protocol.conversation import OPEN, OpenRequest
 from unpooled.protocol.local import drive, recorded_only
 from unpooled.protocol.messages import open_body, open_envelope
-from unpooled.protocol.roles import OPEN, OpenRequest
 from unpooled.protocol.transcript import Transcript
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.roles import Model
+    from unpooled.protocol.step import Model
 
 
 @dataclass(frozen=True)

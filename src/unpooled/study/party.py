@@ -1,4 +1,4 @@
-"""A party on disk: from its party.toml to a :class:`~unpooled.protocol.roles.Party` with data, ledger, key and policy."""
+"""A party on disk: from its party.toml to a :class:`~unpooled.protocol.party.Party` with data, ledger, key and policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card
 from unpooled.protocol.identity import Identity
-from unpooled.protocol.roles import Party
+from unpooled.protocol.party import Party
 from unpooled.study.budgets import digest_of, other_budgets, remember
 from unpooled.study.data import read_table
 from unpooled.study.files import card_of, policy_of, read_party, write_card, write_party

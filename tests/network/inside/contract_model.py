@@ -15,11 +15,12 @@ import numpy as np
 import unpooled.models
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import budget_mu
-from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
+from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Split, Unit
+from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Ask, Dropped, Nothing, Released, Sealed
-from unpooled.protocol.roles import Context, Conversation, Model, Step
+from unpooled.protocol.step import Conversation, Model, Step
 
 NAME = "contract"
 
@@ -48,7 +49,7 @@ def filler(size: int) -> bytes:
 
 
 def _count(context: Context, request: Round) -> Counted:
-    return Counted(context.release("rows", np.array([context.card.rows, request.total % 2], dtype=np.int64)))
+    return Counted(context.release("rows", Vector(np.array([context.card.rows, request.total % 2], dtype=np.int64))))
 
 
 def _bulk(context: Context, _: Nothing) -> Bulk:

@@ -3,7 +3,6 @@
 from unpooled.models.bayes.coordinator import coordinate, panels, render
 from unpooled.models.bayes.party import STEPS
 from unpooled.models.bayes.plan import compile_plan
-from unpooled.privacy.unit import Split
-from unpooled.protocol.roles import Model
+from unpooled.protocol.step import Model
 
-MODEL = Model("bayes", Split.HORIZONTAL, compile_plan, STEPS, coordinate, render, panels)
+MODEL = Model("bayes", compile_plan, STEPS, coordinate, render, panels)

@@ -9,13 +9,13 @@ import msgspec
 from unpooled.aggregation.moments import Moments, StoredMoments
 from unpooled.aggregation.totals import collect, exchange_keys
 from unpooled.models.bayes.plan import NAIVE, setup
-from unpooled.protocol.roles import Panel
+from unpooled.protocol.step import Panel
 
 if TYPE_CHECKING:
     from unpooled.aggregation.moments import LinearFit
     from unpooled.models.bayes.plan import Setup
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.roles import Conversation
+    from unpooled.protocol.step import Conversation
 
 
 class Coefficient(msgspec.Struct, frozen=True):

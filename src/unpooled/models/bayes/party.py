@@ -13,9 +13,9 @@ from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, setup
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Aggregation, Vector
+    from unpooled.aggregation.totals import Aggregation, Summed
     from unpooled.privacy.plan import Study
-    from unpooled.protocol.roles import Context
+    from unpooled.protocol.context import Context
 
 
 def _moments(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
@@ -39,12 +39,12 @@ def _deviations(context: Context, settings: tuple[float, ...]) -> NDArray[np.int
     return total
 
 
-def _plan_of_moments(study: Study) -> tuple[Aggregation, Vector]:
+def _plan_of_moments(study: Study) -> tuple[Aggregation, Summed]:
     asked = setup(study)
     return asked.aggregation, asked.moments
 
 
-def _plan_of_deviations(study: Study) -> tuple[Aggregation, Vector]:
+def _plan_of_deviations(study: Study) -> tuple[Aggregation, Summed]:
     asked = setup(study)
     if asked.deviations is None:
         raise PlanMismatch("this plan projects nothing, so it releases no deviations")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from unpooled.aggregation.moments import Design, Geometry
-from unpooled.aggregation.totals import Aggregation, Vector
+from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
@@ -50,8 +50,8 @@ class Setup:
     parameters: Parameters
     aggregation: Aggregation
     design: Design
-    moments: Vector
-    deviations: Vector | None
+    moments: Summed
+    deviations: Summed | None
 
     @property
     def projected(self) -> tuple[Column, ...]:
@@ -129,7 +129,7 @@ def setup(study: Study) -> Setup:
         return setup
     count, unit = len(setup.projected), float(design.grid**2)
     distance = math.sqrt(count) * column_moments(0.0, 1.0, 1.0, adjacency, may_be_absent=False) * unit
-    deviations = Vector(
+    deviations = Summed(
         DEVIATIONS,
         (Block(count, 1 / design.grid), Block(count, 1.0)),
         # One person moves all columns at once, one value of him moves one of them.

@@ -3,7 +3,6 @@
 from unpooled.models.describe.coordinator import coordinate, panels, render
 from unpooled.models.describe.party import STEPS
 from unpooled.models.describe.plan import compile_plan
-from unpooled.privacy.unit import Split
-from unpooled.protocol.roles import Model
+from unpooled.protocol.step import Model
 
-MODEL = Model("describe", Split.HORIZONTAL, compile_plan, STEPS, coordinate, render, panels)
+MODEL = Model("describe", compile_plan, STEPS, coordinate, render, panels)

@@ -14,7 +14,7 @@ import msgspec
 from unpooled.models.describe.plan import STEP, Parameters, layout, mechanism
 from unpooled.privacy.plan import check_parameters
 from unpooled.protocol.messages import Ask, Dropped, Nothing
-from unpooled.protocol.roles import Panel
+from unpooled.protocol.step import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from unpooled.models.describe.plan import Layout
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.roles import Conversation
+    from unpooled.protocol.step import Conversation
 
 #: The name under which the sum of all parties is reported.
 POOLED = "pooled"

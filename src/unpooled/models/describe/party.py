@@ -9,9 +9,11 @@ import numpy as np
 from unpooled.models.describe.messages import SumsReply
 from unpooled.models.describe.plan import RELEASE, STEP, layout
 from unpooled.privacy.bounds import Coding
+from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.table import BLOCK_ROWS
+from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Nothing
-from unpooled.protocol.roles import Context, Step
+from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +46,7 @@ def sums(table: Table, lay: Layout, block_rows: int = BLOCK_ROWS) -> NDArray[np.
 def answer(context: Context, request: Nothing) -> SumsReply:  # noqa: ARG001 - the request is no more than its name
     """Release this party's sums."""
     statistic = sums(context.table, layout(context.plan.study, context.card))
-    return SumsReply(context.release(RELEASE, statistic))
+    return SumsReply(context.release(RELEASE, Vector(statistic)))
 
 
 STEPS = (Step(STEP, Nothing, SumsReply, answer),)

@@ -3,7 +3,6 @@
 from unpooled.models.lasso.coordinator import coordinate, panels, render
 from unpooled.models.lasso.party import STEPS
 from unpooled.models.lasso.plan import compile_plan
-from unpooled.privacy.unit import Split
-from unpooled.protocol.roles import Model
+from unpooled.protocol.step import Model
 
-MODEL = Model("lasso", Split.VERTICAL, compile_plan, STEPS, coordinate, render, panels, covers_labels=True)
+MODEL = Model("lasso", compile_plan, STEPS, coordinate, render, panels, covers_labels=True)

@@ -17,15 +17,16 @@ from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, R
 from unpooled.models.lasso.refit import Moments, constrained, shrunk
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import GaussianRelease
+from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Array, Ask, Nothing
-from unpooled.protocol.roles import Panel, everybody
+from unpooled.protocol.step import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from unpooled.models.lasso.plan import Setup
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.roles import Conversation
+    from unpooled.protocol.step import Conversation
 
     Iterate = dict[Place, float]
 

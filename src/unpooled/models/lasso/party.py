@@ -47,10 +47,14 @@ from unpooled.models.lasso.plan import (
     sketch,
 )
 from unpooled.privacy.bounds import Coding, Column
+from unpooled.privacy.mechanisms import Scores
+from unpooled.privacy.mechanisms import Vector as Statistic
 from unpooled.privacy.table import Table
+from unpooled.protocol.context import Context
 from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import Nothing, Released
-from unpooled.protocol.roles import Context, Step, signed_parts
+from unpooled.protocol.party import signed_parts
+from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,9 +117,8 @@ def _columns(context: Context, places: Sequence[Place | Term], new: tuple[Shared
                 "a shared column of another length than the data, or with values that are no released numbers"
             )
         arrived[_name(context, shared.party, shared.column)] = values
-    keeper, plan = context.party.keeper, context.plan.hash
     names = [_name(context, place.party, place.column) for place in places]
-    found = [arrived[name] if name in arrived else keeper.kept(plan, name) for name in names]
+    found = [arrived[name] if name in arrived else context.kept(name) for name in names]
     for name, values in arrived.items():
         context.keep(name, values)
     return found
@@ -126,7 +129,7 @@ def mean(context: Context, request: Nothing) -> MeanReply:  # noqa: ARG001 - the
     context.planned(MEAN)
     asked = setup(context.plan.study)
     steps = np.trunc(_response(context, asked) / asked.parameters.response_bound * MEAN_GRID).astype(np.int64)
-    return MeanReply(context.release(MEAN, steps.sum(keepdims=True)))
+    return MeanReply(context.release(MEAN, Statistic(steps.sum(keepdims=True))))
 
 
 def _predictions(context: Context, asked: Setup, request: PickRequest) -> Vector:
@@ -164,14 +167,14 @@ def pick(context: Context, request: PickRequest) -> Pick:
     descents = -scores(_coded(context), columns, residual).astype(np.int64)  # a step up where the gradient is negative
     # Only a public response may set the noise: otherwise its scale would give the response away.
     reach = int(np.abs(residual).max()) if asked.parameters.response_public else grid
-    choice = context.choose(PICK, descents, max(1, 2 * column_grid * reach), signed=True)
+    choice = context.release(PICK, Scores(descents, max(1, 2 * column_grid * reach), signed=True))
     index = int(choice.values.numpy()[0])
     score: tuple[Released, ...] = ()
     if asked.coupling is Coupling.BALL:
         unit = step / column_grid
         descent = descents[index] if index < descents.size else -descents[index - descents.size]
         value = np.array([descent * unit])
-        score = (context.release(SCORE, value, sensitivity=2 * column_grid * max(1, reach) * unit),)
+        score = (context.release(SCORE, Statistic(value, 2 * column_grid * max(1, reach) * unit)),)
     return Pick(choice, score, context.sign(choice, *score))
 
 
@@ -182,7 +185,7 @@ def _pick_as_published(context: Context, asked: Setup, request: PickRequest) -> 
     residual = (predictions if matrix is None else matrix.T @ predictions) - _response(context, asked) / rows
     gradient = scores(_coded(context), asked.columns(study, context.card, context.index), residual) / grids(rows)[0]
     signed = np.concatenate([-gradient, gradient])
-    choice = context.release(PICK, signed, sensitivity=max(float(np.abs(gradient).max()), 1e-300))
+    choice = context.release(PICK, Statistic(signed, max(float(np.abs(gradient).max()), 1e-300)))
     return Pick(choice, (), context.sign(choice))
 
 
@@ -198,8 +201,8 @@ def share(context: Context, request: ShareRequest) -> ColumnReply:
     _once(context, COLUMN, column)
     if asked.published:
         matrix, values = sketch(plan.study, asked.parameters), values / grids(values.size)[0]
-        return ColumnReply(context.release(COLUMN, values if matrix is None else matrix @ values, sensitivity=1.0))
-    return ColumnReply(context.release(COLUMN, values.astype(np.int64)))
+        return ColumnReply(context.release(COLUMN, Statistic(values if matrix is None else matrix @ values, 1.0)))
+    return ColumnReply(context.release(COLUMN, Statistic(values.astype(np.int64))))
 
 
 def refit(context: Context, request: RefitRequest) -> MomentsReply:
@@ -220,12 +223,12 @@ def refit(context: Context, request: RefitRequest) -> MomentsReply:
     factors[:, 2] = np.trunc(CONSTANT_WEIGHT * second)
     factors[:, LEADING : LEADING + len(request.order)] = np.trunc(shortened(released)[0] * (COLUMNS_WEIGHT * second))
     _once(context, REFIT, request.column)
-    return MomentsReply(context.release(REFIT, (own @ factors).astype(np.int64)))
+    return MomentsReply(context.release(REFIT, Statistic((own @ factors).astype(np.int64))))
 
 
 def _winner(context: Context, asked: Setup, request: ShareRequest) -> Claim:
     """The own pick of the round, after everybody's signature and the order of the scores were checked."""
-    plan, name = context.plan, context.party.name
+    plan, name = context.plan, context.name
     ball = asked.competes
     expected = [card.name for card in plan.study.parties] if ball else [name]
     if [claim.party for claim in request.claims] != expected or any(len(c.score) != ball for c in request.claims):
@@ -234,7 +237,7 @@ def _winner(context: Context, asked: Setup, request: ShareRequest) -> Claim:
     for claim in request.claims:
         # Its own key it knows; the others' are pinned by their cards (parties of one process pin none).
         pinned = plan.study.card(claim.party).key or claim.signed.identity
-        key = context.party.identity.public if claim.party == name else pinned
+        key = context.public_key if claim.party == name else pinned
         parts = signed_parts(plan, claim.party, PICK, request.round, (claim.choice, *claim.score))
         verify(key, claim.signed.signature, *parts)
     best = max(request.claims, key=lambda claim: claim.value)
@@ -246,8 +249,7 @@ def _winner(context: Context, asked: Setup, request: ShareRequest) -> Claim:
 
 def _marks(context: Context, what: str) -> list[int]:
     """The columns that were released so far, in the order of their requests."""
-    keeper, name = context.party.keeper, f"{what}s"
-    return keeper.kept(context.plan.hash, name).tolist() if keeper.has(context.plan.hash, name) else []
+    return context.kept(f"{what}s").tolist() if context.has(f"{what}s") else []
 
 
 def _once(context: Context, what: str, column: int) -> None:

@@ -11,10 +11,11 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
+from unpooled.models.lasso.published import NoisyMaximum
 from unpooled.privacy.accounting import SAFETY, budget_rho
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.exposure import Exposure
-from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, NoisyMaximum, Reach, ScaledGaussian
+from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, per_study
 from unpooled.privacy.sensitivity import column_moments
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
@@ -330,7 +331,7 @@ def compile_plan(study: Study) -> Plan:
     column = _gaussian(rows, Reach(2.0 * grids(rows)[0], 1), asked.column_scale / 2)
     # A public response plays no part in a record's guarantee, which is then none.
     record_epsilon = math.inf if asked.parameters.response_public else asked.choice_epsilon
-    choice = NoisyChoice(((Unit.RECORD, record_epsilon), (Unit.ATTRIBUTE, asked.choice_epsilon)))
+    choice = NoisyChoice(((Unit.RECORD, record_epsilon), (Unit.ATTRIBUTE, asked.choice_epsilon)), Unit(study.unit))
     mu = 1 / asked.score_multiplier if asked.score_multiplier else math.inf
     score = ScaledGaussian(1, tuple((unit, mu) for unit in Unit), asked.score_multiplier)
     moments = _moments(asked, rows) if asked.refits else None

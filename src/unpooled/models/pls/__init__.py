@@ -3,7 +3,6 @@
 from unpooled.models.pls.coordinator import coordinate, panels, render
 from unpooled.models.pls.party import STEPS
 from unpooled.models.pls.plan import compile_plan
-from unpooled.privacy.unit import Split
-from unpooled.protocol.roles import Model
+from unpooled.protocol.step import Model
 
-MODEL = Model("pls", Split.HORIZONTAL, compile_plan, STEPS, coordinate, render, panels)
+MODEL = Model("pls", compile_plan, STEPS, coordinate, render, panels)

@@ -17,13 +17,13 @@ from unpooled.models.pls.fit import Fitted, fit, from_moments
 from unpooled.models.pls.plan import EXACT, MODEL_RELEASE, PUBLISHED, Setup, setup
 from unpooled.privacy.unit import Calibration
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
-from unpooled.protocol.roles import Panel
+from unpooled.protocol.step import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.roles import Conversation, Replies
+    from unpooled.protocol.step import Conversation, Replies
 
 
 class Model(msgspec.Struct, frozen=True):

@@ -12,15 +12,16 @@ from unpooled.kernels.kernel_pls import Centred
 from unpooled.models.pls import published
 from unpooled.models.pls.messages import ExactReply, PublishedReply
 from unpooled.models.pls.plan import EXACT, MODEL_RELEASE, MOMENTS, PUBLISHED, setup
+from unpooled.privacy.mechanisms import Vector
 from unpooled.protocol.messages import Nothing
-from unpooled.protocol.roles import Step
+from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Aggregation, Vector
+    from unpooled.aggregation.totals import Aggregation, Summed
     from unpooled.privacy.plan import Study
-    from unpooled.protocol.roles import Context
+    from unpooled.protocol.context import Context
 
 
 def _moments(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
@@ -30,7 +31,7 @@ def _moments(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]
     return asked.design.added_up(asked.blocks(context.table))
 
 
-def _plan_of_moments(study: Study) -> tuple[Aggregation, Vector]:
+def _plan_of_moments(study: Study) -> tuple[Aggregation, Summed]:
     asked = setup(study)
     return asked.aggregation, asked.vector
 
@@ -39,7 +40,7 @@ def _exact(context: Context, request: Nothing) -> ExactReply:  # noqa: ARG001 - 
     context.planned(MOMENTS)  # before anything is computed
     found = Centred.of(*setup(context.plan.study).exact(context.table))
     parts = (found.mean, [found.response], found.gram.ravel(), found.cross, [found.square])
-    return ExactReply(context.release(MOMENTS, np.concatenate(parts)))
+    return ExactReply(context.release(MOMENTS, Vector(np.concatenate(parts))))
 
 
 def _published(context: Context, request: Nothing) -> PublishedReply:  # noqa: ARG001
@@ -47,7 +48,7 @@ def _published(context: Context, request: Nothing) -> PublishedReply:  # noqa: A
     assert isinstance(mechanism, published.PublishedModel)
     *channels, response = (context.table[name] for name in setup(context.plan.study).names)
     model = published.components(np.column_stack(channels), response, mechanism.layout)
-    return PublishedReply(context.release(MODEL_RELEASE, model))
+    return PublishedReply(context.release(MODEL_RELEASE, Vector(model)))
 
 
 STEPS = (

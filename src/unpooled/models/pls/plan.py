@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.moments import Design, Geometry
-from unpooled.aggregation.totals import Aggregation, Vector
+from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import DataError, UsageError
 from unpooled.models.pls.frame import BASIS_BITS, NONE, Frame, basis_step
 from unpooled.models.pls.published import SIGMA, SQUARED, Layout, PublishedModel
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.mechanisms import NoNoise
+from unpooled.privacy.mechanisms import ScaledGaussian
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters, per_study
 from unpooled.privacy.unit import Adjacency, Calibration, Split
 
@@ -69,7 +69,7 @@ class Setup:
     frame: Frame
     channels: tuple[Column, ...]
     design: Design
-    vector: Vector
+    vector: Summed
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -210,7 +210,7 @@ def compile_plan(study: Study) -> Plan:
         releases = (_published(study, asked),)
     elif study.epsilon == math.inf:
         size = exact_size(asked.frame.size)
-        releases = tuple(Release(MOMENTS, card.name, EXACT, NoNoise(size)) for card in study.parties)
+        releases = tuple(Release(MOMENTS, card.name, EXACT, ScaledGaussian.silent(size)) for card in study.parties)
     else:
         releases = asked.vector.releases(study, asked.aggregation)
         not_protected, assumptions = asked.aggregation.sentences

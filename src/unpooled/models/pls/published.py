@@ -6,7 +6,6 @@ for (epsilon, delta) each, times bounds that are read off the deflated data: :ma
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,14 +13,13 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.privacy import noise
-from unpooled.privacy.accounting import UNBOUNDED, Event
-from unpooled.privacy.mechanisms import REALS
+from unpooled.privacy.mechanisms.unpriced import Unpriced
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from unpooled.privacy.mechanisms import Vector
     from unpooled.privacy.noise import RandomBits
-    from unpooled.privacy.unit import Unit
 
     Matrix = NDArray[np.float64]
 
@@ -81,8 +79,8 @@ def coefficients(weights: Matrix, loadings: Matrix, y_loadings: Matrix) -> Matri
     return np.asarray(weights @ np.linalg.lstsq(inside, y_loadings, rcond=None)[0])
 
 
-@dataclass(frozen=True)
-class PublishedModel:
+@dataclass(frozen=True, slots=True)
+class PublishedModel(Unpriced):
     """The paper's noise on every component. Its bounds are read off the data and its argument fails: the cost is unknown."""
 
     layout: Layout
@@ -90,26 +88,16 @@ class PublishedModel:
     multiplier: float
     #: "sigma" is the paper's standard deviation, "sigma^2" that of the authors' package.
     sd: str
-    name: str = "published Gaussian"
-    scale: float | None = None
-    dtype: ClassVar[str] = REALS
+    name: ClassVar[str] = "published Gaussian"
 
     @property
     def size(self) -> int:
         """How many numbers are published."""
         return self.layout.size
 
-    def sensitivity(self, unit: Unit) -> None:  # noqa: ARG002 - read off the data during the run
-        """Read off the data during the run."""
-        return
-
-    def event(self, unit: Unit) -> Event:  # noqa: ARG002 - the protocol's signature
-        """Unbounded: a weight of length 1 gets noise in units of X'y, and bounds are data-derived."""
-        return UNBOUNDED
-
-    def release(self, statistic: Matrix, bits: RandomBits) -> Matrix:
+    def draw(self, given: Vector, bits: RandomBits) -> Matrix:
         """Noise in the order of Algorithm 1: weights and scores are normalised again after it."""
-        lay = self.layout
+        lay, statistic = self.layout, given.values
         if statistic.shape != (lay.size + 2 * lay.components,):
             msg = (
                 f"this release is of {lay.size} numbers, with two bounds for each of {lay.components} components behind them"
@@ -128,11 +116,3 @@ class PublishedModel:
     def _deviation(self, sensitivity: Matrix) -> Matrix:
         sigma = self.multiplier * sensitivity
         return sigma if self.sd == SIGMA else sigma**2
-
-    def change(self, one: Matrix, other: Matrix) -> float:
-        """Any difference is beyond every bound."""
-        return 0.0 if np.array_equal(one, other) else math.inf
-
-    def describe(self) -> tuple[object, ...]:
-        """Everything that defines this mechanism, for the plan's hash."""
-        return (self.name, self.layout.rows, self.layout.channels, self.layout.components, self.multiplier, self.sd)

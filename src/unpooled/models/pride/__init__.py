@@ -3,7 +3,6 @@
 from unpooled.models.pride.coordinator import coordinate, panels, render
 from unpooled.models.pride.party import STEPS
 from unpooled.models.pride.plan import compile_plan
-from unpooled.privacy.unit import Split
-from unpooled.protocol.roles import Model
+from unpooled.protocol.step import Model
 
-MODEL = Model("pride", Split.VERTICAL, compile_plan, STEPS, coordinate, render, panels)
+MODEL = Model("pride", compile_plan, STEPS, coordinate, render, panels)

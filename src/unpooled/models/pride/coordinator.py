@@ -12,11 +12,11 @@ from unpooled.models.pride.messages import EstimateRequest, FoldsRequest, Predic
 from unpooled.models.pride.plan import ESTIMATE, FOLDS, PREDICT, SCORE, SKETCH, Parameters, parts
 from unpooled.privacy.plan import check_parameters
 from unpooled.protocol.messages import Array, Ask, Dropped, Entrusted, Nothing
-from unpooled.protocol.roles import Panel
+from unpooled.protocol.step import Panel
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.roles import Conversation, Replies
+    from unpooled.protocol.step import Conversation, Replies
 
 #: Penalties of global cross-validation, in units of n (the paper's lambda).
 GLOBAL_PENALTIES = np.logspace(-5, 5, 41)

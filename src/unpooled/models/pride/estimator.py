@@ -19,8 +19,8 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import BOUNDS, CLASSES, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
+from unpooled.protocol.keeper import MemoryKeeper
 from unpooled.protocol.local import column_named, columns_of_parties, run_in_process
-from unpooled.protocol.roles import MemoryKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

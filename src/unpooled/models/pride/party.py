@@ -31,17 +31,19 @@ from unpooled.models.pride.plan import (
     SKETCH,
     Parameters,
     Part,
-    PublishedNoise,
     clip_length,
     coefficients_reach,
     parts,
 )
+from unpooled.models.pride.published import PublishedNoise
 from unpooled.privacy.classes import code
-from unpooled.privacy.mechanisms import GaussianRelease, NoNoise
+from unpooled.privacy.mechanisms import GaussianRelease, ScaledGaussian
+from unpooled.privacy.mechanisms import Vector as Statistic
 from unpooled.privacy.plan import check_parameters
 from unpooled.privacy.unit import Unit
+from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Array, Disclosed, Entrusted, Nothing, Public, Released
-from unpooled.protocol.roles import Context, Step
+from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +60,7 @@ BLOCK_ROWS = 4096
 
 
 def _part(context: Context) -> Part:
-    return next(part for part in parts(context.plan.study) if part.card.name == context.party.name)
+    return next(part for part in parts(context.plan.study) if part.card.name == context.name)
 
 
 def _parameters(context: Context) -> Parameters:
@@ -80,12 +82,12 @@ def sketch(context: Context, request: Nothing) -> Sketch:  # noqa: ARG001 - the 
         if isinstance(mechanism, PublishedNoise):
             standardised = _standardised(part, table)
             theta = float(np.ptp(standardised, axis=0).max())
-            released = (context.release(SKETCH, part.sketch.apply_real(standardised).ravel(), theta),)
-        elif isinstance(mechanism, NoNoise):
-            released = (context.release(SKETCH, part.sketch.apply_real(_real(part, table)).ravel()),)
+            released = (context.release(SKETCH, Statistic(part.sketch.apply_real(standardised).ravel(), theta)),)
+        elif isinstance(mechanism, ScaledGaussian):  # without noise
+            released = (context.release(SKETCH, Statistic(part.sketch.apply_real(_real(part, table)).ravel())),)
         else:
             clip = clip_length(context.plan.study, part) if context.plan.study.unit == Unit.RECORD else None
-            released = (context.release(SKETCH, exact_sketch(part, table, clip).ravel()),)
+            released = (context.release(SKETCH, Statistic(exact_sketch(part, table, clip).ravel())),)
     disclosed: tuple[Disclosed, ...] = ()
     if part.public.columns and part.is_read:
         columns = np.concatenate([part.public.real(block) for block in table.blocks(part.public.names)])
@@ -145,7 +147,7 @@ def _others(context: Context, received: Sequence[Received]) -> tuple[Matrix, Vec
     noise: list[Vector] = [np.empty(0)]
     for other in received:
         part = next((p for p in parts(context.plan.study) if p.card.name == other.party), None)
-        if part is None or part.card.name == context.party.name:
+        if part is None or part.card.name == context.name:
             msg = f"what another party released came under the name {other.party!r}"
             raise ProtocolError(msg)
         for released in other.sketch:
@@ -238,7 +240,7 @@ def estimate(context: Context, request: EstimateRequest) -> Estimated:
     if not parameters.publish:
         return Estimated(())
     reach = coefficients_reach(part, response.size, parameters, design[:, own:])
-    return Estimated((context.release(COEFFICIENTS, coefficients[:own], reach),))
+    return Estimated((context.release(COEFFICIENTS, Statistic(coefficients[:own], reach)),))
 
 
 def _unstandardised(context: Context, part: Part, coefficients: Vector) -> Vector:
@@ -309,7 +311,7 @@ def predict(context: Context, request: PredictRequest) -> Predicted:
         raise PlanMismatch("this party predicts nothing in this plan: the others do")
 
     def kept(name: str) -> NDArray[np.float64]:
-        return context.party.keeper.kept(fitted, name)
+        return context.kept(name, fitted)
 
     own = _own(context, part)
     others, noise = _others(context, request.received)

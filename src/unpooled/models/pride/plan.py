@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
+from unpooled.models.pride.published import PublishedNoise, published_sigma
 from unpooled.models.pride.sketch import PublicSketch
-from unpooled.privacy import noise
-from unpooled.privacy.accounting import UNBOUNDED, budget_mu
+from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.classes import DEFAULT, check_classes
-from unpooled.privacy.mechanisms import REALS, Block, GaussianRelease, NoNoise, Reach, ScaledGaussian
+from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, per_study
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.privacy.accounting import Event
     from unpooled.privacy.mechanisms import Mechanism
-    from unpooled.privacy.noise import RandomBits
 
 SKETCH, FOLDS, SCORE, ESTIMATE, PREDICT = "sketch", "folds", "score", "estimate", "predict"
 COEFFICIENTS = "coefficients"
@@ -194,49 +192,12 @@ def _size(parameters: Parameters, card: Card, features: int) -> int:
 # --- calibration ------------------------------------------------------------------------------------------------------
 
 
-def published_sigma(theta: float, epsilon: float, delta: float, row_norm: float = 1.0) -> float:
-    r"""Noise of the paper's Theorem 1: :math:`\sigma = w\theta\epsilon^{-1}\sqrt{2(\ln(1/(2\delta))+\epsilon)}`.
-
-    >>> round(published_sigma(7.4118, 1.0, 0.05), 2)
-    19.05
-    """
-    return row_norm * theta / epsilon * math.sqrt(2 * (math.log(1 / (2 * delta)) + epsilon))
-
-
-@dataclass(frozen=True)
-class PublishedNoise:
-    """The paper's noise. Its theta is the largest range of a standardised column, read off the data: the cost is unknown."""
-
-    size: int
-    multiplier: float
-    name: str = "published Gaussian"
-    scale: float | None = None
-    dtype: ClassVar[str] = REALS
-
-    def sensitivity(self, unit: Unit) -> None:  # noqa: ARG002 - read off the data during the run
-        """Read off the data during the run."""
-        return
-
-    def event(self, unit: Unit) -> Event:  # noqa: ARG002 - the protocol's signature
-        """Unbounded: theta is data-derived (THEORY.md, section 3)."""
-        return UNBOUNDED
-
-    def release_scaled(self, statistic: NDArray[np.float64], sensitivity: float, bits: RandomBits) -> NDArray[np.float64]:
-        """The sketch plus Gaussian noise of w theta times the multiplier, on a grid of 2^-18 of itself."""
-        step = self.multiplier * sensitivity * 2.0**-18
-        return statistic + step * noise.rounded_gaussian(2.0**18, statistic.size, stream=bits).reshape(statistic.shape)
-
-    def describe(self) -> tuple[object, ...]:
-        """Everything that defines this mechanism, for the plan's hash."""
-        return (self.name, self.size, self.multiplier)
-
-
 def _mechanism(study: Study, part: Part, senders: int) -> Mechanism:
     """One party's release; ``senders`` parties release in all."""
     assert part.sketch is not None
     numbers = part.card.rows * part.sketch.size
     if study.epsilon == math.inf:
-        return NoNoise(numbers)
+        return ScaledGaussian.silent(numbers)
     if Calibration(study.calibration) is Calibration.PUBLISHED:
         return PublishedNoise(numbers, published_sigma(1.0, study.epsilon, study.delta))
     grid, m = part.private.grid, part.sketch.size
@@ -266,7 +227,7 @@ def _publication(study: Study, part: Part, estimating: list[Part]) -> Mechanism:
     """The release of one party's own coefficients; an attribute moves those of the parties that hold it, a record those of all."""
     size = len(part.private.attribute) + len(part.public.attribute)
     if study.epsilon == math.inf:
-        return NoNoise(size)
+        return ScaledGaussian.silent(size)
     parameters: Parameters = check_parameters(study, Parameters)
     if Calibration(study.calibration) is Calibration.PUBLISHED:
         raise UsageError("the paper publishes no coefficients: publish needs calibration = 'sound'")

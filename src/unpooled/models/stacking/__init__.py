@@ -3,7 +3,6 @@
 from unpooled.models.stacking.coordinator import coordinate, panels, render
 from unpooled.models.stacking.party import STEPS
 from unpooled.models.stacking.plan import compile_plan
-from unpooled.privacy.unit import Split
-from unpooled.protocol.roles import Model
+from unpooled.protocol.step import Model
 
-MODEL = Model("stacking", Split.VERTICAL, compile_plan, STEPS, coordinate, render, panels, covers_labels=True)
+MODEL = Model("stacking", compile_plan, STEPS, coordinate, render, panels, covers_labels=True)

@@ -12,15 +12,16 @@ from unpooled.models.stacking.messages import MetaRequest
 from unpooled.models.stacking.plan import BLOCK, GRID, META, PREDICTIONS, Meta, setup
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.unit import Split
+from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Array, Ask, Nothing
-from unpooled.protocol.roles import Panel, everybody
+from unpooled.protocol.step import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from unpooled.models.stacking.plan import Setup
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.roles import Conversation, Replies
+    from unpooled.protocol.step import Conversation, Replies
 
 
 class LowModel(msgspec.Struct, frozen=True):

@@ -13,10 +13,12 @@ from unpooled.models.stacking.messages import MetaRequest, NoisyPredictions, Pre
 from unpooled.models.stacking.plan import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS, Block, setup
 from unpooled.privacy.accounting import SAFETY
 from unpooled.privacy.classes import code
-from unpooled.privacy.mechanisms import ObjectivePerturbation
+from unpooled.privacy.mechanisms import Objective, ObjectivePerturbation
+from unpooled.privacy.mechanisms import Vector as Statistic
 from unpooled.privacy.unit import Split
+from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Array, Entrusted, Nothing, digest
-from unpooled.protocol.roles import Context, Step
+from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +33,7 @@ _KEPT = "weights"
 
 def _fit(context: Context, name: str, rows: Matrix, labels: Vector, centre: Vector, *settings: bytes) -> Weights:
     """Release the minimiser of a perturbed objective over these rows."""
-    mechanism = context.plan.release(context.party.name, name).mechanism
+    mechanism = context.plan.release(context.name, name).mechanism
     assert isinstance(mechanism, ObjectivePerturbation)
     wanted = setup(context.plan.study).parameters.penalty
     count = rows.shape[0]
@@ -47,7 +49,7 @@ def _fit(context: Context, name: str, rows: Matrix, labels: Vector, centre: Vect
             rows, labels, count * mechanism.penalty, linear=b, centre=pulled, tolerance=stop, best=True
         ).coefficients
 
-    return Weights(context.minimise(name, solve, *settings))
+    return Weights(context.release(name, Objective(solve, digest(*settings))))
 
 
 def _labels(context: Context, chosen: NDArray[np.intp] | None) -> Vector:
@@ -59,9 +61,9 @@ def _labels(context: Context, chosen: NDArray[np.intp] | None) -> Vector:
 
 def _own(context: Context) -> tuple[Setup, Block]:
     asked = setup(context.plan.study)
-    block = asked.block(context.party.name)
+    block = asked.block(context.name)
     if block is None:
-        msg = f"party {context.party.name!r} fits no low-level model in this plan"
+        msg = f"party {context.name!r} fits no low-level model in this plan"
         raise PlanMismatch(msg)
     return asked, block
 
@@ -83,7 +85,7 @@ def fit_block(context: Context, request: Nothing) -> Weights:  # noqa: ARG001 - 
 def _probabilities(context: Context) -> Vector:
     """Of the high-level rows, by the low-level model that this party released."""
     _, block = _own(context)
-    weights = context.party.keeper.kept(context.plan.hash, _KEPT)
+    weights = context.kept(_KEPT)
     return np.asarray(expit(block.rows(context.table, _part(context, HIGH)) @ weights))
 
 
@@ -97,13 +99,15 @@ def predict(context: Context, request: Nothing) -> Predictions:  # noqa: ARG001
 def predict_noisily(context: Context, request: Nothing) -> NoisyPredictions:  # noqa: ARG001
     """Probabilities on a grid, with noise."""
     context.planned(PREDICTIONS)  # refuses, before anything is computed, where the plan has none
-    return NoisyPredictions(context.release(PREDICTIONS, np.trunc(_probabilities(context) * GRID).astype(np.int64)))
+    return NoisyPredictions(
+        context.release(PREDICTIONS, Statistic(np.trunc(_probabilities(context) * GRID).astype(np.int64)))
+    )
 
 
 def fit_meta(context: Context, request: MetaRequest) -> Weights:
     """Release the high-level model, learned from predictions of this party's high-level rows."""
     asked = setup(context.plan.study)
-    if context.party.name != asked.holder:
+    if context.name != asked.holder:
         raise PlanMismatch("the high-level model is learned elsewhere, or not at all, in this plan")
     chosen = _part(context, HIGH)
     labels = _labels(context, chosen)

@@ -1,0 +1,45 @@
+"""The acts that make a value public, one file each; their proofs are in ``privacy/THEORY.md`` and in the models' own.
+
+All of them act on exact integers where they can (SPEC section 0). A model may bring its own, as the published forms do: whatever is a
+:class:`Mechanism` can be planned, hashed, debited and released.
+"""
+
+from unpooled.privacy.mechanisms.base import INTEGERS, REALS, WORDS, Mechanism
+from unpooled.privacy.mechanisms.blocks import Block, Reach
+from unpooled.privacy.mechanisms.choice import NoisyChoice
+from unpooled.privacy.mechanisms.gaussian import GaussianRelease
+from unpooled.privacy.mechanisms.given import Given, Objective, Scores, Summand, Vector
+from unpooled.privacy.mechanisms.objective import ObjectivePerturbation
+from unpooled.privacy.mechanisms.scaled import ScaledGaussian
+from unpooled.privacy.mechanisms.shares import Contribution, NoiseShare
+
+#: Every mechanism of the foundation: contract tests run over this table.
+MECHANISMS: tuple[type[Mechanism], ...] = (
+    GaussianRelease,
+    ScaledGaussian,
+    NoiseShare,
+    Contribution,
+    NoisyChoice,
+    ObjectivePerturbation,
+)
+
+__all__ = [
+    "INTEGERS",
+    "MECHANISMS",
+    "REALS",
+    "WORDS",
+    "Block",
+    "Contribution",
+    "GaussianRelease",
+    "Given",
+    "Mechanism",
+    "NoiseShare",
+    "NoisyChoice",
+    "Objective",
+    "ObjectivePerturbation",
+    "Reach",
+    "ScaledGaussian",
+    "Scores",
+    "Summand",
+    "Vector",
+]

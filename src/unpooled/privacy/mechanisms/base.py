@@ -1,0 +1,117 @@
+"""What every mechanism is: its noise and its privacy event in one object, so that they cannot drift apart."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar, assert_never
+
+import numpy as np
+
+from unpooled.errors import UsageError
+from unpooled.privacy.mechanisms.given import Objective, Scores, Summand, Vector
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.accounting import Event
+    from unpooled.privacy.mechanisms.given import Given
+    from unpooled.privacy.noise import RandomBits
+    from unpooled.privacy.unit import Unit
+
+#: What mechanisms publish: integers on a grid, real numbers, or words modulo 2^64.
+INTEGERS, REALS, WORDS = "<i8", "<f8", "<u8"
+
+
+class Mechanism(ABC):
+    """One way to make a value public. Subclasses are frozen dataclasses whose fields define them.
+
+    ``event(unit)`` is what the accountant composes; ``draw`` makes the noise from a stream. Nothing else in unpooled adds noise to anything.
+    """
+
+    __slots__ = ()
+    #: What it is given: one of the kinds of ``given.py``.
+    takes: ClassVar[type[Any]] = Vector
+    #: The type of the numbers that it publishes, as an array in a message names it.
+    dtype: ClassVar[str] = INTEGERS
+    #: Whether the receiver is trusted with exact values, which the study must ask for and a policy may refuse.
+    needs_trust: ClassVar[bool] = False
+
+    if TYPE_CHECKING:
+        # Fields, properties or constants of the subclasses. Declared for the type checker only: a dataclass takes what its base class holds
+        # under the name of a field for that field's default.
+        @property
+        def name(self) -> str:
+            """What plans and ledgers call it."""
+
+        @property
+        def size(self) -> int:
+            """How many numbers one release publishes."""
+
+        @property
+        def scale(self) -> float | None:
+            """The scale of its noise; None where it is known during the run only."""
+
+    @abstractmethod
+    def sensitivity(self, unit: Unit) -> float | None:
+        """How far one unit moves the statistic, in the units of ``scale``; None where that is known during the run only."""
+
+    @abstractmethod
+    def event(self, unit: Unit) -> Event:
+        """What one release costs one unit."""
+
+    @abstractmethod
+    def draw(self, given: Any, bits: RandomBits) -> NDArray[Any]:  # noqa: ANN401 - of the kind that it takes
+        """What is published (or, for a sum, what goes into it)."""
+
+    def check(self, given: Given) -> None:
+        """Refuse what this mechanism cannot draw from, before anything is debited. Looks at kinds and shapes, never at values."""
+        if type(given) is not self.takes:
+            msg = f"a release by {self.name} takes a {self.takes.__name__}, not a {type(given).__name__}"
+            raise UsageError(msg)
+
+    def content(self, given: Given) -> bytes:
+        """A digest of everything that the released value depends on beside the noise: the noise key depends on it."""
+        match given:
+            case Vector():
+                parts = [given.values.tobytes(), repr(given.sensitivity).encode()]
+            case Scores():
+                parts = [given.values.tobytes(), repr((given.sensitivity, given.signed)).encode()]
+            case Objective():
+                parts = [given.settings]
+            case Summand():
+                parts = [given.values.tobytes()]
+            case _:
+                assert_never(given)
+        return sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
+
+    def change(self, one: NDArray[Any], other: NDArray[Any]) -> float | None:
+        """How far two releases with equal noise are apart, in the unit of ``event(...).value``: what an audit measures.
+
+        None where that cannot be measured so (choices, minimisers).
+        """
+        del one, other
+        return None
+
+    def describe(self) -> tuple[object, ...]:
+        """Everything that defines this mechanism, for the plan's hash: its class and all its fields."""
+        kind = type(self)
+        own = [(f.name, _plain(getattr(self, f.name))) for f in dataclasses.fields(self)]  # type: ignore[arg-type]
+        return (f"{kind.__module__}.{kind.__qualname__}", *own)
+
+
+def _plain(value: object) -> object:
+    """A field as plain data; a dataclass as its class and fields."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return (type(value).__qualname__, *((f.name, _plain(getattr(value, f.name))) for f in dataclasses.fields(value)))
+    if isinstance(value, tuple | list):
+        return tuple(_plain(part) for part in value)
+    return value
+
+
+def check_integers(values: NDArray[Any], size: int) -> None:
+    """Refuse a vector of another shape or type than planned."""
+    if values.shape != (size,) or values.dtype != np.int64:
+        msg = f"this release is of {size} int64 values, not {values.shape} {values.dtype}"
+        raise UsageError(msg)

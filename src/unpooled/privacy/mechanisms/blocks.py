@@ -1,0 +1,144 @@
+"""Integer vectors in blocks that share a relative deviation, and how their noise fits the samplers' range."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from unpooled.errors import UsageError
+from unpooled.privacy.accounting import SAFETY
+from unpooled.privacy.mechanisms.base import Mechanism, check_integers
+from unpooled.privacy.mechanisms.given import Summand, Vector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.mechanisms.given import Given
+    from unpooled.privacy.noise import RandomBits
+    from unpooled.privacy.unit import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """``size`` coordinates that share the relative noise ``width``, in units of the statistic's integers."""
+
+    size: int
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The most that one unit moves a statistic: L2 ``distance`` in units of the blocks' widths, over ``coordinates``."""
+
+    distance: float
+    coordinates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked(Mechanism):
+    r"""An integer vector in blocks that share a standard deviation, ``scale * width``, and how noise fits the sampler's range.
+
+    Where the noise would exceed the sampler's largest scale, the statistic is first floored to a multiple of
+    :math:`2^{shift}`, at most :math:`2^{-18}` of the noise: flooring moves two neighbours apart by less than one such
+    step more in every coordinate that moves at all, which the event charges (Theorem F.3).
+
+    ``scale = 0`` is the noise-free algorithm, whose event is unbounded.
+    """
+
+    blocks: tuple[Block, ...]
+    reach: tuple[tuple[Unit, Reach], ...]
+    scale: float
+
+    #: Shifted standard deviations lie in (2^18, 2^19], inside the sampler's range.
+    _LARGEST: ClassVar[float] = 2.0**19
+
+    @property
+    def size(self) -> int:
+        """The number of released integers."""
+        return sum(block.size for block in self.blocks)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """L2 reach of the unit in the same units as ``scale``."""
+        return dict(self.reach)[unit].distance
+
+    @property
+    def floored(self) -> bool:
+        """Whether any block's noise exceeds the sampler's range, so that its statistic is floored."""
+        return any(self._shift(block) for block in self.blocks)
+
+    def _shift(self, block: Block) -> int:
+        return max(0, math.ceil(math.log2(self.scale * block.width / self._LARGEST))) if self.scale else 0
+
+    def _step(self, block: Block) -> float:
+        """The standard deviation of a block's noise in floored steps."""
+        return math.ldexp(self.scale * block.width, -self._shift(block))
+
+    def _mu(self, reach: Reach) -> float:
+        """(distance + flooring) / scale."""
+        step = max((1 / self._step(b) if self._shift(b) else 0.0) for b in self.blocks)
+        return reach.distance / self.scale + step * math.sqrt(reach.coordinates)
+
+    def widened(self, reach: Reach, cost: float, limit: float) -> Self:
+        """The same with a scale that is larger by as much as the cost, in units of 1/scale, exceeds its limit."""
+        # One floored step per coordinate costs up to 2^-18 at any scale: far below that, no scale would ever do.
+        if self.floored and limit < 2.0**-16 * math.sqrt(reach.coordinates):
+            msg = "epsilon is too small for a release of this size on this grid: ask for more, or release less"
+            raise UsageError(msg)
+        return replace(self, scale=self.scale * max(cost / limit, 1 + SAFETY))
+
+    def check(self, given: Given) -> None:
+        """Refuse a vector of another shape or type than planned."""
+        Mechanism.check(self, given)
+        assert isinstance(given, Vector | Summand)
+        check_integers(given.values, self.size)
+
+    def floor(self, statistic: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The statistic in the steps in which it is released."""
+        check_integers(statistic, self.size)
+        out, at = statistic.copy(), 0
+        for block in self.blocks:
+            out[at : at + block.size] >>= self._shift(block)
+            at += block.size
+        return out
+
+    def _noisy(
+        self, statistic: NDArray[np.int64], bits: RandomBits, law: Callable[..., NDArray[np.int64]]
+    ) -> NDArray[np.int64]:
+        """The floored statistic plus noise of this law; exactly the statistic where the scale is 0."""
+        out, at = self.floor(statistic), 0
+        for block in self.blocks if self.scale else ():
+            out[at : at + block.size] += law(self._step(block), block.size, stream=bits, start=at)
+            at += block.size
+        return out
+
+    def decode(self, released: NDArray[np.int64], shares: int = 1) -> NDArray[np.float64]:
+        """A total of so many released vectors in the statistic's units, the middle of a floored step standing for it."""
+        out, at = released.astype(np.float64), 0
+        for block in self.blocks:
+            shift = self._shift(block)
+            if shift:
+                out[at : at + block.size] = (out[at : at + block.size] + 0.5 * shares) * 2.0**shift
+            at += block.size
+        return out
+
+    def _distance(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """How far two vectors of released integers are apart, in standard deviations."""
+        if not self.scale:
+            return 0.0 if np.array_equal(one, other) else math.inf
+        per_step = np.concatenate([np.full(b.size, 1 / self._step(b)) for b in self.blocks])
+        return float(np.linalg.norm((one - other) * per_step))
+
+    @property
+    def deviations(self) -> NDArray[np.float64]:
+        """Standard deviation of every released coordinate in the statistic's units: noise, and rounding to a step."""
+        if not self.scale:
+            return np.zeros(self.size)
+        rounding = 1 / math.sqrt(12)
+        return np.concatenate(
+            [np.full(b.size, math.hypot(self.scale * b.width, rounding * 2.0 ** self._shift(b))) for b in self.blocks]
+        )

@@ -1,0 +1,55 @@
+"""What a step hands to a mechanism: a vector, scores to choose by, an objective to minimise, or a vector for a sum of several parties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from unpooled.protocol.messages import Sealed
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A statistic that gets noise. ``sensitivity`` is for noise that follows the run: a closed form of values that are public by then."""
+
+    values: NDArray[Any]
+    sensitivity: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Integer scores to choose by, each moved by one unit by at most ``sensitivity``. ``signed``: choose among [values, -values]."""
+
+    values: NDArray[Any]
+    sensitivity: int
+    signed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """An objective over the party's whole table: ``solve`` finds its minimum for a given linear perturbation.
+
+    ``settings`` is whatever else it depends on (values of a request), so that the noise key depends on it too.
+    """
+
+    solve: Callable[[NDArray[Any]], NDArray[Any]]
+    settings: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Summand:
+    """A vector that goes into a sum over parties: ``seal`` encrypts what is drawn for those who add up.
+
+    It is given the drawn vector and a secret that belongs to this release alone.
+    """
+
+    values: NDArray[Any]
+    seal: Callable[[NDArray[Any], bytes], tuple[Sealed, ...]]
+
+
+Given = Vector | Scores | Objective | Summand

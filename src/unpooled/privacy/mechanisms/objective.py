@@ -1,0 +1,103 @@
+"""The minimiser of an objective that a random linear term perturbs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from unpooled.errors import UsageError
+from unpooled.privacy import noise
+from unpooled.privacy.accounting import UNBOUNDED, Event, Kind
+from unpooled.privacy.mechanisms.base import REALS, Mechanism
+from unpooled.privacy.mechanisms.given import Objective
+from unpooled.privacy.unit import Unit
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.noise import RandomBits
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectivePerturbation(Mechanism):
+    r"""The minimiser of a perturbed logistic objective (Chaudhuri et al. 2011; SPEC section 2; T001.8-9).
+
+    :math:`\frac1n\sum\log(1+e^{-y_iw\cdot x_i})+\frac{b\cdot w}n+\frac{\Lambda}2|w-c|^2` with rows of norm at most ``bound`` = q, n = ``rows``,
+    :math:`\Lambda` = ``penalty`` and b of density proportional to :math:`e^{-|b|/scale}`. One row moves n times the gradient by at most ``reach`` and the
+    Jacobian's determinant by a factor of at most :math:`1+q^2/(4n\Lambda)`, ``factors`` times over in the published form. The solver's
+    residual, a gradient of at most :attr:`residual`, is covered by noise of the same shape, which costs ``covering``.
+    """
+
+    size: int
+    rows: int
+    bound: float
+    penalty: float
+    scale: float
+    reach: float
+    covering: float
+    factors: int = 1
+    #: The same for one value of the row; None: as far as the whole row.
+    value_reach: float | None = None
+    #: Length of c.
+    centre: float = 0.0
+    takes: ClassVar[type[Any]] = Objective
+    dtype: ClassVar[str] = REALS
+
+    #: The smallest gradient norm at which a solver may be asked to stop, for the mean loss; and so improbable, e^-this, is a longer b.
+    _FINEST: ClassVar[float] = 1e-10
+    _TAIL: ClassVar[float] = 100.0
+    #: Several times what the rounding of one operation of a gradient leaves.
+    _ROUNDING: ClassVar[float] = 2.0**-48
+
+    def __post_init__(self) -> None:
+        if not self.residual < self._COARSEST:
+            raise UsageError("the penalty is too small for double precision: its minimiser may lie too far out. Raise it")
+
+    #: Beyond this nothing would be minimised.
+    _COARSEST: ClassVar[float] = 1e100
+
+    @property
+    def residual(self) -> float:
+        """The gradient norm, for the mean loss, at which the solver stops: above all rounding, and known before any data (S.2)."""
+        pull = self.scale * (self.size + math.sqrt(2 * self._TAIL * self.size) + self._TAIL) / self.rows
+        farthest = self.centre + (self.bound + pull) / self.penalty
+        terms = self.bound * (1 + self.bound * farthest * self.size / 4) + pull + self.penalty * farthest
+        return max(self._FINEST, self._ROUNDING * terms)
+
+    @property
+    def name(self) -> str:
+        """Its name in plans and ledgers."""
+        return "objective perturbation" if self.scale else "no noise"
+
+    def sensitivity(self, unit: Unit) -> float:
+        """How far one unit moves n times the gradient: one value as far as the whole row may, or farther where it makes another row of it."""
+        return self.reach if unit is Unit.RECORD or self.value_reach is None else self.value_reach
+
+    def event(self, unit: Unit) -> Event:
+        """Pure epsilon: the noise's ratio, the Jacobian's, and the covering of the residual."""
+        if not self.scale:
+            return UNBOUNDED
+        jacobian = self.factors * math.log1p(self.bound**2 / (4 * self.rows * self.penalty))
+        return Event(Kind.PURE, self.sensitivity(unit) / self.scale + jacobian + self.covering, 1, 0.0)
+
+    @property
+    def label(self) -> Event:
+        """What another label of one row costs (Theorem S.8).
+
+        The gradients of log(1 + e^-u) and log(1 + e^u) differ by exactly the row, which is at most ``bound`` long, and their second
+        derivatives are equal: no determinant changes.
+        """
+        if not self.scale:
+            return UNBOUNDED
+        return Event(Kind.PURE, self.bound / self.scale + self.covering, 1, 0.0)
+
+    def draw(self, given: Objective, bits: RandomBits) -> NDArray[np.float64]:
+        """The minimiser for a fresh b, with its residual covered."""
+        solution = given.solve(noise.laplace_ball(self.scale, self.size, stream=bits))
+        if not self.covering:
+            return solution
+        # Two solutions of this residual lie within 2 residual / penalty of each other where they are of the same exact minimiser.
+        width = 2 * self.residual / (self.penalty * self.covering)
+        return solution + noise.laplace_ball(width, self.size, stream=bits, lane=2)

@@ -1,0 +1,149 @@
+"""What goes into a total over parties: a vector with a share of its noise, or an exact one for a trusted aggregator."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from unpooled.errors import UsageError
+from unpooled.privacy import noise
+from unpooled.privacy.accounting import SAFETY, UNBOUNDED, Event, Kind
+from unpooled.privacy.mechanisms.base import WORDS, Mechanism, check_integers
+from unpooled.privacy.mechanisms.blocks import Block, Blocked, Reach
+from unpooled.privacy.mechanisms.gaussian import GaussianRelease
+from unpooled.privacy.mechanisms.given import Summand
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.mechanisms.given import Given
+    from unpooled.privacy.noise import RandomBits
+    from unpooled.privacy.unit import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseShare(Blocked):
+    r"""One party's share of a distributed discrete Gaussian (Kairouz, Liu & Steinke 2021, Theorem 1; SPEC section 3).
+
+    Each of the ``honest`` shares that are guaranteed to arrive has standard deviation ``scale * width`` in every block; their sum
+    protects like a Gaussian of standard deviation :math:`\sqrt{honest}` times that, up to :math:`\tau=10\sum_{k<honest}
+    e^{-2\pi^2 s^2 k/(k+1)}` with s the smallest standard deviation on the (floored) grid: :math:`\epsilon^2/2`-zCDP with
+    :math:`\epsilon=\min(\sqrt{\mu^2+\tau d/2},\mu+\tau\sqrt d)`.
+    """
+
+    honest: int
+    takes: ClassVar[type[Any]] = Summand
+    #: Of a node's part of the total; a share itself is sealed.
+    dtype: ClassVar[str] = WORDS
+
+    #: Below two grid units the sum is not Gaussian enough (T002.6).
+    SMALLEST: ClassVar[float] = 2.0
+
+    def __post_init__(self) -> None:
+        thinnest = min(self.scale * block.width for block in self.blocks)
+        if self.honest < 1 or (self.scale and thinnest < self.SMALLEST):
+            msg = "a noise share needs at least one honest party and a scale of at least 2 grid units: refine the grid"
+            raise UsageError(msg)
+
+    @classmethod
+    def calibrated(
+        cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, rho: float, honest: int
+    ) -> NoiseShare:
+        """The share whose event for ``unit`` is at most rho-zCDP (infinite: no noise)."""
+        share = cls(tuple(blocks), tuple(sorted(reach.items())), 0.0, honest)
+        if rho == math.inf:
+            return share
+        if not rho > 0:
+            msg = f"rho must be positive, not {rho}: ask for a larger epsilon"
+            raise UsageError(msg)
+        mu = math.sqrt(2 * rho)
+        smallest = cls.SMALLEST * (1 + SAFETY) / min(block.width for block in share.blocks)
+        wanted = reach[unit].distance * (1 + SAFETY) / (mu * math.sqrt(honest))
+        share = replace(share, scale=max(wanted, smallest))
+        while (spent := share.event(unit).value) > rho:
+            share = share.widened(reach[unit], math.sqrt(2 * spent), mu)
+        return share
+
+    @property
+    def name(self) -> str:
+        """Its name in plans and ledgers."""
+        return "discrete Gaussian share" if self.scale else "no noise"
+
+    def event(self, unit: Unit) -> Event:
+        """ZCDP with rho = epsilon^2 / 2 of the theorem above."""
+        if not self.scale:
+            return UNBOUNDED
+        reach = dict(self.reach)[unit]
+        mu = self._mu(reach) / math.sqrt(self.honest)
+        thinnest = min(self._step(block) for block in self.blocks)
+        tau = 10 * math.fsum(math.exp(-2 * math.pi**2 * thinnest**2 * k / (k + 1)) for k in range(1, self.honest))
+        d = reach.coordinates
+        epsilon = min(math.sqrt(mu**2 + tau * d / 2), mu + tau * math.sqrt(d))
+        return Event(Kind.ZCDP, epsilon**2 / 2, 1, d * self.honest * noise.TOTAL_VARIATION)
+
+    def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
+        """The statistic plus this party's share of the noise: private only inside the secure sum."""
+        return self._noisy(given.values, bits, noise.discrete_gaussian)
+
+    def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """The rho by which two shares with equal noise differ once they are summed with the honest others."""
+        return self._distance(one, other) ** 2 / (2 * self.honest)
+
+    def total_deviations(self, shares: int) -> NDArray[np.float64]:
+        """Standard deviation of every coordinate of the total of so many shares, in the statistic's units."""
+        return self.deviations * math.sqrt(shares)
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution(Mechanism):
+    """An exact vector, sealed to a trusted aggregator whose noisy release of the total this party's ledger pays for as its own."""
+
+    total: GaussianRelease
+    aggregator: str
+    takes: ClassVar[type[Any]] = Summand
+    needs_trust: ClassVar[bool] = True
+    dtype: ClassVar[str] = WORDS
+
+    @property
+    def name(self) -> str:
+        """Its name in plans and ledgers."""
+        return "noise at the total"
+
+    @property
+    def size(self) -> int:
+        """The number of integers."""
+        return self.total.size
+
+    @property
+    def scale(self) -> float:
+        """The scale of the noise that the aggregator adds."""
+        return self.total.scale
+
+    def sensitivity(self, unit: Unit) -> float:
+        """L2 reach of the unit in the total."""
+        return self.total.sensitivity(unit)
+
+    def event(self, unit: Unit) -> Event:
+        """The event of the total's release."""
+        return self.total.event(unit)
+
+    def check(self, given: Given) -> None:
+        """Refuse a vector of another shape or type than the total's."""
+        Mechanism.check(self, given)
+        assert isinstance(given, Summand)
+        check_integers(given.values, self.size)
+
+    def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
+        """The statistic itself."""
+        del bits
+        self.check(given)
+        return np.copy(given.values)
+
+    def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """The mu by which two totals with equal noise differ."""
+        return self.total.change(*(self.total.floor(vector) for vector in (one, other)))

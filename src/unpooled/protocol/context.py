@@ -1,0 +1,152 @@
+"""What a step may touch: the data, the plan, and the acts that a party performs for it.
+
+A context holds no ledger, no key and no party. Each act looks up the party's :class:`Desk` by a token that is worth nothing once the
+request is answered; what was handed out stands in a list at the desk, and nothing else leaves. So a step can neither send
+what was not released nor make something look released. (Python is no sandbox: whoever searches the interpreter's own memory is not held.)
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, overload
+
+from unpooled.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.mechanisms import Objective, Scores, Summand, Vector
+    from unpooled.privacy.plan import Card, Plan, Release
+    from unpooled.privacy.table import Table
+    from unpooled.protocol.messages import Partial, Released, Sealed, Signed
+
+
+class Desk(Protocol):
+    """The party's side of a context, for one request (:class:`unpooled.protocol.party.OpenDesk`)."""
+
+    def release(self, name: str, given: Any) -> Any: ...  # noqa: ANN401, D102 - see Context
+    def affordable(self, names: tuple[str, ...]) -> None: ...  # noqa: D102
+    def planned(self, name: str) -> Release: ...  # noqa: D102
+    def partial(self, name: str, values: NDArray[Any]) -> Partial: ...  # noqa: D102
+    def sign(self, values: tuple[Released, ...]) -> Signed: ...  # noqa: D102
+    def attest(self, parts: tuple[bytes, ...]) -> str: ...  # noqa: D102
+    def public_key(self) -> str: ...  # noqa: D102
+    def agreement_key(self) -> str: ...  # noqa: D102
+    def shared_key(self, other: str, purpose: tuple[bytes, ...]) -> bytes: ...  # noqa: D102
+    def secret(self, purpose: bytes) -> bytes: ...  # noqa: D102
+    def seal_secret(self, node: str, key: str, purpose: bytes, context: tuple[bytes, ...]) -> Sealed: ...  # noqa: D102
+    def keep(self, name: str, values: NDArray[Any]) -> None: ...  # noqa: D102
+    def kept(self, name: str, plan: str | None) -> NDArray[Any]: ...  # noqa: D102
+    def has(self, name: str) -> bool: ...  # noqa: D102
+
+
+_DESKS: dict[object, Desk] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a step is given beside its request."""
+
+    name: str
+    table: Table
+    plan: Plan
+    step: str
+    index: int
+    _token: object
+
+    @property
+    def _desk(self) -> Desk:
+        if self._token not in _DESKS:
+            raise ProtocolError("this request was answered: nothing more is released for it")
+        return _DESKS[self._token]
+
+    @property
+    def card(self) -> Card:
+        """The party's declared columns, as the approved study has them."""
+        return self.plan.study.card(self.name)
+
+    @property
+    def design(self) -> Any:  # noqa: ANN401 - the model's own
+        """What the model made of the study when the plan was compiled."""
+        return self.plan.design
+
+    @overload
+    def release(self, name: str, given: Vector | Scores | Objective) -> Released: ...
+    @overload
+    def release(self, name: str, given: Summand) -> tuple[Sealed, ...]: ...
+    def release(self, name: str, given: Vector | Scores | Objective | Summand) -> Released | tuple[Sealed, ...]:
+        """Debit the planned release, draw its noise, and hand out the result: the only door.
+
+        The noise key is derived from everything that names the release AND from what it is given: the same content gives the same bytes
+        again (a crash costs nothing), other content gets unrelated noise, never the same noise twice.
+        """
+        result: Released | tuple[Sealed, ...] = self._desk.release(name, given)
+        return result
+
+    def affordable(self, *names: str) -> None:
+        """Refuse a step now whose releases do not all fit into the budget: a refusal half-way would leave the first of them debited."""
+        self._desk.affordable(names)
+
+    def planned(self, name: str) -> Release:
+        """The plan's release of this name in this step; refused where there is none, or where it was made often enough."""
+        return self._desk.planned(name)
+
+    def partial(self, name: str, values: NDArray[Any]) -> Partial:
+        """Hand out this node's part of a total whose summands their parties have debited."""
+        return self._desk.partial(name, values)
+
+    def sign(self, *values: Released) -> Signed:
+        """A signature under values that were just released, which tells others that they are this party's own."""
+        return self._desk.sign(values)
+
+    def attest(self, *parts: bytes) -> str:
+        """The party's signature under public parts (a key, a set of participants)."""
+        return self._desk.attest(parts)
+
+    @property
+    def public_key(self) -> str:
+        """The key that verifies this party's signatures."""
+        return self._desk.public_key()
+
+    @property
+    def agreement_key(self) -> str:
+        """The public half of this party's key for sealed messages of this plan."""
+        return self._desk.agreement_key()
+
+    def shared_key(self, other: str, *purpose: bytes) -> bytes:
+        """The key that this party and the holder of the agreement key ``other`` share for a purpose."""
+        return self._desk.shared_key(other, purpose)
+
+    def secret(self, purpose: bytes) -> bytes:
+        """A secret of this party for this plan and purpose, the same again after a crash."""
+        return self._desk.secret(purpose)
+
+    def seal_secret(self, node: str, key: str, purpose: bytes, *context: bytes) -> Sealed:
+        """That secret, sealed for another party."""
+        return self._desk.seal_secret(node, key, purpose, context)
+
+    def keep(self, name: str, values: NDArray[Any]) -> None:
+        """Keep a value at this party; it never travels."""
+        self._desk.keep(name, values)
+
+    def kept(self, name: str, plan: str | None = None) -> NDArray[Any]:
+        """What was kept under this name, for this plan or an earlier one."""
+        return self._desk.kept(name, plan)
+
+    def has(self, name: str) -> bool:
+        """Whether something was kept under this name for this plan."""
+        return self._desk.has(name)
+
+
+@contextmanager
+def serving(desk: Desk, name: str, table: Table, plan: Plan, step: str, index: int) -> Iterator[Context]:
+    """A context in front of this desk, for as long as one request is answered."""
+    token = object()
+    _DESKS[token] = desk
+    try:
+        yield Context(name, table, plan, step, index, token)
+    finally:
+        del _DESKS[token]

@@ -1,0 +1,78 @@
+"""The conversation of a study at the coordinator's side: every party agrees to the plan, then the model's own questions.
+
+A coordinator is a generator. It yields batches of :class:`~unpooled.protocol.messages.Ask` and is sent the replies in the same order; a party
+that is away is a :class:`~unpooled.protocol.messages.Dropped` in its place. It reads no data, draws no noise and has no clock, so the same generator
+runs in process, over a network and from a transcript::
+
+    def coordinate(plan):
+        replies = yield [Ask(card.name, "sums", Nothing()) for card in plan.study.parties]
+        return sum(reply.sums.values.numpy() for reply in replies if not isinstance(reply, Dropped))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from unpooled.errors import PlanMismatch, StudyAborted, UsageError
+from unpooled.privacy.plan import PLAN_VERSION, Study
+from unpooled.protocol.messages import Ask, Dropped, Public
+from unpooled.protocol.step import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.context import Context
+    from unpooled.protocol.step import Conversation, Model, Replies
+
+
+class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party's agreement: the hash of the plan it compiled for itself."""
+
+    plan: Public[str]
+
+
+class OpenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The public text of the study, from which the party compiles its own plan, and what version of plans the coordinator means."""
+
+    study: Study
+    version: int = PLAN_VERSION
+
+
+def _open(context: Context, request: OpenRequest) -> Opened:  # noqa: ARG001 - Party.answer has compiled and checked it already
+    return Opened(Public(context.plan.hash))
+
+
+OPEN = Step("open", OpenRequest, Opened, _open)
+
+
+def everybody(asks: list[Ask]) -> Generator[list[Ask], Replies, Replies]:
+    """The replies to these requests where all are needed; a party that is missing stops the study, which can be continued."""
+    if not asks:
+        return []
+    replies = yield asks
+    gone = [f"{r.party} ({r.reason})" for r in replies if isinstance(r, Dropped)]
+    if gone:
+        msg = f"{', '.join(gone)} dropped out at step {asks[0].step!r}: run the study again once they are back"
+        raise StudyAborted(msg)
+    return replies
+
+
+def converse(model: Model, plan: Plan) -> Conversation:
+    """The whole conversation of a study: every party agrees to the plan, then the model's coordinator runs."""
+    request = OpenRequest(plan.study)
+    opened = yield [Ask(card.name, OPEN.name, request) for card in plan.study.parties]
+    for card, reply in zip(plan.study.parties, opened, strict=True):
+        if isinstance(reply, Dropped):
+            msg = f"party {card.name!r} did not open the study: {reply.reason}"
+            raise UsageError(msg)
+        if reply.plan.value != plan.hash:
+            msg = f"party {card.name!r} agreed to plan {reply.plan.value[:16]}, not to {plan.hash[:16]}"
+            raise PlanMismatch(msg)
+    if plan.study.ids:
+        from unpooled.protocol.alignment import align
+
+        yield from align(plan)
+    return (yield from model.coordinate(plan))

@@ -1,0 +1,77 @@
+"""What a model brings to the protocol: its steps at a party, and the row of the registry that names everything of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from unpooled.errors import ProtocolError
+from unpooled.protocol.messages import Ask, check_reply_type
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from unpooled.privacy.plan import Plan, Study
+    from unpooled.protocol.context import Context
+
+Replies: TypeAlias = list[Any]
+#: A coordinator yields batches of requests and is sent the replies in the same order; it returns its result.
+Conversation: TypeAlias = Generator[list[Ask], Replies, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing a party can be asked to do: a function from (context, request) to a reply of declared type."""
+
+    name: str
+    request: type[msgspec.Struct]
+    reply: type[msgspec.Struct]
+    answer: Callable[[Context, Any], msgspec.Struct]
+
+    def __post_init__(self) -> None:
+        check_reply_type(self.reply)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Numbers of a result that belong into one figure, with intervals where the model has them."""
+
+    title: str
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    #: The names follow each other (channels of a spectrum): a line, not bars.
+    ordered: bool = False
+
+
+def no_panels(result: Any) -> tuple[Panel, ...]:  # noqa: ANN401, ARG001 - for models whose results stay at the parties
+    """Nothing to draw."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One system: everything the protocol needs to run it. Models are rows of ``unpooled.models.REGISTRY``."""
+
+    name: str
+    compile: Callable[[Study], Plan]
+    steps: tuple[Step, ...]
+    coordinate: Callable[[Plan], Conversation]
+    #: The coordinator's result as text for a terminal, and as figures.
+    render: Callable[[Any], str]
+    panels: Callable[[Any], tuple[Panel, ...]] = no_panels
+    #: Whether the guarantee of a whole row covers the parties' label columns too.
+    covers_labels: bool = False
+
+    def step(self, name: str) -> Step:
+        """The step of this name."""
+        from unpooled.protocol import alignment
+        from unpooled.protocol.conversation import OPEN
+
+        for step in (OPEN, *alignment.STEPS, *self.steps):
+            if step.name == name:
+                return step
+        msg = f"model {self.name!r} has no step {name!r}"
+        raise ProtocolError(msg)
