@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 import pytest
-from worlds import Rehearsal, command, make_rehearsal
+from worlds import Rehearsal, command, make_rehearsal, moved
 
 from unpooled.network import doctor
 from unpooled.network.kits import Kit
@@ -31,6 +31,7 @@ def network(pristine: Rehearsal, tmp_path: Path) -> Rehearsal:
     """A copy to be made ill. Its server is not up."""
     root = tmp_path / "network"
     shutil.copytree(pristine.kits.parent, root, symlinks=True)
+    moved(root / "parties")
     world = pristine.worlds["pride"]
     for name in world.names:
         link = root / "kits" / name / "local/party.toml"

@@ -35,6 +35,12 @@ ANALYST = "analyst@study.example"
 PRISTINE = "pristine"
 
 
+def moved(folder: Path) -> None:
+    """Tell the ledgers of a copied world that they were moved."""
+    for ledger in folder.rglob("*.ledger"):
+        Ledger.open(ledger, moved=True).close()
+
+
 @dataclass
 class World:
     """The organisations of one case under ``root``; every plan that a test runs is approved by all of them."""
@@ -66,6 +72,7 @@ class World:
         copy = self.root.parent / f"{self.root.name}-in-process" / compile_study(study).hash[:16] / self.study.model
         if not copy.exists():
             shutil.copytree(self.root / PRISTINE, copy)
+            moved(copy)
         twin = World(copy, self.case, self.study)
         twin.approve(study)
         with contextlib.ExitStack() as stack:
@@ -123,7 +130,7 @@ def make_world(root: Path, case: Case, coordinator: str, *, ids: dict[str, list[
         pl.DataFrame(columns).write_parquet(home / "data.parquet")
         budget = Budget(case.study.epsilon * 3, case.study.delta, Unit(case.study.unit))
         label = "person" if ids is not None else None
-        create_party(home, card.name, home / "data.parquet", card.columns, budget, label, card.labels)
+        create_party(home, card.name, home / "data.parquet", card.columns, budget, label, card.labels, new_budget=True)
         config = home / "party.toml"
         text = config.read_text().replace("allow_simulation = false", "allow_simulation = true")
         config.write_text(text.replace("trust = []", f"trust = {json.dumps(sorted(set(case.study.trust.values())))}"))

@@ -163,6 +163,7 @@ def test_init_writes_files_that_work(world: Path) -> None:
         "new",
         "--epsilon",
         "2",
+        "--new-budget",
     )
     assert "new.card.toml" in made
     card = read_card(world / "new/new.card.toml")
@@ -460,7 +461,7 @@ def test_a_party_of_sparse_columns_takes_part(world: Path) -> None:
         assert "holds a missing value: declare missing = 'absent' or 'indicator', or clean the column" in printed
     made = ("party", "init", "one/data.npz", "--name", "new", "--folder", "new")
     assert "declare at least one column of data.npz" in command(world, *made, code=2)
-    assert "new.card.toml" in command(world, *made, "--column", "the=-5:5", "--id", "id")
+    assert "new.card.toml" in command(world, *made, "--column", "the=-5:5", "--id", "id", "--new-budget")
 
 
 def test_a_study_is_audited_without_data(world: Path, monkeypatch) -> None:
@@ -519,7 +520,9 @@ def test_a_party_that_cannot_be_made_leaves_nothing_behind(world: Path) -> None:
     made = ("party", "init", "north/data.csv", "--name", "new", "--folder", "new", "--column", "age=0:100")
     assert "each name once" in command(world, *made, "--column", "age=0:90", code=2)
     assert not (world / "new").exists()
-    assert "new.card.toml" in command(world, *made)
+    assert "--new-budget" in command(world, *made, code=2)
+    assert not (world / "new").exists()
+    assert "new.card.toml" in command(world, *made, "--new-budget")
 
 
 def test_the_file_systems_refusals_are_words(world: Path) -> None:
