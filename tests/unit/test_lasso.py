@@ -19,12 +19,13 @@ from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.plan import clip_ceiling, grids, setup, shortened, sketch
+from unpooled.models.lasso.published import NoisyMaximum
 from unpooled.models.lasso.refit import Moments, constrained, shrunk
 from unpooled.privacy.accounting import UNBOUNDED, Kind, budget_rho
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.exposure import release_costs
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import NoisyChoice, NoisyMaximum, ScaledGaussian, Scores
+from unpooled.privacy.mechanisms import NoisyChoice, ScaledGaussian, Scores
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.policy import Policy
@@ -201,7 +202,7 @@ def test_only_a_public_response_sets_the_noise() -> None:
 
 
 def test_the_choice_and_the_score_without_noise_are_exact_and_unbounded() -> None:
-    choice = NoisyChoice(((Unit.RECORD, math.inf), (Unit.ATTRIBUTE, 0.5)))
+    choice = NoisyChoice(((Unit.RECORD, math.inf), (Unit.ATTRIBUTE, 0.5)), Unit.RECORD)
     assert choice.event(Unit.RECORD) == UNBOUNDED
     assert choice.event(Unit.ATTRIBUTE).kind is Kind.EXPONENTIAL
     assert chosen(choice, np.array([1, 5, 3]), 2, KeySource.simulation(0).stream("x")) == 1
@@ -745,7 +746,7 @@ def test_the_published_noise_of_picks_is_laplace_of_the_given_scale() -> None:
     assert np.mean(np.array(picks) == 0) == pytest.approx(0.75 * math.exp(-1), abs=0.025)
     assert mechanism.event(Unit.RECORD) == UNBOUNDED
     assert mechanism.sensitivity(Unit.RECORD) is None
-    assert mechanism.describe() == ("report noisy maximum", 2.0)
+    assert (mechanism.name, mechanism.size, mechanism.scale) == ("report noisy maximum", 1, None)
 
 
 # --- before any data ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -147,13 +148,13 @@ PURPOSE = (b"moments", bytes(8), b"clinic", b"lab")
 def sealed(
     message: bytes = b"share", purpose: tuple[bytes, ...] = PURPOSE, secret: bytes = b"s" * 32
 ) -> tuple[bytes, bytes]:
-    return secure_sum.seal(CLINIC, LAB.agreement_key(b"plan"), b"plan", purpose, message, secret)
+    return secure_sum.seal(partial(CLINIC.shared_key, b"plan"), LAB.agreement_key(b"plan"), purpose, message, secret)
 
 
 @pytest.mark.parametrize("message", [b"", b"x", bytes(32), bytes(100_000)])
 def test_a_seal_opens_for_its_receiver(message: bytes) -> None:
     salt, text = sealed(message)
-    assert secure_sum.unseal(LAB, CLINIC.agreement_key(b"plan"), b"plan", PURPOSE, salt, text) == message
+    assert secure_sum.unseal(partial(LAB.shared_key, b"plan"), CLINIC.agreement_key(b"plan"), PURPOSE, salt, text) == message
     assert (len(salt), len(text)) == (32, len(message) + 16)
     assert len(message) < 8 or message not in text
 
@@ -179,9 +180,9 @@ def test_a_seal_opens_nowhere_else() -> None:
         *((LAB, clinic, b"plan", PURPOSE, salt, other) for other in changed(text)),
         *((LAB, clinic, b"plan", PURPOSE, other, text) for other in changed(salt)),
     ]
-    for attempt in attempts:
+    for receiver, key, plan, *rest in attempts:
         with pytest.raises(ProtocolError, match="sealed share"):
-            secure_sum.unseal(*attempt)
+            secure_sum.unseal(partial(receiver.shared_key, plan), key, *rest)
 
 
 def test_every_place_and_every_secret_has_a_key_of_its_own() -> None:
@@ -196,6 +197,6 @@ def test_every_place_and_every_secret_has_a_key_of_its_own() -> None:
 def test_keys_that_anybody_knows_are_refused(key: str) -> None:
     """Points of small order would make the shared key a constant."""
     with pytest.raises(ProtocolError, match="X25519"):
-        secure_sum.seal(CLINIC, key, b"plan", PURPOSE, b"share", bytes(32))
+        secure_sum.seal(partial(CLINIC.shared_key, b"plan"), key, PURPOSE, b"share", bytes(32))
     with pytest.raises(ProtocolError, match="X25519"):
-        secure_sum.unseal(CLINIC, key, b"plan", PURPOSE, bytes(32), bytes(60))
+        secure_sum.unseal(partial(CLINIC.shared_key, b"plan"), key, PURPOSE, bytes(32), bytes(60))

@@ -285,7 +285,7 @@ def test_the_residual_is_covered_by_noise_of_its_own() -> None:
     assert np.linalg.norm(seen[0]) > 1e3 * width
     assert not np.allclose(released / np.linalg.norm(released), seen[0] / np.linalg.norm(seen[0]))
     assert mechanism.sensitivity(Unit.RECORD) == 2.0
-    assert mechanism.describe()[0] == "objective perturbation"
+    assert mechanism.name == "objective perturbation"
 
 
 # --- against scikit-learn -------------------------------------------------------------------------------------------------

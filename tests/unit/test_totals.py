@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from functools import partial
 from hashlib import sha256
 
 import msgspec
@@ -20,8 +21,8 @@ from unpooled.aggregation.totals import (
     Member,
     Mode,
     ShareRequest,
+    Summed,
     TotalRequest,
-    Vector,
 )
 from unpooled.errors import (
     PlanMismatch,
@@ -396,8 +397,8 @@ def test_a_sum_that_could_wrap_around_is_refused_when_it_is_planned() -> None:
     aggregation = Aggregation.of(study)
     rows = sum(c.rows for c in study.parties)
 
-    def vector(per_row: int, distance: float = 1.0) -> Vector:
-        return Vector("v", (Block(2, 1.0),), dict.fromkeys(Unit, Reach(distance, 2)), per_row)
+    def vector(per_row: int, distance: float = 1.0) -> Summed:
+        return Summed("v", (Block(2, 1.0),), dict.fromkeys(Unit, Reach(distance, 2)), per_row)
 
     for mode in Mode:
         changed = dataclasses.replace(
@@ -564,7 +565,9 @@ def test_shares_of_a_wrong_length_by_a_dishonest_party_are_refused(scene: Scene,
     purpose = (b"moments", bytes(8), b"site002", b"site000")
     plan = scene.plan.hash.encode()
     for length in (0, 31, 33, 40, 64):
-        salt, text = secure_sum.seal(liar, genuine.nodes[0].agreement, plan, purpose, bytes(length), bytes(32))
+        salt, text = secure_sum.seal(
+            partial(liar.shared_key, plan), genuine.nodes[0].agreement, purpose, bytes(length), bytes(32)
+        )
         sealed = replaced(genuine.sealed, 2, Sealed("site000", text, salt))
         scene.refuses("site000", "moments-total", msgspec.structs.replace(genuine, sealed=sealed), "not a seed of 32 bytes")
 
@@ -843,7 +846,7 @@ def test_a_share_for_other_nodes_has_other_seeds_and_keys(monkeypatch) -> None:
     for position, sealed in ((1, shares[0][1]), (0, shares[1][0])):
         salts.add(sealed.salt)
         plan = scenes[0].plan.hash.encode()
-        share = secure_sum.unseal(node, sender.agreement, plan, place, sealed.salt, sealed.ciphertext)
+        share = secure_sum.unseal(partial(node.shared_key, plan), sender.agreement, place, sealed.salt, sealed.ciphertext)
         secure_sum.add_share(total, share, position, 2)
     assert len(salts) == 2  # two messages, so two keys: the nonce is constant
     assert not np.array_equal(total.view(np.int64), notes.vectors[0])
@@ -1021,16 +1024,20 @@ def test_a_colluding_node_can_split_the_sites_but_never_undercut_the_plan(monkey
         names = (victim, "site002")
         own = scene.ask(victim, "moments-agree", AgreeRequest(names)).signature.value
         purpose = (b"moments", bytes(8), b"site002", victim.encode())
-        salt, text = secure_sum.seal(rogue, members[victim].agreement, plan, purpose, bytes(32), bytes(32))
+        salt, text = secure_sum.seal(
+            partial(rogue.shared_key, plan), members[victim].agreement, purpose, bytes(32), bytes(32)
+        )
         signatures = (own, rogue.sign(*_set_parts(scene.plan, names)))
         request = TotalRequest(nodes, (theirs[0], Sealed(victim, text, salt)), nodes, signatures)
-        partial = scene.ask(victim, "moments-total", request).part.values.numpy().copy()
-        partial -= Stream(bytes(32)).words(0, partial.size)  # the rogue's own share
+        own_part = scene.ask(victim, "moments-total", request).part.values.numpy().copy()
+        own_part -= Stream(bytes(32)).words(0, own_part.size)  # the rogue's own share
         place = (b"moments", bytes(8), victim.encode(), b"site002")
-        rest = secure_sum.unseal(rogue, members[victim].agreement, plan, place, theirs[1].salt, theirs[1].ciphertext)
-        secure_sum.add_share(partial, rest, 1, 2)
+        rest = secure_sum.unseal(
+            partial(rogue.shared_key, plan), members[victim].agreement, place, theirs[1].salt, theirs[1].ciphertext
+        )
+        secure_sum.add_share(own_part, rest, 1, 2)
         # What it gets is one noisy vector with one share of noise, and here one share is what the plan counts on.
-        assert np.array_equal(partial.view(np.int64), notes.vectors[k])
+        assert np.array_equal(own_part.view(np.int64), notes.vectors[k])
         scene.refuses(victim, "moments-agree", AgreeRequest(tuple(names_of(3))), error=ReleaseConflict)
     mechanism = scene.plan.releases[0].mechanism
     assert mechanism.honest == 1
@@ -1049,6 +1056,8 @@ def test_an_exact_contribution_leaves_sealed_for_the_named_party_only() -> None:
         purpose = (b"moments", bytes(8), who.encode(), b"site002")
         plan = scene.plan.hash.encode()
         identity = scene.people["site002"].identity
-        assert secure_sum.unseal(identity, key, plan, purpose, sealed.salt, sealed.ciphertext) == raw
+        assert secure_sum.unseal(partial(identity.shared_key, plan), key, purpose, sealed.salt, sealed.ciphertext) == raw
         with pytest.raises(ProtocolError):
-            secure_sum.unseal(scene.people["site001"].identity, key, plan, purpose, sealed.salt, sealed.ciphertext)
+            secure_sum.unseal(
+                partial(scene.people["site001"].identity.shared_key, plan), key, purpose, sealed.salt, sealed.ciphertext
+            )
