@@ -28,7 +28,6 @@ from unpooled.protocol.messages import Array, Nothing, Released, encode
 from unpooled.protocol.party import Party
 from unpooled.protocol.step import Step
 
-
 STATISTIC = Vector(np.array([1, 2], dtype=np.int64))
 
 

@@ -12,7 +12,7 @@ from world import drawn
 
 from unpooled.aggregation.moments import Design, Geometry
 from unpooled.models.describe.party import sums
-from unpooled.models.describe.plan import WEIGHTS, Layout, layout, mechanism
+from unpooled.models.describe.plan import WEIGHTS, Layout, Parameters, layout, mechanism
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.noise import KeySource
@@ -208,7 +208,7 @@ def table_of(rows: list[dict[str, object]], columns: tuple[Column, ...]) -> Tabl
 
 def neighbours(columns: tuple[Column, ...], unit: Unit, adjacency: Adjacency, rng: np.random.Generator, runs: int):
     """Statistics of neighbouring tables: (one, other)."""
-    lay = layout(study(columns, unit, adjacency), Card("site", ROWS, columns))
+    lay = layout(study(columns, unit, adjacency), Card("site", ROWS, columns), Parameters())
     for _ in range(runs):
         rows = [{c.name: values(c, rng) for c in columns} for _ in range(ROWS)]
         here = sums(table_of(rows, columns), lay)
@@ -245,7 +245,7 @@ def moved(release: GaussianRelease, one: np.ndarray, other: np.ndarray) -> float
 def test_no_neighbour_moves_a_description_further_than_its_event(name: str, unit: Unit, adjacency: Adjacency) -> None:
     columns = COLUMNS[name]
     asked = study(columns, unit, adjacency)
-    release = mechanism(asked, asked.parties[0])
+    release = mechanism(asked, layout(asked, asked.parties[0], Parameters()))
     worst = 0.0
     for one, other in neighbours(columns, unit, adjacency, np.random.default_rng(5), 120):
         worst = max(worst, moved(release, one, other))
@@ -267,7 +267,8 @@ def test_a_vertex_neighbour_attains_the_event_and_catches_one_that_is_five_per_c
 ) -> None:
     asked = study((column,), Unit.RECORD, adjacency, epsilon)
     card = asked.parties[0]
-    release, lay = mechanism(asked, card), layout(asked, card)
+    lay = layout(asked, card, Parameters())
+    release = mechanism(asked, lay)
     low, high = column.range
     rows = [low, 0.3 * low + 0.7 * high, high]
     here = sums(Table({"x": [*rows, low]}), lay)
@@ -285,7 +286,7 @@ def test_the_floor_may_add_a_step_and_the_event_covers_it() -> None:
     """Statistics on both sides of a multiple of 2^shift move further, floored, than they are apart."""
     column = Column("x", 0.0, 1.0)
     asked = study((column,), Unit.RECORD, REPLACE, 1e-2)
-    release = mechanism(asked, asked.parties[0])
+    release = mechanism(asked, layout(asked, asked.parties[0], Parameters()))
     steps = [max(0, math.ceil(math.log2(release.scale * b.width / 2**19))) for b in release.blocks]
     assert min(steps) > 0
     step = np.array([1 << s for s in steps])

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -281,6 +281,16 @@ class NoisyReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 # --- at the parties ------------------------------------------------------------------------------------------------------
 
+
+class Adds(Protocol):
+    """What the design of a plan with totals has."""
+
+    @property
+    def aggregation(self) -> Aggregation: ...
+    @property
+    def totals(self) -> Mapping[str, Summed]: ...
+
+
 Statistic = Callable[[Context, tuple[float, ...]], "NDArray[np.int64]"]
 
 
@@ -313,8 +323,6 @@ class Summing:
     """One total of a model: its steps at the parties and its part of the coordinator's conversation."""
 
     name: str
-    #: From the study to how it adds up and what.
-    blueprint: Callable[[Study], tuple[Aggregation, Summed]]
     #: From a party's data and the request's public settings to its vector.
     statistic: Statistic
 
@@ -329,6 +337,14 @@ class Summing:
             Step(f"{self.name}-local", LocalRequest, NoisyReply, self._local),
         )
 
+    def _planned(self, context: Context) -> tuple[Aggregation, Summed]:
+        """How this plan adds up, and what; refused where it does not."""
+        design: Adds = context.design
+        if self.name not in design.totals:
+            msg = f"this plan has no total {self.name!r}"
+            raise PlanMismatch(msg)
+        return design.aggregation, design.totals[self.name]
+
     def _own(self, context: Context, settings: tuple[float, ...], vector: Summed) -> NDArray[np.int64]:
         """The party's statistic, inside the range for which wrap-around was excluded."""
         statistic = self.statistic(context, settings)
@@ -338,7 +354,7 @@ class Summing:
 
     def _share(self, context: Context, request: ShareRequest) -> ShareReply:
         plan = context.plan
-        aggregation, vector = self.blueprint(plan.study)
+        aggregation, vector = self._planned(context)
         aggregation.check_nodes(tuple(node.name for node in request.nodes))
         nodes = [_checked(plan, node) for node in request.nodes]
 
@@ -363,7 +379,7 @@ class Summing:
         return AgreeReply(Public(context.attest(*self._set_parts(context, request.participants))))
 
     def _node(self, context: Context) -> Aggregation:
-        aggregation, _ = self.blueprint(context.plan.study)
+        aggregation, _ = self._planned(context)
         if aggregation.mode is not Mode.DISTRIBUTED or context.name not in aggregation.nodes:
             msg = f"party {context.name!r} is not a node of a secure sum in this plan"
             raise PlanMismatch(msg)
@@ -403,7 +419,7 @@ class Summing:
             yield secure_sum.unseal(context.shared_key, key, purpose, sealed.salt, sealed.ciphertext, room)
 
     def _noisy(self, context: Context, request: TotalRequest) -> NoisyReply:
-        aggregation, vector = self.blueprint(context.plan.study)
+        aggregation, vector = self._planned(context)
         name = context.name
         # The aggregator's own vector is not sealed: it joins here, between the others' in the study's order.
         names = tuple(member.name for member in request.participants)
@@ -418,7 +434,7 @@ class Summing:
         return NoisyReply(context.release(self.name, Vector(statistic.astype(np.int64))))
 
     def _local(self, context: Context, request: LocalRequest) -> NoisyReply:
-        _, vector = self.blueprint(context.plan.study)
+        _, vector = self._planned(context)
         return NoisyReply(context.release(self.name, Vector(self._own(context, request.settings, vector))))
 
 

@@ -10,9 +10,8 @@ import hashlib
 import math
 import re
 from dataclasses import astuple, dataclass, field
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import ref
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,7 +21,7 @@ from unpooled.privacy.exposure import Exposure, worst
 from unpooled.privacy.unit import Adjacency, Budget, Calibration, Scope, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from unpooled.privacy.exposure import Worst
     from unpooled.privacy.mechanisms import Mechanism
@@ -87,7 +86,7 @@ class _Question(msgspec.Struct, frozen=True):
     delta: float
 
 
-class Study(_Question, frozen=True, forbid_unknown_fields=True, weakref=True, kw_only=True):
+class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What is asked: public, complete, and enough to compile the plan without data."""
 
     #: Which declarations were read off the data ("bounds", "classes"); then nothing is guaranteed, and the statement says so.
@@ -285,31 +284,6 @@ def check_parameters(study: Study, parameters: type[Any]) -> Any:  # noqa: ANN40
     except msgspec.ValidationError as error:
         msg = f"parameters of model {study.model!r}: {error}. It has {listed(parameters.__struct_fields__)}"
         raise UsageError(msg) from None
-
-
-T = TypeVar("T")
-
-
-def per_study(function: Callable[[Study], T]) -> Callable[[Study], T]:
-    """Remember what a function makes of a study for as long as somebody holds that study, and look it up by identity.
-
-    A request then costs nothing that grows with the study. What is made must not hold the study, or neither would ever be forgotten.
-    """
-    known: dict[int, tuple[ref[Study], bytes, T]] = {}
-
-    @wraps(function)
-    def remembered(study: Study) -> T:
-        place = id(study)
-        if place in known:  # an entry goes with its study, before the place can be another's
-            return known[place][2]
-        # Parties of one process decode a study each, and share what is made of it. Compared as text: 1, 1.0 and True are equal as numbers.
-        text = hashlib.sha256(msgspec.msgpack.encode(study)).digest()
-        same = [made for _, other, made in list(known.values()) if other == text]
-        made = same[0] if same else function(study)
-        known[place] = (ref(study, lambda _: known.pop(place)), text, made)
-        return made
-
-    return remembered
 
 
 def _number(value: float | None) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 import numpy as np
 
 from unpooled.errors import ProtocolError, UsageError
@@ -27,7 +28,7 @@ from unpooled.protocol.step import Model
 if TYPE_CHECKING:
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.chain import Entry
-    from unpooled.privacy.plan import Plan
+    from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.policy import Policy
     from unpooled.privacy.table import Table
     from unpooled.protocol.transcript import Transcript
@@ -161,7 +162,7 @@ def run_in_process(
     budget: Budget | None = None,
 ) -> LocalRun:
     """Run a plan over tables of this process, with ledgers in memory: what every estimator's ``fit`` does."""
-    parties = {}
+    parties, shared = {}, _shared(model, plan)
     if budget is None:
         notice(plan, tables)
     claim = None if budget is None else budget.claim(plan)
@@ -175,7 +176,7 @@ def run_in_process(
             ledger,
             keys,
             policy,
-            registry,
+            lambda name: shared if name == model.name else registry(name),
             (keepers or {}).get(card.name) or MemoryKeeper(),
             claim,
         )
@@ -186,6 +187,16 @@ def run_in_process(
         for party in parties.values():
             party.ledger.close()
     return LocalRun(outcome, entries, {name: party.keeper for name, party in parties.items()})
+
+
+def _shared(model: Model, plan: Plan) -> Model:
+    """The model for parties of one process: each decodes the study for itself, and the same text has the same plan."""
+    text = msgspec.msgpack.encode(plan.study)
+
+    def compiled(study: Study) -> Plan:
+        return plan if msgspec.msgpack.encode(study) == text else model.compile(study)
+
+    return replace(model, compile=compiled)
 
 
 def column_named(names: Sequence[str], column: int | str) -> str:

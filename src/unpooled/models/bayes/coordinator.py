@@ -8,7 +8,7 @@ import msgspec
 
 from unpooled.aggregation.moments import Moments, StoredMoments
 from unpooled.aggregation.totals import collect, exchange_keys
-from unpooled.models.bayes.plan import NAIVE, setup
+from unpooled.models.bayes.plan import NAIVE
 from unpooled.protocol.step import Panel
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def coordinate(plan: Plan) -> Conversation:
     """Ask for deviations (if the data are to be projected), then for the moments."""
     from unpooled.models.bayes.projection import best_multiple, thresholds
 
-    asked = setup(plan.study)
+    asked: Setup = plan.design
     members = yield from exchange_keys(asked.aggregation)
     settings: tuple[float, ...] = ()
     if asked.deviations is not None:

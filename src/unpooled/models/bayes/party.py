@@ -8,18 +8,17 @@ import numpy as np
 
 from unpooled.aggregation.totals import KEYS, Summing
 from unpooled.errors import PlanMismatch
-from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, setup
+from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Aggregation, Summed
-    from unpooled.privacy.plan import Study
+    from unpooled.models.bayes.plan import Setup
     from unpooled.protocol.context import Context
 
 
 def _moments(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
-    asked = setup(context.plan.study)
+    asked: Setup = context.design
     if bool(settings) != (asked.deviations is not None):
         raise PlanMismatch("projection bounds belong to a plan that releases deviations first, and to no other")
     # Whatever bounds a request carries: clipping to them gives coded values in [-1, 1], and the sensitivity holds.
@@ -29,7 +28,7 @@ def _moments(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]
 def _deviations(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
     if settings:
         raise PlanMismatch("deviations are taken inside the declared ranges: their request has no settings")
-    coding = setup(context.plan.study).coding
+    coding = context.design.coding
     count = len(coding.columns)
     total = np.zeros(2 * count, dtype=np.int64)
     first = np.searchsorted(coding.attribute, range(count))
@@ -39,20 +38,8 @@ def _deviations(context: Context, settings: tuple[float, ...]) -> NDArray[np.int
     return total
 
 
-def _plan_of_moments(study: Study) -> tuple[Aggregation, Summed]:
-    asked = setup(study)
-    return asked.aggregation, asked.moments
-
-
-def _plan_of_deviations(study: Study) -> tuple[Aggregation, Summed]:
-    asked = setup(study)
-    if asked.deviations is None:
-        raise PlanMismatch("this plan projects nothing, so it releases no deviations")
-    return asked.aggregation, asked.deviations
-
-
 STEPS = (
     KEYS,
-    *Summing(DEVIATIONS, _plan_of_deviations, _deviations).steps,
-    *Summing(MOMENTS, _plan_of_moments, _moments).steps,
+    *Summing(DEVIATIONS, _deviations).steps,
+    *Summing(MOMENTS, _moments).steps,
 )

@@ -12,7 +12,7 @@ from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
-from unpooled.privacy.plan import Plan, Study, check_parameters, per_study
+from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import column_moments
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
@@ -52,6 +52,11 @@ class Setup:
     design: Design
     moments: Summed
     deviations: Summed | None
+
+    @property
+    def totals(self) -> dict[str, Summed]:
+        """What is added up, by name."""
+        return {vector.name: vector for vector in (self.deviations, self.moments) if vector is not None}
 
     @property
     def projected(self) -> tuple[Column, ...]:
@@ -101,7 +106,6 @@ def _check(parameters: Parameters) -> None:
         raise UsageError(msg)
 
 
-@per_study
 def setup(study: Study) -> Setup:
     """What the study asks for, checked."""
     parameters: Parameters = check_parameters(study, Parameters)
@@ -159,14 +163,14 @@ _MEANS = "The paper assumes that every column has mean zero at the centre of its
 def compile_plan(study: Study) -> Plan:
     """The releases of a Bayes study."""
     asked = setup(study)
-    vectors = [v for v in (asked.deviations, asked.moments) if v is not None]
     not_protected, assumptions = asked.aggregation.sentences
     return Plan(
         study,
         Split.HORIZONTAL,
-        tuple(release for vector in vectors for release in vector.releases(study, asked.aggregation)),
+        tuple(release for vector in asked.totals.values() for release in vector.releases(study, asked.aggregation)),
         not_protected=not_protected,
         assumptions=assumptions,
         voids=(_FORMULA, _MEANS) if study.calibration == Calibration.PUBLISHED else (),
         trusted=asked.aggregation.trusted,
+        design=asked,
     )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.models.describe.plan import STEP, Parameters, layout, mechanism
-from unpooled.privacy.plan import check_parameters
+from unpooled.models.describe.plan import RELEASE, STEP, Design
+from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Ask, Dropped, Nothing
 from unpooled.protocol.step import Panel
 
@@ -51,19 +51,25 @@ class Summary(msgspec.Struct, frozen=True):
     sd: Estimate | None = None
 
 
+def _design(plan: Plan) -> Design:
+    design: Design = plan.design
+    return design
+
+
 def coordinate(plan: Plan) -> Conversation:
     """Ask every party for its sums; a party that drops out is left out of the pooled figures."""
-    cards = plan.study.parties
+    cards, design = plan.study.parties, _design(plan)
     replies = yield [Ask(card.name, STEP, Nothing()) for card in cards]
-    z = NormalDist().inv_cdf(0.5 + check_parameters(plan.study, Parameters).confidence / 2)
+    z = NormalDist().inv_cdf(0.5 + design.parameters.confidence / 2)
     summaries: list[Summary] = []
     rows, total, variance = 0, None, None
     for card, reply in zip(cards, replies, strict=True):
         if isinstance(reply, Dropped):
             continue
-        release = mechanism(plan.study, card)
+        release = plan.release(card.name, RELEASE).mechanism
+        assert isinstance(release, GaussianRelease)
         sums, noise = release.decode(reply.sums.values.numpy()), release.deviations**2
-        lay = layout(plan.study, card)
+        lay = design.layouts[card.name]
         summaries += summarise(card.name, lay, card.rows, sums, noise, z)
         rows += card.rows
         total = sums if total is None else total + sums

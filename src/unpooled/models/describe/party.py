@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.models.describe.messages import SumsReply
-from unpooled.models.describe.plan import RELEASE, STEP, layout
+from unpooled.models.describe.plan import RELEASE, STEP
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.table import BLOCK_ROWS
@@ -45,7 +45,7 @@ def sums(table: Table, lay: Layout, block_rows: int = BLOCK_ROWS) -> NDArray[np.
 
 def answer(context: Context, request: Nothing) -> SumsReply:  # noqa: ARG001 - the request is no more than its name
     """Release this party's sums."""
-    statistic = sums(context.table, layout(context.plan.study, context.card))
+    statistic = sums(context.table, context.design.layouts[context.name])
     return SumsReply(context.release(RELEASE, Vector(statistic)))
 
 

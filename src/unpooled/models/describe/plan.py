@@ -71,9 +71,18 @@ class Layout:
         return sum(block.size for block in self.blocks(i))
 
 
-def layout(study: Study, card: Card) -> Layout:
+@dataclass(frozen=True)
+class Design:
+    """What the model made of a study."""
+
+    parameters: Parameters
+    #: Of every party's vector.
+    layouts: dict[str, Layout]
+
+
+def layout(study: Study, card: Card, parameters: Parameters) -> Layout:
     """The layout of one party's vector."""
-    wanted = check_parameters(study, Parameters).columns or tuple(c.name for c in study.parties[0].columns)
+    wanted = parameters.columns or tuple(c.name for c in study.parties[0].columns)
     columns = tuple(card.column(name) for name in wanted)
     for column, first in zip(columns, (study.parties[0].column(name) for name in wanted), strict=True):
         if column != first:
@@ -85,9 +94,8 @@ def layout(study: Study, card: Card) -> Layout:
     return Layout(columns, Adjacency(study.adjacency), integer_grid(max(c.rows for c in study.parties), degree=2))
 
 
-def mechanism(study: Study, card: Card) -> GaussianRelease:
+def mechanism(study: Study, lay: Layout) -> GaussianRelease:
     """One party's release: every column gets an equal share of the squared budget."""
-    lay = layout(study, card)
     indices = range(len(lay.columns))
     # In units of the widths every column has reach 1: a row moves them all, an attribute one of them.
     reach = {
@@ -105,5 +113,7 @@ def compile_plan(study: Study) -> Plan:
     if study.trust:
         msg = f"model 'describe' needs no trust; remove {', '.join(study.trust)}"
         raise UsageError(msg)
-    releases = tuple(Release(RELEASE, card.name, STEP, mechanism(study, card)) for card in study.parties)
-    return Plan(study, Split.HORIZONTAL, releases)
+    parameters: Parameters = check_parameters(study, Parameters)
+    layouts = {card.name: layout(study, card, parameters) for card in study.parties}
+    releases = tuple(Release(RELEASE, name, STEP, mechanism(study, lay)) for name, lay in layouts.items())
+    return Plan(study, Split.HORIZONTAL, releases, design=Design(parameters, layouts))

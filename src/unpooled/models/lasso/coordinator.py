@@ -13,7 +13,7 @@ import numpy as np
 
 from unpooled.errors import ProtocolError
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
-from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, REFIT, Coupling, grids, setup
+from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, REFIT, Coupling, grids
 from unpooled.models.lasso.refit import Moments, constrained, shrunk
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import GaussianRelease
@@ -59,9 +59,14 @@ class Result(msgspec.Struct, frozen=True):
     shared: tuple[tuple[str, int], ...]
 
 
+def _design(plan: Plan) -> Setup:
+    asked: Setup = plan.design
+    return asked
+
+
 def coordinate(plan: Plan) -> Conversation:
     """T rounds, and the refit of what they chose."""
-    study, asked = plan.study, setup(plan.study)
+    study, asked = plan.study, _design(plan)
     cards, rounds = study.parties, asked.parameters.rounds
     iterate: Iterate = {}
     released: dict[Place, SharedColumn] = {}
@@ -121,14 +126,14 @@ def _middle(plan: Plan) -> Generator[Any, Any, float]:
     (reply,) = yield from everybody([Ask(place.party, MEAN, Nothing())])
     mechanism, steps = _mechanism(plan, place, MEAN), MEAN_GRID * plan.study.parties[0].rows
     (part,) = shrunk(mechanism.decode(reply.mean.values.numpy()) / steps, float(mechanism.deviations[0]) / steps)
-    return float(part) * setup(plan.study).parameters.response_bound
+    return float(part) * _design(plan).parameters.response_bound
 
 
 def _refit(
     plan: Plan, released: dict[Place, SharedColumn], new: tuple[SharedColumn, ...], middle: float
 ) -> Generator[Any, Any, tuple[Iterate, Iterate]]:
     """Ask for the moments of every released column, one column of every party at a time; their coefficients and means."""
-    study, asked = plan.study, setup(plan.study)
+    study, asked = plan.study, _design(plan)
     order = tuple(released)
     waiting = {card.name: [i for i, place in enumerate(order) if place.party == card.name] for card in study.parties}
     values = np.zeros((len(order), asked.slots + LEADING))

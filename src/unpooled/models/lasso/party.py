@@ -42,7 +42,6 @@ from unpooled.models.lasso.plan import (
     Coupling,
     Setup,
     grids,
-    setup,
     shortened,
     sketch,
 )
@@ -99,7 +98,7 @@ def _response(context: Context, asked: Setup) -> Vector:
 
 def _name(context: Context, party: str, column: int) -> str:
     """Under which name a released column is kept."""
-    widths = setup(context.plan.study).widths
+    widths = context.design.widths
     if party not in widths or not 0 <= column < widths[party]:
         msg = f"the study has no party {party!r} with a coded column {column}"
         raise ProtocolError(msg)
@@ -108,7 +107,7 @@ def _name(context: Context, party: str, column: int) -> str:
 
 def _columns(context: Context, places: Sequence[Place | Term], new: tuple[SharedColumn, ...]) -> list[Vector]:
     """The released columns in these places. New ones are kept as they arrive, once it is sure that none is missing or wild."""
-    rows = setup(context.plan.study).parameters.sketch_rows or context.table.n_rows
+    rows = context.design.parameters.sketch_rows or context.table.n_rows
     arrived = {}
     for shared in new:
         values = shared.values.numpy()
@@ -127,7 +126,7 @@ def _columns(context: Context, places: Sequence[Place | Term], new: tuple[Shared
 def mean(context: Context, request: Nothing) -> MeanReply:  # noqa: ARG001 - the request is no more than its name
     """Release the sum of the response, in grid steps."""
     context.planned(MEAN)
-    asked = setup(context.plan.study)
+    asked = context.design
     steps = np.trunc(_response(context, asked) / asked.parameters.response_bound * MEAN_GRID).astype(np.int64)
     return MeanReply(context.release(MEAN, Statistic(steps.sum(keepdims=True))))
 
@@ -148,7 +147,7 @@ def _predictions(context: Context, asked: Setup, request: PickRequest) -> Vector
 
 def pick(context: Context, request: PickRequest) -> Pick:
     """Choose among the signed columns of this round by the exponential mechanism; where parties compete, release its score too."""
-    asked = setup(context.plan.study)
+    asked = context.design
     if asked.published:
         return _pick_as_published(context, asked, request)
     if asked.coupling is Coupling.BALL:
@@ -191,7 +190,7 @@ def _pick_as_published(context: Context, asked: Setup, request: PickRequest) -> 
 
 def share(context: Context, request: ShareRequest) -> ColumnReply:
     """Release a column that this party picked and, where parties compete, that won its round. Each column is released once."""
-    plan, asked = context.plan, setup(context.plan.study)
+    plan, asked = context.plan, context.design
     own = _winner(context, asked, request).picked
     if not 0 <= own < 2 * asked.sampled(context.card) or not 0 <= request.round < asked.parameters.rounds:
         raise ProtocolError("a claim beyond the columns or the rounds of the plan")
@@ -207,7 +206,7 @@ def share(context: Context, request: ShareRequest) -> ColumnReply:
 
 def refit(context: Context, request: RefitRequest) -> MomentsReply:
     """Release the products of a released column, as it is, with the response, itself and every released column. Once for each."""
-    asked, rows = setup(context.plan.study), context.table.n_rows
+    asked, rows = context.design, context.table.n_rows
     context.planned(REFIT)
     if request.column not in _marks(context, COLUMN):
         raise PlanMismatch("moments are released for columns that this party has released before, and for no others")

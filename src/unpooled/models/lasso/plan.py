@@ -16,7 +16,7 @@ from unpooled.privacy.accounting import SAFETY, budget_rho
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Reach, ScaledGaussian
-from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, per_study
+from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.sensitivity import column_moments
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
@@ -208,7 +208,6 @@ def _check_cards(study: Study, p: Parameters) -> None:
             raise UsageError(msg)
 
 
-@per_study
 def setup(study: Study) -> Setup:
     """What the study asks for, checked."""
     p: Parameters = check_parameters(study, Parameters)
@@ -318,7 +317,7 @@ def _published(study: Study, asked: Setup) -> Plan:
             Release(COLUMN, card.name, COLUMN, column, min(p.rounds, asked.width(card))),
         )
     ]
-    return Plan(study, Split.VERTICAL, tuple(releases), voids=_VOIDS)
+    return Plan(study, Split.VERTICAL, tuple(releases), voids=_VOIDS, design=asked)
 
 
 def compile_plan(study: Study) -> Plan:
@@ -363,4 +362,5 @@ def compile_plan(study: Study) -> Plan:
         )
         if ball
         else (),
+        design=asked,
     )

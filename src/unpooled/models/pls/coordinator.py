@@ -14,7 +14,7 @@ from unpooled.errors import StudyAborted
 from unpooled.kernels.kernel_pls import Centred
 from unpooled.models.pls import published
 from unpooled.models.pls.fit import Fitted, fit, from_moments
-from unpooled.models.pls.plan import EXACT, MODEL_RELEASE, PUBLISHED, Setup, setup
+from unpooled.models.pls.plan import EXACT, MODEL_RELEASE, PUBLISHED, Setup
 from unpooled.privacy.unit import Calibration
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
 from unpooled.protocol.step import Panel
@@ -54,7 +54,7 @@ class Result(msgspec.Struct, frozen=True):
 def coordinate(plan: Plan) -> Conversation:
     """Ask for the moments, or for a published model, and report what follows from them."""
     study = plan.study
-    asked = setup(study)
+    asked: Setup = plan.design
     channels = tuple(column.name for column in asked.channels)
     wanted = asked.parameters.n_components
     if study.calibration == Calibration.PUBLISHED:

@@ -11,7 +11,7 @@ from unpooled.errors import PlanMismatch
 from unpooled.kernels.kernel_pls import Centred
 from unpooled.models.pls import published
 from unpooled.models.pls.messages import ExactReply, PublishedReply
-from unpooled.models.pls.plan import EXACT, MODEL_RELEASE, MOMENTS, PUBLISHED, setup
+from unpooled.models.pls.plan import EXACT, MODEL_RELEASE, MOMENTS, PUBLISHED
 from unpooled.privacy.mechanisms import Vector
 from unpooled.protocol.messages import Nothing
 from unpooled.protocol.step import Step
@@ -19,26 +19,20 @@ from unpooled.protocol.step import Step
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Aggregation, Summed
-    from unpooled.privacy.plan import Study
+    from unpooled.models.pls.plan import Setup
     from unpooled.protocol.context import Context
 
 
 def _moments(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
     if settings:
         raise PlanMismatch("moments are those of the declared basis and bounds: their request has no settings")
-    asked = setup(context.plan.study)
+    asked: Setup = context.design
     return asked.design.added_up(asked.blocks(context.table))
-
-
-def _plan_of_moments(study: Study) -> tuple[Aggregation, Summed]:
-    asked = setup(study)
-    return asked.aggregation, asked.vector
 
 
 def _exact(context: Context, request: Nothing) -> ExactReply:  # noqa: ARG001 - the request is no more than its name
     context.planned(MOMENTS)  # before anything is computed
-    found = Centred.of(*setup(context.plan.study).exact(context.table))
+    found = Centred.of(*context.design.exact(context.table))
     parts = (found.mean, [found.response], found.gram.ravel(), found.cross, [found.square])
     return ExactReply(context.release(MOMENTS, Vector(np.concatenate(parts))))
 
@@ -46,14 +40,14 @@ def _exact(context: Context, request: Nothing) -> ExactReply:  # noqa: ARG001 - 
 def _published(context: Context, request: Nothing) -> PublishedReply:  # noqa: ARG001
     mechanism = context.planned(MODEL_RELEASE).mechanism
     assert isinstance(mechanism, published.PublishedModel)
-    *channels, response = (context.table[name] for name in setup(context.plan.study).names)
+    *channels, response = (context.table[name] for name in context.design.names)
     model = published.components(np.column_stack(channels), response, mechanism.layout)
     return PublishedReply(context.release(MODEL_RELEASE, Vector(model)))
 
 
 STEPS = (
     KEYS,
-    *Summing(MOMENTS, _plan_of_moments, _moments).steps,
+    *Summing(MOMENTS, _moments).steps,
     Step(EXACT, Nothing, ExactReply, _exact),
     Step(PUBLISHED, Nothing, PublishedReply, _published),
 )

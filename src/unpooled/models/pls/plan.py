@@ -17,7 +17,7 @@ from unpooled.models.pls.published import SIGMA, SQUARED, Layout, PublishedModel
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import ScaledGaussian
-from unpooled.privacy.plan import Plan, Release, Study, check_parameters, per_study
+from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Adjacency, Calibration, Split
 
 if TYPE_CHECKING:
@@ -70,6 +70,11 @@ class Setup:
     channels: tuple[Column, ...]
     design: Design
     vector: Summed
+
+    @property
+    def totals(self) -> dict[str, Summed]:
+        """What is added up, by name."""
+        return {MOMENTS: self.vector}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -160,7 +165,6 @@ def _check(parameters: Parameters) -> None:
         raise UsageError(msg)
 
 
-@per_study
 def setup(study: Study) -> Setup:
     """What the study asks for, checked."""
     parameters: Parameters = check_parameters(study, Parameters)
@@ -224,6 +228,7 @@ def compile_plan(study: Study) -> Plan:
         assumptions=(_ALONE, *assumptions),
         voids=_VOIDS if published else (),
         trusted=trusted,
+        design=asked,
     )
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.models.pride.messages import EstimateRequest, FoldsRequest, PredictRequest, Received, ScoreRequest
-from unpooled.models.pride.plan import ESTIMATE, FOLDS, PREDICT, SCORE, SKETCH, Parameters, parts
-from unpooled.privacy.plan import check_parameters
+from unpooled.models.pride.plan import ESTIMATE, FOLDS, PREDICT, SCORE, SKETCH, Design
 from unpooled.protocol.messages import Array, Ask, Dropped, Entrusted, Nothing
 from unpooled.protocol.step import Panel
 
@@ -33,8 +32,8 @@ class Fitted(msgspec.Struct, frozen=True):
 
 def coordinate(plan: Plan) -> Conversation:
     """Two rounds (four with global cross-validation, which is not private)."""
-    parameters: Parameters = check_parameters(plan.study, Parameters)
-    held = parts(plan.study)
+    design: Design = plan.design
+    parameters, held = design.parameters, design.parts
     replies = yield [Ask(part.card.name, SKETCH, Nothing()) for part in held]
     _complete(replies)
     for part, reply in zip(held, replies, strict=True):

@@ -33,13 +33,11 @@ from unpooled.models.pride.plan import (
     Part,
     clip_length,
     coefficients_reach,
-    parts,
 )
 from unpooled.models.pride.published import PublishedNoise
 from unpooled.privacy.classes import code
 from unpooled.privacy.mechanisms import GaussianRelease, ScaledGaussian
 from unpooled.privacy.mechanisms import Vector as Statistic
-from unpooled.privacy.plan import check_parameters
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Array, Disclosed, Entrusted, Nothing, Public, Released
@@ -60,11 +58,12 @@ BLOCK_ROWS = 4096
 
 
 def _part(context: Context) -> Part:
-    return next(part for part in parts(context.plan.study) if part.card.name == context.name)
+    part: Part = context.design.part(context.name)
+    return part
 
 
 def _parameters(context: Context) -> Parameters:
-    parameters: Parameters = check_parameters(context.plan.study, Parameters)
+    parameters: Parameters = context.design.parameters
     return parameters
 
 
@@ -146,7 +145,7 @@ def _others(context: Context, received: Sequence[Received]) -> tuple[Matrix, Vec
     columns: list[Matrix] = [np.empty((rows, 0))]
     noise: list[Vector] = [np.empty(0)]
     for other in received:
-        part = next((p for p in parts(context.plan.study) if p.card.name == other.party), None)
+        part = context.design.part(other.party)
         if part is None or part.card.name == context.name:
             msg = f"what another party released came under the name {other.party!r}"
             raise ProtocolError(msg)

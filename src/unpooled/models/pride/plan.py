@@ -17,11 +17,11 @@ from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.classes import DEFAULT, check_classes
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach, ScaledGaussian
-from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, per_study
+from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -124,12 +124,24 @@ class Part:
         return [int(i) for i in np.searchsorted(self.private.attribute, range(len(self.private.columns)))]
 
 
+@dataclass(frozen=True)
+class Design:
+    """What the model made of a study."""
+
+    parameters: Parameters
+    #: What every party holds and sends, in the study's order.
+    parts: tuple[Part, ...]
+
+    def part(self, party: str) -> Part | None:
+        """What one party holds and sends."""
+        return next((part for part in self.parts if part.card.name == party), None)
+
+
 def data_grid(features: int) -> int:
     """The grid of coded data: 2^16, or what keeps the sum of a row of integers below 2^30."""
     return 1 << min(16, 30 - max(features - 1, 1).bit_length())
 
 
-@per_study
 def parts(study: Study) -> tuple[Part, ...]:
     """What every party holds and sends, in the study's order: a function of the public study."""
     parameters = check_parameters(study, Parameters)
@@ -192,8 +204,8 @@ def _size(parameters: Parameters, card: Card, features: int) -> int:
 # --- calibration ------------------------------------------------------------------------------------------------------
 
 
-def _mechanism(study: Study, part: Part, senders: int) -> Mechanism:
-    """One party's release; ``senders`` parties release in all."""
+def _mechanism(study: Study, part: Part, senders: Sequence[Part]) -> Mechanism:
+    """One party's release, beside those of all ``senders``."""
     assert part.sketch is not None
     numbers = part.card.rows * part.sketch.size
     if study.epsilon == math.inf:
@@ -206,12 +218,12 @@ def _mechanism(study: Study, part: Part, senders: int) -> Mechanism:
     parameters: Parameters = check_parameters(study, Parameters)
     mu = budget_mu(study.epsilon, study.delta) * math.sqrt(1 - parameters.publish)
     if Unit(study.unit) is Unit.ATTRIBUTE:
-        mu /= math.sqrt(shared_columns(part.card for part in parts(study) if part.sketch is not None))
+        mu /= math.sqrt(shared_columns(sender.card for sender in senders))
     if Unit(study.unit) is Unit.RECORD:
         # Rows are shortened to C after sketching; a shortened row is then rounded toward zero, by less than 1 per coordinate.
         record = 2.0 * clip_length(study, part)
         attribute = min(attribute + math.sqrt(m), record)
-        mu /= math.sqrt(senders)
+        mu /= math.sqrt(len(senders))
     else:
         record = grid * part.sketch.record_reach(columns, part.firsts)
     reach = {Unit.RECORD: Reach(record, m), Unit.ATTRIBUTE: Reach(attribute, m)}
@@ -295,7 +307,7 @@ def compile_plan(study: Study) -> Plan:
         msg = f"no party has a label column {parameters.response!r}: somebody must know the response"
         raise UsageError(msg)
     senders = [part for part in held if part.sketch is not None]
-    releases = [Release(SKETCH, part.card.name, SKETCH, _mechanism(study, part, len(senders))) for part in senders]
+    releases = [Release(SKETCH, part.card.name, SKETCH, _mechanism(study, part, senders)) for part in senders]
     if parameters.publish and parameters.fitted is None:
         estimating = [part for part in held if part.knows_response]
         releases += [Release(COEFFICIENTS, p.card.name, ESTIMATE, _publication(study, p, estimating)) for p in estimating]
@@ -318,4 +330,5 @@ def compile_plan(study: Study) -> Plan:
             _SHOWN,
             "A choice of alpha by global cross-validation, which needs raw predictions; the default and local cross-validation are free.",
         ),
+        design=Design(parameters, held),
     )

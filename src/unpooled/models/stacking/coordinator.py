@@ -9,7 +9,7 @@ import numpy as np
 
 from unpooled.errors import ProtocolError
 from unpooled.models.stacking.messages import MetaRequest
-from unpooled.models.stacking.plan import BLOCK, GRID, META, PREDICTIONS, Meta, setup
+from unpooled.models.stacking.plan import BLOCK, GRID, META, PREDICTIONS, Meta
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.unit import Split
 from unpooled.protocol.conversation import everybody
@@ -45,7 +45,7 @@ class Result(msgspec.Struct, frozen=True):
 
 def coordinate(plan: Plan) -> Conversation:
     """Low level, predictions of the high-level rows, high level."""
-    asked = setup(plan.study)
+    asked: Setup = plan.design
     replies = yield from everybody([Ask(block.card.name, BLOCK, Nothing()) for block in asked.blocks])
     weights = [reply.weights.values for reply in replies]
     models = []

@@ -10,7 +10,7 @@ from scipy.special import expit
 from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.kernels.logistic import logistic_minimum
 from unpooled.models.stacking.messages import MetaRequest, NoisyPredictions, Predictions, Weights
-from unpooled.models.stacking.plan import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS, Block, setup
+from unpooled.models.stacking.plan import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS, Block
 from unpooled.privacy.accounting import SAFETY
 from unpooled.privacy.classes import code
 from unpooled.privacy.mechanisms import Objective, ObjectivePerturbation
@@ -35,7 +35,7 @@ def _fit(context: Context, name: str, rows: Matrix, labels: Vector, centre: Vect
     """Release the minimiser of a perturbed objective over these rows."""
     mechanism = context.plan.release(context.name, name).mechanism
     assert isinstance(mechanism, ObjectivePerturbation)
-    wanted = setup(context.plan.study).parameters.penalty
+    wanted = context.design.parameters.penalty
     count = rows.shape[0]
     if count != mechanism.rows:
         raise PlanMismatch("the rows of this fit are not as many as the plan was calibrated for")
@@ -54,13 +54,13 @@ def _fit(context: Context, name: str, rows: Matrix, labels: Vector, centre: Vect
 
 def _labels(context: Context, chosen: NDArray[np.intp] | None) -> Vector:
     """The response as -1 and 1."""
-    parameters = setup(context.plan.study).parameters
+    parameters = context.design.parameters
     labels = code(context.table[parameters.response], parameters.classes, parameters.response)
     return labels if chosen is None else labels[chosen]
 
 
 def _own(context: Context) -> tuple[Setup, Block]:
-    asked = setup(context.plan.study)
+    asked = context.design
     block = asked.block(context.name)
     if block is None:
         msg = f"party {context.name!r} fits no low-level model in this plan"
@@ -69,7 +69,8 @@ def _own(context: Context) -> tuple[Setup, Block]:
 
 
 def _part(context: Context, name: str) -> NDArray[np.intp] | None:
-    return setup(context.plan.study).part(context.table.n_rows, name, context.plan.study.public_seed)
+    asked: Setup = context.design
+    return asked.part(context.table.n_rows, name, context.plan.study.public_seed)
 
 
 def fit_block(context: Context, request: Nothing) -> Weights:  # noqa: ARG001 - the request is no more than its name
@@ -106,7 +107,7 @@ def predict_noisily(context: Context, request: Nothing) -> NoisyPredictions:  # 
 
 def fit_meta(context: Context, request: MetaRequest) -> Weights:
     """Release the high-level model, learned from predictions of this party's high-level rows."""
-    asked = setup(context.plan.study)
+    asked = context.design
     if context.name != asked.holder:
         raise PlanMismatch("the high-level model is learned elsewhere, or not at all, in this plan")
     chosen = _part(context, HIGH)

@@ -18,7 +18,7 @@ from unpooled.privacy.classes import DEFAULT, check_classes
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block as NoiseBlock
 from unpooled.privacy.mechanisms import GaussianRelease, ObjectivePerturbation, Reach
-from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters, per_study
+from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.sensitivity import logistic_gradient
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
@@ -232,7 +232,6 @@ def _implied(columns: tuple[Column, ...], norm: float | None, share: float) -> t
     )
 
 
-@per_study
 def setup(study: Study) -> Setup:
     """What the study asks for, checked."""
     p: Parameters = check_parameters(study, Parameters)
@@ -386,6 +385,7 @@ def compile_plan(study: Study) -> Plan:
         ),
         voids=tuple(voids),
         trusted=("the coordinator", f"{asked.holder}, which learns the high level") if asked.meta is Meta.TRUSTED else (),
+        design=asked,
     )
 
 
