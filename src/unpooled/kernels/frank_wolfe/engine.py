@@ -44,7 +44,7 @@ def frank_wolfe(
     record: int | Sequence[int] = 0,
     watch: Callable[[Iterate], object] | None = None,
 ) -> Solution:
-    """Minimise |A x - y|^2 / 2n (or the mean logistic loss, y in {-1, 1}) over l1 balls, from x = 0.
+    r"""Minimise :math:`|Ax - y|^2 / 2n` (or the mean logistic loss, y in {-1, 1}) over l1 balls, from x = 0.
 
     Parameters
     ----------
