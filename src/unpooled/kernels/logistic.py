@@ -18,9 +18,8 @@ import numpy as np
 from scipy.linalg import blas, cho_factor, cho_solve
 
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.hadamard import processors
-from unpooled.kernels.ridge import one_thread
 from unpooled.kernels.solution import Solution
+from unpooled.kernels.threads import one_thread, processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

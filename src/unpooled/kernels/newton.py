@@ -30,8 +30,9 @@ import numpy as np
 from scipy.linalg import blas, lapack
 from scipy.special import expit
 
-from unpooled.kernels.ridge import gram, lowest, one_thread, spectrum
+from unpooled.kernels.ridge import gram, lowest, spectrum
 from unpooled.kernels.solution import Solution
+from unpooled.kernels.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
