@@ -30,9 +30,7 @@ wheel: .venv/dev.stamp
 	cd build/wheel && PYTHONPATH=site ../../$(BIN)/python -c "import unpooled; assert 'site' in unpooled.__file__; from unpooled.cli.main import main; main()" demo > demo.txt
 
 bench: .venv/dev.stamp
-	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/noise.py
-	$(BIN)/python benchmarks/network.py
+	for part in startup noise sketch ridge logistic frank_wolfe moments network; do $(BIN)/python benchmarks/$$part.py || exit; done
 
 # Two installs: everything pinned and hashed, then this checkout itself with the pinned build backend.
 .venv/core.stamp: requirements/core.txt pyproject.toml

@@ -20,8 +20,8 @@ import numpy as np
 from scipy.sparse import csc_array, random_array
 
 from unpooled.kernels.columns import Columns
-from unpooled.kernels.frank_wolfe import Fit, frank_wolfe
-from unpooled.kernels.samplings import Sampling
+from unpooled.kernels.frank_wolfe import Sampling, frank_wolfe
+from unpooled.kernels.solution import Solution
 
 STEPS, ROUNDS, TAU = 300, 5, 64
 #: Required by the project: at least this many times faster than the plain loop (sparse).
@@ -76,7 +76,7 @@ def compare(matrix: np.ndarray | csc_array, y: np.ndarray, radius: float) -> Non
     numbers = np.random.default_rng(1).standard_normal(matrix.shape[1])
     top = float(np.abs(matrix.T @ y).max())
 
-    def noisy(share: float) -> Fit:
+    def noisy(share: float) -> Solution:
         return frank_wolfe(matrix, y, radius, steps=STEPS, temperature=share * top / y.size, descend=False)
 
     work: dict[str, Callable[[], object]] = {
@@ -90,7 +90,7 @@ def compare(matrix: np.ndarray | csc_array, y: np.ndarray, radius: float) -> Non
         "floor: argmax of g": lambda: [numbers.argmax() for _ in range(STEPS)],
     }
     fit = frank_wolfe(matrix, y, radius, steps=STEPS)
-    apart = float(np.abs(plain(matrix, y, radius) - fit.dense()).max())
+    apart = float(np.abs(plain(matrix, y, radius) - fit.coefficients).max())
     work["frank_wolfe, line search"]()
     noisy(1.0)
     found: dict[str, list[float]] = {name: [] for name in work}
@@ -99,7 +99,9 @@ def compare(matrix: np.ndarray | csc_array, y: np.ndarray, radius: float) -> Non
             found[name].append(milliseconds(run))
     slow = statistics.median(found["plain loop, all recomputed"])
     floor = statistics.median(found["floor: argmax of |g|"])
-    print(f"  same path to {apart:.0e}; {fit.indices.size} columns chosen; gap {fit.gap / fit.scale:.3f} f(0)")
+    print(
+        f"  same path to {apart:.0e}; {np.count_nonzero(fit.coefficients)} columns chosen; gap {2 * y.size * fit.certificate / (y @ y):.3f} f(0)"
+    )
     free = statistics.median(found["frank_wolfe"])
     for share in NOISE:
         ratio = statistics.median(found[f"frank_wolfe, noisy picks ({share})"]) / free

@@ -1,7 +1,7 @@
 """Throughput of the exact samplers beside OpenDP's integer Gaussian, in one run on one core.
 
-Prints million samples per second (median of 5 interleaved rounds) and the ratio to OpenDP; and the floor: the same number of
-AES-CTR words without any sampling. Then one choice among 50,000 signed scores, beside one argmax of |scores| and beside drawing
+Prints million samples per second (median of 5 interleaved rounds) and the ratio to OpenDP; NumPy's floating-point Gaussians, which are
+neither exact nor secret; and the floor: the same number of AES-CTR words without any sampling. Then one choice among 50,000 signed scores, beside one argmax of |scores| and beside drawing
 all 100,000 Gumbel noises, in microseconds.
 """
 
@@ -54,7 +54,7 @@ def choices() -> None:
 
 def main() -> None:
     dp.enable_features("contrib")
-    stream = KeySource.secret().stream("benchmark")
+    stream, rng = KeySource.secret().stream("benchmark"), np.random.default_rng(0)
     spaces = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
     zeros = [0] * THEIRS
     for scale, required in REQUIRED.items():
@@ -64,6 +64,7 @@ def main() -> None:
             "discrete Gaussian": (lambda s=scale: noise.discrete_gaussian(s, OURS, stream=stream), OURS),
             "rounded Gaussian": (lambda s=scale: noise.rounded_gaussian(s, OURS, stream=stream), OURS),
             "discrete Laplace": (lambda s=scale: noise.discrete_laplace(s, OURS, stream=stream), OURS),
+            "NumPy, floating point": (lambda s=scale: rng.normal(scale=s, size=OURS), OURS),
             "floor: key stream": (lambda: [stream.words(i, 1 << 15) for i in range(0, OURS, 1 << 15)], OURS),
         }
         for run, _ in work.values():

@@ -14,8 +14,8 @@ import sys
 import numpy as np
 from common import curves, write_table
 
-from unpooled.kernels.frank_wolfe import Fit, bound, expected_curvature, frank_wolfe, interactions
-from unpooled.kernels.samplings import Sampling
+from unpooled.kernels.frank_wolfe import Sampling, bound, expected_curvature, frank_wolfe, interactions
+from unpooled.kernels.solution import Solution
 
 ROWS, COLUMNS, RADIUS, PARTIES, BLOCKS = 2000, 96, 2.0, 4, 16
 Parts = tuple[Sampling, int, int]
@@ -57,12 +57,12 @@ def main() -> None:
     panels: dict[str, dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]] = {}
     for shape, blocks in (("one ball", np.zeros(COLUMNS, dtype=int)), ("16 balls", np.arange(COLUMNS) % BLOCKS)):
         best = frank_wolfe(A, y, RADIUS, blocks=blocks, steps=100_000)
-        lowest, start = best.objective, best.scale - best.objective
+        lowest, start = best.objective, float(y @ y) / (2 * ROWS) - best.objective
         for name, (law, tau, groups) in samplings(blocks, owners).items():
             constants = interactions(A, RADIUS, blocks=blocks, groups=owners[blocks] if groups > 1 else None, exact=True)
             limit = bound(rounds, start, expected_curvature(constants, tau, groups), law.least) / start
 
-            def run(rule: str, seed: int, descend: bool, law: Sampling = law, blocks: np.ndarray = blocks) -> Fit:
+            def run(rule: str, seed: int, descend: bool, law: Sampling = law, blocks: np.ndarray = blocks) -> Solution:
                 return frank_wolfe(
                     A, y, RADIUS, blocks=blocks, sampling=law, step_rule=rule, steps=steps, seed=seed, descend=descend,
                     record=rounds.tolist(),

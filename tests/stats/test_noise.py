@@ -143,15 +143,15 @@ def test_quantile_error_is_far_inside_the_band() -> None:
         for word in v.tolist():
             p = (mpmath.mpf(word) + 0.5) / mpmath.mpf(2) ** 64
             true = mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * p)
-            got = sampler._quantile(np.uint64(word))
+            got = sampler.fast._quantile(np.uint64(word))
             assert abs(got - true) <= 2.0**-47 * true + 2.0**-62
 
 
 def test_exact_tail_agrees_with_mpmath() -> None:
-    with mpmath.workdps(80), localcontext(sampler._EXACT):
+    with mpmath.workdps(80), localcontext(sampler.exact._EXACT):
         for x in ("0", "0.003", "0.7", "2.5", "6", "9.2", "13"):
             theirs = mpmath.erfc(mpmath.mpf(x) / mpmath.sqrt(2)) / 2
-            assert abs(mpmath.mpf(str(sampler._upper_tail(Decimal(x)))) - theirs) < mpmath.mpf(10) ** -72
+            assert abs(mpmath.mpf(str(sampler.exact._upper_tail(Decimal(x)))) - theirs) < mpmath.mpf(10) ** -72
 
 
 class Injected:
@@ -205,8 +205,8 @@ ALL_ONES = (1 << 256) - 1
 
 def gaussian_boundary(k: int, scale: float) -> int:
     """The word whose interval of tails holds the boundary between k and k + 1 (positive sign)."""
-    with localcontext(sampler._EXACT):
-        return int(sampler._upper_tail((k + Decimal("0.5")) / Decimal(scale)) * (1 << 64))
+    with localcontext(sampler.exact._EXACT):
+        return int(sampler.exact._upper_tail((k + Decimal("0.5")) / Decimal(scale)) * (1 << 64))
 
 
 @pytest.mark.parametrize(("scale", "k"), [(1.0, 0), (1.0, 2), (3.0, 4), (1000.0, 612), (2.0**20, 1_300_000)])
@@ -235,7 +235,7 @@ def test_ties_of_the_table_are_settled_by_further_bits(scale: float, m: int) -> 
 
 
 def test_ties_of_the_laplace_are_settled_by_further_bits() -> None:
-    with localcontext(sampler._EXACT):
+    with localcontext(sampler.exact._EXACT):
         q = (-1 / Decimal(3)).exp()
         word = int(2 * q**4 / (1 + q) * (1 << 63))  # P(|X| >= 4)
     assert noise.discrete_laplace(3.0, 1, stream=Injected([word], 0)).tolist() == [4]
@@ -305,7 +305,7 @@ def test_a_laplace_and_a_choice_are_exact_in_ratio_too() -> None:
 def test_bits_that_are_zero_for_ever_end() -> None:
     bits = Injected([0], 0)
     assert noise.rounded_gaussian(3.0, 1, stream=bits)[0] > 40
-    assert bits.asked == sampler._LAST + 1
+    assert bits.asked == sampler.exact._LAST + 1
 
 
 def test_rejections_draw_anew() -> None:
@@ -431,7 +431,7 @@ def test_envelopes_are_above_their_weights_and_close_to_them() -> None:
             for distance in distances:
                 for rate in (0.0, 5e-324, 1e-17, 1e-3, float(rng.exponential()), 10 / distance if distance else 1.0, 1e308):
                     weight = mpmath.mpf(2) ** power * mpmath.exp(-mpmath.mpf(rate) * distance)
-                    assert weight <= int(sampler._envelope(np.uint64(distance), rate, power)) <= 1.0615 * weight + 3
+                    assert weight <= int(sampler.choice._envelope(np.uint64(distance), rate, power)) <= 1.0615 * weight + 3
 
 
 @pytest.mark.parametrize("signed", [False, True])

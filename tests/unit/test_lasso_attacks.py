@@ -13,9 +13,10 @@ import pytest
 from scipy.sparse import csc_array
 
 from unpooled.errors import BudgetRefusal, PlanMismatch, ReleaseConflict, UnpooledError
+from unpooled.kernels.l1_ball import quadratic_in_balls
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.plan import setup, shortened
-from unpooled.models.lasso.refit import Moments, constrained
+from unpooled.models.lasso.refit import Moments
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Scores
@@ -218,7 +219,7 @@ def test_the_refit_survives_columns_of_very_different_sizes() -> None:
         A = rng.uniform(-1, 1, (2, 20)) * 10.0 ** rng.uniform(-8, 0, 20)
         gram = A.T @ A / 2
         exact = Moments(A.T @ rng.uniform(-1, 1, 2) / 2, np.diag(gram).copy(), np.zeros(20), gram, 0.0, 0.0, 0.0, 0.0, 2)
-        assert np.abs(constrained(exact.gram(), exact.correlations(), 1.0, None)).sum() <= 1 + 1e-9
+        assert np.abs(quadratic_in_balls(exact.gram(), exact.correlations(), 1.0).coefficients).sum() <= 1 + 1e-9
 
 
 def test_a_sparse_table_is_not_changed_from_outside() -> None:

@@ -12,8 +12,8 @@ from scipy.stats import multivariate_normal
 from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_info
 
-from unpooled.kernels import ridge
 from unpooled.kernels.ridge import RidgePath, gram, noise_aware_smoothing, product, shrink_singular_values
+from unpooled.kernels.threads import one_thread
 
 ALPHAS = np.array([1e-3, 0.3, 10.0, 1e4])
 SHAPES = [(40, 7), (24, 60), (30, 30)]
@@ -289,7 +289,7 @@ def test_one_thread_inside_and_as_before_outside():
     before, inside, entered = blas_threads(), [], Event()
 
     def work(pause):
-        with ridge.one_thread(), ridge.one_thread():
+        with one_thread(), one_thread():
             entered.set()
             time.sleep(pause)
             inside.append(blas_threads())
@@ -300,10 +300,10 @@ def test_one_thread_inside_and_as_before_outside():
     threads[1].start()
     for thread in threads:
         thread.join(10)
-    with ridge.one_thread():
+    with one_thread():
         inside.append(blas_threads())
     assert [set(each) for each in inside] == [{1}] * 3
     assert blas_threads() == before
-    with pytest.raises(KeyError), ridge.one_thread():
+    with pytest.raises(KeyError), one_thread():
         raise KeyError
     assert blas_threads() == before

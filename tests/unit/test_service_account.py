@@ -16,7 +16,10 @@ import unpooled
 from unpooled.kernels import compiled
 
 NOBODY = 65534
-KERNELS = sorted(path.stem for path in Path(compiled.__file__).parent.glob("*.py") if path.stem != "__init__")
+ROOT = Path(compiled.__file__).parent
+KERNELS = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in ROOT.rglob("*.py") if path.stem != "__init__"
+)
 #: Every kernel module, and one kernel that is compiled and run.
 WORK = f"""
 import os, importlib

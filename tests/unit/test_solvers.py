@@ -57,7 +57,9 @@ def test_dual_ascent_agrees_with_the_optimum(shape, alpha, loss):
     np.testing.assert_allclose(
         found.dual, u - target if loss == "squared" else -target / (1 + np.exp(target * u)), atol=1e-8
     )
-    assert np.linalg.norm(found.coefficients - best) <= math.sqrt(2 * found.gap / alpha) + 1e-12 * np.linalg.norm(best)
+    assert np.linalg.norm(found.coefficients - best) <= math.sqrt(2 * found.certificate / alpha) + 1e-12 * np.linalg.norm(
+        best
+    )
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -75,12 +77,13 @@ def test_the_gap_is_primal_minus_dual_and_certifies(loss, alpha):
         conjugates = a**2 / 2 + a * target if loss == "squared" else xlogy(s, s) + xlogy(1 - s, 1 - s)
         dual = -conjugates.sum() - np.sum((design.T @ a) ** 2) / (2 * alpha)
         rounding = 1e-13 * max(1.0, abs(value))
-        assert found.gap == pytest.approx(value - dual, rel=1e-9, abs=10 * rounding)
-        assert found.gap >= value - least - rounding
+        assert found.certificate == pytest.approx(value - dual, rel=1e-9, abs=10 * rounding)
+        assert found.certificate >= value - least - rounding
+        assert found.objective == pytest.approx(value, rel=1e-12)
         assert dual <= least + rounding
         assert dual >= -previous - rounding  # ascent never loses ground
         previous = -dual
-        assert found.epochs == epochs
+        assert found.iterations == epochs
         assert not found.converged
 
 
@@ -88,14 +91,14 @@ def test_the_gap_has_no_floor_of_rounding():
     """P and D agree to 1e-16 long before; the sum of Fenchel-Young terms still tells 1e-22 from 1e-26."""
     design, signal, labels = problem(40, 8)
     for loss, target in (("squared", signal), ("logistic", labels)):
-        assert 0 < sdca(design, target, 10.0, loss=loss, tolerance=1e-26).gap < 1e-24
+        assert 0 < sdca(design, target, 10.0, loss=loss, tolerance=1e-26).certificate < 1e-24
 
 
 def test_an_honest_flag_and_a_public_seed():
     design, signal, _ = problem(40, 8)
     short = sdca(design, signal, 1e-3, max_epochs=9)
-    assert (short.converged, short.epochs) == (False, 9)
-    assert short.gap > 1e-12 * primal(design, signal, 1e-3, short.coefficients, loss="squared")
+    assert (short.converged, short.iterations) == (False, 9)
+    assert short.certificate > 1e-12 * primal(design, signal, 1e-3, short.coefficients, loss="squared")
     again, other = (sdca(design, signal, 1e-3, max_epochs=9, seed=seed) for seed in (0, 1))
     np.testing.assert_array_equal(again.dual, short.dual)
     assert (other.dual != short.dual).any()
@@ -194,7 +197,7 @@ def test_newton_converges_on_anything(case, wide, intercept):
     for alpha in (1e-12, 1e-5, 1.0, 1e6):
         found = logistic_newton(design, labels, alpha * scale**2, fit_intercept=intercept)
         slope, largest = gradient(design, labels, alpha * scale**2, found, intercept)
-        assert found.gradient_norm <= 2e-13 * largest
+        assert found.certificate <= 2e-13 * largest
         assert np.linalg.norm(slope) <= 1e-11 * largest
         assert np.isfinite(found.coefficients).all()
     if case == "one class" and intercept:
@@ -211,7 +214,7 @@ def test_newton_where_rounding_ends_it(monkeypatch):
         assert np.linalg.norm(slope) <= 1e-10 * largest
     design, _, labels = problem(40, 5)
     exact = logistic_newton(design, labels, 1.0, tolerance=0.0)
-    assert exact.gradient_norm < 1e-12
+    assert exact.certificate < 1e-12
     np.testing.assert_allclose(exact.coefficients, logistic_newton(design, labels, 1.0).coefficients, atol=1e-14)
     monkeypatch.setattr(newton, "_ITERATIONS", 2)
     with pytest.raises(ArithmeticError, match="after 2 iterations"):
@@ -247,6 +250,10 @@ def test_a_linear_term_and_a_centre(shape, intercept, alpha):
         )
         np.testing.assert_allclose(slope, 0, atol=1e-10)
         assert not intercept or abs(pull.sum()) < 1e-10
+        away = found.coefficients - (0 if middle is None else middle)
+        value = np.logaddexp(0, -margin).sum() + alpha / 2 * away @ away + (0 if term is None else term @ found.coefficients)
+        assert found.objective == pytest.approx(value, rel=1e-10, abs=1e-9)
+        assert found.converged
         if alpha > 1e-3:  # far from zero, that it moved at all
             plain = logistic_newton(design, labels, alpha, fit_intercept=intercept).coefficients
             assert np.abs(found.coefficients - plain).max() > 1e-3

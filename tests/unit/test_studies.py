@@ -14,7 +14,6 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from unpooled.cli import bench
 from unpooled.cli import main as cli
 from unpooled.errors import DataError, StudyError, UsageError
 from unpooled.privacy.bounds import Column
@@ -487,21 +486,6 @@ def test_a_run_becomes_a_page(world: Path) -> None:
     assert "WARNING" in command(world, "report", "study.run", "--out", "page.html")
     assert (world / "page.html").is_file()
     assert "no transcript" in command(world, "report", "north", code=2)
-
-
-def test_bench_prints_every_kernel_beside_a_peer(world: Path, monkeypatch) -> None:
-    monkeypatch.setattr("unpooled.cli.bench._PAUSE", 0.0)
-    pairs = list(bench._pairs())
-    # Small work in their place: what is tested is the table; that each kernel's own work runs is tested once, without a clock.
-    for _, _, ours, theirs in pairs:
-        ours()
-        theirs()
-    monkeypatch.setattr("unpooled.cli.bench._pairs", lambda: [(name, peer, list, list) for name, peer, _, _ in pairs])
-    words = command(world, "bench", "--rounds", "1")
-    assert all(name in words and peer in words for name, peer, _, _ in pairs)
-    found = json.loads(command(world, "bench", "--rounds", "1", "--json"))
-    assert [line["kernel"] for line in found] == [name for name, *_ in pairs]
-    assert all(line["milliseconds"] > 0 < line["its_milliseconds"] for line in found)
 
 
 def test_a_file_without_a_header_does_not_show_its_first_row(world: Path) -> None:

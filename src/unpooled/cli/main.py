@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from unpooled.cli import audit, bench, demo, doctor, network, party, plan, report, run
+from unpooled.cli import audit, demo, doctor, network, party, plan, report, run
 from unpooled.errors import Refusal, UnpooledError
 
 #: A usage error exits with 2 (as the shell's own tools do), a refusal by a policy or ledger with 3.
@@ -25,7 +25,6 @@ app.command()(run.run)
 app.command()(report.report)
 app.command()(audit.audit)
 app.command()(doctor.doctor)
-app.command()(bench.bench)
 app.add_typer(party.app, name="party")
 app.add_typer(network.app, name="network")
 

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.linalg import blas, cho_factor, cho_solve
 
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.hadamard import processors
-from unpooled.kernels.ridge import one_thread
+from unpooled.kernels.solution import Solution
+from unpooled.kernels.threads import one_thread, processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -56,15 +56,6 @@ def _pass(rows: Matrix, labels: Vector, w: Vector, gradient: Vector) -> float:
         for j in range(w.size):
             gradient[j] += pull * rows[i, j]
     return loss
-
-
-@dataclass(frozen=True)
-class Minimum:
-    """A minimiser, and the norm of the gradient there."""
-
-    coefficients: Vector
-    gradient_norm: float
-    passes: int
 
 
 @dataclass(frozen=True)
@@ -118,8 +109,8 @@ def logistic_minimum(
     centre: Vector | None = None,
     tolerance: float = 1e-10,
     best: bool = False,
-) -> Minimum:
-    """The minimiser, to a gradient of at most ``tolerance`` times the number of rows.
+) -> Solution:
+    """The minimiser, to a gradient of at most ``tolerance`` times the number of rows; its norm is the certificate, an iteration is a pass.
 
     Where rounding keeps the gradient above that: ArithmeticError, or with ``best`` the point of the smallest gradient that was found.
     """
@@ -140,7 +131,7 @@ def logistic_minimum(
         return _minimise(problem, tolerance * n, best=best)
 
 
-def _minimise(problem: _Objective, limit: float, *, best: bool) -> Minimum:
+def _minimise(problem: _Objective, limit: float, *, best: bool) -> Solution:
     w = problem.centre.copy()
     value, gradient = problem.value(w)
     metric, passes, exact = problem.metric(w), 1, False
@@ -178,15 +169,17 @@ def _minimise(problem: _Objective, limit: float, *, best: bool) -> Minimum:
             metric = problem.metric(w, exact=exact)
             pairs.clear()
     if norm > limit:
-        w, norm, more = _by_gradient(problem, w, gradient, norm, limit)
+        w, value, norm, more = _by_gradient(problem, w, value, gradient, norm, limit)
         passes += more
     if norm > limit and not best:
         msg = f"a logistic fit stopped at a gradient of {norm:g} instead of {limit:g}: raise the penalty"
         raise ArithmeticError(msg)
-    return Minimum(w, norm, passes)
+    return Solution(w, value, norm, passes, norm <= limit)
 
 
-def _by_gradient(problem: _Objective, w: Vector, gradient: Vector, norm: float, limit: float) -> tuple[Vector, float, int]:
+def _by_gradient(
+    problem: _Objective, w: Vector, value: float, gradient: Vector, norm: float, limit: float
+) -> tuple[Vector, float, float, int]:
     """Newton steps that are halved until the gradient itself shrinks: where values drown in rounding, it still tells better from worse."""
     passes = 0
     while norm > limit and passes < _PASSES:
@@ -194,15 +187,15 @@ def _by_gradient(problem: _Objective, w: Vector, gradient: Vector, norm: float, 
         length = 1.0
         for _ in range(_HALVINGS):
             tried = w + length * step
-            new = problem.value(tried)[1]
+            new_value, new = problem.value(tried)
             passes += 1
             if float(np.linalg.norm(new)) < norm * (1 - _ARMIJO * length):
                 break
             length /= 2
         else:
             break
-        w, gradient, norm = tried, new, float(np.linalg.norm(new))
-    return w, norm, passes
+        w, value, gradient, norm = tried, new_value, new, float(np.linalg.norm(new))
+    return w, value, norm, passes
 
 
 def _two_loops(gradient: Vector, pairs: deque[tuple[Vector, Vector]], metric: tuple[Matrix, bool]) -> Vector:

@@ -30,7 +30,9 @@ import numpy as np
 from scipy.linalg import blas, lapack
 from scipy.special import expit
 
-from unpooled.kernels.ridge import gram, lowest, one_thread, spectrum
+from unpooled.kernels.ridge import gram, lowest, spectrum
+from unpooled.kernels.solution import Solution
+from unpooled.kernels.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,17 +53,6 @@ _SETTLED, _ROUNDING = 1e-6, 1e-15
 #: Below this share of trace K the system in theta drowns what K lacks of full rank; the singular vectors then take its
 #: place.
 _DUAL = 1e-8
-
-
-@dataclass(frozen=True)
-class NewtonResult:
-    """A minimiser, and how well it solves the problem."""
-
-    coefficients: Vector
-    intercept: float
-    #: Norm of the objective's gradient, in coefficients and intercept of the columns less their means.
-    gradient_norm: float
-    iterations: int
 
 
 @dataclass(frozen=True)
@@ -327,7 +318,7 @@ def logistic_newton(
     start: tuple[Vector, float] | None = None,
     linear: Vector | None = None,
     ridge_centre: Vector | None = None,
-) -> NewtonResult:
+) -> Solution:
     r"""Minimise sum_i log(1 + exp(-y_i (x_i b + c))) + alpha/2 |b - ridge_centre|^2 + linear . b, alpha > 0.
 
     Parameters
@@ -348,12 +339,19 @@ def logistic_newton(
         Coefficients and intercept to begin from; ignored unless rows outnumber columns (the unknowns are others then).
     linear, ridge_centre
         Optional: both complete to one square around u = ridge_centre - linear/alpha, so that only b - u is searched for.
+
+    Returns
+    -------
+    Solution
+        Its certificate is the norm of the objective's gradient, in coefficients and intercept of the columns less their means.
     """
     if not alpha > 0:
         raise ValueError("alpha must be positive: separable data have no minimum without a penalty")
     path = LogisticPath.of(design, target, fit_intercept=fit_intercept)
-    centre = np.zeros(design.shape[1]) if ridge_centre is None else ridge_centre
-    centre = centre if linear is None else centre - linear / alpha
+    centre, constant = np.zeros(design.shape[1]) if ridge_centre is None else ridge_centre, 0.0
+    if linear is not None:
+        constant = float(linear @ centre) - float(linear @ linear) / (2 * alpha)
+        centre = centre - linear / alpha
     problem, first = path._problem(alpha, offset=path.design @ centre)[0], None  # noqa: SLF001 - one module
     if start is not None and design.shape[0] > design.shape[1]:
         unknowns = start[0] - centre
@@ -362,7 +360,9 @@ def logistic_newton(
         point = problem.minimise(alpha, tolerance, first)
     coefficients = centre + path._coefficients(problem, point)  # noqa: SLF001 - one module
     intercept = point.intercept - float(path.column_means @ coefficients)
-    return NewtonResult(coefficients, intercept, point.gradient_norm, point.iterations)
+    norm, objective = point.gradient_norm, problem.objective(alpha, point) + constant
+    converged = norm <= tolerance * problem._scale  # noqa: SLF001 - one module
+    return Solution(coefficients, objective, norm, point.iterations, converged, intercept)
 
 
 def logistic_evidence(design: Matrix, target: Vector, alpha: float, *, fit_intercept: bool = True) -> float:

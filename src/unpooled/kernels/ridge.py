@@ -20,19 +20,18 @@ from a second one and synchronise so often that a single busy neighbour makes th
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
-from threading import RLock
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import blas, eigh, lapack
 from scipy.optimize import minimize_scalar
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from unpooled.kernels.threads import one_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -47,19 +46,6 @@ _RANK = 1e-12
 _FEW_FOLDS = 10
 #: Below this size LAPACK has nothing to reduce.
 _TINY = 3
-_TURN = RLock()
-
-
-@cache
-def _pools() -> ThreadpoolController:
-    return ThreadpoolController()  # numpy's and scipy's libraries are loaded by now
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """BLAS on one thread inside a with block; threads take turns, because the limit is one per process."""
-    with _TURN, _pools().limit(limits=1, user_api="blas"):
-        yield
 
 
 def product(a: Matrix, b: Matrix) -> Matrix:

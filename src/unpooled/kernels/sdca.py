@@ -17,12 +17,12 @@ move. For squared loss centring design and target is exact; for logistic loss us
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from unpooled.kernels.compiled import njit
+from unpooled.kernels.solution import Solution
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,20 +33,6 @@ if TYPE_CHECKING:
 #: Epochs between two evaluations of the gap: an evaluation costs as much as an epoch, the coefficients are rebuilt on the
 #: way.
 _EPOCHS_PER_CHECK = 8
-
-
-@dataclass(frozen=True)
-class SdcaResult:
-    """A primal and a dual point, and how far from optimal both can be at most."""
-
-    #: b = -X^T a / alpha.
-    coefficients: Vector
-    dual: Vector
-    #: P(b) - D(a) >= P(b) - min P.
-    gap: float
-    epochs: int
-    #: Whether gap <= tolerance * max(1, P(b)).
-    converged: bool
 
 
 @njit(inline="always")
@@ -166,11 +152,11 @@ def sdca(
     tolerance: float = 1e-12,
     max_epochs: int = 100_000,
     seed: int = 0,
-) -> SdcaResult:
+) -> Solution:
     """Minimise sum f_i(x_i b) + alpha/2 |b|^2, alpha > 0, without intercept (see the module).
 
     Stops at a gap of at most ``tolerance * max(1, P)`` or after ``max_epochs``, whichever comes first; ``converged`` says
-    which. The order of the samples is a fresh random permutation per epoch, a function of the public ``seed`` alone. For
+    which. The certificate is the duality gap, ``dual`` is a, and an iteration is an epoch. The order of the samples is a fresh random permutation per epoch, a function of the public ``seed`` alone. For
     logistic loss the target is -1 or 1.
     """
     if not alpha > 0:
@@ -195,4 +181,4 @@ def sdca(
             _epoch(design, target, alpha, logistic, norms, generator.permutation(target.size), state, b)
             epochs += 1
     dual = -target / (1 + np.exp(np.minimum(state, 700.0))) if logistic else state
-    return SdcaResult(b, dual, gap, epochs, gap <= tolerance * max(1.0, primal))
+    return Solution(b, primal, gap, epochs, gap <= tolerance * max(1.0, primal), dual=dual)

@@ -12,9 +12,10 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import ProtocolError
+from unpooled.kernels.l1_ball import quadratic_in_balls
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
 from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, REFIT, Coupling, grids
-from unpooled.models.lasso.refit import Moments, constrained, shrunk
+from unpooled.models.lasso.refit import Moments, shrunk
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.conversation import everybody
@@ -146,9 +147,8 @@ def _refit(
     columns = np.column_stack([column.values.numpy() for column in released.values()])
     moments = Moments.of(asked, columns, values, float(_mechanism(plan, order[0], REFIT).deviations.max()), middle)
     blocks = [i for place in order for i, card in enumerate(study.parties) if card.name == place.party]
-    fit = constrained(
-        moments.gram(), moments.correlations(), asked.radius(study), blocks if asked.coupling is Coupling.BLOCKS else None
-    )
+    coupled = None if asked.coupling is Coupling.BALL else blocks
+    fit = quadratic_in_balls(moments.gram(), moments.correlations(), asked.radius(study), coupled).coefficients
     means = {place: float(mean) for place, mean in zip(order, moments.means, strict=True)}
     return {place: float(value) for place, value in zip(order, fit, strict=True) if value}, means
 

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
+from unpooled.kernels.l1_ball import nearest
 from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, setup
 
 if TYPE_CHECKING:
@@ -152,12 +153,5 @@ class _Run:
         x[chosen] = fitted
         balls = [np.arange(x.size)] if self._asked.coupling is Coupling.BALL else self._owned
         for own in balls:
-            x[own] = _nearest(x[own], self._radius)
+            x[own] = nearest(x[own], self._radius)
         return x
-
-
-def _nearest(x: Vector, radius: float) -> Vector:
-    """The nearest point of the ball: a threshold, found by its defining equation on sorted magnitudes."""
-    sizes = np.sort(np.abs(x))[::-1]
-    threshold = float(((np.cumsum(sizes) - radius) / np.arange(1, sizes.size + 1)).max())
-    return np.asarray(np.sign(x) * np.maximum(np.abs(x) - max(threshold, 0.0), 0))

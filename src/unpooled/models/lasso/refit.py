@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.kernels.frank_wolfe import frank_wolfe
 from unpooled.models.lasso.plan import COLUMNS_WEIGHT, CONSTANT_WEIGHT, LEADING, RESPONSE_WEIGHT, grids, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from unpooled.models.lasso.plan import Setup
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
 
 #: To what at most eigenvalues of noisy correlations are raised.
 _FLOOR = 0.5
-_STEPS, _TOLERANCE = 100_000, 1e-8
 
 
 def shrunk(values: Vector, noise: float) -> Vector:
@@ -102,19 +98,3 @@ class Moments:
         values, vectors = np.linalg.eigh(part * correlations + np.eye(size))
         least = max(min(_FLOOR, part * 2 * math.sqrt(noise * size)), 1e-12)
         return np.asarray((vectors * np.maximum(values, least)) @ vectors.T * np.outer(scale, scale))
-
-
-def constrained(gram: Matrix, response: Vector, radius: float, blocks: Sequence[int] | None) -> Vector:
-    """The minimum of x.G x / 2 - x.b over |x|_1 <= radius, or over a ball of this radius for each of the blocks.
-
-    As least squares: G = R^T R, b = R^T c.
-    """
-    values, vectors = np.linalg.eigh(gram)
-    values = np.maximum(values, 1e-15 * values[-1])  # what rounding makes of columns of very different sizes
-    root = vectors.T * np.sqrt(values)[:, None]
-    target = vectors.T @ response / np.sqrt(values)
-    radii = np.full(len(set(blocks)) if blocks else 1, radius)
-    # The engine minimises |R x - c|^2 / (2 rows).
-    fit = frank_wolfe(root, target, radii, blocks=blocks, step_rule="line-search", steps=_STEPS, tolerance=_TOLERANCE)
-    coefficients: Vector = fit.dense()
-    return coefficients

@@ -1,22 +1,25 @@
-"""Which columns a round of block-coordinate Frank-Wolfe searches: laws of random sets and their inclusion probabilities."""
+"""What the paper proves: laws of sampled columns, Theorem 1's bound, and the curvature that it needs (Propositions 3 and 4)."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.kernels.columns import Columns, add_column, column_squares, scores
 from unpooled.kernels.compiled import njit
+from unpooled.kernels.frank_wolfe.problem import labels_of, radii_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+    from scipy.sparse import csc_array, csc_matrix
 
-    Vector = NDArray[np.float64]
-    Matrix = NDArray[np.float64]
-    Index = NDArray[np.int64]
+    from unpooled.kernels.columns import Index, Matrix, Vector
+
     Draw = Callable[[np.random.Generator, int], Index]
 
 
@@ -109,3 +112,70 @@ def _shuffle(permutation: Index, starts: Index, sizes: Index, uniforms: Matrix) 
             permutation[there] = permutation[here]
             permutation[here] = out[k * tau + i]
     return out
+
+
+def bound(t: ArrayLike, initial: float, curvature: float, probability: float, inexactness: float = 0.0) -> Vector:
+    """Theorem 1: the expected f(x_t) - f* is at most this, if f(x_0) - f* = initial (the gap at x_0 is an upper bound)."""
+    rounds = np.asarray(t, dtype=np.float64)
+    found: Vector = 2 * (initial + (1 + inexactness) * curvature / probability) / (probability * rounds + 2)
+    return found
+
+
+def interactions(
+    matrix: Columns | Matrix | csc_array | csc_matrix,
+    radii: ArrayLike,
+    *,
+    blocks: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    exact: bool = False,
+    smoothness: float = 1.0,
+) -> tuple[float, float, float]:
+    r"""The constants of Propositions 3 and 4: how far blocks move predictions, alone and together.
+
+    :math:`\mu_1` is the largest :math:`|A_k (s - x)|^2/n` of one block, :math:`\mu_2` the largest product
+    :math:`(A_k(s-x))\cdot(A_l(s-x))/n` of two blocks of one group, :math:`\mu_3` of two blocks of different groups. A ball's differences are
+    the ball of twice the radius, so :math:`\mu_1 = 4\eta_k^2 |a_j|^2/n` is exact from column norms; the other two are bounded by them
+    (Cauchy-Schwarz), or with ``exact`` come from the Gram matrix, in n d^2 operations. ``smoothness`` bounds the
+    second derivative of the loss: 1 for least squares, 1/4 for the logistic loss.
+    """
+    held = Columns.of(matrix)
+    n, d = held.shape
+    owner = labels_of(blocks, d)
+    radius = radii_of(radii, int(owner.max()) + 1)
+    party = labels_of(groups, d)
+    reach = 2 * radius[owner] * np.sqrt(column_squares(held.data, held.starts, n, d) * (smoothness / n))
+    first = float((reach**2).max())
+    second = third = 0.0
+    if exact:
+        weight = 2 * radius[owner] * math.sqrt(smoothness / n)
+        for j in range(d):
+            column = np.zeros(n)
+            add_column(held.data, held.rows, held.starts, n, j, weight[j], column)
+            product = np.abs(scores(held, None, column)) * weight
+            other, near = owner != owner[j], party == party[j]
+            second = max(second, float(product[other & near].max(initial=0.0)))
+            third = max(third, float(product[~near].max(initial=0.0)))
+        return first, second, third
+    tallest = np.zeros(radius.size)
+    np.maximum.at(tallest, owner, reach)
+    home = np.zeros(radius.size, dtype=np.int64)
+    home[owner] = party
+    ordered = np.argsort(-tallest, kind="stable")
+    for a, k in enumerate(ordered):  # the first partner of each kind is the largest
+        later = ordered[a + 1 :]
+        same = later[home[later] == home[k]]
+        away = later[home[later] != home[k]]
+        second = max(second, float(tallest[k] * tallest[same[0]]) if same.size else 0.0)
+        third = max(third, float(tallest[k] * tallest[away[0]]) if away.size else 0.0)
+        if second and (third or party.max() == 0):
+            break
+    return first, second, third
+
+
+def expected_curvature(constants: tuple[float, float, float], tau: int = 1, groups: int = 1) -> float:
+    """Propositions 3 (one group) and 4: an upper bound of the expected curvature when each group samples tau of its blocks.
+
+    One block in all (the ball) has tau = 1, however many of its columns are searched.
+    """
+    one, near, far = constants
+    return groups * tau * one + groups * tau * (tau - 1) * near + groups * (groups - 1) * tau**2 * far

@@ -1,0 +1,34 @@
+"""How many processors there are to use, and BLAS on one of them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from functools import cache
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TURN = RLock()
+
+
+def processors() -> int:
+    """How many processors this process may use (only Linux tells; elsewhere how many there are)."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    return ThreadpoolController()  # numpy's and scipy's libraries are loaded by now
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """BLAS on one thread inside a with block; threads take turns, because the limit is one per process."""
+    with _TURN, _pools().limit(limits=1, user_api="blas"):
+        yield
