@@ -1,15 +1,26 @@
 # Two commands matter: `make demo` and `make test`. Both make .venv first, from pinned and hashed requirements.
+# `make check` is for the inner loop, `make test-full` for statistical tests at full size.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-network lint docs bench wheel lock clean
+.PHONY: demo check test test-full test-network lint docs bench wheel lock clean
 
 demo: .venv/core.stamp
 	@$(BIN)/unpooled demo
 
+# Seconds: the fast unit tests, those that failed last first.
+check: .venv/dev.stamp
+	$(BIN)/ruff check -q .
+	$(BIN)/pytest -q -n 2 --ff --no-header -m "not minutes and not network and not network_slow" tests/unit
+
+# Minutes: everything, on two processes.
 test: .venv/dev.stamp
-	$(BIN)/pytest -q --cov --cov-report=term:skip-covered
+	$(BIN)/pytest -q -n 2 --dist loadgroup --cov --cov-report=term:skip-covered
 	$(BIN)/python tests/coverage_floor.py
+
+# Statistical tests, mutated replies and random plans at full size.
+test-full: .venv/dev.stamp
+	UNPOOLED_FULL=1 $(BIN)/pytest -q -n 2 --dist loadgroup --timeout 3600
 
 # The tests that start the network engine more than once, or wait for time-outs; walks the registry of models.
 test-network: .venv/dev.stamp

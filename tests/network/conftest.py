@@ -16,6 +16,14 @@ from worlds import Rehearsal, make_rehearsal  # noqa: E402 - found through the l
 from unpooled.network.processes import up  # noqa: E402
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests here share one network, so they stay in one process."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("network"))
+
+
 @pytest.fixture(scope="session")
 def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
     """One network for one horizontal and one vertical model, up for the whole session: starting it takes seconds."""
