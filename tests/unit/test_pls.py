@@ -410,7 +410,7 @@ def test_no_step_of_another_form_is_answered_under_a_sound_plan(step: str) -> No
 
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
 def test_settings_and_noisy_steps_have_no_place_beside_the_plan(epsilon: float) -> None:
-    from unpooled.aggregation.totals import LocalRequest
+    from unpooled.aggregation.messages import LocalRequest
 
     plan = PrivatePLSRegression(**{**DECLARED, "epsilon": epsilon}, aggregation="local").plan(600, 12, sites=rows_of_sites())
     party = people(plan)["port"]

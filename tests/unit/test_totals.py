@@ -12,18 +12,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from unpooled.aggregation import secure_sum, totals
+from unpooled.aggregation import keys, secure_sum
+from unpooled.aggregation.messages import AgreeRequest, LocalRequest, Member, ShareRequest, TotalRequest
+from unpooled.aggregation.modes import Mode, aggregation_of
 from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.totals import (
-    Aggregation,
-    AgreeRequest,
-    LocalRequest,
-    Member,
-    Mode,
-    ShareRequest,
-    Summed,
-    TotalRequest,
-)
+from unpooled.aggregation.totals import Summed
 from unpooled.errors import (
     PlanMismatch,
     PolicyRefusal,
@@ -374,13 +367,13 @@ def test_blueprints_that_protect_nobody_are_refused(n: int, mode: str, parameter
 
 
 def test_blueprints_say_who_adds_up() -> None:
-    assert Aggregation.of(study_of(5), 2) == Aggregation(Mode.DISTRIBUTED, tuple(names_of(5)), 2, tuple(names_of(5)), 3)
-    named = Aggregation.of(study_of(5), 0, ("site003", "site001"))
+    assert aggregation_of(study_of(5), 2) == Distributed(tuple(names_of(5)), 2, tuple(names_of(5)), 3)
+    named = aggregation_of(study_of(5), 0, ("site003", "site001"))
     assert (named.nodes, named.count, named.honest) == (("site001", "site003"), 2, 4)
-    assert Aggregation.of(study_of(3, mode="trusted")).nodes == ("site000",)
-    assert Aggregation.of(study_of(3, mode="trusted"), 0, ("site002",)).nodes == ("site002",)
-    assert Aggregation.of(study_of(1)).mode is Mode.LOCAL
-    assert Aggregation.of(msgspec.structs.replace(study_of(3), trust={})).mode is Mode.DISTRIBUTED
+    assert aggregation_of(study_of(3, mode="trusted")).nodes == ("site000",)
+    assert aggregation_of(study_of(3, mode="trusted"), 0, ("site002",)).nodes == ("site002",)
+    assert isinstance(aggregation_of(study_of(1)), Local)
+    assert isinstance(aggregation_of(msgspec.structs.replace(study_of(3), trust={})), Distributed)
 
 
 def test_statements_say_what_is_not_protected() -> None:
@@ -394,21 +387,18 @@ def test_statements_say_what_is_not_protected() -> None:
 
 def test_a_sum_that_could_wrap_around_is_refused_when_it_is_planned() -> None:
     study = study_of(3)
-    aggregation = Aggregation.of(study)
+    names = tuple(names_of(3))
     rows = sum(c.rows for c in study.parties)
 
     def vector(per_row: int, distance: float = 1.0) -> Summed:
         return Summed("v", (Block(2, 1.0),), dict.fromkeys(Unit, Reach(distance, 2)), per_row)
 
-    for mode in Mode:
-        changed = dataclasses.replace(
-            aggregation, mode=mode, nodes=aggregation.nodes[:1] if mode is Mode.TRUSTED else aggregation.nodes
-        )
-        vector((1 << 62) // rows - 1000).releases(study, changed)
+    for aggregation in (Distributed(names, 0, names, 2), Trusted(names, 0, names[:1], 1), Local(names, 0)):
+        aggregation.releases(vector((1 << 62) // rows - 1000), study)
         with pytest.raises(UsageError, match="may not fit into 64 bits"):
-            vector((1 << 62) // rows + 1).releases(study, changed)
+            aggregation.releases(vector((1 << 62) // rows + 1), study)
         with pytest.raises(UsageError, match="may not fit into 64 bits"):
-            vector(1, 2.0**61).releases(study, changed)
+            aggregation.releases(vector(1, 2.0**61), study)
     for mode in Mode:
         with pytest.raises(UsageError, match="ask for"):  # too little epsilon
             MODEL.compile(study_of(3, mode=mode, epsilon=1e-6))
@@ -578,7 +568,7 @@ def test_signatures_and_keys_that_are_not_the_pinned_ones_are_refused(scene: Sce
     plan = scene.plan
     victim = genuine.participants[2]
     key = stranger.agreement_key(plan.hash.encode())
-    parts = totals._key_parts(plan, victim.name, key)
+    parts = keys.key_parts(plan, victim.name, key)
     foreign = [
         change(victim, agreement=key),
         change(victim, signature=victim.signature[::-1]),
@@ -660,7 +650,7 @@ def test_other_nodes_than_the_plans_are_refused(scene: Scene, genuine: TotalRequ
         fresh.refuses("site000", "moments-share", ShareRequest(nodes), "in this order")
     stranger = Identity(bytes(32))
     key = stranger.agreement_key(fresh.plan.hash.encode())
-    own = Member("site001", key, stranger.public, stranger.sign(*totals._key_parts(fresh.plan, "site001", key)))
+    own = Member("site001", key, stranger.public, stranger.sign(*keys.key_parts(fresh.plan, "site001", key)))
     fresh.refuses("site000", "moments-share", ShareRequest((asked.nodes[0], own)), "does not belong")
     fresh.ask("site000", "moments-share", asked)
     fresh.refuses("site000", "moments-share", ShareRequest((asked.nodes[0], fresh.member("site002"))), error=ReleaseConflict)
@@ -1000,7 +990,7 @@ def test_nothing_but_planned_things_ever_comes_back(monkeypatch, kind: str) -> N
             spent = charges(party)
             assert len(spent) <= sum(r.count for r in cheat.plan.releases if r.party == name)
             assert party.ledger.composition(Unit.RECORD).epsilon(1e-5) <= 1.0
-        if setup(study).aggregation.mode is not Mode.LOCAL and kind.startswith("distributed"):
+        if not isinstance(setup(study).aggregation, Local) and kind.startswith("distributed"):
             assert not cheat.released
     assert refused > 300
     assert answered > 100

@@ -4,7 +4,7 @@ A vector is split into M shares: M - 1 uniform ones and the one that makes them 
 of its key stream, so a party sends about 8 bytes per coordinate however many nodes there are. Fewer than M nodes together hold
 uniform noise; what the M partial sums add up to is the exact total, whoever of the parties is missing.
 
-Numbers only: who may ask for what is decided in ``totals.py``.
+Numbers only: who may ask for what is decided in ``distributed.py`` and ``trusted.py``.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from unpooled.aggregation.keys import exchange_keys
+from unpooled.aggregation.modes import collect
 from unpooled.aggregation.moments import Moments, StoredMoments
-from unpooled.aggregation.totals import collect, exchange_keys
 from unpooled.models.bayes.plan import NAIVE
 from unpooled.protocol.step import Panel
 

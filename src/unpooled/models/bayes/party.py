@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.totals import KEYS, Summing
+from unpooled.aggregation.keys import KEYS
+from unpooled.aggregation.modes import steps_of
 from unpooled.errors import PlanMismatch
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS
 
@@ -40,6 +41,6 @@ def _deviations(context: Context, settings: tuple[float, ...]) -> NDArray[np.int
 
 STEPS = (
     KEYS,
-    *Summing(DEVIATIONS, _deviations).steps,
-    *Summing(MOMENTS, _moments).steps,
+    *steps_of(DEVIATIONS, _deviations),
+    *steps_of(MOMENTS, _moments),
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.moments import Design, Geometry
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import UsageError
@@ -116,7 +117,7 @@ def setup(study: Study) -> Setup:
             raise UsageError(msg)
     _check(parameters)
     published = study.calibration == Calibration.PUBLISHED
-    aggregation = Aggregation.of(study, parameters.tolerate, parameters.nodes)
+    aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     rows = sum(card.rows for card in study.parties)
     design = Design.of(
         first.columns,
@@ -167,7 +168,7 @@ def compile_plan(study: Study) -> Plan:
     return Plan(
         study,
         Split.HORIZONTAL,
-        tuple(release for vector in asked.totals.values() for release in vector.releases(study, asked.aggregation)),
+        tuple(release for vector in asked.totals.values() for release in asked.aggregation.releases(vector, study)),
         not_protected=not_protected,
         assumptions=assumptions,
         voids=(_FORMULA, _MEANS) if study.calibration == Calibration.PUBLISHED else (),

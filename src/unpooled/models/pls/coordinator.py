@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.keys import exchange_keys
+from unpooled.aggregation.modes import collect
 from unpooled.aggregation.moments import Moments, StoredMoments
-from unpooled.aggregation.totals import Total, collect, exchange_keys
+from unpooled.aggregation.totals import Total
 from unpooled.errors import StudyAborted
 from unpooled.kernels.kernel_pls import Centred
 from unpooled.models.pls import published

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.totals import KEYS, Summing
+from unpooled.aggregation.keys import KEYS
+from unpooled.aggregation.modes import steps_of
 from unpooled.errors import PlanMismatch
 from unpooled.kernels.kernel_pls import Centred
 from unpooled.models.pls import published
@@ -47,7 +48,7 @@ def _published(context: Context, request: Nothing) -> PublishedReply:  # noqa: A
 
 STEPS = (
     KEYS,
-    *Summing(MOMENTS, _moments).steps,
+    *steps_of(MOMENTS, _moments),
     Step(EXACT, Nothing, ExactReply, _exact),
     Step(PUBLISHED, Nothing, PublishedReply, _published),
 )

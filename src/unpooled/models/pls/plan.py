@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.moments import Design, Geometry
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import DataError, UsageError
@@ -187,7 +188,7 @@ def setup(study: Study) -> Setup:
     # Names that no response can have: its own is a part of each.
     columns = (*(Column(f"coordinate {k} for {response.name}", -norm, norm) for k in range(frame.size)), response)
     design = Design.of(columns, response.name, rows, geometry=Geometry.AUGMENTED, norm=norm)
-    aggregation = Aggregation.of(study, parameters.tolerate, parameters.nodes)
+    aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     return Setup(parameters, aggregation, frame, channels, design, design.vector(MOMENTS, Adjacency(study.adjacency)))
 
 
@@ -216,7 +217,7 @@ def compile_plan(study: Study) -> Plan:
         size = exact_size(asked.frame.size)
         releases = tuple(Release(MOMENTS, card.name, EXACT, ScaledGaussian.silent(size)) for card in study.parties)
     else:
-        releases = asked.vector.releases(study, asked.aggregation)
+        releases = asked.aggregation.releases(asked.vector, study)
         not_protected, assumptions = asked.aggregation.sentences
         trusted = asked.aggregation.trusted
     return Plan(

@@ -1,0 +1,133 @@
+"""A secure sum with distributed noise: nothing but the noisy total is opened, and nobody need be trusted.
+
+Every node signs the one set of participants, adds up only the parts of a set that all nodes signed, and answers one request per release.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.aggregation import secure_sum
+from unpooled.aggregation.keys import answered, gather, seal_parts, unsealed
+from unpooled.aggregation.messages import AgreeReply, AgreeRequest, ShareReply, ShareRequest, TotalReply, TotalRequest
+from unpooled.aggregation.totals import Aggregation, Quantity, Summed, Total
+from unpooled.errors import PlanMismatch, ProtocolError
+from unpooled.privacy.accounting import budget_rho
+from unpooled.privacy.mechanisms import NoiseShare
+from unpooled.privacy.plan import Plan, Release, Study
+from unpooled.protocol.identity import verify
+from unpooled.protocol.messages import Ask, Public
+from unpooled.protocol.step import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from unpooled.aggregation.messages import Member
+    from unpooled.protocol.context import Context
+    from unpooled.protocol.step import Replies
+
+
+@dataclass(frozen=True, slots=True)
+class Distributed(Aggregation):
+    """Shares of the noise from every party, a sum that only all nodes together can open."""
+
+    @property
+    def honest(self) -> int:
+        """Noise shares that are guaranteed to be unknown to whoever sees the total: N - T - 1."""
+        return len(self.parties) - self.tolerate - 1
+
+    @property
+    def sentences(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What the statement says about it: (not protected, assumptions)."""
+        coalition = (
+            f"A coalition beyond tolerate = {self.tolerate}: if more parties than that, counted together with those that drop out (or that "
+            "a dishonest coordinator lets drop out), put what they know together, less noise is left than stated."
+        )
+        nodes = (
+            f"At least one of the {self.count} nodes of the secure sum does not hand its shares to the others; they are encrypted by "
+            "X25519, HKDF-SHA-256 and AES-256-GCM."
+        )
+        return (coalition,), (nodes,)
+
+    def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
+        """A share of the noise for every party."""
+        if vector.scale is None:
+            rho = budget_rho(study.epsilon, study.delta) * vector.share
+            share = NoiseShare.calibrated(vector.blocks, vector.reach, study.budget.unit, rho, self.honest)
+        else:
+            reach = tuple(sorted(vector.reach.items()))
+            share = NoiseShare(vector.blocks, reach, vector.scale / math.sqrt(self.honest), self.honest)
+        vector.fits(study, share.scale)
+        return tuple(Release(vector.name, name, vector.step("share"), share) for name in self.parties)
+
+    def collect(
+        self, plan: Plan, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...]
+    ) -> Generator[list[Ask], Replies, Total]:
+        """Sealed parts, one signed set of participants, the nodes' sums."""
+        nodes, sealed = yield from gather(self, vector, members, list(members), settings)
+        self.enough(sealed, "at their shares")
+        names, participants = [node.name for node in nodes], tuple(sealed)
+        agreed = yield [Ask(name, vector.step("agree"), AgreeRequest(participants)) for name in names]
+        answered(names, agreed)
+        signatures = tuple(reply.signature.value for reply in agreed)
+        joined = tuple(members[party] for party in participants)
+        requests = [TotalRequest(joined, tuple(p[k] for p in sealed.values()), nodes, signatures) for k in range(len(nodes))]
+        replies = yield [Ask(name, vector.step("total"), asked) for name, asked in zip(names, requests, strict=True)]
+        answered(names, replies)
+        share = plan.release(names[0], vector.name).mechanism
+        assert isinstance(share, NoiseShare)
+        integers = secure_sum.opened([reply.part.values.numpy() for reply in replies])
+        return Total(share.decode(integers, len(sealed)), share.total_deviations(len(sealed)), participants)
+
+
+# --- at a node -------------------------------------------------------------------------------------------------------------
+
+
+def _node(quantity: Quantity, context: Context) -> Aggregation:
+    aggregation, _ = quantity.planned(context)
+    if not isinstance(aggregation, Distributed) or context.name not in aggregation.nodes:
+        msg = f"party {context.name!r} is not a node of a secure sum in this plan"
+        raise PlanMismatch(msg)
+    return aggregation
+
+
+def _set_parts(quantity: Quantity, context: Context, participants: tuple[str, ...]) -> tuple[bytes, ...]:
+    names = (name.encode() for name in participants)
+    return b"participants", context.plan.hash.encode(), quantity.name.encode(), context.index.to_bytes(8, "big"), *names
+
+
+def _agree(quantity: Quantity, context: Context, request: AgreeRequest) -> AgreeReply:
+    _node(quantity, context).check_participants(request.participants)
+    return AgreeReply(Public(context.attest(*_set_parts(quantity, context, request.participants))))
+
+
+def _total(quantity: Quantity, context: Context, request: TotalRequest) -> TotalReply:
+    aggregation = _node(quantity, context)
+    names = tuple(member.name for member in request.participants)
+    aggregation.check_participants(names)
+    nodes = tuple(node.name for node in request.nodes)
+    aggregation.check_nodes(nodes)
+    if len(request.signatures) != len(nodes) or context.name not in nodes:
+        raise ProtocolError("a secure sum needs the signature of each of its nodes, and this party among them")
+    for node, signature in zip(request.nodes, request.signatures, strict=True):
+        identity = context.plan.study.card(node.name).key or node.identity
+        verify(identity, signature, *_set_parts(quantity, context, names))
+    at = nodes.index(context.name)
+    total = np.zeros(context.plan.release(context.name, quantity.name).size, dtype=np.uint64)
+    for part in unsealed(quantity, context, request, total.size):
+        secure_sum.add_share(total, part, at, len(nodes))
+    return TotalReply(context.partial(quantity.name, total))
+
+
+def steps(quantity: Quantity) -> tuple[Step, ...]:
+    """What a party can be asked to do for a secure sum (the first step serves trusted sums too)."""
+    return (
+        Step(f"{quantity.name}-share", ShareRequest, ShareReply, partial(seal_parts, quantity)),
+        Step(f"{quantity.name}-agree", AgreeRequest, AgreeReply, partial(_agree, quantity)),
+        Step(f"{quantity.name}-total", TotalRequest, TotalReply, partial(_total, quantity)),
+    )
