@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.errors import ProtocolError, UsageError
+from unpooled.errors import ProtocolError, StudyAborted
 from unpooled.models.pride.messages import EstimateRequest, FoldsRequest, PredictRequest, Received, ScoreRequest
 from unpooled.models.pride.plan import ESTIMATE, FOLDS, PREDICT, SCORE, SKETCH, Parameters, parts
 from unpooled.privacy.plan import check_parameters
@@ -81,7 +81,7 @@ def _complete(replies: Replies) -> None:
     for reply in replies:
         if isinstance(reply, Dropped):
             msg = f"party {reply.party!r} dropped out ({reply.reason}); a vertical study needs them all: resume it later"
-            raise UsageError(msg)
+            raise StudyAborted(msg)
 
 
 def _shaped(names: list[str], given: list[Entrusted], shape: tuple[int, ...]) -> None:

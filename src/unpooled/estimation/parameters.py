@@ -1,0 +1,100 @@
+"""Parameters are validated, never cast: the kinds of value that they take, in words, and one refusal that names the parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from unpooled.errors import UsageError
+from unpooled.privacy.bounds import Bounds
+from unpooled.privacy.budget import Budget
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of value: what a message calls it, and whether a value is of it."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+#: What a parameter takes: any of these kinds.
+Constraints: TypeAlias = Mapping[str, tuple[Kind, ...]]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _are_numbers(value: object) -> bool:
+    return isinstance(value, Sequence | np.ndarray) and np.ndim(np.asarray(value)) == 1 and all(map(_is_number, value))
+
+
+NONE = Kind("None", lambda value: value is None)
+NUMBER = Kind("a number", _is_number)
+WHOLE = Kind("a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool))
+FLAG = Kind("True or False", lambda value: isinstance(value, bool | np.bool_))
+WORD = Kind("a word", lambda value: isinstance(value, str))
+PAIR = Kind("a pair of numbers (low, high)", lambda value: _are_numbers(value) and len(value) == 2)  # noqa: PLR2004
+NUMBERS = Kind("a list of numbers", _are_numbers)
+LIST = Kind("a list", lambda value: isinstance(value, Sequence | np.ndarray) and not isinstance(value, str))
+MAPPING = Kind("a mapping", lambda value: isinstance(value, Mapping))
+ARRAY = Kind("an array of numbers", lambda value: not isinstance(value, str) and np.asarray(value).dtype.kind in "iuf")
+_BOUNDS = Kind(
+    "Bounds, a pair (low, high) or a mapping from column names",
+    lambda value: isinstance(value, Bounds | Mapping)
+    or (isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) and len(value) == 2),  # noqa: PLR2004
+)
+
+#: The parameters that mean the same for every estimator, and for ``describe``.
+SHARED: Constraints = {
+    "epsilon": (NUMBER,),
+    "delta": (NUMBER, NONE),
+    "bounds": (_BOUNDS, NONE),
+    "y_bounds": (PAIR, NONE),
+    "classes": (LIST, NONE),
+    "unit": (WORD,),
+    "adjacency": (WORD,),
+    "calibration": (WORD,),
+    "parties": (WHOLE, Kind("a mapping from names to columns", MAPPING.holds)),
+    "fit_intercept": (FLAG,),
+    "aggregation": (WORD,),
+    "tolerate": (WHOLE,),
+    "nodes": (LIST,),
+    "penalty": (NUMBER,),
+    "public_seed": (WHOLE,),
+    "random_state": (
+        Kind("None (real noise)", NONE.holds),
+        Kind("an integer (a simulation)", lambda value: WHOLE.holds(value) or isinstance(value, np.random.RandomState)),
+    ),
+    "budget": (Kind("a Budget", lambda value: isinstance(value, Budget)), NONE),
+}
+
+
+def check(constraints: Constraints, values: Mapping[str, Any]) -> None:
+    """Refuse the first value that is of none of the kinds that its parameter takes.
+
+    >>> check({"rounds": (WHOLE,)}, {"rounds": 2.9})
+    Traceback (most recent call last):
+    unpooled.errors.UsageError: rounds must be a whole number, not float
+    """
+    for name, value in values.items():
+        kinds = constraints.get(name, ())
+        if kinds and not any(kind.holds(value) for kind in kinds):
+            *first, last = (kind.words for kind in kinds)
+            msg = f"{name} must be {', '.join(first) + ' or ' if first else ''}{last}, not {_shown(value)}"
+            raise UsageError(msg)
+
+
+def _shown(value: object) -> str:
+    """A value that was passed, as far as it may be shown: a word or the name of its type."""
+    return repr(value) if isinstance(value, str) and len(value) <= 40 else type(value).__name__  # noqa: PLR2004 - one line
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - a NumPy number, a number or a word
+    """A NumPy number as Python's own, which a study can hold; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
