@@ -46,12 +46,11 @@ MAPPING = Kind("a mapping", lambda value: isinstance(value, Mapping))
 ARRAY = Kind("an array of numbers", lambda value: not isinstance(value, str) and np.asarray(value).dtype.kind in "iuf")
 _BOUNDS = Kind(
     "Bounds, a pair (low, high) or a mapping from column names",
-    lambda value: isinstance(value, Bounds | Mapping)
-    or (isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) and len(value) == 2),  # noqa: PLR2004
+    lambda value: isinstance(value, Bounds | Mapping) or (LIST.holds(value) and len(value) == 2),  # noqa: PLR2004
 )
 
 #: The parameters that mean the same for every estimator, and for ``describe``.
-SHARED: Constraints = {
+SHARED: dict[str, tuple[Kind, ...]] = {
     "epsilon": (NUMBER,),
     "delta": (NUMBER, NONE),
     "bounds": (_BOUNDS, NONE),
@@ -86,13 +85,8 @@ def check(constraints: Constraints, values: Mapping[str, Any]) -> None:
         kinds = constraints.get(name, ())
         if kinds and not any(kind.holds(value) for kind in kinds):
             *first, last = (kind.words for kind in kinds)
-            msg = f"{name} must be {', '.join(first) + ' or ' if first else ''}{last}, not {_shown(value)}"
+            msg = f"{name} must be {', '.join(first) + ' or ' if first else ''}{last}, not {type(value).__name__}"
             raise UsageError(msg)
-
-
-def _shown(value: object) -> str:
-    """A value that was passed, as far as it may be shown: a word or the name of its type."""
-    return repr(value) if isinstance(value, str) and len(value) <= 40 else type(value).__name__  # noqa: PLR2004 - one line
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - a NumPy number, a number or a word

@@ -167,11 +167,12 @@ class Bounds:
                 categories = low
         if categories is not None:
             return Column(name, categories=tuple(text_of(c) for c in categories), missing=missing)
-        ends = [None if end is None else _end(name, end) for end in (low, high)]
-        return Column(name, *ends, missing=missing)
+        return Column(name, _end(name, low), _end(name, high), missing=missing)
 
     @classmethod
-    def given(cls, bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None, table: Table | None, *, warn: bool = True) -> Bounds:
+    def given(
+        cls, bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None, table: Table | None, *, warn: bool = True
+    ) -> Bounds:
         """What a caller passed as ``bounds``: declared bounds, by name or as a pair (low, high); None reads them off the data."""
         if isinstance(bounds, Bounds):
             return bounds
@@ -209,10 +210,10 @@ class Bounds:
         return cls(low, high, categories=categories, missing="absent")
 
 
-def _end(name: str, value: object) -> float:
+def _end(name: str, value: object) -> float | None:
     """One end of a range that is declared by name."""
-    if isinstance(value, Real) and not isinstance(value, bool):
-        return float(value)
+    if value is None or (isinstance(value, Real) and not isinstance(value, bool)):
+        return None if value is None else float(value)
     msg = f"column {name!r}: declare two numbers (low, high), or a list of categories"
     raise UsageError(msg)
 
