@@ -161,9 +161,12 @@ class Bounds:
         missing = self.missing if isinstance(self.missing, str) else entry(self.missing) or "refuse"
         categories = entry(self.categories or {})
         if isinstance(low, Sequence | np.ndarray) and not isinstance(low, str):  # by name: a range, or categories
+            if categories is not None or (isinstance(self.high, Mapping) and high is not None):
+                msg = f"column {name!r} is declared twice: give it one range or one list of categories"
+                raise UsageError(msg)
             if len(low) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in low):  # noqa: PLR2004
                 low, high = low
-            elif categories is None:
+            else:
                 categories = low
         if categories is not None:
             return Column(name, categories=tuple(text_of(c) for c in categories), missing=missing)
