@@ -23,7 +23,7 @@ class Kind:
 
 
 #: What a parameter takes: any of these kinds.
-Constraints: TypeAlias = Mapping[str, tuple[Kind, ...]]
+Constraints: TypeAlias = dict[str, tuple[Kind, ...]]
 
 
 def _is_number(value: object) -> bool:
@@ -44,34 +44,33 @@ NUMBERS = Kind("a list of numbers", _are_numbers)
 LIST = Kind("a list", lambda value: isinstance(value, Sequence | np.ndarray) and not isinstance(value, str))
 MAPPING = Kind("a mapping", lambda value: isinstance(value, Mapping))
 ARRAY = Kind("an array of numbers", lambda value: not isinstance(value, str) and np.asarray(value).dtype.kind in "iuf")
+_SEED = Kind("an integer (a simulation)", lambda value: WHOLE.holds(value) or isinstance(value, np.random.RandomState))
 _BOUNDS = Kind(
     "Bounds, a pair (low, high) or a mapping from column names",
     lambda value: isinstance(value, Bounds | Mapping) or (LIST.holds(value) and len(value) == 2),  # noqa: PLR2004
 )
 
+
+def taking(names: str, *kinds: Kind) -> Constraints:
+    """The same kinds for each of these parameters."""
+    return dict.fromkeys(names.split(), kinds)
+
+
 #: The parameters that mean the same for every estimator, and for ``describe``.
-SHARED: dict[str, tuple[Kind, ...]] = {
-    "epsilon": (NUMBER,),
-    "delta": (NUMBER, NONE),
-    "bounds": (_BOUNDS, NONE),
-    "y_bounds": (PAIR, NONE),
-    "classes": (LIST, NONE),
-    "unit": (WORD,),
-    "adjacency": (WORD,),
-    "calibration": (WORD,),
-    "parties": (WHOLE, Kind("a mapping from names to columns", MAPPING.holds)),
-    "fit_intercept": (FLAG,),
-    "aggregation": (WORD,),
-    "tolerate": (WHOLE,),
-    "nodes": (LIST,),
-    "penalty": (NUMBER,),
-    "public_seed": (WHOLE,),
-    "random_state": (
-        Kind("None (real noise)", NONE.holds),
-        Kind("an integer (a simulation)", lambda value: WHOLE.holds(value) or isinstance(value, np.random.RandomState)),
-    ),
-    "budget": (Kind("a Budget", lambda value: isinstance(value, Budget)), NONE),
-}
+SHARED: Constraints = (
+    taking("epsilon penalty", NUMBER)
+    | taking("delta", NUMBER, NONE)
+    | taking("bounds", _BOUNDS, NONE)
+    | taking("y_bounds", PAIR, NONE)
+    | taking("classes", LIST, NONE)
+    | taking("unit adjacency calibration aggregation", WORD)
+    | taking("parties", WHOLE, Kind("a mapping from names to columns", MAPPING.holds))
+    | taking("fit_intercept", FLAG)
+    | taking("tolerate public_seed", WHOLE)
+    | taking("nodes", LIST)
+    | taking("random_state", Kind("None (real noise)", NONE.holds), _SEED)
+    | taking("budget", Kind("a Budget", lambda value: isinstance(value, Budget)), NONE)
+)
 
 
 def check(constraints: Constraints, values: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.moments import LinearFit, Moments
 from unpooled.estimation.base import ALL, Declared
-from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WORD
+from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.bayes import MODEL
@@ -83,14 +83,12 @@ class PrivateBayesianRegression(LinearRegressor):
     """
 
     _model = MODEL
-    _parameter_constraints: ClassVar = SHARED | {
-        "geometry": (WORD,),
-        "posterior": (WORD,),
-        "projection": (NUMBER,),
-        "multiple": (NUMBER, NONE),
-        "prior_precision": (NUMBER,),
-        "noise_precision": (NUMBER,),
-    }
+    _parameter_constraints: ClassVar = (
+        SHARED
+        | taking("geometry posterior", WORD)
+        | taking("projection prior_precision noise_precision", NUMBER)
+        | taking("multiple", NUMBER, NONE)
+    )
 
     def __init__(
         self,

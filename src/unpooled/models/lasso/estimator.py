@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
-from unpooled.estimation.parameters import FLAG, NUMBER, NUMBERS, SHARED, WHOLE, WORD
+from unpooled.estimation.parameters import FLAG, NUMBER, NUMBERS, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE
 from unpooled.kernels.columns import Columns, scores
@@ -95,17 +95,14 @@ class PrivateLasso(LinearRegressor):
 
     _model = MODEL
     _takes_sparse = True
-    _parameter_constraints: ClassVar = SHARED | {
-        "radius": (NUMBER,),
-        "coupling": (WORD,),
-        "rounds": (WHOLE,),
-        "sampled": (WHOLE,),
-        "clip": (NUMBER,),
-        "refit": (NUMBER,),
-        "shares": (NUMBERS,),
-        "response_public": (FLAG,),
-        "sketch_rows": (WHOLE,),
-    }
+    _parameter_constraints: ClassVar = (
+        SHARED
+        | taking("radius clip refit", NUMBER)
+        | taking("rounds sampled sketch_rows", WHOLE)
+        | taking("coupling", WORD)
+        | taking("shares", NUMBERS)
+        | taking("response_public", FLAG)
+    )
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
-from unpooled.estimation.parameters import ARRAY, NONE, SHARED, WHOLE, WORD
+from unpooled.estimation.parameters import ARRAY, NONE, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.pls import MODEL
@@ -105,13 +105,14 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
     """
 
     _model = MODEL
-    _parameter_constraints: ClassVar = SHARED | {
-        "n_components": (WHOLE, WORD),
-        "basis": (WORD, ARRAY),
-        "basis_size": (WHOLE,),
-        "reference": (ARRAY, NONE),
-        "sd": (WORD,),
-    }
+    _parameter_constraints: ClassVar = (
+        SHARED
+        | taking("n_components", WHOLE, WORD)
+        | taking("basis", WORD, ARRAY)
+        | taking("basis_size", WHOLE)
+        | taking("reference", ARRAY, NONE)
+        | taking("sd", WORD)
+    )
 
     def __init__(
         self,

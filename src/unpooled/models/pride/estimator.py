@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, run, tables_of
 from unpooled.estimation.binary import BinaryClassifier
-from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARED, WHOLE, WORD, plain
+from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARED, WHOLE, WORD, plain, taking
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.pride import MODEL
 from unpooled.models.pride.plan import parts
@@ -38,17 +38,17 @@ class _Pride(StudyEstimator):
 
     _task: str
     _model = MODEL
-    _parameter_constraints: ClassVar = SHARED | {
-        "alpha": (NUMBER, WORD),
-        "sketch": (WORD, MAPPING),
-        "sketch_dim": (NUMBER,),
-        "grids": (MAPPING, NONE),
-        "noise_model": (WORD,),
-        "public": (LIST,),
-        "clip_norm": (NUMBER, NONE),
-        "folds": (WHOLE,),
-        "publish": (NUMBER,),
-    }
+    _parameter_constraints: ClassVar = (
+        SHARED
+        | taking("alpha", NUMBER, WORD)
+        | taking("sketch", WORD, MAPPING)
+        | taking("sketch_dim publish", NUMBER)
+        | taking("grids", MAPPING, NONE)
+        | taking("noise_model", WORD)
+        | taking("public", LIST)
+        | taking("clip_norm", NUMBER, NONE)
+        | taking("folds", WHOLE)
+    )
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class _Pride(StudyEstimator):
         cards = cards_of(self._groups(declared.names), declared, rows, labels=not fitted)
         widest = max(len(Coding(card.columns, 1).attribute) for card in cards)
         most = 1 << max(widest - 1, 0).bit_length()  # a Hadamard transform works on a power of two
-        if isinstance(self.sketch_dim, Integral) and self.sketch_dim > most and self.sketch in {"srht", "dct"}:
+        if isinstance(self.sketch_dim, Integral) and self.sketch_dim > most and isinstance(self.sketch, str):
             msg = f"sketch_dim must be at most {most}, for the widest party has {widest} columns to be sketched"
             raise UsageError(msg)
         matrices = (

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
 from unpooled.estimation.binary import BinaryClassifier
-from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check
+from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, taking
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.stacking import MODEL
 from unpooled.models.stacking.plan import META_ROLE, Block, Meta, setup
@@ -104,7 +104,7 @@ class PrivateLogisticRegression(_Stack):
 
     """
 
-    _parameter_constraints: ClassVar = SHARED | {"source": (NUMBERS, NONE)}
+    _parameter_constraints: ClassVar = SHARED | taking("source", NUMBERS, NONE)
 
     def __init__(
         self,
@@ -185,16 +185,14 @@ class PrivateStackingClassifier(_Stack):
 
     """
 
-    _parameter_constraints: ClassVar = SHARED | {
-        "split": (WORD,),
-        "importance": (MAPPING, LIST, NONE),
-        "meta": (WORD,),
-        "combiner": (WORD,),
-        "source": (MAPPING, NONE),
-        "holder": (WORD, NONE),
-        "high_share": (NUMBER,),
-        "predictions_share": (NUMBER,),
-    }
+    _parameter_constraints: ClassVar = (
+        SHARED
+        | taking("split meta combiner", WORD)
+        | taking("importance", MAPPING, LIST, NONE)
+        | taking("source", MAPPING, NONE)
+        | taking("holder", WORD, NONE)
+        | taking("high_share predictions_share", NUMBER)
+    )
 
     def __init__(
         self,
