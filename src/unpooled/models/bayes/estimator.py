@@ -37,7 +37,7 @@ class PrivateBayesianRegression(LinearRegressor):
     ----------
     epsilon, delta, adjacency
         The privacy asked for, per row. ``delta=None`` is min(1e-5, 0.1/n); ``epsilon=inf`` is the noise-free algorithm.
-    bounds : Bounds or (low, high)
+    bounds : Bounds, (low, high), or mapping from column names to a range or a list of categories
         Declared ranges of the features, or ``Bounds(norm=R)`` for an L2 bound on rows. None derives them, warns, promises nothing.
     y_bounds : (low, high)
         Declared range of y. None derives it likewise.

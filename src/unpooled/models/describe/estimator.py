@@ -80,7 +80,7 @@ def describe(
     Parameters
     ----------
     data : array of shape (n, p), mapping from names to columns, or data frame
-    bounds : Bounds or (low, high)
+    bounds : Bounds, (low, high), or mapping from column names to a range or a list of categories
         Declared ranges or categories. None derives them from the data, warns, and promises nothing.
     sites : array of n labels, optional
         Which party each row belongs to; None is one party.

@@ -49,7 +49,7 @@ class PrivateLasso(LinearRegressor):
         The privacy asked for, per value ("attribute", the default) or per row ("record", which costs far more here: prefer row-split
         moments, :class:`~unpooled.PrivateBayesianRegression`, if rows can be split instead). ``epsilon=inf`` adds no noise.
     bounds, y_bounds
-        Declared ranges. None derives them, warns, promises nothing.
+        Declared ranges (or categories, by name) of the features, and of y. None derives them, warns, promises nothing.
     coupling : "ball" or "blocks"
         One ball, of which the best party steps; or an equal ball for each party, of which all step: another, more constrained problem.
     rounds : int

@@ -211,7 +211,7 @@ class PrideRegressor(RegressorMixin, _Pride):
     epsilon, delta, unit, adjacency
         The privacy asked for: one value of one person (unit "attribute", the paper's S-differential privacy) or a whole row
         ("record", sketched rows are then shortened to ``clip_norm``). ``delta=None`` is min(1e-5, 0.1/n); ``epsilon=inf`` is DUAL-LOCO.
-    bounds : Bounds or (low, high)
+    bounds : Bounds, (low, high), or mapping from column names to a range or a list of categories
         Declared ranges; they also set centre and scale of every column. None derives them, warns, and promises nothing.
     y_bounds : (low, high), optional
         Needed only to publish the coefficients of a regression; otherwise the response stays with the parties.

@@ -67,7 +67,7 @@ class PrivateLogisticRegression(_Stack):
     ----------
     epsilon, adjacency
         The privacy asked for, per row and label. ``epsilon=inf`` is scikit-learn's LogisticRegression with C = 1/(n penalty) on scaled rows.
-    bounds : Bounds or (low, high)
+    bounds : Bounds, (low, high), or mapping from column names to a range or a list of categories
         Declared ranges, or ``Bounds(norm=R)``: rows are scaled to length 1 by them. None derives them, warns, promises nothing.
     classes : (first, second)
         The declared labels, public like bounds. ``classes_`` holds them as :func:`numpy.unique` sorts them, whichever of them occur: data
