@@ -329,6 +329,18 @@ def test_missing_values_beside_text(name: str) -> None:
         refusing.fit(pl.DataFrame(holes), target)
 
 
+@pytest.mark.parametrize("name", MIXED)
+def test_without_bounds_categories_are_read_off_the_data_with_a_warning(name: str) -> None:
+    frame = pl.DataFrame({"sex": COLUMNS["sex"], "dose": COLUMNS["dose"]})
+    with pytest.warns(PrivacyLeakWarning):
+        model = made(name, bounds=None).fit(frame, ESTIMATORS[name][2])
+    assert "bounds" in model.plan_.study.derived
+    assert np.isfinite(decided(model, frame)).all()
+    with pytest.raises(DataError, match="'sex' holds a value outside its declared categories or missing") as caught:
+        model.predict(frame[:1].with_columns(sex=pl.lit("SECRET")))
+    assert "SECRET" not in str(caught.value)
+
+
 def test_pandas_frames_are_frames() -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(COLUMNS)

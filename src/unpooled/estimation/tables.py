@@ -32,13 +32,13 @@ def checked(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = T
     Texts stay what they are, and what may stand in a column is left to its declaration. Messages are scikit-learn's without the
     values that some of them quote.
     """
-    wanted = isinstance(y, str)
+    alone = isinstance(y, str) and y == "no_validation"
     try:
         mixed = _mixed(X)
         if mixed is None:
             return validate_data(estimator, X, y, reset=reset, dtype=np.float64, **rules)
         validate_data(estimator, X, y, reset=reset, skip_check_array=True)
-        if wanted:
+        if alone:
             return mixed
         rules = {name: value for name, value in rules.items() if name in {"y_numeric", "ensure_min_samples"}}
         return mixed, check_X_y(np.zeros((mixed.shape[0], 1)), y, estimator=estimator, **rules)[1]
@@ -47,7 +47,7 @@ def checked(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = T
     except ValueError as error:
         message = str(error)
         for pattern, instead in _QUOTED:
-            message = pattern.sub(instead.format("X" if wanted else "X or y"), message)
+            message = pattern.sub(instead.format("X" if alone else "X or y"), message)
         if message != str(error):
             raise DataError(message) from None
         raise
