@@ -20,17 +20,20 @@ from unpooled.errors import (
     PolicyRefusal,
     ProtocolError,
     ReleaseConflict,
+    StudyAborted,
     UsageError,
 )
 from unpooled.models import REGISTRY, load
+from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
-from unpooled.privacy.plan import PLAN_VERSION
+from unpooled.privacy.plan import PLAN_VERSION, Card, Study
 from unpooled.privacy.policy import Policy
+from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Budget, Calibration, Unit
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.local import drive, in_process, recorded_only
-from unpooled.protocol.messages import encode, open_envelope
+from unpooled.protocol.messages import Dropped, encode, open_envelope
 from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript
 
@@ -353,3 +356,22 @@ def test_more_releases_than_planned_are_refused(case: Case, party: Party) -> Non
     with pytest.raises(PlanMismatch, match="one more"):
         party.answer(one_more)
     assert party.ledger.entries() == before
+
+
+@pytest.mark.parametrize(("name", "unit"), [("stacking", "record"), ("pride", "attribute")])
+def test_a_missing_party_aborts_a_study_whose_columns_are_split(name: str, unit: str) -> None:
+    cards = tuple(Card(party, 20, (Column(f"x{party}", -1.0, 1.0),), ("y",)) for party in "ab")
+    study = Study(name, cards, 1.0, 1e-6, unit=unit, parameters={"sketch_dim": 1} if name == "pride" else {}, derived=())
+    values = np.random.default_rng(1).uniform(-1, 1, (20, 2))
+    people = {}
+    for k, card in enumerate(cards):
+        ledger = Ledger.in_memory()
+        table = Table({f"x{card.name}": values[:, k], "y": np.where(values[:, 0] > 0, 1.0, -1.0)})
+        people[card.name] = Party(card.name, table, card, ledger, KeySource(ledger.root_key), Policy.in_process(), load)
+    honest = in_process(people)
+
+    def exchange(batch):
+        return [Dropped("b", "gone") if a.to == "b" and a.step != "open" else honest([(a, r)])[0] for a, r in batch]
+
+    with pytest.raises(StudyAborted):
+        drive(load(name), load(name).compile(study), exchange)

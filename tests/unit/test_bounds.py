@@ -540,3 +540,37 @@ def test_many_declarations_are_looked_up_not_searched() -> None:
     assert all(column.may_be_absent for column in columns)
     with pytest.raises(UsageError, match=r"not among t0, t1, t2, t3, t4, \.\.\. \(19,995 more\)"):
         Bounds(0, 1, missing={"x": "absent"}).columns(names)
+
+
+def test_bounds_by_name() -> None:
+    bounds = Bounds({"age": (0, 120), "sex": ["F", "M"], "code": ["1", "2"]}, missing={"age": "absent"})
+    sex, age, code = bounds.columns(["sex", "age", "code"])
+    assert (sex.categories, age.range, age.missing, code.categories) == (("F", "M"), (0.0, 120.0), "absent", ("1", "2"))
+    assert bounds.names == ("age", "sex", "code")
+    assert Bounds(0, 1).names == ()
+    assert Bounds({"a": (0, 1), "b": np.array([0.0, 2.0])}, norm=3.0).columns(["b", "a"])[0].range == (0.0, 2.0)
+    assert Bounds(low={"a": 0, "b": -1}, high={"b": 2, "a": 1}).columns(["a", "b"])[1].range == (-1.0, 2.0)
+    assert Bounds(low={"a": 0}, high=5).columns(["a"])[0].range == (0.0, 5.0)
+    assert Bounds({1: (0, 1), 0: [False, True]}).columns(["a", "b"])[0].categories == ("0", "1")
+    assert Bounds.given({"a": (0, 1)}, None) == Bounds({"a": (0, 1)})
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        (Bounds({"a": (0, 1), "c": (0, 1)}), "'c', which is not among a, b"),
+        (Bounds({"a": (0, 1)}), "'b': no bounds"),
+        (Bounds(low={"a": 0}), "'a': no bounds"),
+        (Bounds(0, high={"a": 1, "c": 1}), "'c', which is not among a, b"),
+        (Bounds({"a": (0, 1), "b": "FM"}), "'b': declare two numbers"),
+        (Bounds({"a": (0, 1), "b": {"F", "M"}}), "'b': declare two numbers"),
+        (Bounds({"a": (0, 1), "b": (1, 0)}), "'b': low must be smaller"),
+        (Bounds({"a": (0, 1), "b": ["x"]}), "'b': declare at least two categories"),
+        (Bounds({"a": (0, 1), "b": ["x", "y"]}, norm=1.0), "categories or a row norm"),
+        (Bounds({"a": (0, 1), "b": (0, 1)}, categories={"b": ["x", "y"]}), "'b' is declared twice"),
+        (Bounds({"a": (0, 1), "b": ["x", "y"]}, high={"b": 3}), "'b' is declared twice"),
+    ],
+)
+def test_bounds_by_name_that_make_no_sense_are_refused(bounds: Bounds, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        bounds.columns(["a", "b"])

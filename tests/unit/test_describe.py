@@ -147,6 +147,8 @@ BAD = [
     ({"age": np.array([SECRET, 2.0])}, Bounds([0, 0], 1), {}, UsageError, "shape"),
     ({"age": np.array([SECRET, 2.0])}, Bounds(0, 1), {"sites": ["a"]}, UsageError, "labels"),
     ({"age": np.array([SECRET, 2.0])}, Bounds(0, 1), {"sites": ["a", "b"]}, DataError, "row"),
+    ({"age": np.array([SECRET, 2.0])}, Bounds(0, 1), {"sites": [1.0, math.nan]}, UsageError, "missing label"),
+    ({"age": np.array([SECRET, 2.0])}, Bounds(0, 1), {"sites": ["a", None]}, UsageError, "missing label"),
     (np.full((3, 2, 2), SECRET), Bounds(0, 1), {}, UsageError, "dimensions"),
     (np.full((3, 2), SECRET), Bounds(0, 1), {"columns": ["a"]}, UsageError, "columns"),
     ({"age": np.array([SECRET, 2.0])}, Bounds(0, 1), {"epsilon": math.nan}, UsageError, "nan"),
@@ -169,6 +171,44 @@ def test_bad_input_gets_a_typed_error_that_holds_no_value(data, bounds, options,
         unpooled.describe(data, bounds, **options)
     assert "987654" not in str(caught.value)
     assert "SECRET" not in str(caught.value)
+
+
+def test_a_series_gives_no_value_away_and_is_a_column_under_its_name() -> None:
+    assert unpooled.describe(pl.Series("age", DATA["age"]), (0, 100)).summaries_[0].column == "age"
+
+    class Series:
+        """As pandas has them: items, a name and no columns; iterating gives the values."""
+
+        name, dtype = "age", np.dtype(float)
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array([SECRET, np.inf])
+
+        def __iter__(self):
+            return iter([SECRET, np.inf])
+
+        def items(self):
+            return enumerate(self)
+
+        def __getitem__(self, key):
+            raise KeyError(key)
+
+    with pytest.raises(DataError, match="'age' holds an infinite value"):
+        unpooled.describe(Series(), (0, 100))
+
+
+def test_an_unknown_summary_lists_those_there_are() -> None:
+    result = unpooled.describe(DATA, BOUNDS)
+    with pytest.raises(KeyError, match=r"'agee'.*there are \('all', 'age'\), \('all', 'dose'\), \('all', 'group', 'a'\)"):
+        result["all", "agee"]
+    with pytest.raises(KeyError):
+        result["all", "group"]
+
+
+def test_bounds_by_name_are_bounds() -> None:
+    by_name = {"group": ["a", "b", "c"], "dose": (-1, 5), "age": (0, 100)}
+    named = unpooled.describe(DATA, Bounds(by_name, missing={"dose": "absent"}), random_state=0)
+    assert named.plan_.hash == unpooled.describe(DATA, BOUNDS, random_state=0).plan_.hash
 
 
 def test_published_calibration_and_trust_are_refused_by_this_model() -> None:

@@ -588,3 +588,9 @@ def test_columns_of_parties_are_named_or_counted() -> None:
     for wrong in ("x", 40_000, -40_001):
         with pytest.raises(UsageError, match="no column"):
             columns_of_parties({"a": [wrong]}, names)
+
+
+def test_a_model_has_no_split_beside_that_of_its_plans() -> None:
+    from unpooled.protocol.step import Model
+
+    assert "split" not in Model.__dataclass_fields__

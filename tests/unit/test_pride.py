@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from unpooled import Bounds, PrideClassifier, PrideRegressor, PrivacyLeakWarning
 from unpooled.audit.replay import replay
 from unpooled.datasets import make_confounded_field
-from unpooled.errors import DataError, UsageError
+from unpooled.errors import DataError, StudyAborted, UsageError
 from unpooled.models import load
 from unpooled.models.pride.local import Calibration
 from unpooled.models.pride.party import exact_sketch
@@ -406,7 +406,7 @@ def test_a_party_that_only_sends_refuses_to_estimate_and_a_lost_party_ends_the_s
         for card in cards
     }
     exchange = in_process(parties)
-    with pytest.raises(UsageError, match="dropped out"):
+    with pytest.raises(StudyAborted, match="dropped out"):
         drive(
             model,
             plan,

@@ -18,9 +18,10 @@ from unpooled.cli import main as cli
 from unpooled.errors import DataError, StudyError, UsageError
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import GaussianRelease
+from unpooled.privacy.plan import Card
 from unpooled.privacy.unit import Budget, Unit
 from unpooled.study.data import read_table, write_sparse
-from unpooled.study.files import read_card, read_party, read_study
+from unpooled.study.files import read_card, read_party, read_study, write_card
 from unpooled.study.party import DiskKeeper, create_party, open_party
 
 STUDY = """\
@@ -522,3 +523,9 @@ def test_an_unknown_parameter_is_told_the_known_ones(world: Path) -> None:
     study = world / "study.toml"
     study.write_text(study.read_text() + "\n[parameters]\nconfidenc = 0.9\n")
     assert "It has columns, confidence" in command(world, "plan", "study.toml", code=2)
+
+
+def test_a_card_with_a_control_character_in_a_name_can_be_read_back(tmp_path: Path) -> None:
+    card = Card("one", 10, (Column("a\x7fb", 0.0, 1.0),))
+    (tmp_path / "card.toml").write_text(write_card(card))
+    assert read_card(tmp_path / "card.toml") == card

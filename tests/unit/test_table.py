@@ -347,3 +347,18 @@ def test_many_names_are_listed_by_the_first_few() -> None:
     with pytest.raises(DataError, match=r"no column 'x': the data have t0, t1, t2, t3, t4, \.\.\. \(49,995 more\)"):
         table["x"]
     assert repr(table) == "Table(n_rows=2, columns=['t0', 't1', 't2', 't3', 't4', ... (49,995 more)])"
+
+
+def test_numpys_booleans_and_pandas_missing_values_stand_for_what_they_are() -> None:
+    missing = type("NAType", (), {"__ne__": lambda *_: missing, "__hash__": None})()  # as pandas' own: of no truth value
+    flags = Table({"smokes": np.array([np.bool_(1), missing, np.bool_(0)], dtype=object)})["smokes"]
+    assert flags.dtype == np.float64
+    assert flags.tolist()[::2] == [1.0, 0.0]
+    assert np.isnan(flags[1])
+    assert Table({"sex": np.array(["F", missing, np.nan], dtype=object)})["sex"].tolist() == ["F", None, None]
+
+
+@pytest.mark.parametrize("labels", [["a", None, "b", "b"], [1.0, math.nan, 1.0, 1.0]])
+def test_a_row_without_a_site_is_refused(labels) -> None:
+    with pytest.raises(UsageError, match="missing label"):
+        Table({"x": [1.0, 2.0, 3.0, 4.0]}).by_site(labels)

@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 
 from unpooled.aggregation import keys, secure_sum
+from unpooled.aggregation.distributed import Distributed
+from unpooled.aggregation.local import Local
 from unpooled.aggregation.messages import AgreeRequest, LocalRequest, Member, ShareRequest, TotalRequest
 from unpooled.aggregation.modes import Mode, aggregation_of
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Summed
+from unpooled.aggregation.trusted import Trusted
 from unpooled.errors import (
     PlanMismatch,
     PolicyRefusal,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -21,8 +22,6 @@ from unpooled.privacy.table import BLOCK_ROWS
 from unpooled.privacy.unit import real
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import ArrayLike, NDArray
     from scipy.sparse import csc_array
 
@@ -104,16 +103,19 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Declared bounds for many columns at once; scalars serve every column.
+    """Declared bounds for many columns at once, by name or in their order; scalars serve every column.
 
     >>> from unpooled import Bounds
     >>> [c.low for c in Bounds(low=0, high=[1, 10]).columns(["dose", "age"])]
     [0.0, 0.0]
+    >>> Bounds({"age": (0, 120), "sex": ["F", "M"]}).columns(["sex", "age"])[0].categories
+    ('F', 'M')
 
     Parameters
     ----------
-    low, high : number or one number per column
-        The declared range; values outside are clipped into it.
+    low, high : number, one number per column, or mapping from column name (or index)
+        The declared range; values outside are clipped into it. By name, ``low`` alone may say everything of a column: two numbers
+        are its range, any other list its categories. Columns of a frame are matched by name, whatever their order.
     norm : number, optional
         Declared bound on the L2 norm of a row's centred values; longer rows are shortened to it, their direction kept. Alone, it
         implies the range [-norm, norm] for every column, to which nothing is clipped; other ranges are clipped to first.
@@ -122,47 +124,63 @@ class Bounds:
 
     """
 
-    low: ArrayLike | None = None
-    high: ArrayLike | None = None
+    low: ArrayLike | Mapping[str | int, Any] | None = None
+    high: ArrayLike | Mapping[str | int, float] | None = None
     norm: float | None = None
     categories: Mapping[str | int, Sequence[object]] | None = None
     missing: Missing | Mapping[str | int, Missing] = "refuse"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are declared by name, in the order of their declarations; none where they are declared by place."""
+        return tuple(str(name) for name in self.low) if isinstance(self.low, Mapping) else ()
 
     def columns(self, names: Sequence[str]) -> tuple[Column, ...]:
         """One :class:`Column` per name; whatever is undeclared or does not fit is an error that names the column."""
         if self.norm is not None and not 0 < real("norm", self.norm) < math.inf:
             msg = "norm must be a positive finite number"
             raise UsageError(msg)
-        if self.norm is not None and self.categories:
-            msg = "declare categories or a row norm, not both: a one-hot row has its own norm"
-            raise UsageError(msg)
         known = {*names, *range(len(names))}
-        for mapping in (self.categories, None if isinstance(self.missing, str) else self.missing):
-            unknown = [key for key in mapping or () if key not in known]
+        for mapping in (self.low, self.high, self.categories, self.missing):
+            unknown = [key for key in mapping if key not in known] if isinstance(mapping, Mapping) else []
             if unknown:
                 msg = f"bounds name the column {unknown[0]!r}, which is not among {listed(names)}"
                 raise UsageError(msg)
         low = _per_column("low", self.low if self.low is not None or self.norm is None else -self.norm, names)
         high = _per_column("high", self.high if self.high is not None or self.norm is None else self.norm, names)
-        return tuple(self._column(i, name, low[i], high[i]) for i, name in enumerate(names))
+        columns = tuple(self._column(i, name, low[i], high[i]) for i, name in enumerate(names))
+        if self.norm is not None and any(column.categories for column in columns):
+            msg = "declare categories or a row norm, not both: a one-hot row has its own norm"
+            raise UsageError(msg)
+        return columns
 
-    def _column(self, i: int, name: str, low: float | None, high: float | None) -> Column:
+    def _column(self, i: int, name: str, low: Any, high: Any) -> Column:  # noqa: ANN401 - declarations of several kinds
         def entry(mapping: Mapping[str | int, Any]) -> Any:  # noqa: ANN401 - values of two kinds of mapping
             return mapping.get(name, mapping.get(i))
 
         missing = self.missing if isinstance(self.missing, str) else entry(self.missing) or "refuse"
         categories = entry(self.categories or {})
+        if isinstance(low, Sequence | np.ndarray) and not isinstance(low, str):  # by name: a range, or categories
+            if categories is not None or (isinstance(self.high, Mapping) and high is not None):
+                msg = f"column {name!r} is declared twice: give it one range or one list of categories"
+                raise UsageError(msg)
+            if len(low) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in low):  # noqa: PLR2004
+                low, high = low
+            else:
+                categories = low
         if categories is not None:
             return Column(name, categories=tuple(text_of(c) for c in categories), missing=missing)
-        return Column(name, low, high, missing=missing)
+        return Column(name, _end(name, low), _end(name, high), missing=missing)
 
     @classmethod
-    def given(cls, bounds: Bounds | tuple[Any, Any] | None, table: Table | None, *, warn: bool = True) -> Bounds:
-        """What a caller passed as ``bounds``: declared bounds, a pair (low, high), or None, which reads them off the data."""
+    def given(
+        cls, bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None, table: Table | None, *, warn: bool = True
+    ) -> Bounds:
+        """What a caller passed as ``bounds``: declared bounds, by name or as a pair (low, high); None reads them off the data."""
         if isinstance(bounds, Bounds):
             return bounds
         if bounds is not None:
-            return cls(*bounds)
+            return cls(bounds) if isinstance(bounds, Mapping) else cls(*bounds)
         if table is None:
             raise UsageError("a plan needs bounds: pass bounds=Bounds(low=..., high=...)")
         return cls.from_data(table, warn=warn)
@@ -195,9 +213,19 @@ class Bounds:
         return cls(low, high, categories=categories, missing="absent")
 
 
-def _per_column(name: str, value: ArrayLike | None, names: Sequence[str]) -> list[float | None]:
+def _end(name: str, value: object) -> float | None:
+    """One end of a range that is declared by name."""
+    if value is None or (isinstance(value, Real) and not isinstance(value, bool)):
+        return None if value is None else float(value)
+    msg = f"column {name!r}: declare two numbers (low, high), or a list of categories"
+    raise UsageError(msg)
+
+
+def _per_column(name: str, value: Any, names: Sequence[str]) -> list[Any]:  # noqa: ANN401 - a mapping has declarations of several kinds
     if value is None:
         return [None] * len(names)
+    if isinstance(value, Mapping):
+        return [value.get(column, value.get(i)) for i, column in enumerate(names)]
     array = np.asarray(value)
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
         msg = f"{name} must be finite numbers: one, or one for each column in their order"

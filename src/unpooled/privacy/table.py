@@ -92,6 +92,8 @@ class Table:
         if sites is None:
             return {"all": self}
         given = np.asarray(sites)
+        if any(map(_is_missing, given.ravel().tolist())):
+            raise UsageError("sites has a missing label: every row belongs to a site")
         labels = np.array([str(site) for site in given.tolist()])
         if given.shape != (self.n_rows,):
             msg = f"sites has labels of shape {given.shape} for {self.n_rows} rows: give one label per row"
@@ -218,8 +220,7 @@ def as_column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whateve
     try:
         array = np.asarray(values)
         texts = array.tolist() if array.dtype.kind in "OUT" else []
-        # nan differs from itself, which tells a missing number inside a column of text.
-        missing = [v is None or bool(v != v) for v in texts]  # noqa: PLR0124
+        missing = [_is_missing(v) for v in texts]
     except ValueError:
         msg = f"column {name!r} holds rows of different lengths: give one value per row"
         raise DataError(msg) from None
@@ -227,7 +228,9 @@ def as_column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whateve
         msg = f"column {name!r} has {array.ndim} dimensions: give one value per row"
         raise DataError(msg)
     numbers = (
-        bool(texts) and not all(missing) and all(gone or isinstance(v, Real) for v, gone in zip(texts, missing, strict=True))
+        bool(texts)
+        and not all(missing)
+        and all(gone or isinstance(v, Real | np.bool_) for v, gone in zip(texts, missing, strict=True))
     )
     if array.dtype.kind in "biuf" or numbers:
         column = np.array([np.nan if gone else v for v, gone in zip(texts, missing, strict=True)]) if numbers else array
@@ -242,6 +245,11 @@ def as_column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whateve
         raise DataError(msg)
     column.setflags(write=False)
     return column
+
+
+def _is_missing(value: object) -> bool:
+    """None, nan (which differs from itself, also inside a column of text), and what pandas writes for them."""
+    return value is None or type(value).__name__ in {"NAType", "NaTType"} or bool(value != value)  # noqa: PLR0124
 
 
 def as_sparse(names: Sequence[str], matrix: Any) -> csc_array:  # noqa: ANN401 - any of scipy's sparse matrices

@@ -234,8 +234,8 @@ def _columns_as_toml(columns: tuple[Column, ...]) -> list[str]:
 
 
 def _toml(value: object) -> str:
-    """A string, number or list of strings in TOML: JSON's spelling of them is TOML's."""
-    return json.dumps(value, ensure_ascii=False) if not isinstance(value, float) else repr(value)
+    """A string, number or list of strings in TOML: JSON's spelling of them is TOML's, which also escapes U+007F."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") if not isinstance(value, float) else repr(value)
 
 
 def _read(path: Path, kind: type[T]) -> T:

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.moments import Design, LinearFit, Moments
-from unpooled.errors import UsageError
-from unpooled.models import load
+from unpooled.aggregation.moments import LinearFit, Moments
+from unpooled.estimation.base import ALL, Declared
+from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WORD, taking
+from unpooled.estimation.regression import LinearRegressor
+from unpooled.estimation.tables import RESPONSE, part
+from unpooled.models.bayes import MODEL
 from unpooled.models.bayes.plan import NAIVE
-from unpooled.privacy.bounds import Bounds, Column
-from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import AGGREGATION, BOUNDS, Card, Plan, Study, default_delta
-from unpooled.privacy.policy import Policy
-from unpooled.privacy.table import Table
-from unpooled.protocol.local import run_in_process
+from unpooled.privacy.bounds import Bounds
+from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.statement import Statement
 
     Vector = NDArray[np.float64]
 
-#: The response among the declared columns of the in-process parties; no feature can be called so.
-_RESPONSE = "(response)"
 
-
-class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
+class PrivateBayesianRegression(LinearRegressor):
     """Bayesian linear regression on row-split data from one private release of second moments.
 
     The model is y ~ N(x.beta + b, 1/noise_precision) with beta ~ N(0, I/prior_precision), in the data's own units. The moments are
@@ -45,7 +37,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
     ----------
     epsilon, delta, adjacency
         The privacy asked for, per row. ``delta=None`` is min(1e-5, 0.1/n); ``epsilon=inf`` is the noise-free algorithm.
-    bounds : Bounds or (low, high)
+    bounds : Bounds, (low, high), or mapping from column names to a range or a list of categories
         Declared ranges of the features, or ``Bounds(norm=R)`` for an L2 bound on rows. None derives them, warns, promises nothing.
     y_bounds : (low, high)
         Declared range of y. None derives it likewise.
@@ -90,12 +82,20 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
 
     """
 
+    _model = MODEL
+    _parameter_constraints: ClassVar = (
+        SHARED
+        | taking("geometry posterior", WORD)
+        | taking("projection prior_precision noise_precision", NUMBER)
+        | taking("multiple", NUMBER, NONE)
+    )
+
     def __init__(
         self,
         *,
         epsilon: float = 1.0,
         delta: float | None = None,
-        bounds: Bounds | tuple[Any, Any] | None = None,
+        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
         y_bounds: tuple[float, float] | None = None,
         adjacency: str = "replace",
         calibration: str = "sound",
@@ -113,12 +113,8 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
         random_state: int | None = None,
         budget: Budget | None = None,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
+        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
         self.y_bounds = y_bounds
-        self.adjacency = adjacency
-        self.calibration = calibration
         self.aggregation = aggregation
         self.tolerate = tolerate
         self.nodes = nodes
@@ -129,22 +125,17 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
         self.prior_precision = prior_precision
         self.noise_precision = noise_precision
         self.fit_intercept = fit_intercept
-        self.public_seed = public_seed
-        self.random_state = random_state
-        self.budget = budget
 
-    def plan(self, n_samples: int, n_features: int, sites: dict[str, int] | None = None) -> Plan:
+    def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
         """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
-        if self.y_bounds is None:
-            raise UsageError("a plan needs y_bounds: pass y_bounds=(low, high)")
-        columns = Bounds.given(self.bounds, None).columns([f"x{j}" for j in range(n_features)])
-        columns = (*columns, Column(_RESPONSE, float(self.y_bounds[0]), float(self.y_bounds[1])))
-        return load("bayes").compile(self._study(sites or {"all": n_samples}, columns, declared=True))
+        return self._planned(sites or {ALL: n_samples}, n_features)
 
-    def _study(self, rows: dict[str, int], columns: tuple[Column, ...], *, declared: bool) -> Study:
+    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
+        assert declared.response is not None
+        columns = (*declared.columns, declared.response)
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
         parameters = {
-            "response": _RESPONSE,
+            "response": RESPONSE,
             "tolerate": int(self.tolerate),
             "nodes": [str(node) for node in self.nodes],
             "geometry": self.geometry,
@@ -156,43 +147,17 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
             "projection": float(self.projection),
             "multiple": None if self.multiple is None else float(self.multiple),
         }
-        return Study(
-            model="bayes",
-            parties=tuple(Card(name, count, columns) for name, count in rows.items()),
-            epsilon=self.epsilon,
-            delta=default_delta(min(rows.values())) if self.delta is None else self.delta,
-            adjacency=self.adjacency,
-            calibration=self.calibration,
-            parameters=parameters,
-            trust={AGGREGATION: self.aggregation},
-            public_seed=self.public_seed,
-            simulation_seed=seed_of(self.random_state),
-            derived=() if declared else (BOUNDS,),
-        )
+        cards = tuple(Card(name, count, columns) for name, count in rows.items())
+        return self._asked(cards, parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:
         """Release the moments of all sites (``sites``: a label per row; None is one site) and compute the posterior."""
-        finite = True if not isinstance(self.bounds, Bounds) or self.bounds.missing == "refuse" else "allow-nan"
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2, ensure_all_finite=finite)
-        X, y = np.asarray(X), np.asarray(y, dtype=np.float64)
-        names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])]
-        features = Table({name: X[:, j] for j, name in enumerate(names)})
-        response = Table({_RESPONSE: y})
-        warn = not math.isinf(self.epsilon)
-        declared_x = Bounds.given(self.bounds, features, warn=warn)
-        declared_y = Bounds.given(self.y_bounds, response, warn=warn and self.bounds is not None)
-        if self.bounds is None:  # bounds read off data admit missing values; these data were checked to have none
-            declared_x = replace(declared_x, missing="refuse")
-        columns = (*declared_x.columns(names), *replace(declared_y, missing="refuse").columns([_RESPONSE]))
-        tables = Table({**{name: features[name] for name in names}, _RESPONSE: y}).by_site(sites)
-        declared = self.bounds is not None and self.y_bounds is not None
-        study = self._study({name: table.n_rows for name, table in tables.items()}, columns, declared=declared)
-        model = load("bayes")
-        plan = model.compile(study)
-        run = run_in_process(model, plan, tables, Policy.in_process(), load, budget=self.budget)
-        self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
-        self.projection_ = run.outcome.result.projection
-        return self._from(Moments.of(run.outcome.result.moments))
+        features, declared, response = self._numeric(X, y)
+        tables = part(features, features.names, response).by_site(sites)
+        study = self._study({name: table.n_rows for name, table in tables.items()}, declared)
+        result = self._run(study, tables).outcome.result
+        self.projection_ = result.projection
+        return self._from(Moments.of(result.moments))
 
     @classmethod
     def from_moments(cls, moments: Moments, **parameters: Any) -> Self:  # noqa: ANN401 - this class's own parameters
@@ -206,23 +171,19 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
         return estimator._from(moments)
 
     def _from(self, moments: Moments) -> Self:
-        self.moments_ = moments
+        self.moments_, self._columns = moments, moments.design.features
         self._fit_ = moments.posterior(self.prior_precision, self.noise_precision, naive=self.posterior == NAIVE)
         self.coef_, self.intercept_, self.covariance_ = self._fit_.coef_, self._fit_.intercept_, self._fit_.covariance_
         return self
 
-    def predict(self, X: ArrayLike, *, return_std: bool = False) -> Vector | tuple[Vector, Vector]:
+    def predict(self, X: Any, *, return_std: bool = False) -> Any:  # noqa: ANN401
         """``X @ coef_ + intercept_``; with the standard deviation of a new y around it, if asked for."""
-        check_is_fitted(self)
-        missing = any(column.may_be_absent for column in self._design.features)
-        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan" if missing else True)
-        X = np.asarray(X)
-        if self.coef_.size != X.shape[1] or missing:  # categories and missing-value indicators have columns of their own
-            X = self._design.coding.natural(list(X.T))
-        mean: Vector = X @ self.coef_ + self.intercept_
+        rows = self._natural(X)
+        mean: Vector = rows @ self.coef_ + self.intercept_
         if not return_std:
             return mean
-        rows = np.column_stack([X, np.ones(X.shape[0])]) if self._design.intercept else X
+        if self.moments_.design.intercept:
+            rows = np.column_stack([rows, np.ones(rows.shape[0])])
         spread = np.einsum("ij,jk,ik->i", rows, self._fit_.joint_covariance_, rows)
         return mean, np.sqrt(np.maximum(spread, 0.0) + 1 / self.noise_precision)
 
@@ -240,18 +201,3 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):
         """Ordinary least squares with intervals from the same moments, free of charge."""
         check_is_fitted(self)
         return self.moments_.ols(self.noise_precision)
-
-    @property
-    def _design(self) -> Design:
-        return self.moments_.design
-
-    @property
-    def statement_(self) -> Statement:
-        """What the fit promises, and what it does not."""
-        check_is_fitted(self)
-        if not hasattr(self, "plan_"):
-            raise AttributeError("these moments were released elsewhere: moments_.statement holds their statement in words")
-        return self.plan_.statement
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "coef_")

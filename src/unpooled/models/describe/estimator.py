@@ -6,17 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from unpooled.errors import UsageError
-from unpooled.models import load
+from unpooled.errors import UsageError, listed
+from unpooled.estimation.base import run
+from unpooled.estimation.parameters import NUMBER, SHARED, check
+from unpooled.estimation.tables import table_of
+from unpooled.models.describe import MODEL
 from unpooled.models.describe.coordinator import render
 from unpooled.privacy.bounds import Bounds
+from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
-from unpooled.privacy.policy import Policy
-from unpooled.privacy.table import Table
-from unpooled.privacy.unit import check_epsilon
-from unpooled.protocol.local import run_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,11 +51,10 @@ class Description:
 
     def __getitem__(self, key: tuple[str, str] | tuple[str, str, str]) -> Summary:
         """The summary of (source, column) or (source, column, category)."""
-        source, column, *category = key
-        for summary in self.summaries_:
-            if [summary.source, summary.column, summary.category] == [source, column, category[0] if category else None]:
-                return summary
-        msg = f"there is no summary of {key}"
+        keys = [(s.source, s.column, s.category)[: 2 if s.category is None else 3] for s in self.summaries_]
+        if key in keys:
+            return self.summaries_[keys.index(key)]
+        msg = f"there is no summary of {key}: there are {listed([str(known) for known in keys])}"
         raise KeyError(msg)
 
     def __str__(self) -> str:
@@ -66,7 +63,7 @@ class Description:
 
 def describe(
     data: Any,  # noqa: ANN401 - array, mapping of columns, or data frame
-    bounds: Bounds | tuple[Any, Any] | None = None,
+    bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
     *,
     sites: Sequence[object] | None = None,
     columns: Sequence[str] | None = None,
@@ -83,7 +80,7 @@ def describe(
     Parameters
     ----------
     data : array of shape (n, p), mapping from names to columns, or data frame
-    bounds : Bounds or (low, high)
+    bounds : Bounds, (low, high), or mapping from column names to a range or a list of categories
         Declared ranges or categories. None derives them from the data, warns, and promises nothing.
     sites : array of n labels, optional
         Which party each row belongs to; None is one party.
@@ -107,11 +104,12 @@ def describe(
     True
 
     """
-    table = _as_table(data, columns)
-    declared = bounds is not None
-    if math.isinf(check_epsilon(epsilon)) and bounds is None:
+    given = {"epsilon": epsilon, "delta": delta, "bounds": bounds, "random_state": random_state, "budget": budget}
+    check(SHARED | {"confidence": (NUMBER,)}, given | {"unit": unit, "adjacency": adjacency, "confidence": confidence})
+    if math.isinf(epsilon) and bounds is None:
         msg = "declare bounds: even without noise they say how values are clipped"
         raise UsageError(msg)
+    table = table_of(data, columns)
     chosen = Bounds.given(bounds, table).columns(table.names)
     tables = table.by_site(sites)
     fewest = min(t.n_rows for t in tables.values())
@@ -122,30 +120,9 @@ def describe(
         delta=default_delta(fewest) if delta is None else delta,
         unit=unit,
         adjacency=adjacency,
-        parameters={"confidence": confidence},
-        simulation_seed=random_state,
-        derived=() if declared else (BOUNDS,),
+        parameters={"confidence": float(confidence)},
+        simulation_seed=seed_of(random_state),
+        derived=() if bounds is not None else (BOUNDS,),
     )
-    model = load("describe")
-    plan = model.compile(study)
-    run = run_in_process(model, plan, tables, Policy.in_process(), load, budget=budget)
-    return Description(run.outcome.result, plan, run.ledger, run.outcome.communication)
-
-
-def _as_table(data: Any, columns: Sequence[str] | None) -> Table:  # noqa: ANN401
-    if hasattr(data, "columns") and hasattr(data, "__getitem__"):  # polars and pandas frames
-        data = {str(name): data[name].to_numpy() for name in data.columns}
-    if hasattr(data, "items"):
-        mapping: Mapping[str, Any] = data
-        return Table({name: mapping[name] for name in columns or mapping})
-    array = np.asarray(data)
-    if array.ndim == 1:
-        array = array[:, None]
-    if array.ndim != 2:  # noqa: PLR2004
-        msg = f"data have {array.ndim} dimensions: give rows and columns"
-        raise UsageError(msg)
-    names = list(columns) if columns is not None else [f"x{j}" for j in range(array.shape[1])]
-    if len(names) != array.shape[1]:
-        msg = f"columns names {len(names)} columns, the data have {array.shape[1]}"
-        raise UsageError(msg)
-    return Table({name: array[:, j] for j, name in enumerate(names)})
+    plan, found = run(MODEL, study, tables, budget=budget)
+    return Description(found.outcome.result, plan, found.ledger, found.outcome.communication)

@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError
+from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
+from unpooled.estimation.parameters import FLAG, NUMBER, NUMBERS, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.regression import LinearRegressor
+from unpooled.estimation.tables import RESPONSE
 from unpooled.kernels.columns import Columns, scores
-from unpooled.models import load
+from unpooled.models.lasso import MODEL
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Place, Term
 from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, setup
 from unpooled.models.lasso.planner import VARIANCE, Outlook, outlook, recommend
 from unpooled.privacy.bounds import Bounds, Coding, Column
-from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
-from unpooled.privacy.policy import Policy
-from unpooled.privacy.table import Table
-from unpooled.protocol.local import columns_of_parties, run_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
-    from sklearn.utils import Tags
 
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.statement import Statement
+    from unpooled.privacy.plan import Study
+    from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
 
-#: The label column of the in-process parties; no feature can be called so.
-_RESPONSE = "(response)"
 
-
-class PrivateLasso(RegressorMixin, BaseEstimator):
+class PrivateLasso(LinearRegressor):
     r"""LASSO on column-split data by private block-coordinate Frank-Wolfe.
 
     Minimises :math:`\frac1{2n}|Ax+c-y|^2` over :math:`|x|_1\le` ``radius`` and c, A the columns scaled by their declared half widths. Each round every party picks one of its columns by the exponential mechanism; the best pick steps, and its column is
@@ -54,7 +49,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         The privacy asked for, per value ("attribute", the default) or per row ("record", which costs far more here: prefer row-split
         moments, :class:`~unpooled.PrivateBayesianRegression`, if rows can be split instead). ``epsilon=inf`` adds no noise.
     bounds, y_bounds
-        Declared ranges. None derives them, warns, promises nothing.
+        Declared ranges (or categories, by name) of the features, and of y. None derives them, warns, promises nothing.
     coupling : "ball" or "blocks"
         One ball, of which the best party steps; or an equal ball for each party, of which all step: another, more constrained problem.
     rounds : int
@@ -98,6 +93,17 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
 
     """
 
+    _model = MODEL
+    _takes_sparse = True
+    _parameter_constraints: ClassVar = (
+        SHARED
+        | taking("radius clip refit", NUMBER)
+        | taking("rounds sampled sketch_rows", WHOLE)
+        | taking("coupling", WORD)
+        | taking("shares", NUMBERS)
+        | taking("response_public", FLAG)
+    )
+
     def __init__(
         self,
         parties: int | Mapping[str, Sequence[int | str]] = 2,
@@ -105,7 +111,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         radius: float = 1.0,
         epsilon: float = 1.0,
         delta: float | None = None,
-        bounds: Bounds | tuple[Any, Any] | None = None,
+        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
         y_bounds: tuple[float, float] | None = None,
         unit: str = "attribute",
         adjacency: str = "replace",
@@ -123,15 +129,11 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         random_state: int | None = None,
         budget: Budget | None = None,
     ) -> None:
+        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
         self.parties = parties
         self.radius = radius
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
         self.y_bounds = y_bounds
         self.unit = unit
-        self.adjacency = adjacency
-        self.calibration = calibration
         self.coupling = coupling
         self.rounds = rounds
         self.sampled = sampled
@@ -141,18 +143,6 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.response_public = response_public
         self.sketch_rows = sketch_rows
-        self.public_seed = public_seed
-        self.random_state = random_state
-        self.budget = budget
-
-    def plan(self, n_samples: int, n_features: int) -> Plan:
-        """The plan of a fit to data of this shape, without data."""
-        names = [f"x{j}" for j in range(n_features)]
-        columns = Bounds.given(self.bounds, None).columns(names)
-        if self.y_bounds is None:
-            raise UsageError("a plan needs y_bounds: pass y_bounds=(low, high)")
-        half = (float(self.y_bounds[1]) - float(self.y_bounds[0])) / 2
-        return load("lasso").compile(self._study(n_samples, names, columns, half, declared=True))
 
     def predicted_noise(self, n_samples: int, n_features: int) -> dict[str, float]:
         """What the noise will be beside the signal, before any data are touched.
@@ -209,15 +199,21 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
         """
         return outlook(self.plan(n_samples, n_features).study, relevant=relevant, variance=variance)
 
-    def _study(self, rows: int, names: list[str], columns: tuple[Column, ...], half: float, *, declared: bool) -> Study:
-        by_name = dict(zip(names, columns, strict=True))
-        cards = tuple(
-            Card(party, rows, tuple(by_name[c] for c in held), labels=(_RESPONSE,))
-            for party, held in columns_of_parties(self.parties, names).items()
-        )
+    def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
+        sparse = table is not None and bool(table.sparse_names)
+        if sparse and self.bounds is None:
+            raise UsageError("sparse columns need declared ranges that are symmetric about zero: pass bounds=(-1, 1), say")
+        declared = super()._declared(names, table, y)
+        unfit = [problem for column in declared.columns if (problem := column.unfit_for_sparse)] if sparse else []
+        if unfit:
+            raise UsageError(unfit[0])
+        return declared
+
+    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
+        assert declared.response is not None
         parameters = {
-            "response": _RESPONSE,
-            "response_bound": half,
+            "response": RESPONSE,
+            "response_bound": declared.response.half_width,
             "radius": float(self.radius),
             "coupling": self.coupling,
             "rounds": int(self.rounds),
@@ -229,52 +225,18 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
             "response_public": bool(self.response_public),
             "sketch_rows": int(self.sketch_rows),
         }
-        return Study(
-            model="lasso",
-            parties=cards,
-            epsilon=self.epsilon,
-            delta=default_delta(rows) if self.delta is None else self.delta,
-            unit=self.unit,
-            adjacency=self.adjacency,
-            calibration=self.calibration,
-            parameters=parameters,
-            public_seed=self.public_seed,
-            simulation_seed=seed_of(self.random_state),
-            derived=() if declared else (BOUNDS,),
-        )
+        cards = cards_of(self._groups(declared.names), declared, rows[ALL])
+        return self._asked(cards, parameters, declared.derived)
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:  # noqa: ANN401 - an array or a sparse matrix
+    def fit(self, X: Any, y: ArrayLike) -> Self:  # noqa: ANN401 - an array, a frame or a sparse matrix
         """Run T rounds over in-process parties. X may be sparse, and stays so."""
-        finite = True if not isinstance(self.bounds, Bounds) or self.bounds.missing == "refuse" else "allow-nan"
-        X, y = validate_data(
-            self, X, y, accept_sparse="csc", dtype=np.float64, y_numeric=True, ensure_min_samples=2, ensure_all_finite=finite
-        )
-        y = np.asarray(y, dtype=np.float64)
-        sparse = not isinstance(X, np.ndarray)
-        if sparse and self.bounds is None:
-            raise UsageError("sparse columns need declared ranges that are symmetric about zero: pass bounds=(-1, 1), say")
-        names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])]
-        table = Table({}, sparse=(names, X)) if sparse else Table({name: X[:, j] for j, name in enumerate(names)})
-        warn = not math.isinf(self.epsilon)
-        columns = Bounds.given(self.bounds, table, warn=warn).columns(names)
-        unfit = [problem for column in columns if (problem := column.unfit_for_sparse)] if sparse else []
-        if unfit:
-            raise UsageError(unfit[0])
-        answer = Bounds.given(self.y_bounds, Table({_RESPONSE: y}), warn=warn and self.bounds is not None)
-        (response,) = answer.columns([_RESPONSE])
-        declared = self.bounds is not None and self.y_bounds is not None
-        study = self._study(X.shape[0], names, columns, response.half_width, declared=declared)
-        model = load("lasso")
-        plan = model.compile(study)
+        features, declared, y = self._numeric(X, y)
+        assert declared.response is not None
+        response, columns = declared.response, declared.columns
+        study = self._study({ALL: features.n_rows}, declared)
         centred = y - response.centre
-        tables = {}
-        for card in study.parties:
-            held = tuple(column.name for column in card.columns)
-            own = {} if sparse else {name: table[name] for name in held}
-            tables[card.name] = Table({**own, _RESPONSE: centred}, sparse=(held, table.sparse(held)) if sparse else None)
-        run = run_in_process(model, plan, tables, Policy.in_process(), load, budget=self.budget)
-        result = run.outcome.result
-        self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
+        tables = tables_of(study, features, centred)
+        result = self._run(study, tables).outcome.result
         self.shared_, self.n_iter_ = result.shared, len(result.path)
         self.path_ = self._walked(study, result.path)
         self._columns = columns
@@ -289,7 +251,7 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
     def _gap(study: Study, tables: dict[str, Table], terms: dict[tuple[str, int], float]) -> float:
         """<x - s, g> for the best vertex s: at least the distance of the objective to its minimum (Frank-Wolfe's gap)."""
         coded = {card.name: _coded(card.columns, tables[card.name]) for card in study.parties}
-        residual = -np.asarray(tables[study.parties[0].name][_RESPONSE])
+        residual = -np.asarray(tables[study.parties[0].name][RESPONSE])
         for (party, column), value in terms.items():
             residual = residual + value * coded[party].column(column)
         if setup(study).centres:
@@ -323,18 +285,6 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
             found[at[study.card(term.party).columns[i].name] + term.column - own[i]] = coefficient.value
         return found
 
-    def predict(self, X: Any) -> Vector:  # noqa: ANN401
-        """``X @ coef_ + intercept_``."""
-        check_is_fitted(self)
-        absent = any(column.may_be_absent for column in self._columns) and isinstance(self.bounds, Bounds)
-        finite = "allow-nan" if absent else True
-        rows = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False, ensure_all_finite=finite)
-        # Categories and missing-value indicators have columns of their own.
-        if isinstance(rows, np.ndarray) and (rows.shape[1] != self.coef_.size or absent):
-            rows = Coding(self._columns, 1).natural(list(rows.T))
-        prediction: Vector = rows @ self.coef_ + self.intercept_
-        return prediction
-
     @property
     def sparse_coef_(self) -> Any:  # noqa: ANN401 - scipy ships partial types
         """The coefficients as a sparse row, as scikit-learn's Lasso has them."""
@@ -342,20 +292,6 @@ class PrivateLasso(RegressorMixin, BaseEstimator):
 
         check_is_fitted(self)
         return csr_array(self.coef_[None, :])
-
-    @property
-    def statement_(self) -> Statement:
-        """What the fit promises, and what it does not."""
-        check_is_fitted(self)
-        return self.plan_.statement
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "coef_")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
 
 def _starts(columns: tuple[Column, ...]) -> NDArray[np.intp]:

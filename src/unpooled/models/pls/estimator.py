@@ -5,44 +5,42 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
-from unpooled.models import load
+from unpooled.estimation.base import ALL, Declared
+from unpooled.estimation.parameters import ARRAY, NONE, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.regression import LinearRegressor
+from unpooled.estimation.tables import RESPONSE, part
+from unpooled.models.pls import MODEL
 from unpooled.models.pls.coordinator import stored
 from unpooled.models.pls.fit import from_moments
-from unpooled.models.pls.frame import MATRIX, NONE, Frame
+from unpooled.models.pls.frame import MATRIX, Frame
+from unpooled.models.pls.frame import NONE as NO_BASIS
 from unpooled.models.pls.plan import CHOSEN
 from unpooled.privacy.bounds import Bounds, Column
-from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import AGGREGATION, BOUNDS, Card, Plan, Study, default_delta
-from unpooled.privacy.policy import Policy
-from unpooled.privacy.table import Table
-from unpooled.protocol.local import run_in_process
+from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.models.pls.coordinator import Model
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.statement import Statement
+    from unpooled.privacy.table import Table
 
     Matrix = NDArray[np.float64]
 
-#: The response among the declared columns of the in-process parties; no feature can be called so.
-_RESPONSE = "(response)"
 #: Channels without declared ranges may be this many row bounds away from the reference.
 _FAR = 256.0
 
 
-class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RegressorMixin, BaseEstimator):
+class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LinearRegressor):
     """Partial least squares (PLS1) on spectra of one or several laboratories from one private release of second moments.
 
     Rows are projected onto a public basis and shortened to a public length, their moments are added up with noise, and PLS is computed
@@ -106,6 +104,16 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
 
     """
 
+    _model = MODEL
+    _parameter_constraints: ClassVar = (
+        SHARED
+        | taking("n_components", WHOLE, WORD)
+        | taking("basis", WORD, ARRAY)
+        | taking("basis_size", WHOLE)
+        | taking("reference", ARRAY, NONE)
+        | taking("sd", WORD)
+    )
+
     def __init__(
         self,
         n_components: int | str = CHOSEN,
@@ -115,7 +123,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
         reference: ArrayLike | None = None,
         epsilon: float = 1.0,
         delta: float | None = None,
-        bounds: Bounds | tuple[Any, Any] | None = None,
+        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
         y_bounds: tuple[float, float] | None = None,
         adjacency: str = "replace",
         calibration: str = "sound",
@@ -127,41 +135,36 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
         random_state: int | None = None,
         budget: Budget | None = None,
     ) -> None:
+        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
         self.n_components = n_components
         self.basis = basis
         self.basis_size = basis_size
         self.reference = reference
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
         self.y_bounds = y_bounds
-        self.adjacency = adjacency
-        self.calibration = calibration
         self.aggregation = aggregation
         self.tolerate = tolerate
         self.nodes = nodes
         self.sd = sd
-        self.public_seed = public_seed
-        self.random_state = random_state
-        self.budget = budget
 
     # --- the study -------------------------------------------------------------------------------------------------------
 
-    def plan(self, n_samples: int, n_features: int, sites: dict[str, int] | None = None) -> Plan:
+    def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
         """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
         if self.bounds is None or self.y_bounds is None:
             raise UsageError("a plan needs bounds and y_bounds: pass bounds=Bounds(norm=...), y_bounds=(low, high)")
-        columns, norm = self._columns([f"x{j}" for j in range(n_features)], Bounds.given(self.bounds, None))
-        columns = (*columns, Column(_RESPONSE, float(self.y_bounds[0]), float(self.y_bounds[1])))
-        return load("pls").compile(self._study(sites or {"all": n_samples}, columns, norm, declared=True))
+        return self._planned(sites or {ALL: n_samples}, n_features)
 
-    def _columns(self, names: Sequence[str], declared: Bounds) -> tuple[tuple[Column, ...], float | None]:
-        """The channels and the bound on projected rows; a bound alone lets channels be far from the reference."""
-        if declared.norm is None or declared.low is not None or declared.high is not None:
-            return declared.columns(names), None if declared.norm is None else float(declared.norm)
-        centre = np.zeros(len(names)) if self.reference is None else self._reference(len(names))
-        half = _FAR * float(declared.norm)
-        return replace(declared, low=centre - half, high=centre + half).columns(names), float(declared.norm)
+    @property
+    def _warns(self) -> bool:
+        return super()._warns and self.calibration != "published"
+
+    def _coded(self, bounds: Bounds, names: Sequence[str]) -> tuple[Column, ...]:
+        """The channels; a bound on projected rows alone lets them be far from the reference."""
+        if bounds.norm is not None and bounds.low is None and bounds.high is None:
+            centre = np.zeros(len(names)) if self.reference is None else self._reference(len(names))
+            half = _FAR * float(bounds.norm)
+            bounds = replace(bounds, low=centre - half, high=centre + half)
+        return bounds.columns(names)
 
     def _reference(self, channels: int) -> Matrix:
         reference = np.asarray(self.reference, dtype=np.float64)
@@ -181,10 +184,14 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
             raise UsageError("a basis is an array of channels x vectors")
         return MATRIX, matrix.tolist()
 
-    def _study(self, rows: dict[str, int], columns: tuple[Column, ...], norm: float | None, *, declared: bool) -> Study:
+    def _study(self, rows: Mapping[str, int], declared: Declared, norm: float | None = None) -> Study:
+        assert declared.response is not None
+        columns = (*declared.columns, declared.response)
+        if isinstance(self.bounds, Bounds) and self.bounds.norm is not None:
+            norm = float(self.bounds.norm)
         basis, matrix = self._basis()
         parameters = {
-            "response": _RESPONSE,
+            "response": RESPONSE,
             "basis": basis,
             "basis_size": int(self.basis_size),
             "matrix": matrix,
@@ -195,19 +202,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
             "nodes": [str(node) for node in self.nodes],
             "sd": self.sd,
         }
-        return Study(
-            model="pls",
-            parties=tuple(Card(name, count, columns) for name, count in rows.items()),
-            epsilon=self.epsilon,
-            delta=default_delta(min(rows.values())) if self.delta is None else self.delta,
-            adjacency=self.adjacency,
-            calibration=self.calibration,
-            parameters=parameters,
-            trust={AGGREGATION: self.aggregation},
-            public_seed=self.public_seed,
-            simulation_seed=seed_of(self.random_state),
-            derived=() if declared else (BOUNDS,),
-        )
+        cards = tuple(Card(name, count, columns) for name, count in rows.items())
+        return self._asked(cards, parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     def _number(self) -> int | str:
         """``n_components`` as a plain number, also where a search over parameters made it a numpy one."""
@@ -217,38 +213,24 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
 
     def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:
         """Release the moments of all sites (``sites``: a label per row; None is one site) and compute PLS from them."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-        X, y = np.asfortranarray(X), np.asarray(y, dtype=np.float64)
-        names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])]
-        features = Table({name: X[:, j] for j, name in enumerate(names)})
-        warn = not math.isinf(self.epsilon) and self.calibration != "published"
-        declared_x = Bounds.given(self.bounds, features, warn=warn)
-        declared_y = Bounds.given(self.y_bounds, Table({_RESPONSE: y}), warn=warn and self.bounds is not None)
-        if self.bounds is None:  # bounds read off data admit missing values; these data were checked to have none
-            declared_x = replace(declared_x, missing="refuse")
-        channels, norm = self._columns(names, declared_x)
-        columns = (*channels, *replace(declared_y, missing="refuse").columns([_RESPONSE]))
-        if self.bounds is None:
-            norm = self._longest(X, channels)
-        tables = Table({**{name: features[name] for name in names}, _RESPONSE: y}).by_site(sites)
-        declared = self.bounds is not None and self.y_bounds is not None
-        study = self._study({name: table.n_rows for name, table in tables.items()}, columns, norm, declared=declared)
-        model = load("pls")
-        plan = model.compile(study)
-        run = run_in_process(model, plan, tables, Policy.in_process(), load, budget=self.budget)
-        result = run.outcome.result
-        self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
+        features, declared, response = self._numeric(X, y)
+        norm = self._longest(features, declared.columns) if self.bounds is None else None
+        tables = part(features, features.names, response).by_site(sites)
+        study = self._study({name: table.n_rows for name, table in tables.items()}, declared, norm)
+        result = self._run(study, tables).outcome.result
+        self._columns = declared.columns
         if result.moments is not None:
             self.moments_ = Moments.of(result.moments)
         if result.scores is not None:
             self.x_scores_ = result.scores.numpy()
         return self._from(result.model)
 
-    def _longest(self, X: Matrix, channels: tuple[Column, ...]) -> float:
+    def _longest(self, features: Table, channels: tuple[Column, ...]) -> float:
         """The length of the longest projected row: read off the data, after a warning."""
+        rows = np.column_stack([features[name] for name in features.names])
         centre = np.array([c.centre for c in channels]) if self.reference is None else self._reference(len(channels))
         frame = Frame.of(self._basis()[0], len(channels), self.basis_size, centre, self._basis()[1])
-        return float(np.linalg.norm(frame.coordinates(X), axis=1).max()) * (1 + 1e-9) or 1.0
+        return float(np.linalg.norm(frame.coordinates(rows), axis=1).max()) * (1 + 1e-9) or 1.0
 
     @classmethod
     def from_moments(cls, moments: Moments, *, n_features: int | None = None, **parameters: Any) -> Self:  # noqa: ANN401
@@ -265,9 +247,9 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
         frame = Frame.of(kind, channels, estimator.basis_size, centre, matrix)
         estimator.n_features_in_ = channels
         names = [column.name for column in moments.design.features]
-        if kind == NONE and names != [f"x{j}" for j in range(channels)] and not names[0].startswith("coordinate"):
+        if kind == NO_BASIS and names != [f"x{j}" for j in range(channels)] and not names[0].startswith("coordinate"):
             estimator.feature_names_in_ = np.array(names, dtype=object)
-        estimator.moments_ = moments
+        estimator.moments_, estimator._columns = moments, ()
         return estimator._from(stored(from_moments(moments, frame, estimator._number())))
 
     def _from(self, model: Model) -> Self:
@@ -282,25 +264,6 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Re
 
     # --- use -------------------------------------------------------------------------------------------------------------
 
-    def predict(self, X: ArrayLike) -> Matrix:
-        """``X @ coef_ + intercept_``."""
-        return np.asarray(self._checked(X) @ self.coef_ + self.intercept_)
-
     def transform(self, X: ArrayLike) -> Matrix:
         """Scores of rows: ``(X - x_mean_) @ x_rotations_``."""
-        return np.asarray((self._checked(X) - self.x_mean_) @ self.x_rotations_)
-
-    def _checked(self, X: ArrayLike) -> Matrix:
-        check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
-
-    @property
-    def statement_(self) -> Statement:
-        """What the fit promises, and what it does not."""
-        check_is_fitted(self)
-        if not hasattr(self, "plan_"):
-            raise AttributeError("these moments were released elsewhere: moments_.statement holds their statement in words")
-        return self.plan_.statement
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "coef_")
+        return np.asarray((self._natural(X) - self.x_mean_) @ self.x_rotations_)

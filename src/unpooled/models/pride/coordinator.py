@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.errors import ProtocolError, UsageError
+from unpooled.errors import ProtocolError, StudyAborted
 from unpooled.models.pride.messages import EstimateRequest, FoldsRequest, PredictRequest, Received, ScoreRequest
 from unpooled.models.pride.plan import ESTIMATE, FOLDS, PREDICT, SCORE, SKETCH, Design
 from unpooled.protocol.messages import Array, Ask, Dropped, Entrusted, Nothing
@@ -80,7 +80,7 @@ def _complete(replies: Replies) -> None:
     for reply in replies:
         if isinstance(reply, Dropped):
             msg = f"party {reply.party!r} dropped out ({reply.reason}); a vertical study needs them all: resume it later"
-            raise UsageError(msg)
+            raise StudyAborted(msg)
 
 
 def _shaped(names: list[str], given: list[Entrusted], shape: tuple[int, ...]) -> None:

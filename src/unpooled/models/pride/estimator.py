@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, Self
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError
-from unpooled.models import load
+from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, run, tables_of
+from unpooled.estimation.binary import BinaryClassifier
+from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARED, WHOLE, WORD, plain, taking
+from unpooled.estimation.tables import RESPONSE
+from unpooled.models.pride import MODEL
 from unpooled.models.pride.plan import parts
-from unpooled.privacy.bounds import Bounds, Coding, Column
-from unpooled.privacy.classes import DEFAULT, Classes
-from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import BOUNDS, CLASSES, Card, Plan, Study, default_delta
-from unpooled.privacy.policy import Policy
+from unpooled.privacy.bounds import Bounds, Coding
+from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.table import Table
 from unpooled.protocol.keeper import MemoryKeeper
-from unpooled.protocol.local import column_named, columns_of_parties, run_in_process
+from unpooled.protocol.local import column_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,18 +28,27 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.statement import Statement
+    from unpooled.privacy.plan import Study
 
     Vector = NDArray[np.float64]
 
-#: The label column of the in-process parties; no feature can be called so.
-_RESPONSE = "(response)"
 
-
-class _Pride(BaseEstimator):
+class _Pride(StudyEstimator):
     """What the two estimators share: columns to parties, study, run, coefficients back in the data's own units."""
 
     _task: str
+    _model = MODEL
+    _parameter_constraints: ClassVar = (
+        SHARED
+        | taking("alpha", NUMBER, WORD)
+        | taking("sketch", WORD, MAPPING)
+        | taking("sketch_dim publish", NUMBER)
+        | taking("grids", MAPPING, NONE)
+        | taking("noise_model", WORD)
+        | taking("public", LIST)
+        | taking("clip_norm", NUMBER, NONE)
+        | taking("folds", WHOLE)
+    )
 
     def __init__(
         self,
@@ -47,7 +56,7 @@ class _Pride(BaseEstimator):
         *,
         epsilon: float = 1.0,
         delta: float | None = None,
-        bounds: Bounds | tuple[Any, Any] | None = None,
+        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
         y_bounds: tuple[float, float] | None = None,
         unit: str = "attribute",
         adjacency: str = "replace",
@@ -66,14 +75,10 @@ class _Pride(BaseEstimator):
         random_state: int | None = None,
         budget: Budget | None = None,
     ) -> None:
+        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
         self.parties = parties
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
         self.y_bounds = y_bounds
         self.unit = unit
-        self.adjacency = adjacency
-        self.calibration = calibration
         self.alpha = alpha
         self.sketch = sketch
         self.sketch_dim = sketch_dim
@@ -84,55 +89,33 @@ class _Pride(BaseEstimator):
         self.folds = folds
         self.publish = publish
         self.fit_intercept = fit_intercept
-        self.public_seed = public_seed
-        self.random_state = random_state
-        self.budget = budget
 
     # --- plan ------------------------------------------------------------------------------------------------------------
 
-    def plan(self, n_samples: int, n_features: int) -> Plan:
-        """The plan of a fit to data of this shape, without data."""
-        names = [f"x{j}" for j in range(n_features)]
-        columns = self._declared(None).columns(names)
-        return load("pride").compile(self._study(n_samples, names, columns, self._classes(None), derived=()))
+    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
+        return self._about(rows[ALL], declared)
 
-    def _declared(self, table: Table | None) -> Bounds:
-        return Bounds.given(self.bounds, table, warn=not math.isinf(self.epsilon))
-
-    def _classes(self, y: NDArray[Any] | None) -> tuple[str, str]:  # noqa: ARG002 - the classifier's are declared or read off y
-        """The classes as the study names them; a regression has none and leaves them as they are."""
-        return DEFAULT
-
-    def _study(
-        self,
-        rows: int,
-        names: list[str],
-        columns: tuple[Column, ...],
-        classes: tuple[str, str],
-        *,
-        derived: tuple[str, ...],
-        fitted: str | None = None,
-        predicting: tuple[str, ...] = (),
-    ) -> Study:
-        by_name = dict(zip(names, columns, strict=True))
-        assigned = columns_of_parties(self.parties, names)
-        cards = tuple(
-            Card(party, rows, tuple(by_name[c] for c in held), labels=() if fitted else (_RESPONSE,))
-            for party, held in assigned.items()
-        )
+    def _about(self, rows: int, declared: Declared, fitted: str | None = None, predicting: tuple[str, ...] = ()) -> Study:
+        """The study of a fit, or of what some parties predict of new rows by a plan that was fitted."""
+        cards = cards_of(self._groups(declared.names), declared, rows, labels=not fitted)
+        widest = max(len(Coding(card.columns, 1).attribute) for card in cards)
+        most = 1 << max(widest - 1, 0).bit_length()  # a Hadamard transform works on a power of two
+        if isinstance(self.sketch_dim, Integral) and self.sketch_dim > most and isinstance(self.sketch, str):
+            msg = f"sketch_dim must be at most {most}, for the widest party has {widest} columns to be sketched"
+            raise UsageError(msg)
         matrices = (
             {} if isinstance(self.sketch, str) else {k: np.asarray(v, dtype=float).tolist() for k, v in self.sketch.items()}
         )
         parameters: dict[str, Any] = {
-            "response": _RESPONSE,
+            "response": RESPONSE,
             "task": self._task,
-            "classes": list(classes),
+            "classes": list(DEFAULT if declared.classes is None else declared.classes.texts),
             "sketch": self.sketch if isinstance(self.sketch, str) else "matrix",
-            "sketch_dim": _plain(self.sketch_dim),
+            "sketch_dim": plain(self.sketch_dim),
             "grids": {k: [int(n) for n in v] for k, v in (self.grids or {}).items()},
             "matrices": matrices,
-            "public": [column_named(names, column) for column in self.public],
-            "alpha": _plain(self.alpha),
+            "public": [column_named(declared.names, column) for column in self.public],
+            "alpha": plain(self.alpha),
             "noise_model": self.noise_model,
             "fit_intercept": bool(self.fit_intercept),
             "clip_norm": None if self.clip_norm is None else float(self.clip_norm),
@@ -142,51 +125,28 @@ class _Pride(BaseEstimator):
             "fitted": fitted,
             "predicting": list(predicting),
         }
-        return Study(
-            model="pride",
-            parties=cards,
-            epsilon=self.epsilon,
-            delta=default_delta(rows) if self.delta is None else self.delta,
-            unit=self.unit,
-            adjacency=self.adjacency,
-            calibration=self.calibration,
-            parameters=parameters,
-            trust={"cross-validation": "trusted"} if self.alpha == "global-cv" and not fitted else {},
-            public_seed=self.public_seed,
-            simulation_seed=seed_of(self.random_state),
-            derived=derived,
-        )
+        trust = {"cross-validation": "trusted"} if self.alpha == "global-cv" and not fitted else {}
+        return self._asked(cards, parameters, declared.derived, trust)
 
     # --- fit ---------------------------------------------------------------------------------------------------------------
 
-    def _fit(self, X: NDArray[Any], response: NDArray[Any], classes: tuple[str, str], derived: tuple[str, ...] = ()) -> Self:
-        names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])]
-        table = Table({name: X[:, j] for j, name in enumerate(names)})
-        columns = self._declared(table).columns(names)
-        study = self._study(
-            X.shape[0], names, columns, classes, derived=(*(() if self.bounds is not None else (BOUNDS,)), *derived)
-        )
-        model = load("pride")
-        plan = model.compile(study)
-        tables = {
-            card.name: Table({**{c.name: table[c.name] for c in card.columns}, _RESPONSE: response})
-            for card in study.parties
-        }
-        run = run_in_process(model, plan, tables, Policy.in_process(), load, budget=self.budget)
-        self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
+    def _fit(self, table: Table, declared: Declared, response: NDArray[Any]) -> Self:
+        study = self._study({ALL: table.n_rows}, declared)
+        done = self._run(study, tables_of(study, table, response))
         self.kept_ = {
             name: {key: values for (_, key), values in keeper.items()}
-            for name, keeper in run.kept.items()
+            for name, keeper in done.kept.items()
             if isinstance(keeper, MemoryKeeper)
         }
-        self.published_ = {name: np.array(values) for name, values in run.outcome.result.published.items()}
+        self.published_ = {name: np.array(values) for name, values in done.outcome.result.published.items()}
         self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
-        self._columns = columns
-        self._unscale(table, columns)
+        self._columns, self._promised = declared.columns, declared
+        self._unscale(table)
         return self
 
-    def _unscale(self, table: Table, columns: tuple[Column, ...]) -> None:
+    def _unscale(self, table: Table) -> None:
         """Coefficients of the coded columns to those of the data's own: b / half width, the intercept takes up the centres."""
+        columns = self._columns
         coding = Coding(columns, 1)
         coded = coding.real([table[name] for name in coding.names])
         first = {
@@ -211,22 +171,9 @@ class _Pride(BaseEstimator):
                 intercept -= column.centre * coefficients[at]
         self.coef_, self.intercept_ = coefficients, float(intercept)
 
-    def _decision(self, X: ArrayLike) -> Vector:
-        check_is_fitted(self)
-        array = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite())
-        if self.coef_.size != array.shape[1]:  # categories and missing-value indicators have columns of their own
-            array = Coding(self._columns, 1).natural(array.T)
-        decision: Vector = array @ self.coef_ + self.intercept_
-        return decision
-
-    def _finite(self) -> bool | str:
-        refuses = not isinstance(self.bounds, Bounds) or self.bounds.missing == "refuse"
-        return True if refuses else "allow-nan"
-
     def _decision_at(self, party: str, X: ArrayLike) -> Vector:
         """Decision values of new rows at one party: the others release perturbed sketches of them (a ledger entry each)."""
         check_is_fitted(self)
-        array = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite())
         if not hasattr(self, "kept_"):
             raise UsageError(
                 "this estimator was pickled or copied, and what its parties keep stays out of that: fit it here to predict at one "
@@ -235,42 +182,19 @@ class _Pride(BaseEstimator):
         if party not in self.kept_:
             msg = f"there is no party {party!r}; there are {', '.join(self.kept_)}"
             raise UsageError(msg)
-        names = [column.name for column in self._columns]
-        fitted = self.plan_.study
-        classes = tuple(fitted.parameters["classes"])
-        study = self._study(
-            array.shape[0],
-            names,
-            self._columns,
-            classes,
-            derived=fitted.derived,
-            fitted=self.plan_.hash,
-            predicting=(party,),
-        )
-        model = load("pride")
-        plan = model.compile(study)
-        at = {name: j for j, name in enumerate(names)}
-        tables = {card.name: Table({c.name: array[:, at[c.name]] for c in card.columns}) for card in study.parties}
+        new = Table(self._new(X))
+        study = self._about(new.n_rows, self._promised, self.plan_.hash, (party,))
         keepers = {
             name: MemoryKeeper({(self.plan_.hash, key): v for key, v in kept.items()}) for name, kept in self.kept_.items()
         }
-        run = run_in_process(model, plan, tables, Policy.in_process(), load, keepers, budget=self.budget)
-        self.prediction_plan_, self.prediction_ledger_ = plan, run.ledger
-        predictions: Vector = run.kept[party].kept(plan.hash, "predictions")
+        self.prediction_plan_, found = run(MODEL, study, tables_of(study, new, None), keepers, self.budget)
+        self.prediction_ledger_ = found.ledger
+        predictions: Vector = found.kept[party].kept(self.prediction_plan_.hash, "predictions")
         return predictions
-
-    @property
-    def statement_(self) -> Statement:
-        """What the fit promises, and what it does not."""
-        check_is_fitted(self)
-        return self.plan_.statement
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what the parties keep, which a file or a copy would carry away from them."""
         return {name: value for name, value in super().__getstate__().items() if name != "kept_"}
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "coef_")
 
 
 class PrideRegressor(RegressorMixin, _Pride):
@@ -287,7 +211,7 @@ class PrideRegressor(RegressorMixin, _Pride):
     epsilon, delta, unit, adjacency
         The privacy asked for: one value of one person (unit "attribute", the paper's S-differential privacy) or a whole row
         ("record", sketched rows are then shortened to ``clip_norm``). ``delta=None`` is min(1e-5, 0.1/n); ``epsilon=inf`` is DUAL-LOCO.
-    bounds : Bounds or (low, high)
+    bounds : Bounds, (low, high), or mapping from column names to a range or a list of categories
         Declared ranges; they also set centre and scale of every column. None derives them, warns, and promises nothing.
     y_bounds : (low, high), optional
         Needed only to publish the coefficients of a regression; otherwise the response stays with the parties.
@@ -333,21 +257,19 @@ class PrideRegressor(RegressorMixin, _Pride):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit every party's columns."""
-        X, y = validate_data(
-            self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2, ensure_all_finite=self._finite()
-        )
-        return self._fit(np.asarray(X), np.asarray(y, dtype=np.float64), DEFAULT)
+        table, response = self._read(X, y, y_numeric=True)
+        return self._fit(table, self._declared(table.names, table), response.astype(np.float64))
 
     def predict(self, X: ArrayLike) -> Vector:
         """``X @ coef_ + intercept_``: needs all columns of the new rows in one place."""
-        return self._decision(X)
+        return self._linear(X)
 
     def predict_at(self, party: str, X: ArrayLike) -> Vector:
         """Predictions of new rows at one party, from its own columns and newly released sketches of the others'."""
         return self._decision_at(party, X)
 
 
-class PrideClassifier(ClassifierMixin, _Pride):
+class PrideClassifier(_Pride, BinaryClassifier):
     """Logistic regression on column-split data, two classes; other parameters and attributes as for :class:`PrideRegressor`.
 
     What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``kept_``,
@@ -370,7 +292,7 @@ class PrideClassifier(ClassifierMixin, _Pride):
         *,
         epsilon: float = 1.0,
         delta: float | None = None,
-        bounds: Bounds | tuple[Any, Any] | None = None,
+        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
         y_bounds: tuple[float, float] | None = None,
         classes: Sequence[object] | None = None,
         unit: str = "attribute",
@@ -390,66 +312,14 @@ class PrideClassifier(ClassifierMixin, _Pride):
         random_state: int | None = None,
         budget: Budget | None = None,
     ) -> None:
-        super().__init__(
-            parties,
-            epsilon=epsilon,
-            delta=delta,
-            bounds=bounds,
-            y_bounds=y_bounds,
-            unit=unit,
-            adjacency=adjacency,
-            calibration=calibration,
-            alpha=alpha,
-            sketch=sketch,
-            sketch_dim=sketch_dim,
-            grids=grids,
-            noise_model=noise_model,
-            public=public,
-            clip_norm=clip_norm,
-            folds=folds,
-            publish=publish,
-            fit_intercept=fit_intercept,
-            public_seed=public_seed,
-            random_state=random_state,
-            budget=budget,
-        )
+        given = {name: value for name, value in locals().items() if name not in {"self", "classes", "__class__"}}
+        super().__init__(**given)
         self.classes = classes
-
-    def _classes(self, y: NDArray[Any] | None) -> tuple[str, str]:
-        return Classes.given(self.classes, y).texts
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit every party's columns."""
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, ensure_all_finite=self._finite())
-        check_classification_targets(y)
-        labels = np.asarray(y)
-        classes = Classes.given(self.classes, labels, warn=not math.isinf(self.epsilon))
-        self.classes_ = classes.labels
-        return self._fit(np.asarray(X), classes.column(labels), classes.texts, (CLASSES,) if classes.derived else ())
-
-    def decision_function(self, X: ArrayLike) -> Vector:
-        """``X @ coef_ + intercept_``; positive means ``classes_[1]``."""
-        return self._decision(X)
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The more likely class of every row."""
-        decision = self._decision(X)
-        return np.asarray(self.classes_[(decision > 0).astype(int)])
-
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of the two classes."""
-        positive = 1 / (1 + np.exp(-np.clip(self._decision(X), -500, 500)))
-        return np.column_stack([1 - positive, positive])
+        return self._fit(*self._labelled(X, y))
 
     def predict_at(self, party: str, X: ArrayLike) -> NDArray[Any]:
         """Classes of new rows at one party, from its own columns and newly released sketches of the others'."""
         return np.asarray(self.classes_[(self._decision_at(party, X) > 0).astype(int)])
-
-    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a NumPy number, a number or a word
-    return value.item() if isinstance(value, np.generic) else value

@@ -3,126 +3,61 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError
-from unpooled.models import load
+from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
+from unpooled.estimation.binary import BinaryClassifier
+from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, taking
+from unpooled.estimation.tables import RESPONSE, part
+from unpooled.models.stacking import MODEL
 from unpooled.models.stacking.plan import META_ROLE, Block, Meta, setup
-from unpooled.privacy.bounds import Bounds, Column
-from unpooled.privacy.classes import Classes
-from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import BOUNDS, CLASSES, Card, Plan, Study, default_delta
-from unpooled.privacy.policy import Policy
+from unpooled.privacy.bounds import Bounds
+from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.table import Table
-from unpooled.protocol.local import columns_of_parties, run_in_process
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.models.stacking.coordinator import Result
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.statement import Statement
 
     Vector = NDArray[np.float64]
 
-#: The label column of the in-process parties; no feature can be called so.
-_RESPONSE = "(response)"
-_ALL = "all"
+_COMBINERS = ("probability", "majority", "weighted-majority")
 
 
-class _Stack(ClassifierMixin, BaseEstimator):
-    """What the two estimators share: validated labels, study, run."""
+class _Stack(BinaryClassifier):
+    """What the two estimators share: a study of perturbed fits, and the weights that it released."""
 
-    epsilon: float
-    delta: float | None
-    bounds: Bounds | tuple[Any, Any] | None
-    classes: Sequence[object] | None
-    adjacency: str
-    calibration: str
+    _model = MODEL
     penalty: float
     fit_intercept: bool
-    public_seed: int
-    random_state: int | None
-    budget: Budget | None
 
-    def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], Classes]:
-        """Rows, labels as a party's table holds them, and the classes."""
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, ensure_all_finite=self._finite())
-        check_classification_targets(y)
-        labels = np.asarray(y)
-        classes = Classes.given(self.classes, labels, warn=not math.isinf(self.epsilon))
-        self.classes_ = classes.labels
-        return np.asarray(X), classes.column(labels), classes
-
-    def _names(self, width: int) -> list[str]:
-        return [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(width)])]
-
-    def _study(self, cards: tuple[Card, ...], parameters: dict[str, Any], meta: str, classes: Classes) -> Study:
+    def _fits(self, cards: tuple[Card, ...], declared: Declared, parameters: dict[str, Any], meta: str) -> Study:
+        assert declared.classes is not None
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
         shared = {
-            "response": _RESPONSE,
-            "classes": list(classes.texts),
+            "response": RESPONSE,
+            "classes": list(declared.classes.texts),
             "penalty": float(self.penalty),
             "norm": None if norm is None else float(norm),
             "fit_intercept": bool(self.fit_intercept),
         }
-        pure = meta != Meta.PERTURBED  # then delta plays no part
-        delta = (0.0 if pure else default_delta(cards[0].rows)) if self.delta is None else self.delta
-        return Study(
-            model="stacking",
-            parties=cards,
-            epsilon=self.epsilon,
-            delta=delta,
-            adjacency=self.adjacency,
-            calibration=self.calibration,
-            parameters={**shared, **parameters},
-            trust={META_ROLE: meta},
-            public_seed=self.public_seed,
-            simulation_seed=seed_of(self.random_state),
-            derived=(*(() if self.bounds is not None else (BOUNDS,)), *((CLASSES,) if classes.derived else ())),
-        )
+        return self._asked(cards, shared | parameters, declared.derived, {META_ROLE: meta}, pure=meta != Meta.PERTURBED)
 
-    def _run(self, study: Study, tables: dict[str, Table]) -> Result:
-        model = load("stacking")
-        plan = model.compile(study)
-        run = run_in_process(model, plan, tables, Policy.in_process(), load, budget=self.budget)
-        self.plan_, self.ledger_, self.communication_ = plan, run.ledger, run.outcome.communication
-        self.released_ = {m.party: list(m.weights) for m in run.outcome.result.models}
-        result: Result = run.outcome.result
+    def _released(self, study: Study, tables: Mapping[str, Table], declared: Declared) -> Result:
+        result: Result = self._run(study, tables).outcome.result
+        self.released_ = {m.party: list(m.weights) for m in result.models}
+        self._columns = declared.columns
         return result
-
-    def _columns(self, features: Table) -> tuple[Column, ...]:
-        return Bounds.given(self.bounds, features, warn=not math.isinf(self.epsilon)).columns(features.names)
-
-    def _finite(self) -> bool | str:
-        refuses = not isinstance(self.bounds, Bounds) or self.bounds.missing == "refuse"
-        return True if refuses else "allow-nan"
-
-    def _rows(self, X: ArrayLike) -> NDArray[Any]:
-        check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite()))
-
-    @property
-    def statement_(self) -> Statement:
-        """What the fit promises, and what it does not."""
-        check_is_fitted(self)
-        return self.plan_.statement
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "plan_")
-
-    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
 
 class PrivateLogisticRegression(_Stack):
@@ -132,7 +67,7 @@ class PrivateLogisticRegression(_Stack):
     ----------
     epsilon, adjacency
         The privacy asked for, per row and label. ``epsilon=inf`` is scikit-learn's LogisticRegression with C = 1/(n penalty) on scaled rows.
-    bounds : Bounds or (low, high)
+    bounds : Bounds, (low, high), or mapping from column names to a range or a list of categories
         Declared ranges, or ``Bounds(norm=R)``: rows are scaled to length 1 by them. None derives them, warns, promises nothing.
     classes : (first, second)
         The declared labels, public like bounds. ``classes_`` holds them as :func:`numpy.unique` sorts them, whichever of them occur: data
@@ -169,12 +104,14 @@ class PrivateLogisticRegression(_Stack):
 
     """
 
+    _parameter_constraints: ClassVar = SHARED | taking("source", NUMBERS, NONE)
+
     def __init__(
         self,
         *,
         epsilon: float = 1.0,
         delta: float | None = None,
-        bounds: Bounds | tuple[Any, Any] | None = None,
+        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
         classes: Sequence[object] | None = None,
         adjacency: str = "replace",
         calibration: str = "sound",
@@ -185,58 +122,24 @@ class PrivateLogisticRegression(_Stack):
         random_state: int | None = None,
         budget: Budget | None = None,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
+        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
         self.classes = classes
-        self.adjacency = adjacency
-        self.calibration = calibration
         self.penalty = penalty
         self.source = source
         self.fit_intercept = fit_intercept
-        self.public_seed = public_seed
-        self.random_state = random_state
-        self.budget = budget
 
-    def plan(self, n_samples: int, n_features: int) -> Plan:
-        """The plan of a fit to data of this shape, without data."""
-        columns = Bounds.given(self.bounds, None).columns([f"x{j}" for j in range(n_features)])
-        return load("stacking").compile(self._one(n_samples, columns, Classes.given(self.classes)))
-
-    def _one(self, rows: int, columns: tuple[Column, ...], classes: Classes) -> Study:
-        source = {} if self.source is None else {_ALL: [float(w) for w in self.source]}
-        card = Card(_ALL, rows, columns, labels=(_RESPONSE,))
-        return self._study((card,), {"split": "samples", "source": source}, Meta.PUBLIC, classes)
+    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
+        source = {} if self.source is None else {ALL: [float(w) for w in self.source]}
+        cards = cards_of({ALL: declared.names}, declared, rows[ALL])
+        return self._fits(cards, declared, {"split": "samples", "source": source}, Meta.PUBLIC)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Release the minimiser of the perturbed objective."""
-        X, labels, classes = self._validated(X, y)
-        features = Table({name: X[:, j] for j, name in enumerate(self._names(X.shape[1]))})
-        columns = self._columns(features)
-        study = self._one(X.shape[0], columns, classes)
-        table = Table({**{name: features[name] for name in features.names}, _RESPONSE: labels})
-        (only,) = self._run(study, {_ALL: table}).models
+        table, declared, labels = self._labelled(X, y)
+        study = self._study({ALL: table.n_rows}, declared)
+        (only,) = self._released(study, tables_of(study, table, labels), declared).models
         self.coef_, self.intercept_ = np.array([only.coefficients]), np.array([only.intercept])
-        self._coding = setup(study).blocks[0].coding
         return self
-
-    def decision_function(self, X: ArrayLike) -> Vector:
-        """``X @ coef_[0] + intercept_``; positive means ``classes_[1]``."""
-        rows = self._rows(X)
-        if rows.shape[1] != self.coef_.shape[1]:  # categories and missing-value indicators have columns of their own
-            rows = self._coding.natural(list(rows.T))
-        decision: Vector = rows @ self.coef_[0] + self.intercept_[0]
-        return decision
-
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of the two classes."""
-        positive = expit(self.decision_function(X))
-        return np.column_stack([1 - positive, positive])
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The more likely class of every row."""
-        decision = self.decision_function(X)
-        return np.asarray(self.classes_[(decision > 0).astype(int)])
 
 
 class PrivateStackingClassifier(_Stack):
@@ -282,6 +185,15 @@ class PrivateStackingClassifier(_Stack):
 
     """
 
+    _parameter_constraints: ClassVar = (
+        SHARED
+        | taking("split meta combiner", WORD)
+        | taking("importance", MAPPING, LIST, NONE)
+        | taking("source", MAPPING, NONE)
+        | taking("holder", WORD, NONE)
+        | taking("high_share predictions_share", NUMBER)
+    )
+
     def __init__(
         self,
         parties: int | Mapping[str, Sequence[int | str]] = 2,
@@ -289,7 +201,7 @@ class PrivateStackingClassifier(_Stack):
         split: str = "features",
         epsilon: float = 1.0,
         delta: float | None = None,
-        bounds: Bounds | tuple[Any, Any] | None = None,
+        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
         classes: Sequence[object] | None = None,
         adjacency: str = "replace",
         calibration: str = "sound",
@@ -306,14 +218,10 @@ class PrivateStackingClassifier(_Stack):
         random_state: int | None = None,
         budget: Budget | None = None,
     ) -> None:
+        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
         self.parties = parties
         self.split = split
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
         self.classes = classes
-        self.adjacency = adjacency
-        self.calibration = calibration
         self.importance = importance
         self.meta = meta
         self.combiner = combiner
@@ -323,122 +231,111 @@ class PrivateStackingClassifier(_Stack):
         self.high_share = high_share
         self.predictions_share = predictions_share
         self.fit_intercept = fit_intercept
-        self.public_seed = public_seed
-        self.random_state = random_state
-        self.budget = budget
 
     # --- groups ------------------------------------------------------------------------------------------------------------
 
-    def _groups(self, names: list[str]) -> tuple[dict[str, list[str]], dict[str, float]]:
+    def _groups(self, names: Sequence[str]) -> dict[str, list[str]]:
+        return self._weighed(names)[0]
+
+    def _weighed(self, names: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, float]]:
         """Columns and importance of every party."""
-        if not isinstance(self.parties, int):
-            groups = columns_of_parties(self.parties, names)
+        groups = super()._groups(names)
+        if isinstance(self.parties, Mapping):
             given = self.importance or {}
             if not hasattr(given, "items"):
                 raise UsageError("where parties are named, importance is a mapping from their names to public numbers")
             return groups, {party: float(q) for party, q in given.items()}
-        count = min(self.parties, len(names))
-        if count < 1:
-            raise UsageError("parties must be at least 1, or a mapping from names to columns")
         if self.importance is None:
-            order = np.random.default_rng(self.public_seed).permutation(len(names))
+            order = np.random.default_rng(int(self.public_seed)).permutation(len(names))
             weight = np.ones(len(names))
         else:
             weight = np.asarray(self.importance, dtype=float)
             if weight.shape != (len(names),) or not (np.isfinite(weight).all() and weight.min() >= 0 and weight.max() > 0):
                 raise UsageError("importance holds one public number >= 0 for every column, not all of them 0")
             order = np.argsort(-weight, kind="stable")
-        parts = np.array_split(order, count)
-        groups = {f"group{k}": [names[j] for j in part] for k, part in enumerate(parts)}
+        dealt = {f"group{k}": places for k, places in enumerate(np.array_split(order, len(groups)))}
+        groups = {group: [names[j] for j in places] for group, places in dealt.items()}
         if self.importance is None:
             return groups, {}
-        return groups, {f"group{k}": float(weight[part].sum()) for k, part in enumerate(parts)}
+        return groups, {group: float(weight[places].sum()) for group, places in dealt.items()}
+
+    def _dealt(self, rows: int) -> list[str]:
+        """Which of the random groups every row is dealt to, where rows are split without sites."""
+        if isinstance(self.parties, Mapping) or self.parties < 1:
+            raise UsageError("where rows are split, give sites=, or a number of parties to deal the rows to")
+        count = int(self.parties) + (self.meta == "high-level")
+        dealt = np.random.default_rng(int(self.public_seed)).permutation(rows) % count
+        return [f"group{k:03d}" for k in dealt.tolist()]
 
     # --- fit -----------------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:
-        """Release the low-level models, and learn the high level where it is asked for (``sites``: a label per row, rows split)."""
-        X, labels, classes = self._validated(X, y)
-        if self.combiner not in {"probability", "majority", "weighted-majority"}:
+    def plan(self, n_samples: int, n_features: int) -> Plan:
+        """The plan of a fit to data of this shape, without data (rows split: dealt to random groups)."""
+        check({"n_samples": (WHOLE,)}, {"n_samples": n_samples})
+        self._validate_params()
+        if self.split != "samples":
+            return self._planned({ALL: n_samples}, n_features)
+        names, counts = np.unique(self._dealt(int(n_samples)), return_counts=True)
+        return self._planned(dict(zip(names.tolist(), counts.tolist(), strict=True)), n_features)
+
+    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
+        if self.combiner not in _COMBINERS:
             msg = f"combiner is probability, majority or weighted-majority, not {self.combiner!r}"
             raise UsageError(msg)
-        names = self._names(X.shape[1])
-        features = Table({name: X[:, j] for j, name in enumerate(names)})
-        columns = dict(zip(names, self._columns(features), strict=True))
-        if self.split == "samples":
-            study, tables = self._by_rows(features, columns, labels, classes, sites)
-        else:
-            if sites is not None:
-                raise UsageError('sites belong to split="samples": where columns are split, name the parties\' columns')
-            study, tables = self._by_columns(features, columns, labels, classes)
-        result = self._run(study, tables)
-        self.models_, self.high_ = result.models, np.array(result.high)
-        self._blocks: tuple[Block, ...] = setup(study).blocks
-        self._names_ = names
-        return self
-
-    def _by_columns(
-        self, features: Table, columns: dict[str, Column], labels: NDArray[Any], classes: Classes
-    ) -> tuple[Study, dict[str, Table]]:
-        groups, importance = self._groups(list(features.names))
-        cards = tuple(
-            Card(party, features.n_rows, tuple(columns[c] for c in held), labels=(_RESPONSE,))
-            for party, held in groups.items()
-        )
-        parameters = {
-            "split": self.split,
-            "importance": importance,
-            "holder": self.holder or "",
-            "high_share": float(self.high_share),
-            "predictions_share": float(self.predictions_share),
-            "source": {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()},
-        }
-        study = self._study(cards, parameters, self.meta, classes)
-        tables = {party: Table({**{c: features[c] for c in held}, _RESPONSE: labels}) for party, held in groups.items()}
-        return study, tables
-
-    def _by_rows(
-        self,
-        features: Table,
-        columns: dict[str, Column],
-        labels: NDArray[Any],
-        classes: Classes,
-        sites: Sequence[object] | None,
-    ) -> tuple[Study, dict[str, Table]]:
+        source = {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()}
+        parameters: dict[str, Any] = {"split": self.split, "holder": self.holder or "", "source": source}
+        if self.split != "samples":
+            groups, importance = self._weighed(declared.names)
+            parameters |= {
+                "importance": importance,
+                "high_share": float(self.high_share),
+                "predictions_share": float(self.predictions_share),
+            }
+            return self._fits(cards_of(groups, declared, rows[ALL]), declared, parameters, self.meta)
         if self.meta not in {"public-weights", "high-level"}:
             msg = f'where rows are split, meta is "public-weights" or "high-level", not {self.meta!r}'
             raise UsageError(msg)
-        if sites is None:
-            if not isinstance(self.parties, int) or self.parties < 1:
-                raise UsageError("where rows are split, give sites=, or a number of parties to deal the rows to")
-            count = self.parties + (self.meta == "high-level")
-            dealt = np.random.default_rng(self.public_seed).permutation(features.n_rows) % count
-            sites = [f"group{k:03d}" for k in dealt.tolist()]
-        table = Table({**{name: features[name] for name in features.names}, _RESPONSE: labels})
-        tables = table.by_site(sites)
-        cards = tuple(Card(name, t.n_rows, tuple(columns.values()), labels=(_RESPONSE,)) for name, t in tables.items())
+        cards = tuple(Card(party, count, declared.columns, labels=(RESPONSE,)) for party, count in rows.items())
         holder = (self.holder or cards[-1].name) if self.meta == "high-level" else ""
-        parameters = {
-            "split": "samples",
-            "holder": holder,
-            "source": {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()},
-        }
-        return self._study(cards, parameters, Meta.PUBLIC, classes), tables
+        return self._fits(cards, declared, parameters | {"holder": holder}, Meta.PUBLIC)
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:
+        """Release the low-level models, and learn the high level where it is asked for (``sites``: a label per row, rows split)."""
+        table, declared, labels = self._labelled(X, y)
+        if self.split == "samples":
+            whole = part(table, table.names, labels)
+            tables = whole.by_site(self._dealt(table.n_rows) if sites is None else sites)
+            study = self._study({name: own.n_rows for name, own in tables.items()}, declared)
+        else:
+            if sites is not None:
+                raise UsageError('sites belong to split="samples": where columns are split, name the parties\' columns')
+            study = self._study({ALL: table.n_rows}, declared)
+            tables = tables_of(study, table, labels)
+        result = self._released(study, tables, declared)
+        self.models_, self.high_ = result.models, np.array(result.high)
+        self._blocks: tuple[Block, ...] = setup(study).blocks
+        return self
 
     # --- predict -------------------------------------------------------------------------------------------------------------
 
     def _low(self, X: ArrayLike) -> NDArray[np.float64]:
         """Probabilities of ``classes_[1]`` by every low-level model."""
-        rows = self._rows(X)
-        table = {name: rows[:, j] for j, name in enumerate(self._names_)}
+        check_is_fitted(self)
+        new = self._new(X)
         columns = []
         for block, model in zip(self._blocks, self.models_, strict=True):
+            own = [new[name] for name in block.coding.names]
             if self.high_.size:  # learned on predictions of clipped and shortened rows: applied to the same
-                own = block.rows(Table({name: table[name] for name in block.coding.names}))
-                columns.append(expit(own @ np.array(model.weights)))
+                # A table has at least two rows.
+                twice = Table(
+                    {
+                        name: np.resize(values, max(2, values.size))
+                        for name, values in zip(block.coding.names, own, strict=True)
+                    }
+                )
+                columns.append(expit((block.rows(twice) @ np.array(model.weights))[: own[0].size]))
                 continue
-            natural = block.coding.natural([table[name] for name in block.coding.names])
-            columns.append(expit(natural @ np.array(model.coefficients) + model.intercept))
+            columns.append(expit(block.coding.natural(own) @ np.array(model.coefficients) + model.intercept))
         return np.column_stack(columns)
 
     def decision_function(self, X: ArrayLike) -> Vector:
@@ -454,12 +351,5 @@ class PrivateStackingClassifier(_Stack):
         positive = np.clip(votes @ weight / weight.sum(), 1e-12, 1 - 1e-12)
         return np.asarray(np.log(positive) - np.log1p(-positive))
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of the two classes."""
-        positive = expit(self.decision_function(X))
-        return np.column_stack([1 - positive, positive])
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The more likely class of every row."""
-        decision = self.decision_function(X)
-        return np.asarray(self.classes_[(decision > 0).astype(int)])
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "models_")

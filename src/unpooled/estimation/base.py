@@ -1,0 +1,270 @@
+"""``StudyEstimator``: what every estimator does alike, from parameters and data to a study that runs in this process, and to predictions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from unpooled.errors import UsageError
+from unpooled.estimation.parameters import SHARED, WHOLE, Constraints, check
+from unpooled.estimation.tables import RESPONSE, checked, names_of, part, table_of
+from unpooled.privacy.bounds import Bounds, Coding, Column
+from unpooled.privacy.noise import seed_of
+from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.table import Table, as_column
+from unpooled.protocol.local import columns_of_parties, run_in_process
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+    from sklearn.utils import Tags
+
+    from unpooled.privacy.budget import Budget
+    from unpooled.privacy.classes import Classes
+    from unpooled.privacy.statement import Statement
+    from unpooled.protocol.keeper import Keeper
+    from unpooled.protocol.local import LocalRun
+    from unpooled.protocol.step import Model
+
+    Vector = NDArray[np.float64]
+
+#: The one party of a study that is not split.
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a study declares of its data, and which of that was read off them."""
+
+    columns: tuple[Column, ...]
+    derived: tuple[str, ...]
+    #: The range of the response, or its two classes, where the model needs one of them.
+    response: Column | None = None
+    classes: Classes | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the features."""
+        return [column.name for column in self.columns]
+
+
+class StudyEstimator(BaseEstimator):
+    """A scikit-learn estimator whose ``fit`` runs a study over parties of this process.
+
+    A model's estimator says what is its own: its parameters and their kinds (``_parameter_constraints``), its model, the study that
+    they ask (:meth:`_study`), and the attributes that the result becomes. Everything else is here, once.
+    """
+
+    _model: ClassVar[Model]
+    _parameter_constraints: ClassVar[Constraints] = SHARED
+    #: Whether ``fit`` and ``predict`` take scipy's sparse matrices.
+    _takes_sparse: ClassVar[bool] = False
+    _columns: tuple[Column, ...]
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float | None,
+        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None,
+        adjacency: str,
+        calibration: str,
+        public_seed: int,
+        random_state: int | None,
+        budget: Budget | None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.adjacency = adjacency
+        self.calibration = calibration
+        self.public_seed = public_seed
+        self.random_state = random_state
+        self.budget = budget
+
+    # --- before the data -------------------------------------------------------------------------------------------------
+
+    def plan(self, n_samples: int, n_features: int) -> Plan:
+        """The plan of a fit to data of this shape, without data."""
+        return self._planned({ALL: n_samples}, n_features)
+
+    def _planned(self, rows: Mapping[str, int], n_features: int) -> Plan:
+        """The plan of a fit to so many rows of every party. Columns are called as the bounds name them, else x0, x1, .."""
+        self._validate_params()
+        for count in rows.values():
+            check({"n_samples": (WHOLE,), "n_features": (WHOLE,)}, {"n_samples": count, "n_features": n_features})
+        names = Bounds.given(self.bounds, None).names
+        names = names if len(names) == n_features else tuple(f"x{j}" for j in range(n_features))
+        return self._model.compile(self._study({name: int(count) for name, count in rows.items()}, self._declared(names)))
+
+    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
+        """The study that the parameters ask, over so many rows of each party (of :data:`ALL`, where columns are split)."""
+        raise NotImplementedError
+
+    def _validate_params(self) -> None:
+        check(self._parameter_constraints, self.get_params(deep=False))
+
+    @property
+    def _warns(self) -> bool:
+        """Whether to warn of declarations that are read off the data: where nothing is promised there is nothing to lose."""
+        return not math.isinf(self.epsilon)
+
+    def _declared(
+        self,
+        names: Sequence[str],
+        table: Table | None = None,
+        y: NDArray[Any] | None = None,  # noqa: ARG002 - for estimators that declare the response
+    ) -> Declared:
+        """What is declared of these features, or read off the table."""
+        bounds = Bounds.given(self.bounds, table, warn=self._warns)
+        if self.bounds is None:  # bounds read off data admit missing values, and these data were checked to have none
+            bounds = replace(bounds, missing="refuse")
+        return Declared(self._coded(bounds, names), () if self.bounds is not None else (BOUNDS,))
+
+    def _coded(self, bounds: Bounds, names: Sequence[str]) -> tuple[Column, ...]:
+        """The columns as the study codes them."""
+        return bounds.columns(names)
+
+    def _groups(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """Which columns each party holds (columns split)."""
+        parties: Any = self.parties
+        if isinstance(parties, Mapping):
+            return columns_of_parties(parties, names)
+        if not 1 <= parties <= len(names):
+            msg = (
+                f"parties must be at least 1 and at most the number of columns (n_features = {len(names)}), "
+                "or a mapping from names to columns"
+            )
+            raise UsageError(msg)
+        return columns_of_parties(int(parties), names)
+
+    def _asked(
+        self,
+        cards: tuple[Card, ...],
+        parameters: dict[str, Any],
+        derived: tuple[str, ...],
+        trust: dict[str, str] | None = None,
+        *,
+        pure: bool = False,
+    ) -> Study:
+        """A study of these cards with the parameters that all estimators have; ``pure``: delta plays no part in it."""
+        default = 0.0 if pure else default_delta(min(card.rows for card in cards))
+        return Study(
+            model=self._model.name,
+            parties=cards,
+            epsilon=self.epsilon,
+            delta=default if self.delta is None else self.delta,
+            unit=getattr(self, "unit", "record"),
+            adjacency=self.adjacency,
+            calibration=self.calibration,
+            parameters=parameters,
+            trust=trust or {},
+            public_seed=int(self.public_seed),
+            simulation_seed=seed_of(self.random_state),
+            derived=derived,
+        )
+
+    # --- the fit ---------------------------------------------------------------------------------------------------------
+
+    def _read(self, X: Any, y: Any, **rules: Any) -> tuple[Table, NDArray[Any]]:  # noqa: ANN401 - whatever a user passes
+        """Parameters, features and responses, checked; the features as a table."""
+        self._validate_params()
+        may_miss = isinstance(self.bounds, Bounds) and self.bounds.missing != "refuse"
+        rules |= {"accept_sparse": "csc" if self._takes_sparse else False, "ensure_min_samples": 2}
+        X, y = checked(self, X, y, ensure_all_finite="allow-nan" if may_miss else True, **rules)
+        return table_of(X, names_of(self, X.shape[1])), np.asarray(y)
+
+    def _run(self, study: Study, tables: Mapping[str, Table], keepers: Mapping[str, Keeper] | None = None) -> LocalRun:
+        """Run a study over these parties; what it promised, debited and sent becomes attributes."""
+        self.plan_, found = run(self._model, study, tables, keepers, self.budget)
+        self.ledger_, self.communication_ = found.ledger, found.outcome.communication
+        return found
+
+    # --- after the fit ---------------------------------------------------------------------------------------------------
+
+    def _rows(self, X: Any) -> Any:  # noqa: ANN401 - an array of numbers or objects, or a sparse matrix
+        """New rows, checked: values may be missing in them where the declarations of the fit allow it in any column."""
+        check_is_fitted(self)
+        may_miss = any(column.may_be_absent for column in self._columns)
+        sparse = "csr" if self._takes_sparse else False
+        return checked(self, X, reset=False, accept_sparse=sparse, ensure_all_finite="allow-nan" if may_miss else True)
+
+    def _new(self, X: Any) -> dict[str, NDArray[Any]]:  # noqa: ANN401
+        """New rows as the columns of a party's table."""
+        rows = self._rows(X)
+        found = {column.name: as_column(column.name, rows[:, j]) for j, column in enumerate(self._columns)}
+        for column in self._columns:  # a column whose values are all missing does not show of which kind they would be
+            values = found[column.name]
+            if column.categories is None and values.dtype == object and all(value is None for value in values):
+                found[column.name] = np.full(values.size, np.nan)
+        return found
+
+    def _natural(self, X: Any) -> Any:  # noqa: ANN401
+        """New rows in the columns of ``coef_``, in the data's own units: categories and indicators as 0 and 1.
+
+        A missing value is the middle of its range, where it contributed nothing to the fit.
+        """
+        rows = self._rows(X)
+        if not isinstance(rows, np.ndarray):  # sparse: ranges are symmetric about zero, and there are no categories
+            if np.isnan(rows.data).any():
+                rows = rows.copy()
+                rows.data[np.isnan(rows.data)] = 0.0
+            return rows
+        if rows.dtype != object and not any(column.categories or column.may_be_absent for column in self._columns):
+            return rows
+        return Coding(self._columns, 1).natural(list(self._new(X).values()))
+
+    def _linear(self, X: Any) -> Vector:  # noqa: ANN401
+        """``X @ coef_ + intercept_``."""
+        check_is_fitted(self)
+        rows = self._natural(X)
+        result: Vector = rows @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0]
+        return result
+
+    @property
+    def statement_(self) -> Statement:
+        """What the fit promises, and what it does not."""
+        check_is_fitted(self)
+        if not hasattr(self, "plan_"):
+            raise AttributeError("these moments were released elsewhere: moments_.statement holds their statement in words")
+        return self.plan_.statement
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse
+        tags.input_tags.allow_nan = isinstance(self.bounds, Bounds) and self.bounds.missing != "refuse"
+        return tags
+
+
+def run(
+    model: Model,
+    study: Study,
+    tables: Mapping[str, Table],
+    keepers: Mapping[str, Keeper] | None = None,
+    budget: Budget | None = None,
+) -> tuple[Plan, LocalRun]:
+    """The plan of a study, and its run over tables of this process."""
+    plan = model.compile(study)
+    return plan, run_in_process(model, plan, dict(tables), Policy.in_process(), lambda _: model, keepers, budget)
+
+
+def cards_of(groups: Mapping[str, Sequence[str]], declared: Declared, rows: int, *, labels: bool = True) -> tuple[Card, ...]:
+    """The cards of parties that each hold some of the columns (and the response)."""
+    columns = {column.name: column for column in declared.columns}
+    own = (RESPONSE,) if labels else ()
+    return tuple(Card(party, rows, tuple(columns[name] for name in held), own) for party, held in groups.items())
+
+
+def tables_of(study: Study, table: Table, response: NDArray[Any] | None) -> dict[str, Table]:
+    """What the parties of a study hold where columns are split."""
+    return {card.name: part(table, [column.name for column in card.columns], response) for card in study.parties}

@@ -1,0 +1,431 @@
+"""What all estimators do alike: parameters validated and not cast, tables from arrays and frames, missing values in new rows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+from unpooled import (
+    Bounds,
+    PrideClassifier,
+    PrideRegressor,
+    PrivacyLeakWarning,
+    PrivateBayesianRegression,
+    PrivateLasso,
+    PrivateLogisticRegression,
+    PrivatePLSRegression,
+    PrivateStackingClassifier,
+    describe,
+)
+from unpooled.errors import DataError, UsageError
+from unpooled.estimation.parameters import SHARED, plain
+from unpooled.estimation.tables import table_of
+
+RNG = np.random.default_rng(1)
+X = RNG.uniform(-1, 1, (80, 6))
+Y = X[:, 0] + 0.1 * RNG.normal(size=80)
+CLASS = Y > 0
+SITES = np.arange(80) % 4
+CLASSES: dict[str, Any] = {"classes": (False, True)}
+RANGE: dict[str, Any] = {"y_bounds": (-2, 2)}
+
+#: Every estimator: what it needs beside bounds and epsilon, and its target.
+ESTIMATORS: dict[str, tuple[type, dict[str, Any], np.ndarray]] = {
+    "pride": (PrideRegressor, {"sketch_dim": 2}, Y),
+    "pride-classifier": (PrideClassifier, {"sketch_dim": 2, **CLASSES}, CLASS),
+    "bayes": (PrivateBayesianRegression, RANGE, Y),
+    "lasso": (PrivateLasso, RANGE, Y),
+    "pls": (PrivatePLSRegression, {"basis": "none", **RANGE}, Y),
+    "logistic": (PrivateLogisticRegression, CLASSES, CLASS),
+    "stacking": (PrivateStackingClassifier, CLASSES, CLASS),
+    "stacking-rows": (PrivateStackingClassifier, {"split": "samples", **CLASSES}, CLASS),
+    "stacking-high": (PrivateStackingClassifier, {"meta": "trusted", **CLASSES}, CLASS),
+}
+#: Those that take categories and missing values: a spectrum is whole.
+MIXED = [name for name in ESTIMATORS if name != "pls"]
+
+
+def made(name: str, **parameters: Any) -> Any:
+    kind, own, _ = ESTIMATORS[name]
+    return kind(**{"bounds": (-1, 1), **own, **parameters})
+
+
+def decided(model: Any, rows: Any) -> np.ndarray:
+    return model.decision_function(rows) if hasattr(model, "classes_") else model.predict(rows)
+
+
+# --- parameters ------------------------------------------------------------------------------------------------------------
+
+WHOLE = (1.9, "2", None, True, np.float64(2.0))
+NUMBER = ("1", None, True, [1.0], np.array([1.0]))
+FLAG = ("no", 1, 0.0, None)
+WORD = (3, None, ["sound"])
+WRONG: dict[str, tuple[Any, ...]] = {
+    "epsilon": NUMBER,
+    "delta": ("1e-6", True, [1e-6]),
+    "bounds": (30, "ab", (1, 2, 3), True),
+    "y_bounds": (30, (1,), ("a", "b"), (-1, None), (-1, 0, 1)),
+    "unit": WORD,
+    "adjacency": WORD,
+    "calibration": WORD,
+    "parties": ("2", 2.0, None, True, 0, 99),
+    "classes": (3, "ab"),
+    "fit_intercept": FLAG,
+    "response_public": FLAG,
+    "aggregation": WORD,
+    "geometry": WORD,
+    "posterior": WORD,
+    "coupling": WORD,
+    "noise_model": WORD,
+    "sd": WORD,
+    "split": WORD,
+    "meta": WORD,
+    "combiner": WORD,
+    "holder": (3, ["a"]),
+    "tolerate": WHOLE,
+    "rounds": WHOLE,
+    "sampled": WHOLE,
+    "sketch_rows": WHOLE,
+    "folds": WHOLE,
+    "basis_size": WHOLE,
+    "public_seed": WHOLE,
+    "random_state": (1.5, "3", True),
+    "n_components": (1.5, None, True),
+    "nodes": ("oslo", 3, None),
+    "public": ("x0", 3, None),
+    "penalty": NUMBER,
+    "high_share": NUMBER,
+    "predictions_share": NUMBER,
+    "radius": NUMBER,
+    "clip": NUMBER,
+    "refit": NUMBER,
+    "publish": NUMBER,
+    "projection": NUMBER,
+    "prior_precision": NUMBER,
+    "noise_precision": NUMBER,
+    "multiple": ("3", True),
+    "clip_norm": ("3", True),
+    "alpha": (None, True, [1.0]),
+    "sketch": (3, None),
+    "sketch_dim": ("2", None, True, 5000),
+    "grids": (3, "ab"),
+    "shares": (0.5, ("a", "b", "c"), None),
+    "importance": (3, "ab"),
+    "source": (3, "ab"),
+    "basis": (3j, None),
+    "reference": ("ab",),
+    "budget": (1.0, "1"),
+}
+NAMES = sorted({parameter for name in ESTIMATORS for parameter in made(name).get_params(deep=False)})
+
+
+def test_every_parameter_of_every_estimator_is_tried() -> None:
+    assert sorted(WRONG) == NAMES
+    assert set(SHARED) <= set(WRONG)
+
+
+CASES = [
+    (name, parameter, wrong)
+    for name, (parameter, values) in itertools.product(ESTIMATORS, WRONG.items())
+    if parameter in made(name).get_params(deep=False) and not (parameter == "parties" and name == "stacking-rows")
+    for wrong in values
+]
+
+
+@pytest.mark.parametrize(("name", "parameter", "wrong"), CASES)
+def test_a_parameter_that_makes_no_sense_is_refused_by_name(name: str, parameter: str, wrong: object) -> None:
+    model = made(name, **{parameter: wrong})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UsageError, match=rf"\b{parameter}\b") as caught:
+            model.fit(X, ESTIMATORS[name][2])
+    assert "\n" not in str(caught.value)
+    assert not hasattr(model, "plan_")
+    with pytest.raises(UsageError, match=parameter):
+        model.plan(80, 6)
+
+
+@pytest.mark.parametrize("wrong", ["1", True, [1.0], None])
+@pytest.mark.parametrize("parameter", ["epsilon", "confidence"])
+def test_describe_validates_too(parameter: str, wrong: object) -> None:
+    with pytest.raises(UsageError, match=f"{parameter} must be a number"):
+        describe({"x": X[:, 0]}, Bounds(-1, 1), **{parameter: wrong})
+
+
+NUMPYS: dict[str, tuple[Any, Any]] = {
+    "epsilon": (np.float32(2.0), 2.0),
+    "delta": (np.float64(1e-6), 1e-6),
+    "parties": (np.int64(3), 3),
+    "fit_intercept": (np.bool_(0), False),
+    "public_seed": (np.int32(5), 5),
+    "random_state": (np.int64(3), 3),
+    "tolerate": (np.uint8(1), 1),
+    "rounds": (np.int64(4), 4),
+    "folds": (np.int64(3), 3),
+    "sketch_dim": (np.int64(1), 1),
+    "alpha": (np.float64(2.0), 2.0),
+    "n_components": (np.int64(2), 2),
+    "basis_size": (np.int64(3), 3),
+    "penalty": (np.float32(0.5), 0.5),
+    "radius": (np.float32(2.0), 2),
+    "y_bounds": (np.array([-2.0, 2.0]), (-2, 2)),
+    "bounds": (np.array([-1.0, 1.0]), (-1, 1)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [(n, p) for n, p in itertools.product(ESTIMATORS, NUMPYS) if p in made(n).get_params(deep=False)],
+)
+def test_numpys_numbers_are_numbers(name: str, parameter: str) -> None:
+    numpys, pythons = (made(name, **{parameter: value}).plan(80, 6) for value in NUMPYS[parameter])
+    assert numpys.hash == pythons.hash
+
+
+def test_numpys_numbers_are_numbers_in_describe() -> None:
+    given = {"random_state": np.int64(3), "epsilon": np.float32(2.0), "confidence": np.float32(0.5)}
+    one, other = (
+        describe({"x": X[:, 0]}, Bounds(-1, 1), **options)
+        for options in (given, {"random_state": 3, "epsilon": 2.0, "confidence": 0.5})
+    )
+    assert one.plan_.hash == other.plan_.hash
+    assert plain(np.int64(3)) == 3
+
+
+# --- plans without data ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:The released covariance")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_plan_without_data_is_the_plan_of_the_fit(name: str) -> None:
+    planned = made(name).plan(n_samples=80, n_features=6)
+    assert planned.hash == made(name).fit(X, ESTIMATORS[name][2]).plan_.hash
+
+
+@pytest.mark.parametrize("shape", [("80", 6), (80.0, 6), (80, "6"), (True, 6)])
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_plan_is_of_whole_numbers_of_rows_and_columns(name: str, shape: tuple[Any, Any]) -> None:
+    with pytest.raises(UsageError, match="must be a whole number"):
+        made(name).plan(*shape)
+
+
+# --- missing values in new rows ----------------------------------------------------------------------------------------------
+
+
+def a_new_row() -> tuple[np.ndarray, np.ndarray]:
+    """A row with a missing value, and what "absent" makes of it: the middle of its range."""
+    row = X[:1].copy()
+    row[0, 1] = np.nan
+    return row, np.nan_to_num(row)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_a_missing_value_that_is_declared_absent_contributes_nothing(name: str) -> None:
+    row, filled = a_new_row()
+    model = made(name, epsilon=math.inf, bounds=Bounds(-1, 1, missing="absent")).fit(X, ESTIMATORS[name][2])
+    assert decided(model, row) == pytest.approx(decided(model, filled))
+    assert model.predict(row) == pytest.approx(model.predict(filled))
+    assert np.isfinite(decided(model, row)).all()
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_an_indicator_counts_in_new_rows(name: str) -> None:
+    row, filled = a_new_row()
+    learned = X.copy()
+    learned[::3, 1] = np.nan
+    model = made(name, epsilon=math.inf, bounds=Bounds(-1, 1, missing={1: "indicator"})).fit(learned, ESTIMATORS[name][2])
+    assert np.isfinite(decided(model, row)).all()
+    if hasattr(model, "coef_"):
+        indicator = 2  # the coded column after the second one's value
+        added = decided(model, row) - decided(model, filled)
+        assert added == pytest.approx(model.coef_.ravel()[indicator], abs=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:The released covariance")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_missing_value_that_is_not_declared_is_refused_in_new_rows(name: str) -> None:
+    row, _ = a_new_row()
+    with pytest.warns(PrivacyLeakWarning):
+        derived = made(name, bounds=None).fit(X, ESTIMATORS[name][2])
+    for model in (made(name).fit(X, ESTIMATORS[name][2]), derived):
+        with pytest.raises(ValueError, match="NaN"):
+            model.predict(row)
+
+
+def test_a_missing_value_in_a_sparse_row_contributes_nothing_and_the_callers_matrix_stays() -> None:
+    model = made("lasso", epsilon=math.inf, bounds=Bounds(-1, 1, missing="absent")).fit(sp.csr_array(X), Y)
+    row, filled = map(sp.csr_array, a_new_row())
+    assert model.predict(row) == pytest.approx(model.predict(filled))
+    assert np.isnan(row.data).sum() == 1
+
+
+# --- text, booleans, categories, frames ----------------------------------------------------------------------------------------
+
+SEX = np.where(X[:, 1] > 0, "F", "M")
+SMOKES = X[:, 2] > 0
+COLUMNS = {"age": 60 * (X[:, 0] + 1), "sex": SEX.tolist(), "smokes": SMOKES.tolist(), "dose": X[:, 3]}
+DECLARED = {"sex": ["F", "M"], "age": (0, 120), "dose": [-1.0, 1.0], "smokes": [False, True]}
+CODED = np.column_stack([COLUMNS["age"], SEX == "M", SMOKES, COLUMNS["dose"]]).astype(float)
+CODED_BOUNDS = Bounds([0, 0, 0, -1], [120, 1, 1, 1], categories={1: [0, 1], 2: [0, 1]})
+
+
+def frames() -> dict[str, Any]:
+    frame = pl.DataFrame(COLUMNS)
+    return {
+        "frame": frame,
+        "enum": frame.with_columns(pl.col("sex").cast(pl.Enum(["M", "F"]))),
+        "categorical": frame.with_columns(pl.col("sex").cast(pl.Categorical)),
+    }
+
+
+@pytest.mark.parametrize("kind", frames())
+@pytest.mark.parametrize("name", MIXED)
+def test_text_and_booleans_are_categories(name: str, kind: str) -> None:
+    """The same coefficients and predictions as of numbers that stand for the categories."""
+    target = ESTIMATORS[name][2]
+    frame = frames()[kind]
+    exact = {"epsilon": math.inf, "parties": 1} if "parties" in made(name).get_params(deep=False) else {"epsilon": math.inf}
+    model = made(name, bounds=DECLARED, **exact).fit(frame, target)
+    twin = made(name, bounds=CODED_BOUNDS, **exact).fit(CODED, target)
+    assert list(model.feature_names_in_) == list(COLUMNS)
+    assert decided(model, frame[:5]) == pytest.approx(decided(twin, CODED[:5]), rel=1e-6, abs=1e-9)
+    if hasattr(model, "coef_"):
+        assert model.coef_ == pytest.approx(twin.coef_, rel=1e-6, abs=1e-9)
+    assert decided(model, frame[:1]).shape == (1,)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_an_array_of_objects_holds_text_too(name: str) -> None:
+    target, frame = ESTIMATORS[name][2], pl.DataFrame(COLUMNS)
+    rows = np.array(list(zip(*COLUMNS.values(), strict=True)), dtype=object)
+    names = dict(enumerate(COLUMNS))
+    bounds = Bounds({place: DECLARED[column] for place, column in names.items()})
+    model = made(name, bounds=bounds, epsilon=math.inf, public_seed=3).fit(rows, target)
+    twin = made(name, bounds=DECLARED, epsilon=math.inf, public_seed=3).fit(frame, target)
+    assert decided(model, rows[:3]) == pytest.approx(decided(twin, frame[:3]))
+    assert decided(model, rows[:3].tolist()) == pytest.approx(decided(twin, frame[:3]))
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_missing_values_beside_text(name: str) -> None:
+    target = ESTIMATORS[name][2]
+    bounds = Bounds(DECLARED, missing="absent")
+    holes = {
+        column: [None if (i + j) % 9 == 0 else value for i, value in enumerate(values)]
+        for j, (column, values) in enumerate(COLUMNS.items())
+    }
+    model = made(name, bounds=bounds, epsilon=math.inf).fit(pl.DataFrame(holes), target)
+    nothing = pl.DataFrame({column: [None] for column in COLUMNS}, schema=pl.DataFrame(COLUMNS).schema)
+    assert np.isfinite(decided(model, nothing)).all()
+    refusing = made(name, bounds=DECLARED)
+    with pytest.raises(DataError, match="missing"):
+        refusing.fit(pl.DataFrame(holes), target)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_without_bounds_categories_are_read_off_the_data_with_a_warning(name: str) -> None:
+    frame = pl.DataFrame({"sex": COLUMNS["sex"], "dose": COLUMNS["dose"]})
+    with pytest.warns(PrivacyLeakWarning):
+        model = made(name, bounds=None).fit(frame, ESTIMATORS[name][2])
+    assert "bounds" in model.plan_.study.derived
+    assert np.isfinite(decided(model, frame)).all()
+    with pytest.raises(DataError, match="'sex' holds a value outside its declared categories or missing") as caught:
+        model.predict(frame[:1].with_columns(sex=pl.lit("SECRET")))
+    assert "SECRET" not in str(caught.value)
+
+
+def test_pandas_frames_are_frames() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(COLUMNS)
+    for sex in ("object", "string", "category"):
+        for smokes in ("object", "boolean", "category", "bool"):
+            given = frame.astype({"sex": sex, "smokes": smokes, "age": "Float64"})
+            model = made("bayes", bounds=DECLARED, epsilon=math.inf).fit(given, Y)
+            twin = made("bayes", bounds=CODED_BOUNDS, epsilon=math.inf).fit(CODED, Y)
+            assert model.predict(given[:5]) == pytest.approx(twin.predict(CODED[:5]))
+            holes = given.copy()
+            for column in ("sex", "smokes", "age"):
+                if holes[column].dtype != bool:
+                    holes.loc[3, column] = None
+            absent = made("bayes", bounds=Bounds(DECLARED, missing="absent"), epsilon=math.inf).fit(holes, Y)
+            assert np.isfinite(absent.predict(holes)).all()
+    assert describe(frame["sex"], Bounds({"sex": ["F", "M"]}), random_state=0)["all", "sex", "F"].count.value > 0
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_no_message_holds_a_value_of_the_data(name: str) -> None:
+    target, rows = ESTIMATORS[name][2], X.astype(object)
+    rows[3, 2] = "SECRET"
+    model = made(name).fit(X, target)
+    text = np.where(target == target[3], "SECRET", "other")
+    attempts = [
+        lambda: made(name).fit(rows, target),
+        lambda: model.predict(rows[:5]),
+        lambda: model.predict(np.array(["SECRET", "SECRET"])),
+        lambda: model.predict(np.full(3, 987654.0)),
+        lambda: made(name).fit(X + 987654j, target),
+        lambda: made(name).fit(np.full(80, 987654.0), target),
+        lambda: made(name).fit(X, text),
+        lambda: made(name, bounds={f"x{j}": ["a", "b"] for j in range(6)}).fit(np.full((80, 6), "SECRET"), target),
+    ]
+    for attempt in attempts:
+        with pytest.raises(ValueError) as caught:
+            attempt()
+        assert "SECRET" not in str(caught.value)
+        assert "987654" not in str(caught.value)
+        assert caught.value.__suppress_context__ or "SECRET" not in str(caught.value.__context__)
+
+
+# --- columns by name -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_the_columns_of_a_frame_are_matched_by_name(name: str) -> None:
+    target, frame = ESTIMATORS[name][2], pl.DataFrame(COLUMNS)
+    turned = frame.select(reversed(frame.columns))
+    parties = {"parties": {"a": ["age", "smokes"], "b": ["sex", "dose"]}} if "parties" in made(name).get_params() else {}
+    if name == "stacking-rows":
+        parties = {"parties": 2}
+    one, other = (made(name, bounds=DECLARED, epsilon=math.inf, **parties).fit(data, target) for data in (frame, turned))
+    assert decided(one, frame) == pytest.approx(decided(other, turned), abs=1e-3)
+    with pytest.raises(ValueError, match="order"):
+        one.predict(turned)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_a_column_that_nobody_declares_is_named(name: str) -> None:
+    frame = pl.DataFrame(COLUMNS)
+    with pytest.raises(UsageError, match=r"'weight'.*not among"):
+        made(name, bounds={**DECLARED, "weight": (0, 1)}).fit(frame, ESTIMATORS[name][2])
+    with pytest.raises(UsageError, match=r"'dose'.*no bounds"):
+        made(name, bounds={k: v for k, v in DECLARED.items() if k != "dose"}).fit(frame, ESTIMATORS[name][2])
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_a_plan_calls_columns_as_the_bounds_name_them(name: str) -> None:
+    frame = pl.DataFrame({column: COLUMNS[column] for column in DECLARED})
+    planned = made(name, bounds=DECLARED).plan(80, 4)
+    assert planned.hash == made(name, bounds=DECLARED).fit(frame, ESTIMATORS[name][2]).plan_.hash
+
+
+# --- tables ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_series_is_one_column_under_its_own_name() -> None:
+    table = table_of(pl.Series("age", [30.0, 40.0]))
+    assert table.names == ("age",)
+    assert table_of(pl.Series("age", [30.0, 40.0]), ["years"]).names == ("years",)
+    assert table_of(np.array([1.0, 2.0])).names == ("x0",)
+    assert table_of([["a", 1.0], ["b", 2.0]])["x1"].tolist() == [1.0, 2.0]
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    with pytest.raises(UsageError, match="there is no column 'agee'"):
+        table_of({"age": [1.0, 2.0]}, ["agee"])
