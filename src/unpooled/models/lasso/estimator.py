@@ -17,7 +17,7 @@ from unpooled.kernels.columns import Columns, scores
 from unpooled.models.lasso import MODEL
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Place, Term
-from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, setup
+from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, Setup
 from unpooled.models.lasso.planner import VARIANCE, Outlook, outlook, recommend
 from unpooled.privacy.bounds import Bounds, Coding, Column
 
@@ -152,8 +152,7 @@ class PrivateLasso(LinearRegressor):
         chosen column's mean product with y, as a part of the largest there can be (half width of y); ``clip``: where
         predictions of a full-sized iterate are clipped.
         """
-        study = self.plan(n_samples, n_features).study
-        asked = setup(study)
+        asked: Setup = self.plan(n_samples, n_features).design
         largest = asked.parameters.radius + asked.parameters.response_bound
         end = asked.clip((Term("", 0, asked.parameters.radius),))
         reach = 2 * (end + asked.parameters.response_bound) / n_samples
@@ -247,25 +246,23 @@ class PrivateLasso(LinearRegressor):
         self.dual_gap_ = self._gap(study, tables, terms) if math.isinf(self.epsilon) else None
         return self
 
-    @staticmethod
-    def _gap(study: Study, tables: dict[str, Table], terms: dict[tuple[str, int], float]) -> float:
+    def _gap(self, study: Study, tables: dict[str, Table], terms: dict[tuple[str, int], float]) -> float:
         """<x - s, g> for the best vertex s: at least the distance of the objective to its minimum (Frank-Wolfe's gap)."""
         coded = {card.name: _coded(card.columns, tables[card.name]) for card in study.parties}
         residual = -np.asarray(tables[study.parties[0].name][RESPONSE])
         for (party, column), value in terms.items():
             residual = residual + value * coded[party].column(column)
-        if setup(study).centres:
+        asked: Setup = self.plan_.design
+        if asked.centres:
             residual -= residual.mean()
         slopes = {party: scores(matrix, None, residual) / residual.size for party, matrix in coded.items()}
         descent = sum(value * slopes[party][column] for (party, column), value in terms.items())
         steepest = [float(np.abs(slope).max()) for slope in slopes.values()]
-        asked = setup(study)
         best = max(steepest) if asked.coupling is Coupling.BALL else math.fsum(steepest)
         return float(descent + asked.radius(study) * best)
 
-    @staticmethod
-    def _walked(study: Study, path: Any) -> list[dict[tuple[str, int], float]]:  # noqa: ANN401 - a tuple of steps
-        radius = setup(study).radius(study)
+    def _walked(self, study: Study, path: Any) -> list[dict[tuple[str, int], float]]:  # noqa: ANN401 - a tuple of steps
+        radius = self.plan_.design.radius(study)
         iterate: dict[Place, float] = {}
         iterates = []
         for step in path:

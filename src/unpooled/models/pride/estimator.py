@@ -15,7 +15,6 @@ from unpooled.estimation.binary import BinaryClassifier
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARED, WHOLE, WORD, plain, taking
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.pride import MODEL
-from unpooled.models.pride.plan import parts
 from unpooled.privacy.bounds import Bounds, Coding
 from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.table import Table
@@ -154,7 +153,7 @@ class _Pride(StudyEstimator):
             for column, i in zip(columns, np.searchsorted(coding.attribute, range(len(columns))), strict=True)
         }
         coefficients = np.zeros(coded.shape[1])
-        for part in parts(self.plan_.study):
+        for part in self.plan_.design.parts:
             kept = iter(self.kept_[part.card.name]["coded_coefficients"].tolist())
             for half in (part.private, part.public):
                 for j, column in enumerate(half.columns):

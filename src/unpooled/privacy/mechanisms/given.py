@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.protocol.messages import Sealed
-
 
 @dataclass(frozen=True, slots=True)
 class Vector:
@@ -49,7 +47,7 @@ class Summand:
     """
 
     values: NDArray[Any]
-    seal: Callable[[NDArray[Any], bytes], tuple[Sealed, ...]]
+    seal: Callable[[NDArray[Any], bytes], tuple[Any, ...]]
 
 
 Given = Vector | Scores | Objective | Summand
