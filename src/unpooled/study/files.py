@@ -5,12 +5,12 @@ Every error names the file, the key and the remedy. An unknown key is an error: 
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import tomli_w
 
 from unpooled.errors import StudyError, UsageError
 from unpooled.privacy.bounds import Column
@@ -178,16 +178,12 @@ def card_of(text: PartyFile, rows: int, key: str) -> Card:
 
 def write_card(card: Card) -> str:
     """A card as TOML."""
-    lines = [
-        "# Public schema card: names, kinds and declared bounds. It holds nothing that was read off the data",
-        "# but the number of rows.",
-    ]
-    lines += [f"name = {_toml(card.name)}", f"rows = {card.rows}"]
-    if card.labels:
-        lines.append(f"labels = {_toml(card.labels)}")
-    if card.key:
-        lines.append(f"key = {_toml(card.key)}")
-    return "\n".join([*lines, *_columns_as_toml(card.columns)]) + "\n"
+    comment = (
+        "# Public schema card: names, kinds and declared bounds. It holds nothing that was read off the data\n"
+        "# but the number of rows.\n"
+    )
+    told = {"name": card.name, "rows": card.rows, "labels": card.labels, "key": card.key}
+    return comment + tomli_w.dumps({key: value for key, value in told.items() if value}) + _columns_as_toml(card.columns)
 
 
 def write_party(
@@ -200,42 +196,30 @@ def write_party(
     labels: tuple[str, ...] = (),
 ) -> str:
     """A party file with the strictest policy: sound studies only, each approved by somebody."""
-    lines = ["[party]", f"name = {_toml(name)}", f"data = {_toml(data)}", f"ledger = {_toml(ledger)}"]
-    if id_column is not None:
-        lines.append(f"id = {_toml(id_column)}")
-    if labels:
-        lines.append(f"labels = {_toml(labels)}")
-    lines += [
-        *_columns_as_toml(columns),
-        "",
-        "[policy]",
-        f"# What all studies together may spend, per {budget.unit}.",
-        f"epsilon = {_toml(budget.epsilon)}",
-        f"delta = {_toml(budget.delta)}",
-        f"unit = {_toml(budget.unit)}",
-        '# Of a column-split study that counts what all its parties release about a person; bounds = "party": what this party does.',
-        'bounds = "person"',
-        'calibrations = ["sound"]',
-        "trust = []",
-        "# Approved with `unpooled party check --approve`; or a list of the hashes of the plans that may run.",
-        'approval = "ask"',
-        "allow_simulation = false",
-    ]
-    return "\n".join(lines) + "\n"
+    party = {"name": name, "data": data, "ledger": ledger, "id": id_column, "labels": labels}
+    limits = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": str(budget.unit)}
+    return (
+        "[party]\n"
+        + tomli_w.dumps({key: value for key, value in party.items() if value})
+        + _columns_as_toml(columns)
+        + f"""
+[policy]
+# What all studies together may spend, per {budget.unit}.
+{tomli_w.dumps(limits)}\
+# Of a column-split study that counts what all its parties release about a person; bounds = "party": what this party does.
+bounds = "person"
+calibrations = ["sound"]
+trust = []
+# Approved with `unpooled party check --approve`; or a list of the hashes of the plans that may run.
+approval = "ask"
+allow_simulation = false
+"""
+    )
 
 
-def _columns_as_toml(columns: tuple[Column, ...]) -> list[str]:
-    """``[[columns]]`` tables."""
-    lines = []
-    for column in columns:
-        lines += ["", "[[columns]]"]
-        lines += [f"{key} = {_toml(value)}" for key, value in msgspec.to_builtins(column).items()]
-    return lines
-
-
-def _toml(value: object) -> str:
-    """A string, number or list of strings in TOML: JSON's spelling of them is TOML's, which also escapes U+007F."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") if not isinstance(value, float) else repr(value)
+def _columns_as_toml(columns: tuple[Column, ...]) -> str:
+    """``[[columns]]`` tables, which TOML would also let stand in one line each; people edit these."""
+    return "".join(f"\n[[columns]]\n{tomli_w.dumps(msgspec.to_builtins(column))}" for column in columns)
 
 
 def _read(path: Path, kind: type[T]) -> T:
