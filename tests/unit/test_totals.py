@@ -758,7 +758,7 @@ def test_steps_of_one_mode_are_refused_under_the_plan_of_another() -> None:
             for name in names:
                 if act not in own or (mode is Mode.TRUSTED and (act == "noisy") != (name == "site000")):
                     scene.refuses(name, f"moments-{act}", payload)
-                scene.refuses(name, f"deviations-{act}", payload, "releases no deviations")
+                scene.refuses(name, f"deviations-{act}", payload, "has no total 'deviations'")
 
 
 def test_a_trusted_aggregator_refuses_other_participants() -> None:
