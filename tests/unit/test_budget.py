@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csc_array
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
@@ -112,10 +113,16 @@ def test_a_refused_fit_costs_nothing(budget: Budget) -> None:
     assert budget.spent == 0
 
 
+def test_an_account_in_memory_stays_with_its_process(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    with pytest.raises(UsageError, match="path"):
+        bayes(budget=budget).fit(X, Y)
+
+
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, clone])
 def test_copies_and_clones_keep_the_same_budget(budget: Budget, copied) -> None:
     model = bayes(budget=budget)
-    assert copied(model).budget is budget
+    assert copied(model).budget is copied(budget) is budget
     copied(model).fit(X, Y)
     assert len(budget.entries) == 1
 
@@ -199,6 +206,14 @@ def test_fitting_the_same_rows_again_warns_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         bayes().fit(X, Y)
+
+
+@pytest.mark.usefixtures("memory")
+def test_sparse_rows_are_not_remembered() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            PrivateLasso(2, y_bounds=(-1, 1), rounds=2, epsilon=0.5, bounds=(-1, 1)).fit(csc_array(X), Y)
 
 
 @pytest.mark.usefixtures("memory")

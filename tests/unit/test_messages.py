@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ from unpooled.protocol.local import drive, in_process, recorded_only
 from unpooled.protocol.messages import (
     WIRE_VERSION,
     Array,
+    Ask,
     Dropped,
     Entrusted,
     Envelope,
@@ -39,6 +41,7 @@ from unpooled.protocol.messages import (
     open_envelope,
 )
 from unpooled.protocol.party import Party
+from unpooled.protocol.replies import check_reply
 from unpooled.protocol.step import Step
 from unpooled.protocol.transcript import Transcript
 
@@ -97,7 +100,7 @@ def test_pickled_or_otherwise_strange_bytes_are_refused() -> None:
         pickle.dumps(SumsReply),
         b"",
         b"\xc1",
-        msgspec.msgpack.encode({"version": 1}),
+        msgspec.msgpack.encode({"version": WIRE_VERSION}),
         msgspec.msgpack.encode([1, 2]),
     ):
         with pytest.raises(ProtocolError):
@@ -311,6 +314,28 @@ def test_a_party_that_does_not_open_ends_the_study_with_its_reason() -> None:
     model = load("describe")
     with pytest.raises(UsageError, match="is asleep"):
         drive(model, model.compile(STUDY), lambda batch: [Dropped(ask.to, "is asleep") for ask, _ in batch])
+
+
+@pytest.mark.parametrize("accident", [lambda: 1 / 0, lambda: np.linalg.cholesky(-np.eye(2)), lambda: math.exp(1e9)])
+def test_replies_that_fit_the_plan_and_give_no_result_together_end_in_words(accident) -> None:
+    def coordinate(_plan):
+        yield [Ask("a", "sums", Nothing())]
+        accident()
+
+    model = dataclasses.replace(load("describe"), coordinate=coordinate)
+    with pytest.raises(ProtocolError, match="no result follows"):
+        run(model)
+
+
+def test_numbers_that_are_none_cannot_be_public() -> None:
+    class Told(msgspec.Struct, frozen=True):
+        value: Public[tuple[float, ...]]
+
+    plan = load("describe").compile(STUDY)
+    check_reply(plan, Ask("a", "elsewhere", Nothing()), Told(Public((1.0, 2.0))))
+    for number in (math.nan, math.inf):
+        with pytest.raises(ProtocolError, match="states a number that is none"):
+            check_reply(plan, Ask("a", "elsewhere", Nothing()), Told(Public((1.0, number))))
 
 
 def test_a_party_that_drops_out_later_is_left_out() -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, assert_never
+from typing import TYPE_CHECKING, NamedTuple
 
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import NO_COST, Composition, Event
@@ -126,20 +126,17 @@ def _changes(plan: Plan, unit: Unit, party: str | None) -> Iterator[tuple[frozen
     """
     cards = [card for card in plan.study.parties if party in (None, card.name)]
     everywhere = frozenset(card.name for card in plan.study.parties)
-    match plan.split:
-        case Split.HORIZONTAL:
-            groups = [frozenset({card.name}) for card in cards]
-        case Split.VERTICAL if unit is Unit.RECORD:
-            groups = [everywhere]
-        case Split.VERTICAL:
-            holders: dict[str, set[str]] = {}
-            for card in plan.study.parties:
-                for column in card.columns:
-                    holders.setdefault(column.name, set()).add(card.name)
-            mine = {column.name for card in cards for column in card.columns}
-            groups = sorted({frozenset(held) for name, held in holders.items() if name in mine}, key=sorted)
-        case _:
-            assert_never(plan.split)
+    if plan.split is Split.HORIZONTAL:
+        groups = [frozenset({card.name}) for card in cards]
+    elif unit is Unit.RECORD:
+        groups = [everywhere]
+    else:
+        holders: dict[str, set[str]] = {}
+        for card in plan.study.parties:
+            for column in card.columns:
+                holders.setdefault(column.name, set()).add(card.name)
+        mine = {column.name for card in cards for column in card.columns}
+        groups = sorted({frozenset(held) for name, held in holders.items() if name in mine}, key=sorted)
     for group in groups:
         yield group, False
     if unit is Unit.ATTRIBUTE and any(r.exposure.label is not None for r in plan.releases):
