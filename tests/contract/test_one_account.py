@@ -19,7 +19,7 @@ from world import covered, truth
 from unpooled.errors import BudgetRefusal, UnpooledError, UsageError
 from unpooled.models import load
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import Shared
+from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Plan
 from unpooled.privacy.policy import Policy
@@ -100,9 +100,7 @@ def released_in(plan: Plan, party: str, request: bytes, reply: bytes) -> list[tu
                 found.append((party, part.name))
             elif isinstance(part, Sealed):
                 own = [
-                    r
-                    for r in plan.releases
-                    if (r.party, r.step) == (party, envelope.step) and isinstance(r.mechanism, Shared)
+                    r for r in plan.releases if (r.party, r.step) == (party, envelope.step) and r.mechanism.takes is Summand
                 ]
                 found += [(party, r.name) for r in own]
     return list(dict.fromkeys(found))  # a share is sealed in several parts

@@ -33,6 +33,7 @@ from unpooled.models import load
 from unpooled.network import signing
 from unpooled.network.service import Desk, Silence, coordinate, signed_exchange
 from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.unit import Split
 from unpooled.protocol.conversation import OPEN, OpenRequest
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive
@@ -347,7 +348,7 @@ def test_a_card_that_is_not_the_partys_is_refused_before_any_charge(world: World
     column = next(c for c in cards[0].columns if c.low is not None)
     wider = tuple(msgspec.structs.replace(c, high=c.high * 2) if c is column else c for c in cards[0].columns)
     cards[0] = msgspec.structs.replace(cards[0], columns=wider)
-    if load(world.case.model).split == "horizontal":  # all parties declare alike
+    if load(world.case.model).compile(world.study).split is Split.HORIZONTAL:  # all parties declare alike
         cards = [msgspec.structs.replace(c, columns=wider) for c in cards]
     study = world.variant(parties=tuple(cards))
     world.approve(study)

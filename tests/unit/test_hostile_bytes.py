@@ -64,7 +64,9 @@ def test_shapes_that_numpy_cannot_make_are_refused() -> None:
 
 
 def message(body: bytes) -> bytes:
-    return msgspec.msgpack.encode({"version": WIRE_VERSION, "plan": "0" * 64, "step": "sums", "index": 0, "body": msgspec.Raw(body)})
+    return msgspec.msgpack.encode(
+        {"version": WIRE_VERSION, "plan": "0" * 64, "step": "sums", "index": 0, "body": msgspec.Raw(body)}
+    )
 
 
 def sums(**changes: object) -> bytes:
