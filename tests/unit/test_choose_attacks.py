@@ -16,6 +16,7 @@ from unpooled.models.lasso.messages import PickRequest, SharedColumn, Term
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.mechanisms import Given, Scores
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
@@ -94,14 +95,15 @@ def opened(columns, y: np.ndarray, **parameters) -> tuple[str, Party]:
 
 def scored(columns, y: np.ndarray, request: PickRequest, **parameters) -> tuple[np.ndarray, int] | None:
     """The scores and their sensitivity as a pick hands them to the mechanism; None where the request is refused before."""
-    (plan, party), seen, original = opened(columns, y, **parameters), [], Context.choose
+    (plan, party), seen, original = opened(columns, y, **parameters), [], Context.release
 
-    def spy(context: Context, name: str, scores: np.ndarray, sensitivity: int, *, signed: bool = False) -> Released:
-        seen.append((scores.copy(), sensitivity))
-        return original(context, name, scores, sensitivity, signed=signed)
+    def spy(context: Context, name: str, given: Given) -> Released:
+        if isinstance(given, Scores):
+            seen.append((given.values.copy(), given.sensitivity))
+        return original(context, name, given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Context, "choose", spy)
+        patch.setattr(Context, "release", spy)
         try:
             party.answer(encode(plan, "pick", 0, request))
         except UnpooledError:

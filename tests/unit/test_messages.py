@@ -251,6 +251,23 @@ def with_mechanism(model, change) -> object:
     return dataclasses.replace(model, compile=compile_plan)
 
 
+def test_every_release_of_a_step_has_a_count_of_its_own() -> None:
+    """The step may be asked twice because another of its releases is planned twice."""
+
+    def compile_plan(study):
+        plan = load("describe").compile(study)
+        return dataclasses.replace(
+            plan, releases=(*plan.releases, dataclasses.replace(plan.releases[0], name="more", count=2))
+        )
+
+    def coordinate(_plan):
+        yield [Ask("a", "sums", Nothing(), 1)]
+
+    model = with_answer(lambda c, _r: SumsReply(c.release("sums", Vector(np.zeros(2, dtype=np.int64)))))
+    with pytest.raises(PlanMismatch, match="'sums' is planned 1 times"):
+        run(dataclasses.replace(model, compile=compile_plan, coordinate=coordinate))
+
+
 def test_only_planned_shares_leave_as_shares_and_only_with_the_trust_they_need() -> None:
     from unpooled.privacy.mechanisms import Contribution
 

@@ -588,6 +588,8 @@ def test_columns_of_parties_are_named_or_counted() -> None:
     for wrong in ("x", 40_000, -40_001):
         with pytest.raises(UsageError, match="no column"):
             columns_of_parties({"a": [wrong]}, names)
+    with pytest.raises(UsageError, match="at least 1"):
+        columns_of_parties(0, names)
 
 
 def test_a_model_has_no_split_beside_that_of_its_plans() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar, assert_never
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.privacy.mechanisms.given import Objective, Scores, Summand, Vector
+from unpooled.privacy.mechanisms.given import Vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,18 +73,7 @@ class Mechanism(ABC):
 
     def content(self, given: Given) -> bytes:
         """A digest of everything that the released value depends on beside the noise: the noise key depends on it."""
-        match given:
-            case Vector():
-                parts = [given.values.tobytes(), repr(given.sensitivity).encode()]
-            case Scores():
-                parts = [given.values.tobytes(), repr((given.sensitivity, given.signed)).encode()]
-            case Objective():
-                parts = [given.settings]
-            case Summand():
-                parts = [given.values.tobytes()]
-            case _:
-                assert_never(given)
-        return sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
+        return sha256(b"".join(len(part).to_bytes(8, "big") + part for part in given.content())).digest()
 
     def change(self, one: NDArray[Any], other: NDArray[Any]) -> float | None:
         """How far two releases with equal noise are apart, in the unit of ``event(...).value``: what an audit measures.

@@ -18,6 +18,10 @@ class Vector:
     values: NDArray[Any]
     sensitivity: float | None = None
 
+    def content(self) -> tuple[bytes, ...]:
+        """Everything that the released value depends on beside the noise."""
+        return self.values.tobytes(), repr(self.sensitivity).encode()
+
 
 @dataclass(frozen=True, slots=True)
 class Scores:
@@ -26,6 +30,10 @@ class Scores:
     values: NDArray[Any]
     sensitivity: int
     signed: bool = False
+
+    def content(self) -> tuple[bytes, ...]:
+        """Everything that the released value depends on beside the noise."""
+        return self.values.tobytes(), repr((self.sensitivity, self.signed)).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,10 @@ class Objective:
     solve: Callable[[NDArray[Any]], NDArray[Any]]
     settings: bytes = b""
 
+    def content(self) -> tuple[bytes, ...]:
+        """The settings; the party adds the digest of its whole table."""
+        return (self.settings,)
+
 
 @dataclass(frozen=True, slots=True)
 class Summand:
@@ -48,6 +60,10 @@ class Summand:
 
     values: NDArray[Any]
     seal: Callable[[NDArray[Any], bytes], tuple[Any, ...]]
+
+    def content(self) -> tuple[bytes, ...]:
+        """Everything that the released value depends on beside the noise."""
+        return (self.values.tobytes(),)
 
 
 Given = Vector | Scores | Objective | Summand
