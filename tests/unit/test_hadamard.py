@@ -21,6 +21,8 @@ from unpooled.errors import UsageError
 from unpooled.kernels.hadamard import Srht, passes, srht
 from unpooled.kernels.hadamard import transform as kernel
 
+pytestmark = pytest.mark.minutes
+
 quick = settings(deadline=None, database=None, derandomize=True, max_examples=60)
 SIZES = (1, 2, 3, 5, 31, 32, 33, 64, 100, 200, 256, 257, 1000, 2048, 2049, 2592)
 BIG = (4097, 8200, 16384, 16385, 33000, 70000)  # 3 to 64 pieces: every combination of radix-8 and radix-2 passes
