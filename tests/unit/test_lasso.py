@@ -753,6 +753,7 @@ def test_the_published_noise_of_picks_is_laplace_of_the_given_scale() -> None:
 # --- before any data ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.minutes
 def test_recommended_settings_are_expected_to_do_better_and_can_be_set() -> None:
     model = PrivateLasso(4, radius=2.0, epsilon=1.0, delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2))
     settings = model.recommended(20_000, 100)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [pytest.mark.filterwarnings("error"), pytest.mark.minutes]
 
 PLAN, REQUEST = "ab" * 32, bytes(range(32))
 BUDGET = Budget(1.0, 1e-5)

@@ -228,6 +228,7 @@ def study_tables(rows: int = 12) -> dict[str, Table]:
     return tables
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("unit", list(Unit))
 @pytest.mark.parametrize("kind", KINDS)
 def test_replay_never_exceeds_the_declared_sensitivity(kind: str, unit: Unit) -> None:
@@ -288,6 +289,7 @@ def test_calibration_brings_a_noisy_sketch_closer_to_the_truth() -> None:
     assert np.linalg.norm(quiet - truth) < 1e-3 * np.linalg.norm(truth)
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", ["marginal-likelihood", "local-cv"])
 def test_calibration_beats_the_published_method_in_the_papers_simulation(alpha: str) -> None:

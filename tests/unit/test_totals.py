@@ -156,6 +156,7 @@ def plain_sum(study: Study, participants: tuple[str, ...]) -> np.ndarray:
 # --- the total --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("where", ["keys", "moments-share"])
 @pytest.mark.parametrize(
     ("n", "tolerate", "gone"),
@@ -325,6 +326,7 @@ def test_no_coalition_within_t_lowers_the_noise_below_the_plan(n: int, tolerate:
     assert left == planned
 
 
+@pytest.mark.minutes
 def test_a_coalition_that_takes_its_noise_out_is_left_with_the_planned_variance(monkeypatch) -> None:
     """Simulated: the opened sum less everything that T colluders and the client who asks know of it."""
     n, tolerate, residuals = 5, 2, []
