@@ -434,6 +434,7 @@ compositions = st.builds(
 )
 
 
+@pytest.mark.minutes
 @quick
 @given(compositions, st.floats(-10, -0.5).map(lambda x: 10**x))
 def test_epsilon_is_proved_and_is_the_smallest(composition: Composition, delta: float) -> None:

@@ -44,6 +44,7 @@ EXACT = {**DECLARED, "epsilon": math.inf}
 # --- scikit-learn -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.minutes
 @pytest.mark.filterwarnings("ignore::unpooled.errors.PrivacyLeakWarning")
 @parametrize_with_checks(
     [PrivateBayesianRegression(epsilon=math.inf), PrivateBayesianRegression(epsilon=100.0, random_state=0)]

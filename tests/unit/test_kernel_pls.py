@@ -41,6 +41,7 @@ def test_components_beyond_the_rank_are_zero_and_change_nothing() -> None:
     assert not kernel_pls(np.zeros((3, 3)), np.ones(3), 2).coefficients.any()
 
 
+@pytest.mark.minutes
 def test_moments_add_up_and_come_apart() -> None:
     left, right = Centred.of(X[:50] + 1000, Y[:50]), Centred.of(X[50:] + 1000, Y[50:])
     both = left.plus(right)

@@ -692,6 +692,7 @@ def test_parties_hold_every_column_once(parties, match: str) -> None:
         PrivateLasso(parties, bounds=(-1, 1), y_bounds=(-2, 2)).fit(np.column_stack(list(VALUES.values())), Y)
 
 
+@pytest.mark.minutes
 @parametrize_with_checks([PrivateLasso(2, radius=50.0, rounds=60, epsilon=math.inf, bounds=(-20, 20), y_bounds=(-300, 300))])
 def test_scikit_learns_contract(estimator, check) -> None:
     check(estimator)

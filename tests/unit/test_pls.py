@@ -60,6 +60,7 @@ EXACT = {"epsilon": math.inf, "basis": "none"}
 # --- scikit-learn -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.minutes
 @parametrize_with_checks([PrivatePLSRegression(**EXACT), PrivatePLSRegression(1, **EXACT)])
 def test_scikit_learns_contract(estimator, check) -> None:
     check(estimator)

@@ -315,6 +315,7 @@ def test_a_source_pulls_the_weights_to_it() -> None:
         PrivateLogisticRegression(**options, source=[1.0]).fit(X, Y)
 
 
+@pytest.mark.minutes
 @parametrize_with_checks(
     [
         PrivateLogisticRegression(epsilon=math.inf, bounds=(-20, 20), penalty=1e-5),
