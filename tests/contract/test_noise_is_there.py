@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from cases import CASES, Case
 from scipy import stats
+from test_models import parties
 from world import minimised
 
 from unpooled.models import load
@@ -27,6 +28,7 @@ from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import (
     MECHANISMS,
     GaussianRelease,
+    Mechanism,
     NoiseShare,
     Objective,
     Vector,
@@ -321,3 +323,40 @@ def test_keys_that_forget_the_statistic_or_the_party_are_caught(monkeypatch: pyt
         anonymous,
         lambda: test_two_parties_with_equal_data_draw_different_noise_even_in_a_simulation(monkeypatch),
     )
+
+
+def test_every_draw_follows_its_own_debit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever happens after a draw, a crash included, was paid for (FINDINGS G19)."""
+    log: list[str] = []
+    inside = 0
+
+    def spied(draw):
+        def spy(*given):
+            nonlocal inside
+            if not inside:
+                log.append("draw")
+            inside += 1
+            try:
+                return draw(*given)
+            finally:
+                inside -= 1
+
+        return spy
+
+    def kinds(of: type[Mechanism]) -> set[type[Mechanism]]:
+        return {of}.union(*map(kinds, of.__subclasses__()))
+
+    for kind in kinds(Mechanism):
+        if "draw" in vars(kind):
+            monkeypatch.setattr(kind, "draw", spied(kind.draw))
+    reserve = Ledger.reserve
+
+    def noted(*given, **rules):
+        reserve(*given, **rules)
+        log.append("debit")
+
+    monkeypatch.setattr(Ledger, "reserve", noted)
+    model = load(case.model)
+    drive(model, model.compile(case.study), in_process(parties(case, Policy.in_process())))
+    assert log
+    assert log == ["debit", "draw"] * (len(log) // 2)
