@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from unpooled.errors import PlanMismatch, ProtocolError, UsageError
+from unpooled.errors import PlanMismatch, ProtocolError, UnpooledError, UsageError
 from unpooled.models import load
 from unpooled.models.describe.messages import SumsReply
 from unpooled.privacy.bounds import Column
@@ -21,6 +21,7 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol import messages
+from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.keeper import MemoryKeeper
 from unpooled.protocol.local import drive, in_process, recorded_only
 from unpooled.protocol.messages import (
@@ -251,6 +252,37 @@ def with_mechanism(model, change) -> object:
     return dataclasses.replace(model, compile=compile_plan)
 
 
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    words: str
+
+
+def test_another_request_at_a_debited_place_is_refused_though_its_statistic_is_the_same() -> None:
+    """Otherwise the refusal would tell a coordinator whether two exact statistics are equal."""
+    fails = True
+
+    def answer(context, _request):
+        released = context.release("sums", Vector(np.zeros(2, dtype=np.int64)))
+        if fails:
+            raise ArithmeticError
+        return SumsReply(released)
+
+    step = Step("sums", Question, SumsReply, answer)
+    model = dataclasses.replace(load("describe"), steps=(step,))
+    plan, one = model.compile(STUDY), party(model)
+    one.answer(encode(plan.hash, "open", 0, OpenRequest(STUDY)))
+    first, other = (encode(plan.hash, "sums", 0, Question(words)) for words in ("first", "other"))
+    with pytest.raises(ArithmeticError):
+        one.answer(first)
+    spent = one.ledger.entries()
+    with pytest.raises(UnpooledError):
+        one.answer(other)
+    fails = False
+    with pytest.raises(UnpooledError):
+        one.answer(other)
+    assert one.ledger.entries() == spent
+    one.answer(first)
+
+
 def test_every_release_of_a_step_has_a_count_of_its_own() -> None:
     """The step may be asked twice because another of its releases is planned twice."""
 
@@ -303,7 +335,6 @@ def test_sealed_things_and_partial_sums_made_by_hand_are_refused() -> None:
 def test_unknown_steps_are_refused() -> None:
     one = party(load("describe"))
     plan = load("describe").compile(STUDY)
-    from unpooled.protocol.conversation import OpenRequest
 
     one.answer(encode(plan.hash, "open", 0, OpenRequest(STUDY)))
     with pytest.raises(ProtocolError, match="no step"):
