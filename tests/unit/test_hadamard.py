@@ -26,7 +26,7 @@ pytestmark = pytest.mark.minutes
 quick = settings(deadline=None, database=None, derandomize=True, max_examples=60)
 SIZES = (1, 2, 3, 5, 31, 32, 33, 64, 100, 200, 256, 257, 1000, 2048, 2049, 2592)
 BIG = (4097, 8200, 16384, 16385, 33000, 70000)  # 3 to 64 pieces: every combination of radix-8 and radix-2 passes
-rng = np.random.default_rng(20240229)
+RNG = np.random.default_rng(20240229)
 
 
 def padded(tau: int) -> int:
@@ -65,7 +65,7 @@ def test_equals_the_dense_matrix(tau: int) -> None:
         transform = Srht.draw(tau, m, tau)
         dense = reference(transform)
         assert np.array_equal(transform.matrix(), dense / math.sqrt(m))
-        X = rng.standard_normal((5, tau))
+        X = RNG.standard_normal((5, tau))
         for dtype, tolerance in ((np.float64, 1e-14), (np.float32, 1e-5)):
             found = transform.apply(X.astype(dtype))
             assert found.dtype == dtype
@@ -82,7 +82,7 @@ def test_integers_are_exact_up_to_the_bound(tau: int, dtype: type) -> None:
         transform = Srht.draw(tau, m, tau + 1)
         dense = reference(transform)
         largest = min(-int(limits.min), ((1 << 63) - 1) // tau)
-        X = rng.choice(np.array([-largest, largest - 1], dtype=dtype), (4, tau))
+        X = RNG.choice(np.array([-largest, largest - 1], dtype=dtype), (4, tau))
         # The worst rows: all terms of one output have the same sign and the largest magnitude.
         X[0] = np.where(dense[:, 0] > 0, -largest, largest - 1)
         X[1] = np.where(dense[:, -1] > 0, largest - 1, -largest)
@@ -107,7 +107,7 @@ def test_int32_sums_reach_the_last_value(tau: int) -> None:
 
 @pytest.mark.parametrize("tau", BIG)
 def test_many_pieces(tau: int) -> None:
-    X = rng.integers(-1000, 1001, (2, tau))
+    X = RNG.integers(-1000, 1001, (2, tau))
     for m in (3, 600):
         transform = Srht.draw(tau, m, 3)
         exact = plain(X, transform)
@@ -120,7 +120,7 @@ def test_many_pieces(tau: int) -> None:
 @pytest.mark.parametrize("tau", SIZES)
 def test_complete_transform_is_orthogonal(tau: int) -> None:
     transform = Srht.draw(tau, padded(tau), 5)
-    X = rng.standard_normal((3, tau))
+    X = RNG.standard_normal((3, tau))
     Y = transform.apply(X)
     np.testing.assert_allclose(Y @ transform.matrix().T, X, rtol=0, atol=1e-12)
     np.testing.assert_allclose(np.linalg.norm(Y, axis=1), np.linalg.norm(X, axis=1), rtol=1e-12)
@@ -154,7 +154,7 @@ def test_any_shape(tau: int, data: st.DataObject) -> None:
 def test_an_error_of_one_sign_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Controls: the module with one sign flipped, in each of its stages, must fail the comparison above."""
     source = Path(passes.__file__).read_text(encoding="utf-8").replace(", cache=True", "")
-    X = rng.integers(-9, 10, (2, 33000))
+    X = RNG.integers(-9, 10, (2, 33000))
     for i, (right, wrong, tau) in enumerate(
         [
             ("T(a1 - a5)", "T(a1 + a5)", 33000),
@@ -185,7 +185,7 @@ def test_an_error_of_one_sign_is_caught(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32])
 @pytest.mark.parametrize("tau", [20, 300, 2592, 9000])
 def test_blocks_threads_and_layouts_give_the_same_bits(tau: int, dtype: type) -> None:
-    X = (rng.standard_normal((60, tau)) * 1000).astype(dtype)
+    X = (RNG.standard_normal((60, tau)) * 1000).astype(dtype)
     transform = Srht.draw(tau, min(40, padded(tau)), 1)
     bound = None if np.dtype(dtype).kind == "f" else 10_000
     expected = transform.apply(X, bound=bound, threads=1)
@@ -221,7 +221,7 @@ def test_blocks_threads_and_layouts_give_the_same_bits(tau: int, dtype: type) ->
 
 
 def test_small_row_blocks_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    X = rng.standard_normal((50, 2592))
+    X = RNG.standard_normal((50, 2592))
     transform = Srht.draw(2592, 64, 1)
     expected = transform.apply(X)
     for entries in (1, 2592, 20_000):
@@ -231,7 +231,7 @@ def test_small_row_blocks_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_default_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    X = rng.standard_normal((30, 2048))
+    X = RNG.standard_normal((30, 2048))
     transform = Srht.draw(2048, 16, 1)
     expected = transform.apply(X, threads=1)
     monkeypatch.setattr(kernel, "_SMALL", 0)
@@ -241,7 +241,7 @@ def test_default_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_row_that_is_not_finite_stays_alone() -> None:
-    X = rng.standard_normal((4, 2592))
+    X = RNG.standard_normal((4, 2592))
     transform = Srht.draw(2592, 64, 1)
     expected = transform.apply(X)
     X[1, 7], X[2, 9] = np.nan, np.inf
@@ -251,7 +251,7 @@ def test_a_row_that_is_not_finite_stays_alone() -> None:
 
 
 def test_writes_into_out() -> None:
-    X = rng.standard_normal((6, 100))
+    X = RNG.standard_normal((6, 100))
     transform = Srht.draw(100, 9, 1)
     whole = np.full((8, 9), 7.0)
     returned = transform.apply(X, out=whole[1:7])
@@ -328,7 +328,7 @@ def test_columns_and_signs_are_uniform() -> None:
 
 def test_squared_norms_are_unbiased() -> None:
     """E |x Pi|^2 = |x|^2 over seeds; without the scale sqrt(P/m) or with repeated columns it would not be."""
-    x = rng.standard_normal((1, 200)) * np.linspace(0, 3, 200)
+    x = RNG.standard_normal((1, 200)) * np.linspace(0, 3, 200)
     ratios = np.array([(srht(x, 32, seed) ** 2).sum() for seed in range(2000)]) / (x**2).sum()
     assert abs(ratios.mean() - 1) < 6 * ratios.std() / math.sqrt(2000)
 
