@@ -381,7 +381,7 @@ def _watched(model: Model, sealed: Shares) -> Model:
         plan = model.compile(study)
         return replace(plan, releases=tuple(watch(release) for release in plan.releases))
 
-    return replace(model, compile=compile_plan)
+    return replace(model, compile_plan=compile_plan)
 
 
 def _present(card: Card, row: Row) -> Row | None:
