@@ -27,7 +27,7 @@ from unpooled.protocol.step import Model
 
 if TYPE_CHECKING:
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.chain import Entry
+    from unpooled.privacy.ledger import Entry
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.policy import Policy
     from unpooled.privacy.table import Table

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError
 from unpooled.privacy.bounds import check
-from unpooled.privacy.chain import Charge, ReleaseKey
 from unpooled.privacy.exposure import release_costs, shared_costs
+from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Objective, Summand
 from unpooled.privacy.plan import AGGREGATION, PLAN_VERSION, Card, Plan, Release, Study
 from unpooled.privacy.table import is_complete
