@@ -16,12 +16,13 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.moments_file import FORMAT, StoredMoments, read, write
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels import noisy_gram
@@ -33,6 +34,7 @@ from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -238,56 +240,6 @@ def _blocks(widths: Row) -> tuple[Block, ...]:
 # --- what everybody may compute ------------------------------------------------------------------------------------------
 
 
-class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Moments as a file: everything, exactly, and nothing that runs."""
-
-    format: str
-    features: tuple[Column, ...]
-    response: Column
-    grid: int
-    geometry: str
-    norm: float | None
-    intercept: bool
-    rows: int
-    gram: Array
-    variance: Array
-    plan: str
-    statement: str
-
-
-_FORMAT = "unpooled moments 1"
-
-
-@dataclass(frozen=True)
-class LinearFit:
-    """Coefficients in the data's own units with their covariance, and how far privacy noise and sampling may move them."""
-
-    coef_: Row
-    intercept_: float
-    #: Of the coefficients, and of the intercept as the last row where there is one.
-    joint_covariance_: Matrix
-    #: For every coefficient, whether the release tells anything of it. Where not, its interval rests on the prior, or is endless without one.
-    identified: NDArray[np.bool_]
-    #: Whether a prior stands behind what is not identified.
-    prior: bool = True
-
-    @property
-    def covariance_(self) -> Matrix:
-        """Of the coefficients."""
-        return self.joint_covariance_[: self.coef_.size, : self.coef_.size]
-
-    def interval(self, level: float = 0.95) -> Matrix:
-        """Lower and upper ends for every coefficient."""
-        from statistics import NormalDist
-
-        if not 0 < level < 1:
-            raise UsageError("level must lie between 0 and 1")
-        half = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0))
-        if not self.prior:
-            half = np.where(self.identified, half, np.inf)
-        return np.column_stack([self.coef_ - half, self.coef_ + half])
-
-
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Released second moments of coded rows (x, 1, y): one release, many models, at no further cost.
@@ -371,19 +323,16 @@ class Moments:
         """Everything as plain data."""
         d = self.design
         gram, variance = Array.of(self.gram), Array.of(self.variance)
-        head = (_FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept)
+        head = (FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept)
         return StoredMoments(*head, self.rows, gram, variance, self.plan, self.statement)
 
     @classmethod
     def of(cls, stored: StoredMoments) -> Self:
         """From plain data; refused where they do not fit together."""
-        try:
-            geometry = Geometry(stored.geometry)
-        except ValueError:
-            geometry = None
-        if stored.format != _FORMAT or geometry is None:
-            msg = f"moments of another format: this program reads {_FORMAT!r}"
+        if stored.format != FORMAT or stored.geometry not in list(Geometry):
+            msg = f"moments of another format: this program reads {FORMAT!r}"
             raise DataError(msg)
+        geometry = Geometry(stored.geometry)
         design = Design(stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept)
         square = (design.size + 1, design.size + 1)
         if any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
@@ -392,21 +341,12 @@ class Moments:
 
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""
-        Path(path).write_bytes(msgspec.msgpack.encode(self.stored()))
+        write(path, self.stored())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read what :meth:`save` wrote."""
-        name = Path(path).name
-        try:
-            return cls.of(msgspec.msgpack.decode(Path(path).read_bytes(), type=StoredMoments, strict=True))
-        except FileNotFoundError:
-            msg = f"{name}: there is no such file of moments"
-            raise DataError(msg) from None
-        except (msgspec.MsgspecError, ValueError) as error:
-            what = error if isinstance(error, DataError) else "this is not a file of moments: give one that `save` wrote"
-            msg = f"{name}: {what}"
-            raise DataError(msg) from None
+        return read(path, cls.of)
 
 
 def _positive(precision: Any) -> float:  # noqa: ANN401 - whatever a caller passes
@@ -414,3 +354,6 @@ def _positive(precision: Any) -> float:  # noqa: ANN401 - whatever a caller pass
     if not 0 < number < math.inf:
         raise UsageError("a precision must be a positive finite number")
     return number
+
+
+__all__ = ["AUGMENTED_WEIGHTS", "Design", "Geometry", "LinearFit", "Moments", "StoredMoments"]
