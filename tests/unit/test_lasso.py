@@ -32,7 +32,7 @@ from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Budget, Unit
-from unpooled.protocol.conversation import OpenRequest
+from unpooled.protocol.conversation import OpenRequest, find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Dropped, Nothing, Released, Signed, encode, open_body, open_envelope
 from unpooled.protocol.party import OpenDesk, Party
@@ -69,7 +69,7 @@ def opened(asked: Study, tables: dict[str, Table] = TABLES) -> tuple[Plan, dict[
 
 
 def ask(plan: Plan, party: Party, step: str, payload, index: int = 0):
-    return open_body(open_envelope(party.answer(encode(plan.hash, step, index, payload))), MODEL.step(step).reply)
+    return open_body(open_envelope(party.answer(encode(plan.hash, step, index, payload))), find_step(MODEL, step).reply)
 
 
 def refused(plan: Plan, party: Party, error: type[Exception], match: str, step: str, payload, index: int = 0) -> None:

@@ -23,6 +23,7 @@ from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import KeySource, Stream
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.protocol.conversation import find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import (
     Array,
@@ -173,7 +174,7 @@ def _compare(
         for entry in transcript.entries:
             if entry.to != name or entry.reply is None:
                 continue
-            step = model.step(open_envelope(entry.request).step)
+            step = find_step(model, open_envelope(entry.request).step)
             try:
                 answer = neighbour.answer(entry.request)
             except UnpooledError as error:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from unpooled.errors import ProtocolError
 from unpooled.protocol.messages import Ask, check_reply_type
 
 if TYPE_CHECKING:
@@ -64,14 +63,3 @@ class Model:
     panels: Callable[[Any], tuple[Panel, ...]] = no_panels
     #: Whether the guarantee of a whole row covers the parties' label columns too.
     covers_labels: bool = False
-
-    def step(self, name: str) -> Step:
-        """The step of this name."""
-        from unpooled.protocol import alignment
-        from unpooled.protocol.conversation import OPEN
-
-        for step in (OPEN, *alignment.STEPS, *self.steps):
-            if step.name == name:
-                return step
-        msg = f"model {self.name!r} has no step {name!r}"
-        raise ProtocolError(msg)
