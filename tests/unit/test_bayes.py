@@ -456,7 +456,7 @@ def test_published_noise_is_equation_12_times_the_classical_sigma(aggregation: s
 
 
 def test_the_published_formula_is_short_where_the_theory_says_so() -> None:
-    """At (10, 1e-5) the classical sigma is 0.4845 where 0.4999 is needed (THEORY 002.3)."""
+    """At (10, 1e-5) the classical sigma is 0.4845 where 0.4999 is needed (Theorem B.3)."""
     assert math.sqrt(2 * math.log(1.25 / 1e-5)) / 10 == pytest.approx(0.4845, abs=1e-4)
     assert 1 / gaussian_mu(10.0, 1e-5) == pytest.approx(0.4999, abs=1e-4)
 

@@ -102,7 +102,7 @@ def test_scores_are_exact_in_float64(rows: int) -> None:
 @pytest.mark.parametrize("unit", list(Unit))
 @pytest.mark.parametrize("coupling", ["ball", "blocks"])
 def test_the_budget_is_spent_as_the_formulas_say(unit: Unit, coupling: str) -> None:
-    """T003: attribute eps0 = sqrt(8 rho_l / T), w = sqrt(T / (2 rho_m)), sigma = 2 / sqrt(2 rho_s); record with K T and min(T, d)."""
+    """L.1 and L.2: attribute eps0 = sqrt(8 rho_l / T), w = sqrt(T / (2 rho_m)), sigma = 2 / sqrt(2 rho_s); record with K T and min(T, d)."""
     asked = study(unit=str(unit), parameters={"coupling": coupling, "rounds": 3, "refit": 0.2})
     got, rho = setup(asked), 0.8 * 0.98 * budget_rho(3.0, 1e-5)
     share = {"ball": (0.6, 0.2, 0.2), "blocks": (0.75, 0.25, 0.0)}[coupling]
@@ -261,7 +261,7 @@ def test_every_iterate_is_feasible(coupling: str, epsilon: float, refit: float) 
 
 
 def test_the_papers_server_update_leaves_the_ball() -> None:
-    """As printed, every party's vertex of the full ball is added: |x|_1 reaches K times the radius (T003.1)."""
+    """As printed, every party's vertex of the full ball is added: |x|_1 reaches K times the radius."""
     vertices = [(f"party{k}", 0, 1.0) for k in range(4)]
     printed = stepped({}, vertices, gamma=1.0, radius=2.0)
     assert sum(map(abs, printed.values())) == 8.0

@@ -445,7 +445,7 @@ def test_the_forms_scale_and_shrink_as_they_must() -> None:
         )
         assert moments_box([1.0, 0.0, 2.0], 3.0, adjacency) == moments_box([1.0, 2.0], 3.0, adjacency)
         assert moments_box([1.0], 0.0, adjacency) == moments_ball(1.0, 0.0, ZERO_OUT) == 1.0
-    # The figures of THEORY 002: d = 10, c = Y = 1, and Y = 7.5.
+    # Known figures: d = 10, c = Y = 1, and Y = 7.5.
     assert moments_box_as_published([1.0] * 10, 1.0) == pytest.approx(15.17, abs=0.005)
     assert moments_box([1.0] * 10, 1.0, REPLACE) == 11.0
     assert moments_box([1.0] * 10, 1.0, ZERO_OUT) == pytest.approx(8.06, abs=0.005)
@@ -486,7 +486,7 @@ def test_the_augmented_form_is_attained(adjacency: Adjacency) -> None:
         # The distance to nothing where a row is replaced.
         (moments_box([1.0] * 4, 2.0, ZERO_OUT), gram_weights(4), into_box(np.append(np.ones(4), 2.0))),
         (moments_ball(1.0, 2.0, ZERO_OUT), gram_weights(4, math.sqrt(2)), into_ball(1.0, 2.0)),
-        # y not counted, five per cent, and sum y^2 released as well (2.121 becomes 3.162 with the sums: SPEC section 5).
+        # y not counted, five per cent, and sum y^2 released as well (2.121 becomes 3.162 with the sums).
         (moments_ball(1.0, 0.0, REPLACE), gram_weights(3, math.sqrt(2)), into_ball(1.0, 1.0)),
         (0.95 * moments_ball(1.0, 1.0, REPLACE), gram_weights(3, math.sqrt(2)), into_ball(1.0, 1.0)),
         (0.95 * moments_box([1.0] * 3, 2.0, REPLACE), gram_weights(3), into_box(np.append(np.ones(3), 2.0))),

@@ -3,9 +3,9 @@ r"""The second-moment statistic: what is summed, how far one person moves it, an
 A row is coded into integers (:class:`~unpooled.privacy.bounds.Coding`): x in [-1, 1]^p, a constant 1 for the intercept, y in [-1, 1], all
 times the grid. Summed are products of two coded values, exact in int64, in one of four geometries:
 
-* ``ball``: xx and xy under the L2 bound R; y weighted up to R, off-diagonal noise smaller by sqrt 2 (T002.2), the default;
-* ``box``: xx and xy under the bounds of single columns, equal noise on every entry (T002.1);
-* ``augmented``: all of z z^T with z = (a_x x/R, a_y y, a_1), which holds the sums and y^2 too (SPEC section 5);
+* ``ball``: xx and xy under the L2 bound R; y weighted up to R, off-diagonal noise smaller by sqrt 2 (Theorem F.9.3), the default;
+* ``box``: xx and xy under the bounds of single columns, equal noise on every entry (Theorem F.9.1);
+* ``augmented``: all of z z^T with z = (a_x x/R, a_y y, a_1), which holds the sums and y^2 too (Theorem F.9.4);
 * ``published``: equation (12) of the paper, equal noise on every entry in the data's own units.
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
     Row = NDArray[np.float64]
 
-#: Squared weights of x, y and the constant in the augmented row: the .5, .4, .1 of T004.5.
+#: Squared weights of x, y and the constant in the augmented row: measured to serve partial least squares well.
 AUGMENTED_WEIGHTS = (0.5, 0.4, 0.1)
 
 

@@ -147,7 +147,7 @@ def setup(study: Study) -> Setup:
 
 
 def _classical(study: Study, share: float) -> float:
-    """The classical sigma per unit of sensitivity for a share of (epsilon, delta): not private for large epsilon (T002.3)."""
+    """The classical sigma per unit of sensitivity for a share of (epsilon, delta): not private for large epsilon (Theorem B.3)."""
     epsilon, delta = study.epsilon * share, study.delta * share
     if not delta:
         raise UsageError("the published calibration needs a positive delta")
