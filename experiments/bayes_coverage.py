@@ -1,4 +1,4 @@
-"""Coverage of 95 % intervals, and what bounds and inference do to the error: the tables of THEORY 002.
+"""Coverage of 95 % intervals, and what bounds and inference do to the error: tables of `models/bayes/THEORY.md`.
 
     python experiments/bayes_coverage.py [data sets]
 

@@ -2,7 +2,7 @@
 
     python experiments/lasso_private.py [repetitions]
 
-Simulator of THEORY 003: A = clip(0.5 N(0,1), +-1), n x 100; six coefficients of random sign, |x|_1 = 2; y = clip(A x + 0.3 N(0,1), +-2); K = 4, T = 20.
+Simulator: A = clip(0.5 N(0,1), +-1), n x 100; six coefficients of random sign, |x|_1 = 2; y = clip(A x + 0.3 N(0,1), +-2); K = 4, T = 20.
 Relative excess risk is (f(x) - f*) / (f(0) - f*), f* the optimum with |x|_1 <= 2. "Rounds alone" is without the refit, as in that document.
 "Expected" is what the planner says before any data.
 """
@@ -58,7 +58,7 @@ def best(A: np.ndarray, y: np.ndarray) -> float:
 
 def lasso(epsilon: float, seed: int = 0, **options: object) -> PrivateLasso:
     settings = {"parties": PARTIES, "radius": RADIUS, "bounds": (-1, 1), "y_bounds": (-2, 2), "delta": 1e-5}
-    settings |= {"fit_intercept": False, **options}  # THEORY 003 has no constant
+    settings |= {"fit_intercept": False, **options}  # the simulated response has no constant
     return PrivateLasso(epsilon=epsilon, random_state=seed, **settings)
 
 

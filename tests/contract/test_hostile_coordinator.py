@@ -16,6 +16,7 @@ from test_models import open_message, parties, transcript_of
 from unpooled.errors import UnpooledError
 from unpooled.models import load
 from unpooled.privacy.unit import Scope, Unit
+from unpooled.protocol.conversation import find_step
 from unpooled.protocol.messages import (
     ISSUED,
     WIRE_VERSION,
@@ -69,7 +70,7 @@ def test_nothing_unplanned_comes_back_and_no_budget_is_exceeded(case: Case, seed
         answered += 1
         key = (name, step, index)
         assert issued.setdefault(key, reply) == reply  # one answer per place, whatever is asked how often
-        for part in parts_of(open_body(open_envelope(reply), model.step(step).reply)):
+        for part in parts_of(open_body(open_envelope(reply), find_step(model, step).reply)):
             assert isinstance(part, (*ISSUED, Public, Entrusted)) or type(part).__name__ == "Disclosed"
             if isinstance(part, Released | Partial):
                 planned = plan.release(name, part.name)
@@ -156,7 +157,7 @@ def test_wild_payloads_are_answered_within_the_plan_or_refused_in_words(case: Ca
             refused.append(str(error))
             assert party.ledger.entries() == before
         else:
-            open_body(open_envelope(reply), load(case.model).step(asked.step).reply)
+            open_body(open_envelope(reply), find_step(load(case.model), asked.step).reply)
         finally:
             for somebody in people.values():
                 somebody.ledger.close()

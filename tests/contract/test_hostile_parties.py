@@ -23,7 +23,7 @@ from test_models import parties
 from unpooled.errors import ProtocolError, UnpooledError
 from unpooled.models import REGISTRY, load
 from unpooled.privacy.policy import Policy
-from unpooled.protocol.conversation import OPEN
+from unpooled.protocol.conversation import OPEN, find_step
 from unpooled.protocol.local import _opened, drive, in_process
 from unpooled.protocol.messages import WRAPPERS, Ask, open_body, open_envelope
 from unpooled.protocol.transcript import Transcript
@@ -276,7 +276,7 @@ def test_every_kind_of_message_is_among_the_honest_replies() -> None:
     for make in STUDIES.values():
         case = make()
         for ask, reply in honest(case):
-            step = load(case.model).step(ask.step)
+            step = find_step(load(case.model), ask.step)
             kinds |= {type(part) for part in parts_of(open_body(open_envelope(reply), step.reply))}
     assert kinds == set(WRAPPERS)
     assert OPEN.name == "open"

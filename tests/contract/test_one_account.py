@@ -24,7 +24,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Plan
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Budget, Scope, Split, Unit
-from unpooled.protocol.conversation import OPEN
+from unpooled.protocol.conversation import OPEN, find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Released, Sealed, open_body, open_envelope
 from unpooled.protocol.party import Party
@@ -91,7 +91,7 @@ def people(case: Case, rules: Policy | None = None) -> dict[str, Party]:
 def released_in(plan: Plan, party: str, request: bytes, reply: bytes) -> list[tuple[str, str]]:
     """The releases that a reply holds, as (party, name)."""
     envelope = open_envelope(request)
-    body = open_body(open_envelope(reply), load(plan.study.model).step(envelope.step).reply)
+    body = open_body(open_envelope(reply), find_step(load(plan.study.row), envelope.step).reply)
     found = []
     for name in body.__struct_fields__:
         value = getattr(body, name)

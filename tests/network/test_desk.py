@@ -32,7 +32,7 @@ from unpooled.errors import (
 from unpooled.models import load
 from unpooled.network import signing
 from unpooled.network.service import Desk, Silence, coordinate, signed_exchange
-from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.ledger.anchor import Anchor
 from unpooled.privacy.unit import Split
 from unpooled.protocol.conversation import OPEN, OpenRequest
 from unpooled.protocol.identity import Identity
@@ -395,16 +395,16 @@ def test_a_disk_that_is_full_refuses_and_later_goes_on(simple: World, monkeypatc
     """At the ledger, and at the file beside it: nothing is sent, nothing is debited twice, and the bits are the same."""
     simple.approve(simple.study)
     wanted = builtin(simple.in_process(simple.study).result)
-    real = Ledger._write_anchor
+    real = Anchor.write
     north = simple.root / "north/north.ledger"
 
-    def full(self: Ledger, *heads: object) -> None:
-        if self._path == north and len(heads) == 2:
+    def full(self: Anchor, *heads: object) -> None:
+        if self.database == north and len(heads) == 2:
             raise Refusal("the anchor cannot be written (No space left on device). Nothing was debited")
         real(self, *heads)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "_write_anchor", full)
+        patch.setattr(Anchor, "write", full)
         with pytest.raises(Refusal, match=r"party 'north'.*No space left"):
             run(simple)
     assert simple.charges(simple.study)["north"] == 0
@@ -537,7 +537,7 @@ def test_drive_over_signed_frames_rejects_a_reply_of_another_step(simple: World)
 
 def test_a_locked_ledger_is_waited_for_and_then_refused(simple: World, monkeypatch) -> None:
     simple.approve(simple.study)
-    monkeypatch.setattr("unpooled.privacy.ledger.PATIENCE", 0.3)
+    monkeypatch.setattr("unpooled.privacy.ledger.failures.PATIENCE", 0.3)
     with contextlib.closing(sqlite3.connect(simple.root / "city/city.ledger", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(Refusal, match="party 'city'"):

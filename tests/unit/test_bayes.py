@@ -442,7 +442,7 @@ def test_published_noise_is_equation_12_times_the_classical_sigma(aggregation: s
     asked = setup(plan.study)
     deviations = asked.moments.deviations(plan) / asked.design.grid**2
     own = [*half, 11.0]
-    first, second = asked.design._pairs
+    first, second = asked.design.pairs
     wanted = sigma / np.array([own[j] * own[k] for j, k in zip(first, second, strict=True)])
     # Two sites: as many shares for one honest party, or the full noise at each of them.
     assert deviations == pytest.approx(wanted * (1.0 if aggregation == "trusted" else math.sqrt(2)), rel=1e-4)
@@ -456,7 +456,7 @@ def test_published_noise_is_equation_12_times_the_classical_sigma(aggregation: s
 
 
 def test_the_published_formula_is_short_where_the_theory_says_so() -> None:
-    """At (10, 1e-5) the classical sigma is 0.4845 where 0.4999 is needed (THEORY 002.3)."""
+    """At (10, 1e-5) the classical sigma is 0.4845 where 0.4999 is needed (Theorem B.3)."""
     assert math.sqrt(2 * math.log(1.25 / 1e-5)) / 10 == pytest.approx(0.4845, abs=1e-4)
     assert 1 / gaussian_mu(10.0, 1e-5) == pytest.approx(0.4999, abs=1e-4)
 

@@ -32,7 +32,7 @@ from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Budget, Unit
-from unpooled.protocol.conversation import OpenRequest
+from unpooled.protocol.conversation import OpenRequest, find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Dropped, Nothing, Released, Signed, encode, open_body, open_envelope
 from unpooled.protocol.party import OpenDesk, Party
@@ -69,7 +69,7 @@ def opened(asked: Study, tables: dict[str, Table] = TABLES) -> tuple[Plan, dict[
 
 
 def ask(plan: Plan, party: Party, step: str, payload, index: int = 0):
-    return open_body(open_envelope(party.answer(encode(plan.hash, step, index, payload))), MODEL.step(step).reply)
+    return open_body(open_envelope(party.answer(encode(plan.hash, step, index, payload))), find_step(MODEL, step).reply)
 
 
 def refused(plan: Plan, party: Party, error: type[Exception], match: str, step: str, payload, index: int = 0) -> None:
@@ -102,7 +102,7 @@ def test_scores_are_exact_in_float64(rows: int) -> None:
 @pytest.mark.parametrize("unit", list(Unit))
 @pytest.mark.parametrize("coupling", ["ball", "blocks"])
 def test_the_budget_is_spent_as_the_formulas_say(unit: Unit, coupling: str) -> None:
-    """T003: attribute eps0 = sqrt(8 rho_l / T), w = sqrt(T / (2 rho_m)), sigma = 2 / sqrt(2 rho_s); record with K T and min(T, d)."""
+    """L.1 and L.2: attribute eps0 = sqrt(8 rho_l / T), w = sqrt(T / (2 rho_m)), sigma = 2 / sqrt(2 rho_s); record with K T and min(T, d)."""
     asked = study(unit=str(unit), parameters={"coupling": coupling, "rounds": 3, "refit": 0.2})
     got, rho = setup(asked), 0.8 * 0.98 * budget_rho(3.0, 1e-5)
     share = {"ball": (0.6, 0.2, 0.2), "blocks": (0.75, 0.25, 0.0)}[coupling]
@@ -261,7 +261,7 @@ def test_every_iterate_is_feasible(coupling: str, epsilon: float, refit: float) 
 
 
 def test_the_papers_server_update_leaves_the_ball() -> None:
-    """As printed, every party's vertex of the full ball is added: |x|_1 reaches K times the radius (T003.1)."""
+    """As printed, every party's vertex of the full ball is added: |x|_1 reaches K times the radius."""
     vertices = [(f"party{k}", 0, 1.0) for k in range(4)]
     printed = stepped({}, vertices, gamma=1.0, radius=2.0)
     assert sum(map(abs, printed.values())) == 8.0

@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from unpooled.errors import BudgetRefusal, LedgerDamaged, Refusal, ReleaseConflict, UsageError
-from unpooled.privacy import chain
-from unpooled.privacy import ledger as module
 from unpooled.privacy.accounting import NO_COST, SAFETY, UNBOUNDED, Event, Kind, gaussian_mu
-from unpooled.privacy.chain import Charge, ReleaseKey
 from unpooled.privacy.exposure import Cost
-from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey, account, chain, failures
+from unpooled.privacy.ledger.store import Store
 from unpooled.privacy.unit import Budget, Unit
 
 if TYPE_CHECKING:
@@ -316,7 +314,7 @@ def test_charges_requests_and_replies_are_checked(ledger: Ledger, monkeypatch: p
         lambda: ledger.composition("person"),
         lambda: Ledger.in_memory(b"short"),
     ]
-    monkeypatch.setattr(module, "LARGEST_REPLY", 8)
+    monkeypatch.setattr(account, "LARGEST_REPLY", 8)
     start = ledger.head
     for ask in wrong:
         with pytest.raises(UsageError):
@@ -375,7 +373,7 @@ def test_two_ledgers_on_one_file_see_each_other(path: Path) -> None:
 
 
 def test_a_lock_held_too_long_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.05)
+    monkeypatch.setattr(failures, "PATIENCE", 0.05)
     with Ledger.open(path) as ledger:
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
@@ -409,7 +407,7 @@ def test_a_failed_creation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
                 Ledger.create(tmp_path / "ledger.db")
         assert files(tmp_path / "ledger.db") == {}
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "_lay_out", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(Store, "_lay_out", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             Ledger.create(tmp_path / "ledger.db")
     assert files(tmp_path / "ledger.db") == {}
@@ -585,26 +583,26 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(path: Path, ending: str) ->
     assert refused >= (100 if ending == "" else 60)
 
 
-def forge(path: Path, row: module.Row) -> None:
+def forge(path: Path, row: chain.Row) -> None:
     """Append a row with a right digest and a right anchor: what a newer version, or a skilled hand, would write."""
     with Ledger.open(path) as ledger:
-        ledger._connection.execute("BEGIN IMMEDIATE")
+        ledger._store.connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(Refusal, match="nothing may be sent"):
-            ledger._append(row)
+            ledger._store.append(row)
 
 
 @pytest.mark.parametrize(
     "row",
     [
-        module.Row(kind="refund"),
-        module.Row(kind="genesis"),
-        module.Row.of(charge(0)),
-        module.Row.of(charge(9))._replace(plan="short"),
-        module.Row.of(charge(9))._replace(fingerprint=b""),
+        chain.Row(kind="refund"),
+        chain.Row(kind="genesis"),
+        chain.Row.of(charge(0)),
+        chain.Row.of(charge(9))._replace(plan="short"),
+        chain.Row.of(charge(9))._replace(fingerprint=b""),
     ],
     ids=["unknown", "second genesis", "second charge", "no plan", "no fingerprint"],
 )
-def test_a_row_that_no_honest_ledger_writes_is_refused(path: Path, row: module.Row) -> None:
+def test_a_row_that_no_honest_ledger_writes_is_refused(path: Path, row: chain.Row) -> None:
     forge(path, row)
     assert_refused_untouched(path, "newer version")
 
@@ -631,7 +629,7 @@ def test_an_unknown_unit_or_event_is_refused_not_guessed(path: Path, place: int,
     detail = json.dumps(spelled).encode()
     if (place, value) == (3, "1"):  # another spelling of a number that is fine
         detail = b"[]"
-    forge(path, module.Row.of(charge(9))._replace(detail=detail))
+    forge(path, chain.Row.of(charge(9))._replace(detail=detail))
     assert_refused_untouched(path, "newer version")
 
 
@@ -650,8 +648,8 @@ def test_the_stored_codes_of_events_never_change() -> None:
 def test_no_two_rows_are_spelled_alike() -> None:
     start = bytes(32)
     spelled = [("a", "bc"), ("ab", "c"), ("abc", ""), ("abc",), (b"abc",), (b"a", "bc"), (1, 2), (1, b"2"), (2, 1), ()]
-    assert len({module.link(start, columns) for columns in spelled}) == len(spelled)
-    assert module.link(bytes(31) + b"1", ("a",)) != module.link(start, ("a",))
+    assert len({chain.link(start, columns) for columns in spelled}) == len(spelled)
+    assert chain.link(bytes(31) + b"1", ("a",)) != chain.link(start, ("a",))
 
 
 # --- disks that are full or read-only --------------------------------------------------------------------------------
@@ -721,8 +719,8 @@ def test_a_failing_commit_debits_nothing(path: Path) -> None:
 
     broken = True
     with Ledger.open(path) as ledger:
-        ledger._connection.close()
-        ledger._connection = sqlite3.connect(path, isolation_level=None, factory=Failing)
+        ledger._store.connection.close()
+        ledger._store.connection = sqlite3.connect(path, isolation_level=None, factory=Failing)
         with pytest.raises(Refusal, match=r"disk reports an error.* Nothing was debited"):
             ledger.reserve([charge(9)], BUDGET)
         broken = False
@@ -731,22 +729,22 @@ def test_a_failing_commit_debits_nothing(path: Path) -> None:
 
 def test_a_full_database_debits_nothing(path: Path) -> None:
     with Ledger.open(path) as ledger:
-        (pages,) = ledger._connection.execute("PRAGMA page_count").fetchone()
-        ledger._connection.execute(f"PRAGMA max_page_count = {pages}")
+        (pages,) = ledger._store.connection.execute("PRAGMA page_count").fetchone()
+        ledger._store.connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(Refusal, match=r"disk is full.* Nothing was debited"):
             ledger.commit(PLAN, "release", 2, REQUEST, os.urandom(100_000))
         assert ledger.reply(PLAN, "release", 2, REQUEST) is None
-        ledger._connection.execute("PRAGMA max_page_count = 100000")
+        ledger._store.connection.execute("PRAGMA max_page_count = 100000")
         assert_nothing_debited_then_healed(path, ledger)
         ledger.commit(PLAN, "release", 2, REQUEST, os.urandom(100_000))
 
 
 def test_a_database_that_cannot_be_written_debits_nothing(path: Path) -> None:
     with Ledger.open(path) as ledger:
-        ledger._connection.execute("PRAGMA query_only = ON")
+        ledger._store.connection.execute("PRAGMA query_only = ON")
         with pytest.raises(Refusal, match=r"cannot be written.* Nothing was debited"):
             ledger.reserve([charge(9)], BUDGET)
-        ledger._connection.execute("PRAGMA query_only = OFF")
+        ledger._store.connection.execute("PRAGMA query_only = OFF")
         assert_nothing_debited_then_healed(path, ledger)
 
 

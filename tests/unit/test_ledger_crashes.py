@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from unpooled.errors import BudgetRefusal, LedgerDamaged, Refusal, UsageError
-from unpooled.privacy import ledger as module
+from unpooled.privacy import ledger as package
 from unpooled.privacy.accounting import SAFETY, Event, Kind, gaussian_mu
-from unpooled.privacy.chain import Charge, ReleaseKey
 from unpooled.privacy.exposure import Cost
-from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
+from unpooled.privacy.ledger.anchor import Anchor
 from unpooled.privacy.unit import Budget, Unit
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ PLAN, REQUEST = "ab" * 32, bytes(range(32))
 BUDGET = Budget(1.0, 1e-5)
 FULL = Event(Kind.GAUSSIAN, gaussian_mu(1.0, 1e-5) * (1 - SAFETY))
 TINY = Event(Kind.GAUSSIAN, 1e-6)
+CODE = package.__file__.removesuffix("__init__.py")
 LINE = 16 + 64  # what a worker reports: the index and the digest of the bytes it sent
 
 
@@ -90,14 +91,14 @@ def releases(path: Path, step: str, start: int, count: int) -> Callable[[int], N
 
 
 def dying(work: Callable[[int], None], after: int) -> Callable[[int], None]:
-    """``work`` that kills itself with SIGKILL once it has executed so many lines of ledger.py, or reports how many."""
+    """``work`` that kills itself with SIGKILL once it has executed so many lines of the ledger's package, or reports how many."""
 
     def traced(pipe: int) -> None:
         lines = 0
 
         def trace(frame: object, event: str, _: object) -> object:
             nonlocal lines
-            if frame.f_code.co_filename != module.__file__:
+            if not frame.f_code.co_filename.startswith(CODE):
                 return None
             if event == "line":
                 if lines == after:
@@ -198,8 +199,10 @@ def test_a_database_rolled_back_by_one_row_after_a_crash_is_refused(path: Path) 
 
     def work(_: int) -> None:
         with Ledger.open(path) as ledger:
-            write = ledger._write_anchor
-            ledger._write_anchor = lambda *heads: write(*heads) if len(heads) > 1 else os.kill(os.getpid(), signal.SIGKILL)
+            write = Anchor.write
+            Anchor.write = lambda self, *heads: (
+                write(self, *heads) if len(heads) > 1 else os.kill(os.getpid(), signal.SIGKILL)
+            )
             ledger.reserve([charge("release", 0)], BUDGET)
 
     assert gather(*fork(work))[0] == -signal.SIGKILL
@@ -296,7 +299,7 @@ def test_a_fork_never_falls_into_a_transaction(path: Path) -> None:
                 index += 1
 
         def work(_: int) -> None:
-            assert not ledger._connection.in_transaction
+            assert not ledger._store.connection.in_transaction
             ledger.close()
 
         writer = threading.Thread(target=write)

@@ -11,12 +11,10 @@ from typer.testing import CliRunner
 
 from unpooled.cli.main import app
 from unpooled.errors import BudgetRefusal, LedgerDamaged, LedgerMoved, Refusal, StudyError
-from unpooled.privacy import place
 from unpooled.privacy.accounting import Event, Kind
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.chain import Charge, ReleaseKey
 from unpooled.privacy.exposure import Cost
-from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey, files, place
 from unpooled.privacy.unit import Budget, Scope, Unit
 from unpooled.study import budgets
 from unpooled.study.party import create_party, open_party
@@ -207,9 +205,7 @@ def test_taking_over_can_be_cut_short_anywhere_and_run_again(tmp_path: Path, mon
     class PowerWentOut(BaseException):
         pass
 
-    from unpooled.privacy import ledger as module
-
-    original, replace = module._write_new, Path.replace
+    original, replace = files.write_new, Path.replace
     left = 0
 
     def step() -> None:
@@ -222,7 +218,7 @@ def test_taking_over_can_be_cut_short_anywhere_and_run_again(tmp_path: Path, mon
         (tmp_path / str(survived)).mkdir()
         old, left = copied(OLD, tmp_path / str(survived)), survived
         with monkeypatch.context() as patch:
-            patch.setattr(module, "_write_new", lambda *a: (step(), original(*a))[1])
+            patch.setattr(files, "write_new", lambda *a: (step(), original(*a))[1])
             patch.setattr(Path, "replace", lambda self, target: (step(), replace(self, target))[1])
             try:
                 Ledger.migrate(old).close()

@@ -241,7 +241,7 @@ def test_an_event_of_too_many_honest_parties_is_caught() -> None:
 
 
 def test_the_continuous_formula_fails_below_the_smallest_share() -> None:
-    """Why a share needs two grid units: at scale 0.5 two discrete Gaussians exceed the Gaussian of equal variance (THEORY 002.6)."""
+    """Why a share needs two grid units: at scale 0.5 two discrete Gaussians exceed the Gaussian of equal variance (F.10)."""
     from unpooled.privacy.accounting import gaussian_delta
 
     gaps = [true_share_delta(0.5, 2, 1, e) - gaussian_delta(e, 1 / (0.5 * math.sqrt(2))) for e in (0.5, 1.0, 2.0)]

@@ -50,7 +50,7 @@ def test_the_covariance_of_the_noise_is_that_of_a_simulation() -> None:
 
 
 def test_it_is_the_formula_of_the_theory_where_noise_has_two_levels() -> None:
-    """V = s_xy^2 I + v_off (tr S I + S) + (v_diag - 2 v_off) diag S (THEORY 002.7)."""
+    """V = s_xy^2 I + v_off (tr S I + S) + (v_diag - 2 v_off) diag S (Theorem B.4)."""
     d, diagonal, off, cross = 5, 3.0, 1.5, 7.0
     root = RNG.normal(size=(d, d))
     s = root @ root.T
@@ -60,7 +60,7 @@ def test_it_is_the_formula_of_the_theory_where_noise_has_two_levels() -> None:
 
 
 def slow_posterior(gram, cross, gram_variance, cross_variance, prior, precision, rounds=2000):
-    """THEORY 002.7 with explicit inverses and loops, and many more rounds."""
+    """Theorem B.4 with explicit inverses and loops, and many more rounds."""
     values, vectors = np.linalg.eigh(gram)
     m = sum(max(v, 0) * np.outer(u, u) for v, u in zip(values, vectors.T, strict=True))
     d = cross.size

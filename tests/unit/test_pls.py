@@ -39,7 +39,7 @@ from unpooled.privacy.plan import Plan
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
-from unpooled.protocol.conversation import OpenRequest
+from unpooled.protocol.conversation import OpenRequest, find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Dropped, Nothing, encode
 from unpooled.protocol.party import Party
@@ -195,7 +195,7 @@ def test_sites_add_up_to_one_site_exactly_in_any_blocks(basis) -> None:
     rows = asked.frame.coordinates(np.clip(SMALL, -3, 3)) / asked.radius
     middle = (TARGET - 5) / 10
     z = np.column_stack([rows, np.ones(600), middle])
-    first, second = asked.design._pairs
+    first, second = asked.design.pairs
     assert whole / asked.design.grid**2 == pytest.approx((z.T @ z)[first, second], abs=0.01)
 
 
@@ -248,7 +248,7 @@ def test_noise_is_that_of_the_specification(adjacency: str) -> None:
     asked = setup(plan.study)
     s = gaussian_sigma(1.0, 0.01) * (math.sqrt(2) if adjacency == "replace" else 1)
     a = np.sqrt([*[0.5] * 5, 0.1, 0.4])
-    first, second = asked.design._pairs
+    first, second = asked.design.pairs
     wanted = s * np.where(first == second, 1, math.sqrt(0.5)) / (a[first] * a[second])
     assert asked.vector.deviations(plan) / asked.design.grid**2 == pytest.approx(wanted, rel=1e-3)
     assert 0.99 < plan.epsilon(0.01) <= 1.0
@@ -398,7 +398,7 @@ def test_no_step_of_another_form_is_answered_under_a_sound_plan(step: str) -> No
     party.answer(encode(plan.hash, "open", 0, OpenRequest(plan.study)))
     with pytest.raises(ProtocolError, match="no step"):  # the published form's own is none of this model's
         party.answer(encode(plan.hash, "published", 0, Nothing()))
-    model = load("pls").step(step)
+    model = find_step(load("pls"), step)
     empty = {
         "moments-share": {"nodes": ()},
         "moments-agree": {"participants": ()},

@@ -18,6 +18,7 @@ from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Scope, Unit
+from unpooled.protocol.conversation import find_step
 from unpooled.protocol.keeper import MemoryKeeper
 from unpooled.protocol.local import run_in_process
 from unpooled.protocol.messages import Array, Disclosed, Entrusted, Public, Released
@@ -89,7 +90,7 @@ def conversation(plan: Plan) -> dict[str, dict[str, set[str]]]:
             elif ask.step == "predict":
                 replies.append(Predicted(Public(ROWS)))
             else:
-                replies.append(MODEL.step("estimate").reply(released))
+                replies.append(find_step(MODEL, "estimate").reply(released))
 
 
 @pytest.mark.parametrize("seed", range(150))

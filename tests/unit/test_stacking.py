@@ -266,7 +266,7 @@ def test_two_rows_almost_opposite_move_the_gradient_by_almost_twice_the_bound() 
 
 
 def test_a_source_of_ten_separate_blocks_costs_more_than_epsilon_and_a_joint_one_does_not() -> None:
-    """Corollary 6 of the paper is false (T001.6): independent blocks' losses add up."""
+    """Corollary 6 of the paper is false (Theorem S.9): independent blocks' losses add up."""
     asked = study(parameters={"penalty": 0.01})
     separate = worst_loss(fits(asked, [Fit(1, 200, 1.0)], 1.0)[0]) * 10
     together = fits(asked, [Fit(1, 200, 0.1)] * 10, 1.0)

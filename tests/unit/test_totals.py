@@ -40,7 +40,7 @@ from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Budget, Unit
-from unpooled.protocol.conversation import OpenRequest
+from unpooled.protocol.conversation import OpenRequest, find_step
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive
 from unpooled.protocol.messages import Dropped, Nothing, Partial, Released, Sealed, encode, open_body, open_envelope
@@ -103,7 +103,7 @@ class Wire:
         if ask.to in self.drops.get(ask.step, ()):
             return Dropped(ask.to, "is gone")
         reply = self.people[ask.to].answer(request)
-        self.seen.append((ask.to, ask.step, open_body(open_envelope(reply), MODEL.step(ask.step).reply)))
+        self.seen.append((ask.to, ask.step, open_body(open_envelope(reply), find_step(MODEL, ask.step).reply)))
         return reply
 
     def issued(self, kind: type) -> list:
@@ -191,7 +191,7 @@ def test_without_noise_every_mode_gives_the_exact_sum(monkeypatch, n: int, gone:
         result, _ = run(study, drops={step: set(names_of(n)[1 : 1 + gone])})
         moments = Moments.of(result.moments)
         asked = setup(study)
-        first, second = asked.design._pairs
+        first, second = asked.design.pairs
         exact = plain_sum(study, result.participants) / asked.design.grid**2
         exact[(first == 1) & (second == 1)] = moments.rows
         assert np.array_equal(moments.gram[first, second], exact)
@@ -494,7 +494,7 @@ class Scene:
 
     def ask(self, name: str, step: str, payload: object, index: int = 0):
         reply = self.people[name].answer(encode(self.plan.hash, step, index, payload))
-        return open_body(open_envelope(reply), MODEL.step(step).reply)
+        return open_body(open_envelope(reply), find_step(MODEL, step).reply)
 
     def refuses(
         self,
@@ -932,7 +932,7 @@ class Cheat:
             self.refused += 1
             return
         self.answered += 1
-        self.learn(to, name, act, index, payload, open_body(open_envelope(blob), MODEL.step(step).reply))
+        self.learn(to, name, act, index, payload, open_body(open_envelope(blob), find_step(MODEL, step).reply))
 
     def learn(self, to: str, name: str, act: str, index: int, payload, reply) -> None:
         if not act:

@@ -3,10 +3,9 @@ r"""The second-moment statistic: what is summed, how far one person moves it, an
 A row is coded into integers (:class:`~unpooled.privacy.bounds.Coding`): x in [-1, 1]^p, a constant 1 for the intercept, y in [-1, 1], all
 times the grid. Summed are products of two coded values, exact in int64, in one of four geometries:
 
-* ``ball``: xx and xy under the L2 bound R; y weighted up to R, off-diagonal noise smaller by sqrt 2 (T002.2), the default;
-* ``box``: xx and xy under the bounds of single columns, equal noise on every entry (T002.1);
-* ``augmented``: all of z z^T with z = (a_x x/R, a_y y, a_1), which holds the sums and y^2 too (SPEC section 5);
-* ``published``: equation (12) of the paper, equal noise on every entry in the data's own units.
+* ``ball``: xx and xy under the L2 bound R; y weighted up to R, off-diagonal noise smaller by sqrt 2 (Theorem F.9.3), the default;
+* ``box``: xx and xy under the bounds of single columns, equal noise on every entry (Theorem F.9.1);
+* ``augmented``: all of z z^T with z = (a_x x/R, a_y y, a_1), which holds the sums and y^2 too (Theorem F.9.4);
 """
 
 from __future__ import annotations
@@ -16,23 +15,25 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.moments_file import FORMAT, StoredMoments, read, write
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels import noisy_gram
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
-from unpooled.privacy.sensitivity import moments_augmented, moments_ball, moments_box, moments_box_as_published
+from unpooled.privacy.sensitivity import moments_augmented, moments_ball, moments_box
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
     Row = NDArray[np.float64]
 
-#: Squared weights of x, y and the constant in the augmented row: the .5, .4, .1 of T004.5.
+#: Squared weights of x, y and the constant in the augmented row: measured to serve partial least squares well.
 AUGMENTED_WEIGHTS = (0.5, 0.4, 0.1)
 
 
@@ -52,7 +53,6 @@ class Geometry(StrEnum):
     BALL = "ball"
     BOX = "box"
     AUGMENTED = "augmented"
-    PUBLISHED = "published"
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Design:
         return self.norm is not None or any(column.missing == "indicator" for column in self.features)
 
     @cached_property
-    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """(rows, columns) of the released entries of the Gram of (x, 1, y), in the order of the vector."""
         d = self.size + (self.geometry is Geometry.AUGMENTED)
         upper = np.triu_indices(d, 1)
@@ -131,26 +131,15 @@ class Design:
         reach = math.sqrt(self.radius**2 - self.intercept)
         return np.array([*[x / reach] * (d - self.intercept), *[one] * self.intercept, y])
 
-    def vector(self, name: str, adjacency: Adjacency, share: float = 1.0, published_scale: float | None = None) -> Summed:
-        """The statistic as something to add up. ``published_scale`` is the noise per unit of equation (12)'s sensitivity."""
+    def vector(self, name: str, adjacency: Adjacency, share: float = 1.0) -> Summed:
+        """The statistic as something to add up, with noise shaped to its geometry."""
         d, off = self.size, self.size * (self.size - 1) // 2
-        unit = float(self.grid**2)
-        scale: float | None = None
         distance: Callable[[Adjacency], float]
         if self.geometry is Geometry.AUGMENTED:
-            first, second = self._pairs
+            first, second = self.pairs
             shape = np.where(first == second, 1.0, math.sqrt(0.5)) / (self._weights[first] * self._weights[second])
-            blocks = _blocks(shape)
+            blocks = blocks_of(shape)
             distance = partial(moments_augmented, math.sqrt(sum(AUGMENTED_WEIGHTS[: 2 + self.intercept])))
-        elif self.geometry is Geometry.PUBLISHED:
-            first, second = self._pairs
-            half = np.append(self.half_widths, self.response.half_width)
-            shape = 1 / (half[first] * half[second])
-            blocks = _blocks(shape)
-            # The true reach in the same units, for the ledger; the published one sets the noise.
-            distance = partial(moments_box, half[:-1].tolist(), float(half[-1]))
-            if published_scale is not None:
-                scale = published_scale * unit * moments_box_as_published(half[:-1].tolist(), float(half[-1]))
         elif self.geometry is Geometry.BOX:
             y = math.sqrt(d)  # as long as x, like in a ball
             blocks = (Block(d + off, 1.0), Block(d, 1 / y))
@@ -160,7 +149,19 @@ class Design:
             middle = (Block(off, math.sqrt(0.5)),) if off else ()
             blocks = (Block(d, 1.0), *middle, Block(d, 1 / r))
             distance = partial(moments_ball, r, r)
-        count = sum(block.size for block in blocks)
+        return self.summed(name, blocks, distance, adjacency, share)
+
+    def summed(
+        self,
+        name: str,
+        blocks: tuple[Block, ...],
+        distance: Callable[[Adjacency], float],
+        adjacency: Adjacency,
+        share: float,
+        scale: float | None = None,
+    ) -> Summed:
+        """The statistic with noise of this shape, given how far a row moves it in coded units."""
+        count, unit = sum(block.size for block in blocks), float(self.grid**2)
         # One value of a person moves no more than the whole person does, where the row it leaves behind is a part of the row it was.
         one = Adjacency.REPLACE if self.makes_other_rows else adjacency
         moved = {Unit.RECORD: adjacency, Unit.ATTRIBUTE: one}
@@ -206,13 +207,13 @@ class Design:
                 coded[:, width - 2] = self.grid
             response.code_into(block[-1:], coded[:, width - 1 :])
             add_gram(coded, self.grid, total)
-        return total[self._pairs]
+        return total[self.pairs]
 
     # --- from the total --------------------------------------------------------------------------------------------------
 
     def decode(self, total: Total, rows: int, plan: str = "", statement: str = "") -> Moments:
         """The noisy moments of the coded row (x, 1, y), in coded units."""
-        width, (first, second) = self.size + 1, self._pairs
+        width, (first, second) = self.size + 1, self.pairs
         gram, variance = (np.full((width, width), np.nan) for _ in range(2))
         gram[first, second] = gram[second, first] = total.values / self.grid**2
         variance[first, second] = variance[second, first] = (total.deviations / self.grid**2) ** 2
@@ -229,63 +230,13 @@ def _symmetric(column: Column) -> Column:
     return msgspec.structs.replace(column, low=-end, high=end)
 
 
-def _blocks(widths: Row) -> tuple[Block, ...]:
+def blocks_of(widths: Row) -> tuple[Block, ...]:
     """Runs of equal noise."""
     edges = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), widths.size]
     return tuple(Block(end - start, float(widths[start])) for start, end in itertools.pairwise(edges))
 
 
 # --- what everybody may compute ------------------------------------------------------------------------------------------
-
-
-class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Moments as a file: everything, exactly, and nothing that runs."""
-
-    format: str
-    features: tuple[Column, ...]
-    response: Column
-    grid: int
-    geometry: str
-    norm: float | None
-    intercept: bool
-    rows: int
-    gram: Array
-    variance: Array
-    plan: str
-    statement: str
-
-
-_FORMAT = "unpooled moments 1"
-
-
-@dataclass(frozen=True)
-class LinearFit:
-    """Coefficients in the data's own units with their covariance, and how far privacy noise and sampling may move them."""
-
-    coef_: Row
-    intercept_: float
-    #: Of the coefficients, and of the intercept as the last row where there is one.
-    joint_covariance_: Matrix
-    #: For every coefficient, whether the release tells anything of it. Where not, its interval rests on the prior, or is endless without one.
-    identified: NDArray[np.bool_]
-    #: Whether a prior stands behind what is not identified.
-    prior: bool = True
-
-    @property
-    def covariance_(self) -> Matrix:
-        """Of the coefficients."""
-        return self.joint_covariance_[: self.coef_.size, : self.coef_.size]
-
-    def interval(self, level: float = 0.95) -> Matrix:
-        """Lower and upper ends for every coefficient."""
-        from statistics import NormalDist
-
-        if not 0 < level < 1:
-            raise UsageError("level must lie between 0 and 1")
-        half = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0))
-        if not self.prior:
-            half = np.where(self.identified, half, np.inf)
-        return np.column_stack([self.coef_ - half, self.coef_ + half])
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,19 +322,16 @@ class Moments:
         """Everything as plain data."""
         d = self.design
         gram, variance = Array.of(self.gram), Array.of(self.variance)
-        head = (_FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept)
+        head = (FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept)
         return StoredMoments(*head, self.rows, gram, variance, self.plan, self.statement)
 
     @classmethod
     def of(cls, stored: StoredMoments) -> Self:
         """From plain data; refused where they do not fit together."""
-        try:
-            geometry = Geometry(stored.geometry)
-        except ValueError:
-            geometry = None
-        if stored.format != _FORMAT or geometry is None:
-            msg = f"moments of another format: this program reads {_FORMAT!r}"
+        if stored.format != FORMAT or stored.geometry not in list(Geometry):
+            msg = f"moments of another format: this program reads {FORMAT!r}"
             raise DataError(msg)
+        geometry = Geometry(stored.geometry)
         design = Design(stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept)
         square = (design.size + 1, design.size + 1)
         if any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
@@ -392,21 +340,12 @@ class Moments:
 
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""
-        Path(path).write_bytes(msgspec.msgpack.encode(self.stored()))
+        write(path, self.stored())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read what :meth:`save` wrote."""
-        name = Path(path).name
-        try:
-            return cls.of(msgspec.msgpack.decode(Path(path).read_bytes(), type=StoredMoments, strict=True))
-        except FileNotFoundError:
-            msg = f"{name}: there is no such file of moments"
-            raise DataError(msg) from None
-        except (msgspec.MsgspecError, ValueError) as error:
-            what = error if isinstance(error, DataError) else "this is not a file of moments: give one that `save` wrote"
-            msg = f"{name}: {what}"
-            raise DataError(msg) from None
+        return read(path, cls.of)
 
 
 def _positive(precision: Any) -> float:  # noqa: ANN401 - whatever a caller passes
@@ -414,3 +353,6 @@ def _positive(precision: Any) -> float:  # noqa: ANN401 - whatever a caller pass
     if not 0 < number < math.inf:
         raise UsageError("a precision must be a positive finite number")
     return number
+
+
+__all__ = ["AUGMENTED_WEIGHTS", "Design", "Geometry", "LinearFit", "Moments", "StoredMoments"]

@@ -1,4 +1,4 @@
-r"""Additive shares of integer vectors modulo 2^64, sealed end to end for the nodes that add them up (SPEC section 3, Algorithm 1).
+r"""Additive shares of integer vectors modulo 2^64, sealed end to end for the nodes that add them up (Algorithm 1 of Heikkila et al. 2017; Theorem B.2).
 
 A vector is split into M shares: M - 1 uniform ones and the one that makes them sum. A uniform share is sent as the 32-byte seed
 of its key stream, so a party sends about 8 bytes per coordinate however many nodes there are. Fewer than M nodes together hold

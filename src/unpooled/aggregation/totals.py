@@ -1,7 +1,7 @@
 """What is added up over parties and how: the base of three ways to turn the parties' integer vectors into one noisy total.
 
 * ``distributed``: every party adds a share of the noise and a secure sum opens nothing but the total. Nobody need be trusted: up to
-  T parties may collude with the coordinator or drop out, N - T - 1 shares suffice for the guarantee (SPEC section 3, Theorem 1).
+  T parties may collude with the coordinator or drop out, N - T - 1 shares suffice for the guarantee (Theorem B.1).
 * ``trusted``: the parties seal exact vectors for one named party, which adds the noise once. That party sees the exact vectors.
 * ``local``: every party releases its own vector with all the noise it needs.
 

@@ -5,25 +5,25 @@ releases is the difference of two statistics, so it can be held against the decl
 a release must not move at all: shapes, the order of releases, public fields, refusals. Conditioning on the recorded
 requests is what adaptive composition asks for: a coordinator is a pure function of replies that are already private.
 
-Neighbours: random rows, vertices of the bounds, the centre, mirrored rows, copies of other rows, values far outside the bounds,
-missing values (also of rows that hold two values and else the middle of every range), and a coordinate search from the worst found so far; under both units.
+The neighbours are those of :mod:`unpooled.audit.neighbours`, and a coordinate search from the worst found so far; under both units.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from unpooled.audit.neighbours import ROW, bases, changed_once, neighbours, vanishing
 from unpooled.errors import UnpooledError
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import KeySource, Stream
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.protocol.conversation import find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import (
     Array,
@@ -40,19 +40,16 @@ from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from unpooled.privacy.bounds import Column
+    from unpooled.audit.neighbours import Row, Tables
     from unpooled.privacy.mechanisms import Mechanism
     from unpooled.privacy.noise import RandomBits
-    from unpooled.privacy.plan import Card, Plan, Release, Study
+    from unpooled.privacy.plan import Plan, Release, Study
     from unpooled.privacy.table import Table
     from unpooled.protocol.step import Model
-
-    Tables = dict[str, Table]
-    Row = dict[str, Any]
 
 #: A party that the coordinator may not even notice: relative slack for the last bits of a norm, nothing more.
 _ROUNDING = 1e-9
@@ -121,7 +118,7 @@ def replay(
             name, table, study.card(name), ledger, keys, rules, lambda w: watched if w == model.name else registry(w)
         )
 
-    for base, only in _bases(plan, tables, rng, rounds):
+    for base, only in bases(plan, tables, rng, rounds):
         transcript = Transcript()
         shares: dict[str, Shares] = {name: [] for name in base}
         try:
@@ -133,147 +130,21 @@ def replay(
             continue
         for unit in (Unit.ATTRIBUTE,) if only else Unit:
             best: tuple[float, dict[str, Row]] = (-1.0, {})
-            neighbours = [only] if only else _neighbours(plan, base, unit, rng, rounds, labels=model.covers_labels)
-            for changes in neighbours:
+            tried = [only] if only else neighbours(plan, base, unit, rng, rounds, labels=model.covers_labels)
+            for changes in tried:
                 measured = _compare(model, plan, transcript, base, shares, changes, unit, party, report)
                 if measured > best[0] and None not in changes.values():
                     best = (measured, {name: row for name, row in changes.items() if row is not None})
             for _ in range(
                 rounds if best[1] and not only else 0
             ):  # search: change one more value of the worst neighbour so far
-                candidate = _step(plan, best[1], unit, rng)
+                candidate = changed_once(plan, best[1], unit, rng)
                 measured = _compare(model, plan, transcript, base, shares, candidate, unit, party, report)
                 if measured > best[0]:
                     best = (measured, candidate)
     moved = {(party, name) for (_, party, name), share in report.largest.items() if share}
     report.unmeasured = [f"{r.party}.{r.name}" for r in plan.releases if (r.party, r.name) not in moved]
     return report
-
-
-# --- neighbours ---------------------------------------------------------------------------------------------------------
-
-#: The row that is changed in every neighbour (which one does not matter: statistics are symmetric or row-aligned).
-_ROW = 0
-
-
-def _values(column: Column, rng: np.random.Generator) -> list[Any]:
-    """Admissible values worth trying: the ends, the middle, beyond the ends, inside, and missing where it is allowed."""
-    missing: list[Any] = [None] if column.may_be_absent else []
-    if column.categories is not None:
-        return [*column.categories, *missing]
-    low, high = column.range
-    width = high - low
-    return [
-        low,
-        high,
-        column.centre,
-        low - 3 * width,
-        high + 3 * width,
-        float(rng.uniform(low, high)),
-        *([np.nan] if missing else []),
-    ]
-
-
-def _random_row(card: Card, rng: np.random.Generator) -> Row:
-    return {column.name: _pick(_values(column, rng), rng) for column in card.columns}
-
-
-def _pick(values: list[Any], rng: np.random.Generator) -> Any:  # noqa: ANN401 - a value of a column
-    return values[int(rng.integers(len(values)))]
-
-
-def _corner(card: Card, end: int) -> Row:
-    return {c.name: c.categories[-end] if c.categories is not None else c.range[end] for c in card.columns}
-
-
-def _bases(
-    plan: Plan, tables: Tables, rng: np.random.Generator, rounds: int
-) -> Iterator[tuple[Tables, dict[str, Row | None]]]:
-    """The data as they are, and with the audited row at a corner of the bounds, anywhere inside them, or hollow; the only change to try, if any."""
-    cards = plan.study.parties
-    yield tables, {}
-    for end in (0, 1):
-        yield {card.name: tables[card.name].replace(_ROW, _corner(card, end)) for card in cards}, {}
-    yield {card.name: tables[card.name].replace(_ROW, _random_row(card, rng)) for card in cards}, {}
-    pairs = [(card, one, other) for card in cards for one in card.columns if one.may_be_absent for other in card.columns]
-    for k in rng.permutation(len(pairs))[:rounds].tolist():
-        card, one, other = pairs[k]
-        row = _hollow(card, {one.name, other.name}, int(rng.integers(2)))
-        yield {**tables, card.name: tables[card.name].replace(_ROW, row)}, {card.name: {one.name: _nothing(one)}}
-
-
-def _hollow(card: Card, full: set[str], end: int) -> Row:
-    """Two values (a response may be one of them) at an end of their ranges, all others at the middle: here a value gone missing moves most."""
-    corner = _corner(card, end)
-    return {c.name: corner[c.name] if c.name in full else _middle(c) for c in card.columns}
-
-
-def _middle(column: Column) -> Any:  # noqa: ANN401 - a value of this column
-    if column.categories is None:
-        return column.centre
-    return None if column.missing == "absent" else column.categories[0]
-
-
-def _nothing(column: Column) -> Any:  # noqa: ANN401 - a missing value of this column
-    return None if column.categories is not None else np.nan
-
-
-def _neighbours(
-    plan: Plan, base: Tables, unit: Unit, rng: np.random.Generator, rounds: int, *, labels: bool
-) -> Iterator[Mapping[str, Row | None]]:
-    """Changes per party; None is a row that contributes nothing. Where a row's guarantee covers labels, they change too."""
-    for changes in _other_columns(plan, base, unit, rng, rounds):
-        yield changes
-        if labels and unit is Unit.RECORD and None not in changes.values():
-            # The same response at every party that holds it: the smallest or the largest there is.
-            end = _pick([np.min, np.max], rng)
-            yield {
-                name: {**(row or {}), **{label: float(end(base[name][label])) for label in plan.study.card(name).labels}}
-                for name, row in changes.items()
-            }
-
-
-def _other_columns(
-    plan: Plan, base: Tables, unit: Unit, rng: np.random.Generator, rounds: int
-) -> Iterator[Mapping[str, Row | None]]:
-    cards = plan.study.parties
-    zero_out = plan.study.adjacency == Adjacency.ZERO_OUT
-    if unit is Unit.ATTRIBUTE:
-        for card in cards:
-            for column in card.columns:
-                for value in _values(column, rng):
-                    yield {card.name: {column.name: value}}
-        return
-    # A record is one row of every party (vertical), or of one party (horizontal).
-    groups = [cards] if plan.split is Split.VERTICAL else [(card,) for card in cards]
-    for group in groups:
-        if zero_out:
-            yield dict.fromkeys((card.name for card in group), None)
-            continue  # other rows are no neighbours under zero-out
-        for end in (0, 1):
-            yield {card.name: _corner(card, end) for card in group}
-        yield {card.name: {c.name: _mirrored(c, base[card.name][c.name][_ROW]) for c in card.columns} for card in group}
-        yield {card.name: {c.name: base[card.name][c.name][1] for c in card.columns} for card in group}
-        yield {card.name: {c.name: _values(c, rng)[2 % len(_values(c, rng))] for c in card.columns} for card in group}
-        for ends in itertools.islice(itertools.product((0, 1), repeat=sum(len(card.columns) for card in group)), rounds):
-            corner = iter(ends)
-            yield {card.name: {c.name: _corner(card, next(corner))[c.name] for c in card.columns} for card in group}
-        for _ in range(rounds):
-            yield {card.name: _random_row(card, rng) for card in group}
-
-
-def _mirrored(column: Column, value: Any) -> Any:  # noqa: ANN401 - a value of this column
-    if column.categories is not None:
-        return column.categories[0] if value != column.categories[0] else column.categories[-1]
-    return 2 * column.centre - value
-
-
-def _step(plan: Plan, row: dict[str, Row], unit: Unit, rng: np.random.Generator) -> dict[str, Row]:
-    """The same neighbour with one value of it drawn anew."""
-    name = _pick(sorted(row), rng)
-    card = plan.study.card(name)
-    column = _pick([c for c in card.columns if c.name in row[name] or unit is Unit.RECORD], rng)
-    return {**row, name: {**row[name], column.name: _pick(_values(column, rng), rng)}}
 
 
 # --- comparison ---------------------------------------------------------------------------------------------------------
@@ -295,15 +166,15 @@ def _compare(
     largest = 0.0
     for name, row in changes.items():
         if row is not None and plan.study.adjacency == Adjacency.ZERO_OUT and unit is Unit.ATTRIBUTE:
-            row = _present(plan.study.card(name), row)  # noqa: PLW2901 - a value may vanish, not become another one
+            row = vanishing(plan.study.card(name), row)  # noqa: PLW2901 - a value may vanish, not become another one
             if row is None:
                 continue
         sealed: Shares = []
-        neighbour = party(name, base[name].omit(_ROW) if row is None else base[name].replace(_ROW, row), sealed)
+        neighbour = party(name, base[name].omit(ROW) if row is None else base[name].replace(ROW, row), sealed)
         for entry in transcript.entries:
             if entry.to != name or entry.reply is None:
                 continue
-            step = model.step(open_envelope(entry.request).step)
+            step = find_step(model, open_envelope(entry.request).step)
             try:
                 answer = neighbour.answer(entry.request)
             except UnpooledError as error:
@@ -382,12 +253,6 @@ def _watched(model: Model, sealed: Shares) -> Model:
         return replace(plan, releases=tuple(watch(release) for release in plan.releases))
 
     return replace(model, compile_plan=compile_plan)
-
-
-def _present(card: Card, row: Row) -> Row | None:
-    """Under zero-out a single value may only become missing, where that is allowed."""
-    vanishing = {name: _nothing(card.column(name)) for name in row}
-    return vanishing if all(card.column(name).may_be_absent for name in row) else None
 
 
 def _moved(  # noqa: C901, PLR0911 - one line per way to move

@@ -12,7 +12,7 @@ from unpooled.errors import UsageError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Length scale at which the design has the paper's effective rank 2.1 and needs 3 and 5 components for 80 and 90 % (T000).
+#: Length scale at which the design has the paper's effective rank 2.1 and needs 3 and 5 components for 80 and 90 %.
 LENGTH_SCALE = 11.3
 
 

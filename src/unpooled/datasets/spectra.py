@@ -1,4 +1,4 @@
-r"""Simulated spectra: the four bands of two data holders of the edPLS paper (section 3.1), and near-infrared-like ones (T004)."""
+r"""Simulated spectra: the four bands of two data holders of the edPLS paper (section 3.1), and near-infrared-like ones."""
 
 from __future__ import annotations
 

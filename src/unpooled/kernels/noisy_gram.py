@@ -1,7 +1,7 @@
 r"""Regression from noisy second moments: M = X^T X + N, m = X^T y + e, with independent noise of known variances.
 
 N is symmetric with variances ``V_jk`` of its entries (j <= k), e has variances ``v``. The noise that a coefficient vector b meets is
-e - N b, whose covariance for a random b with S = E[b b^T] is (T002.7, for any V)
+e - N b, whose covariance for a random b with S = E[b b^T] is (Theorem B.4, for any V)
 
     Cov(e - N b) = diag(v) + diag(V diag(S)) + offdiag(V o S).
 """
@@ -44,7 +44,7 @@ def identified(gram: Matrix, gram_variance: Matrix, share: float = 0.1) -> NDArr
 
 
 def repaired(gram: Matrix, gram_variance: Matrix, ridge: float = 0.3) -> Matrix:
-    """A positive definite Gram stays as it is; another one is clipped at 0 and gets ``ridge`` times the noise level (SPEC 5)."""
+    """A positive definite Gram stays as it is; another one is clipped at 0 and gets ``ridge`` times the noise level."""
     if np.linalg.eigvalsh(gram)[0] > 0:
         return gram
     return psd_part(gram) + (ridge * noise_level(gram_variance) + 1e-12) * np.eye(gram.shape[0])
@@ -65,7 +65,7 @@ def posterior(
     prior: Vector,
     noise_precision: float,
 ) -> tuple[Vector, Matrix]:
-    r"""Noise-aware posterior mean and covariance: a fixed point (T002.7).
+    r"""Noise-aware posterior mean and covariance: a fixed point (Theorem B.4).
 
     :math:`V=M/\lambda+Cov(e-Nb)`, :math:`C=(\Lambda_0+MV^{-1}M)^{-1}`, :math:`b=CMV^{-1}m`, :math:`S=bb^T+C`, with M the PSD part.
     """

@@ -262,7 +262,7 @@ def noise_aware_smoothing(design: Matrix, noisy: Matrix, noise: float) -> tuple[
     r"""Coefficients B of a common ridge of many noisy columns on a design, whose noise level is known.
 
     Every column is :math:`z \sim N(0, s^2 I + t^2 X X^T)` with known s > 0; t is chosen by marginal likelihood over all
-    columns at once (SPEC section 1). Returns B (p x m) and the penalty s^2/t^2, infinite if the design is zero or has no
+    columns at once (PRIDE's regression calibration). Returns B (p x m) and the penalty s^2/t^2, infinite if the design is zero or has no
     columns. The design must be centred.
     """
     if not noise > 0:

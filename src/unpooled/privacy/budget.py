@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from unpooled.errors import BudgetWarning, UsageError
-from unpooled.privacy.chain import Charge, ReleaseKey
 from unpooled.privacy.exposure import alternatives
-from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
 from unpooled.privacy.unit import Budget as Target
 from unpooled.privacy.unit import Scope, Split, Unit
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.privacy.chain import Entry
+    from unpooled.privacy.ledger import Entry
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.table import Table
 

@@ -4,7 +4,7 @@ A :class:`Stream` is a pure function of its key: word ``i`` belongs to coordinat
 process that asks (so it is safe under fork), and a crashed release that is drawn again draws the same noise. A
 :class:`KeySource` derives one key per release from a root key and everything that names the release.
 
-Scales are in grid units: the released statistics are integers (SPEC section 0). All three laws are exact up to 2^-16000 per
+Scales are in grid units: the released statistics are integers (F.4). All three laws are exact up to 2^-16000 per
 coordinate, for which :data:`TOTAL_VARIATION` stands in the events that the accountant composes.
 """
 

@@ -39,7 +39,7 @@ def category_counts(adjacency: Adjacency) -> float:
 
 
 def moments_box(bounds: Sequence[float], response: float, adjacency: Adjacency) -> float:
-    r"""L2 sensitivity of the upper triangle of :math:`\sum x x^T` with :math:`\sum x y` on a box, equal noise everywhere (T002.1).
+    r"""L2 sensitivity of the upper triangle of :math:`\sum x x^T` with :math:`\sum x y` on a box, equal noise everywhere (Theorem F.9.1).
 
     ``bounds`` are c_j with :math:`|x_j|\le c_j`, ``response`` is Y with :math:`|y|\le Y`.
     """
@@ -58,7 +58,7 @@ def moments_box_as_published(bounds: Sequence[float], response: float) -> float:
 
 
 def moments_ball(radius: float, response: float, adjacency: Adjacency) -> float:
-    r"""L2 sensitivity of :math:`(\sum x x^T, \sum x y)` on a ball :math:`|x|\le R`, off-diagonals weighted by sqrt 2 (T002.2).
+    r"""L2 sensitivity of :math:`(\sum x x^T, \sum x y)` on a ball :math:`|x|\le R`, off-diagonals weighted by sqrt 2 (Theorem F.9.3).
 
     The weight means that an off-diagonal entry, released once, gets noise smaller by sqrt 2 than a diagonal one.
     """
@@ -69,7 +69,7 @@ def moments_ball(radius: float, response: float, adjacency: Adjacency) -> float:
 
 
 def moments_augmented(radius: float, adjacency: Adjacency) -> float:
-    r"""L2 sensitivity of :math:`\sum z z^T` for :math:`|z|\le r`, off-diagonals weighted by sqrt 2 (T004.5).
+    r"""L2 sensitivity of :math:`\sum z z^T` for :math:`|z|\le r`, off-diagonals weighted by sqrt 2 (Theorem F.9.4).
 
     :math:`|zz^T-uu^T|_F^2=|z|^4+|u|^4-2(z\cdot u)^2`.
     """
@@ -81,7 +81,7 @@ _ONE_COLUMN = 1.0516340
 
 
 def logistic_gradient(bound: float, columns: int, adjacency: Adjacency) -> float:
-    r"""How far one row of length at most ``bound`` moves the gradient of a logistic loss at any one w (S.1 and S.6 of ``models/stacking``).
+    r"""How far one row of length at most ``bound`` moves the gradient of a logistic loss at any one w (Theorems S.1 and S.6).
 
     Replaced, two rows pull apart by up to twice the bound; in one column they share the number w, and then by 1.052 times it.
     """

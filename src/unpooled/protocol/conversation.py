@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.errors import PlanMismatch, StudyAborted, UsageError
+from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted, UsageError
 from unpooled.privacy.plan import PLAN_VERSION, Study
+from unpooled.protocol import alignment
 from unpooled.protocol.messages import Ask, Dropped, Public
 from unpooled.protocol.step import Step
 
@@ -48,6 +49,15 @@ def _open(context: Context, request: OpenRequest) -> Opened:  # noqa: ARG001 - P
 OPEN = Step("open", OpenRequest, Opened, _open)
 
 
+def find_step(model: Model, name: str) -> Step:
+    """The step of this name: of every study, or the model's own."""
+    for step in (OPEN, *alignment.STEPS, *model.steps):
+        if step.name == name:
+            return step
+    msg = f"model {model.name!r} has no step {name!r}"
+    raise ProtocolError(msg)
+
+
 def everybody(asks: list[Ask]) -> Generator[list[Ask], Replies, Replies]:
     """The replies to these requests where all are needed; a party that is missing stops the study, which can be continued."""
     if not asks:
@@ -72,7 +82,5 @@ def converse(model: Model, plan: Plan) -> Conversation:
             msg = f"party {card.name!r} agreed to plan {reply.plan.value[:16]}, not to {plan.hash[:16]}"
             raise PlanMismatch(msg)
     if plan.study.ids:
-        from unpooled.protocol.alignment import align
-
-        yield from align(plan)
+        yield from alignment.align(plan)
     return (yield from model.coordinate(plan))

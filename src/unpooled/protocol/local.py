@@ -18,7 +18,7 @@ from unpooled.errors import ProtocolError, UsageError
 from unpooled.privacy.budget import notice
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
-from unpooled.protocol.conversation import converse
+from unpooled.protocol.conversation import converse, find_step
 from unpooled.protocol.keeper import Keeper, MemoryKeeper
 from unpooled.protocol.messages import Ask, Dropped, encode, open_body, open_envelope
 from unpooled.protocol.party import Party
@@ -27,7 +27,7 @@ from unpooled.protocol.step import Model
 
 if TYPE_CHECKING:
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.chain import Entry
+    from unpooled.privacy.ledger import Entry
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.policy import Policy
     from unpooled.privacy.table import Table
@@ -127,7 +127,7 @@ def _opened(model: Model, plan: Plan, ask: Ask, answer: bytes | Dropped) -> Any:
     if (envelope.plan, envelope.step, envelope.index) != (plan.hash, ask.step, ask.index):
         msg = f"party {ask.to!r} answered another question than {ask.step!r}"
         raise ProtocolError(msg)
-    reply = open_body(envelope, model.step(ask.step).reply)
+    reply = open_body(envelope, find_step(model, ask.step).reply)
     check_reply(plan, ask, reply)
     return reply
 

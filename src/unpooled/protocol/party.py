@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError
 from unpooled.privacy.bounds import check
-from unpooled.privacy.chain import Charge, ReleaseKey
 from unpooled.privacy.exposure import release_costs, shared_costs
+from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Objective, Summand
 from unpooled.privacy.plan import AGGREGATION, PLAN_VERSION, Card, Plan, Release, Study
 from unpooled.privacy.table import is_complete
 from unpooled.protocol.context import serving
-from unpooled.protocol.conversation import OPEN, OpenRequest
+from unpooled.protocol.conversation import OPEN, OpenRequest, find_step
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.keeper import Keeper, MemoryKeeper
 from unpooled.protocol.messages import (
@@ -128,7 +128,7 @@ class Party:
         if plan is None:
             msg = f"party {self.name!r} has not opened plan {envelope.plan[:16]}: send the study first"
             raise PlanMismatch(msg)
-        step = self.model(plan.study.row).step(envelope.step)
+        step = find_step(self.model(plan.study.row), envelope.step)
         if not 0 <= envelope.index < self._times(plan, step.name):
             msg = f"step {step.name!r} is planned {self._times(plan, step.name)} times; a request for one more is refused"
             raise PlanMismatch(msg)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from unpooled.errors import ProtocolError, UsageError
+from unpooled.errors import UsageError
 from unpooled.protocol.messages import Ask, check_reply_type
 
 if TYPE_CHECKING:
@@ -72,14 +72,3 @@ class Model:
             msg = f"a study of {study.row!r} is not one of {self.name!r}: set model and calibration to what they should be"
             raise UsageError(msg)
         return self.compile_plan(study)
-
-    def step(self, name: str) -> Step:
-        """The step of this name."""
-        from unpooled.protocol import alignment
-        from unpooled.protocol.conversation import OPEN
-
-        for step in (OPEN, *alignment.STEPS, *self.steps):
-            if step.name == name:
-                return step
-        msg = f"model {self.name!r} has no step {name!r}"
-        raise ProtocolError(msg)

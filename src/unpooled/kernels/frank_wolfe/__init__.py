@@ -7,7 +7,7 @@ set, and a different problem. The matrix is dense (by columns) or sparse (CSC) a
 A round searches a random set of columns. In every block that has some of them it finds the best signed vertex
 :math:`\pm\eta_k e_j`, and all these blocks step by one common :math:`\gamma`: :math:`2/(p t + 2)` with p the smallest probability
 that a column is searched, or by line search. A block stays where it is if the vertex found does not lead downhill. Only so does
-the expected gap obey Theorem 1 when part of a block is searched: the best vertex is found with probability at least p, and a
+the expected gap obey Theorem 1 of Lou & Cheung when part of a block is searched: the best vertex is found with probability at least p, and a
 worse one does no harm to first order. Without it (``descend=False``) the iterates of a sampled ball settle at the mean of
 the vertices found, which is not the optimum.
 

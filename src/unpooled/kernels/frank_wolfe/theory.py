@@ -1,4 +1,4 @@
-"""What the paper proves: laws of sampled columns, Theorem 1's bound, and the curvature that it needs (Propositions 3 and 4)."""
+"""What Lou & Cheung 2018 prove: laws of sampled columns, Theorem 1's bound, and the curvature that it needs (Propositions 3 and 4)."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _shuffle(permutation: Index, starts: Index, sizes: Index, uniforms: Matrix) 
 
 
 def bound(t: ArrayLike, initial: float, curvature: float, probability: float, inexactness: float = 0.0) -> Vector:
-    """Theorem 1: the expected f(x_t) - f* is at most this, if f(x_0) - f* = initial (the gap at x_0 is an upper bound)."""
+    """Theorem 1 of Lou & Cheung: the expected f(x_t) - f* is at most this, if f(x_0) - f* = initial (the gap at x_0 is an upper bound)."""
     rounds = np.asarray(t, dtype=np.float64)
     found: Vector = 2 * (initial + (1 + inexactness) * curvature / probability) / (probability * rounds + 2)
     return found
@@ -130,7 +130,7 @@ def interactions(
     exact: bool = False,
     smoothness: float = 1.0,
 ) -> tuple[float, float, float]:
-    r"""The constants of Propositions 3 and 4: how far blocks move predictions, alone and together.
+    r"""The constants of Propositions 3 and 4 of Lou & Cheung: how far blocks move predictions, alone and together.
 
     :math:`\mu_1` is the largest :math:`|A_k (s - x)|^2/n` of one block, :math:`\mu_2` the largest product
     :math:`(A_k(s-x))\cdot(A_l(s-x))/n` of two blocks of one group, :math:`\mu_3` of two blocks of different groups. A ball's differences are
@@ -173,7 +173,7 @@ def interactions(
 
 
 def expected_curvature(constants: tuple[float, float, float], tau: int = 1, groups: int = 1) -> float:
-    """Propositions 3 (one group) and 4: an upper bound of the expected curvature when each group samples tau of its blocks.
+    """Propositions 3 (one group) and 4 of Lou & Cheung: an upper bound of the expected curvature when each group samples tau of its blocks.
 
     One block in all (the ball) has tau = 1, however many of its columns are searched.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from unpooled.models.describe.coordinator import Summary
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.chain import Entry
+    from unpooled.privacy.ledger import Entry
     from unpooled.privacy.statement import Statement
 
 

@@ -101,7 +101,7 @@ def moments_of(asked: Setup, exact: Centred, plan: Plan) -> Moments:
     gram = np.empty((design.size + 1, design.size + 1))
     gram[np.ix_(order, order)] = inner
     gram[design.size - 1] = gram[:, design.size - 1] = exact.rows * np.insert(mean, -1, 1.0)
-    first, second = design._pairs  # noqa: SLF001 - the order of a total's entries
+    first, second = design.pairs
     total = Total(gram[first, second] * design.grid**2, np.zeros(first.size), ())
     return design.decode(total, exact.rows, plan.hash, str(plan.statement))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-#: Ridge in units of the noise level of the Gram (SPEC section 5).
+#: Ridge in units of the noise level of the Gram (`THEORY.md`, section 3).
 RIDGE = 0.3
 #: Most components that are tried.
 MOST = 12

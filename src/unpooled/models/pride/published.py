@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def published_sigma(theta: float, epsilon: float, delta: float, row_norm: float = 1.0) -> float:
-    r"""Noise of the paper's Theorem 1: :math:`\sigma = w\theta\epsilon^{-1}\sqrt{2(\ln(1/(2\delta))+\epsilon)}`.
+    r"""Noise of PRIDE's Theorem 1 (P.3): :math:`\sigma = w\theta\epsilon^{-1}\sqrt{2(\ln(1/(2\delta))+\epsilon)}`.
 
     >>> round(published_sigma(7.4118, 1.0, 0.05), 2)
     19.05

@@ -82,7 +82,7 @@ class Block:
     """One low-level model: a party's columns, how its rows are scaled, and its share q of the sensitivity.
 
     A row of all parties has length at most R, in the data's own units (``norm``) or in coded ones; the part of it that is here is
-    shortened to q R and then divided by R, so that its length is at most q (SPEC section 2).
+    shortened to q R and then divided by R, so that its length is at most q (the precondition of S.1).
     """
 
     card: Card
@@ -307,7 +307,7 @@ class Fit:
 
 
 def fits(study: Study, sizes: Sequence[Fit], epsilon: float) -> list[ObjectivePerturbation]:
-    """Perturbed fits that together cost epsilon, where the weights q sum to 1 (T001.8, SPEC section 2).
+    """Perturbed fits that together cost epsilon, where the weights q sum to 1 (Theorem S.1, S.3).
 
     eps' = eps - sum ln(1 + beta q^2 / (n (lambda + Delta))), Delta >= 0 as large as keeps eps' >= 0.9 eps.
     """

@@ -1,6 +1,6 @@
-"""The acts that make a value public, one file each; their proofs are in ``privacy/THEORY.md`` and in the models' own.
+"""The acts that make a value public, one file each with its proof beside it (``blocks.md`` beside ``blocks.py``).
 
-All of them act on exact integers where they can (SPEC section 0). A model may bring its own, as the published forms do: whatever is a
+All of them act on exact integers where they can (F.4). A model may bring its own, as the published forms do: whatever is a
 :class:`Mechanism` can be planned, hashed, debited and released.
 """
 

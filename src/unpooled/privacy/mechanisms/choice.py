@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NoisyChoice(Mechanism):
-    """One of many candidates by the exponential mechanism; (epsilon^2/8)-zCDP per choice (bounded range).
+    """One of many candidates by the exponential mechanism; (epsilon^2/8)-zCDP per choice (Theorem F.14).
 
-    The scores' sensitivity may be a closed form of public values that is known only during the run (SPEC section 4), so
+    The scores' sensitivity may be a closed form of public values that is known only during the run, so
     ``scale`` is None here and :class:`Scores` bring it.
     """
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class GaussianRelease(Blocked):
     """An integer vector plus a rounded Gaussian of standard deviation ``scale * width`` in every block.
 
-    A rounded Gaussian on an integer is the Gaussian mechanism followed by rounding, so its exact law of composition applies.
+    A rounded Gaussian on an integer is the Gaussian mechanism followed by rounding, so its exact law of composition applies (Theorem F.4).
     """
 
     @classmethod

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ObjectivePerturbation(Mechanism):
-    r"""The minimiser of a perturbed convex objective (Chaudhuri et al. 2011; SPEC section 2; T001.8-9).
+    r"""The minimiser of a perturbed convex objective (Chaudhuri et al. 2011; Theorems S.1 and S.2).
 
     :math:`\frac1n\sum f(w\cdot x_i;y_i)+\frac{b\cdot w}n+\frac{\Lambda}2|w-c|^2` with :math:`|f'|\le` ``slope``, :math:`0\le f''\le` ``curvature``
     (:math:`\beta`), rows of norm at most ``bound`` = q, n = ``rows``, :math:`\Lambda` = ``penalty`` and b of density proportional to

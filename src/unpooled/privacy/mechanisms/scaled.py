@@ -27,7 +27,7 @@ class ScaledGaussian(Mechanism):
     r"""Real numbers plus Gaussian noise of ``multiplier`` times a sensitivity D that the run makes known.
 
     The numbers are rounded to a grid of step g, a power of two of at most :math:`2^{-10}` of the noise, which moves two
-    neighbours apart by less than g more in every coordinate: the noise is calibrated to :math:`D + g\sqrt{size}` (SPEC section 0).
+    neighbours apart by less than g more in every coordinate: the noise is calibrated to :math:`D + g\sqrt{size}` (Theorem F.15).
     """
 
     size: int

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NoiseShare(Blocked):
-    r"""One party's share of a distributed discrete Gaussian (Kairouz, Liu & Steinke 2021, Theorem 1; SPEC section 3).
+    r"""One party's share of a distributed discrete Gaussian (Kairouz, Liu & Steinke 2021, Theorem 1; F.10).
 
     Each of the ``honest`` shares that are guaranteed to arrive has standard deviation ``scale * width`` in every block; their sum
     protects like a Gaussian of standard deviation :math:`\sqrt{honest}` times that, up to :math:`\tau=10\sum_{k<honest}
@@ -41,7 +41,7 @@ class NoiseShare(Blocked):
     #: Of a node's part of the total; a share itself is sealed.
     dtype: ClassVar[str] = WORDS
 
-    #: Below two grid units the sum is not Gaussian enough (T002.6).
+    #: Below two grid units the sum is not Gaussian enough (F.10).
     SMALLEST: ClassVar[float] = 2.0
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class NoiseShare(Blocked):
         return "discrete Gaussian share" if self.scale else "no noise"
 
     def event(self, unit: Unit) -> Event:
-        """ZCDP with rho = epsilon^2 / 2 of the theorem above."""
+        """ZCDP with rho = epsilon^2 / 2 of Theorem F.10."""
         if not self.scale:
             return UNBOUNDED
         reach = dict(self.reach)[unit]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Unpriced(Mechanism):
-    """Noise whose scale or bounds are read off the data, so that its event is unbounded."""
+    """Noise whose scale or bounds are read off the data, so that its event is unbounded (Theorem F.18)."""
 
     __slots__ = ()
     dtype: ClassVar[str] = REALS

@@ -13,8 +13,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from unpooled.privacy.accounting import Event, Kind
-from unpooled.privacy.chain import Row, link, spell_costs
 from unpooled.privacy.exposure import Cost
+from unpooled.privacy.ledger.chain import Row, link, spell_costs
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ plan TEXT NOT NULL, step TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT N
 fingerprint BLOB NOT NULL, content BLOB NOT NULL, {_COST.format("record")},
 {_COST.format("attribute")}, digest BLOB NOT NULL) STRICT"""
 _REPLIES = "CREATE TABLE replies (content BLOB PRIMARY KEY NOT NULL, body BLOB NOT NULL) STRICT"
+FORMAT_1 = [(_CHAIN,), (_REPLIES,)]
 _START = sha256(b"unpooled ledger, format 1").digest()
 
 
@@ -38,17 +39,16 @@ class Old(NamedTuple):
     head: bytes
 
 
-def is_format1(connection: sqlite3.Connection) -> bool:
-    """Whether a database holds the tables of format 1."""
-    found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
-    return found == [(_CHAIN,), (_REPLIES,)]
+def tables(connection: sqlite3.Connection) -> list[tuple[str]]:
+    """The tables of a database, and whatever else it holds, as they were made."""
+    return connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
 
 
 def read(database: Path, anchor: Path, root_key: bytes) -> Old:
     """Every row and reply, verified like format 1 verified them; raises ValueError where anything is not as it should be."""
     connection = sqlite3.connect(database.as_uri() + "?mode=ro", uri=True)
     try:
-        if not is_format1(connection):
+        if tables(connection) != FORMAT_1:
             raise ValueError("no ledger of format 1")
         head = _START
         rows: list[Row] = []

@@ -1,0 +1,46 @@
+"""A linear fit as everybody reads it: coefficients in the data's own units, and how sure they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.errors import UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+    Row = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinearFit:
+    """Coefficients in the data's own units with their covariance, and how far privacy noise and sampling may move them."""
+
+    coef_: Row
+    intercept_: float
+    #: Of the coefficients, and of the intercept as the last row where there is one.
+    joint_covariance_: Matrix
+    #: For every coefficient, whether the release tells anything of it. Where not, its interval rests on the prior, or is endless without one.
+    identified: NDArray[np.bool_]
+    #: Whether a prior stands behind what is not identified.
+    prior: bool = True
+
+    @property
+    def covariance_(self) -> Matrix:
+        """Of the coefficients."""
+        return self.joint_covariance_[: self.coef_.size, : self.coef_.size]
+
+    def interval(self, level: float = 0.95) -> Matrix:
+        """Lower and upper ends for every coefficient."""
+        from statistics import NormalDist
+
+        if not 0 < level < 1:
+            raise UsageError("level must lie between 0 and 1")
+        half = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0))
+        if not self.prior:
+            half = np.where(self.identified, half, np.inf)
+        return np.column_stack([self.coef_ - half, self.coef_ + half])

@@ -1,0 +1,153 @@
+"""Tables that differ from given ones in one unit, chosen to move statistics as far as they go.
+
+Random rows, vertices of the bounds, the centre, mirrored rows, copies of other rows, values far outside the bounds, missing values (also of rows
+that hold two values and else the middle of every range); and one more value of the worst found so far, for a search from there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.privacy.unit import Adjacency, Split, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.plan import Card, Plan
+    from unpooled.privacy.table import Table
+
+    Tables = dict[str, Table]
+    Row = dict[str, Any]
+
+#: The row that is changed in every neighbour (which one does not matter: statistics are symmetric or row-aligned).
+ROW = 0
+
+
+def _values(column: Column, rng: np.random.Generator) -> list[Any]:
+    """Admissible values worth trying: the ends, the middle, beyond the ends, inside, and missing where it is allowed."""
+    missing: list[Any] = [None] if column.may_be_absent else []
+    if column.categories is not None:
+        return [*column.categories, *missing]
+    low, high = column.range
+    width = high - low
+    return [
+        low,
+        high,
+        column.centre,
+        low - 3 * width,
+        high + 3 * width,
+        float(rng.uniform(low, high)),
+        *([np.nan] if missing else []),
+    ]
+
+
+def _random_row(card: Card, rng: np.random.Generator) -> Row:
+    return {column.name: _pick(_values(column, rng), rng) for column in card.columns}
+
+
+def _pick(values: list[Any], rng: np.random.Generator) -> Any:  # noqa: ANN401 - a value of a column
+    return values[int(rng.integers(len(values)))]
+
+
+def _corner(card: Card, end: int) -> Row:
+    return {c.name: c.categories[-end] if c.categories is not None else c.range[end] for c in card.columns}
+
+
+def bases(
+    plan: Plan, tables: Tables, rng: np.random.Generator, rounds: int
+) -> Iterator[tuple[Tables, dict[str, Row | None]]]:
+    """The data as they are, and with the audited row at a corner of the bounds, anywhere inside them, or hollow; the only change to try, if any."""
+    cards = plan.study.parties
+    yield tables, {}
+    for end in (0, 1):
+        yield {card.name: tables[card.name].replace(ROW, _corner(card, end)) for card in cards}, {}
+    yield {card.name: tables[card.name].replace(ROW, _random_row(card, rng)) for card in cards}, {}
+    pairs = [(card, one, other) for card in cards for one in card.columns if one.may_be_absent for other in card.columns]
+    for k in rng.permutation(len(pairs))[:rounds].tolist():
+        card, one, other = pairs[k]
+        row = _hollow(card, {one.name, other.name}, int(rng.integers(2)))
+        yield {**tables, card.name: tables[card.name].replace(ROW, row)}, {card.name: {one.name: _nothing(one)}}
+
+
+def _hollow(card: Card, full: set[str], end: int) -> Row:
+    """Two values (a response may be one of them) at an end of their ranges, all others at the middle: here a value gone missing moves most."""
+    corner = _corner(card, end)
+    return {c.name: corner[c.name] if c.name in full else _middle(c) for c in card.columns}
+
+
+def _middle(column: Column) -> Any:  # noqa: ANN401 - a value of this column
+    if column.categories is None:
+        return column.centre
+    return None if column.missing == "absent" else column.categories[0]
+
+
+def _nothing(column: Column) -> Any:  # noqa: ANN401 - a missing value of this column
+    return None if column.categories is not None else np.nan
+
+
+def neighbours(
+    plan: Plan, base: Tables, unit: Unit, rng: np.random.Generator, rounds: int, *, labels: bool
+) -> Iterator[Mapping[str, Row | None]]:
+    """Changes per party; None is a row that contributes nothing. Where a row's guarantee covers labels, they change too."""
+    for changes in _other_values(plan, base, unit, rng, rounds):
+        yield changes
+        if labels and unit is Unit.RECORD and None not in changes.values():
+            # The same response at every party that holds it: the smallest or the largest there is.
+            end = _pick([np.min, np.max], rng)
+            yield {
+                name: {**(row or {}), **{label: float(end(base[name][label])) for label in plan.study.card(name).labels}}
+                for name, row in changes.items()
+            }
+
+
+def _other_values(
+    plan: Plan, base: Tables, unit: Unit, rng: np.random.Generator, rounds: int
+) -> Iterator[Mapping[str, Row | None]]:
+    cards = plan.study.parties
+    zero_out = plan.study.adjacency == Adjacency.ZERO_OUT
+    if unit is Unit.ATTRIBUTE:
+        for card in cards:
+            for column in card.columns:
+                for value in _values(column, rng):
+                    yield {card.name: {column.name: value}}
+        return
+    # A record is one row of every party (vertical), or of one party (horizontal).
+    groups = [cards] if plan.split is Split.VERTICAL else [(card,) for card in cards]
+    for group in groups:
+        if zero_out:
+            yield dict.fromkeys((card.name for card in group), None)
+            continue  # other rows are no neighbours under zero-out
+        for end in (0, 1):
+            yield {card.name: _corner(card, end) for card in group}
+        yield {card.name: {c.name: _mirrored(c, base[card.name][c.name][ROW]) for c in card.columns} for card in group}
+        yield {card.name: {c.name: base[card.name][c.name][1] for c in card.columns} for card in group}
+        yield {card.name: {c.name: _values(c, rng)[2 % len(_values(c, rng))] for c in card.columns} for card in group}
+        for ends in itertools.islice(itertools.product((0, 1), repeat=sum(len(card.columns) for card in group)), rounds):
+            corner = iter(ends)
+            yield {card.name: {c.name: _corner(card, next(corner))[c.name] for c in card.columns} for card in group}
+        for _ in range(rounds):
+            yield {card.name: _random_row(card, rng) for card in group}
+
+
+def _mirrored(column: Column, value: Any) -> Any:  # noqa: ANN401 - a value of this column
+    if column.categories is not None:
+        return column.categories[0] if value != column.categories[0] else column.categories[-1]
+    return 2 * column.centre - value
+
+
+def changed_once(plan: Plan, row: dict[str, Row], unit: Unit, rng: np.random.Generator) -> dict[str, Row]:
+    """The same neighbour with one value of it drawn anew."""
+    name = _pick(sorted(row), rng)
+    card = plan.study.card(name)
+    column = _pick([c for c in card.columns if c.name in row[name] or unit is Unit.RECORD], rng)
+    return {**row, name: {**row[name], column.name: _pick(_values(column, rng), rng)}}
+
+
+def vanishing(card: Card, row: Row) -> Row | None:
+    """Under zero-out a single value may only become missing, where that is allowed."""
+    missing = {name: _nothing(card.column(name)) for name in row}
+    return missing if all(card.column(name).may_be_absent for name in row) else None

@@ -1,0 +1,12 @@
+"""What is declared about the data before anybody looks at them, and how rows are coded by it.
+
+A :class:`Column` is the declaration of one column, a :class:`Bounds` the short way to write many; :class:`Coding` turns raw
+blocks into integers by public constants only: clip to the range, centre at its middle, scale by its half width, round toward
+zero to a grid. So zero lies inside every range, every coded value lies in [-grid, grid], and nothing is read off the data.
+"""
+
+from unpooled.privacy.bounds.coding import Coding, check, integer_grid
+from unpooled.privacy.bounds.column import Column, Missing, text_of
+from unpooled.privacy.bounds.declared import Bounds
+
+__all__ = ["Bounds", "Coding", "Column", "Missing", "check", "integer_grid", "text_of"]

@@ -1,0 +1,257 @@
+"""The ledger as its party uses it: approve, reserve, commit, reply; and what it says has been spent."""
+
+from __future__ import annotations
+
+import math
+import os
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from unpooled.errors import BudgetRefusal, ReleaseConflict
+from unpooled.privacy.ledger.chain import Row, read_costs
+from unpooled.privacy.ledger.charges import (
+    Charge,
+    Entry,
+    ReleaseKey,
+    check_digest,
+    check_plan,
+    check_step,
+    require,
+    where,
+)
+from unpooled.privacy.ledger.failures import ledger_at
+from unpooled.privacy.ledger.history import History, spent
+from unpooled.privacy.ledger.migration import migrate
+from unpooled.privacy.ledger.store import Store
+from unpooled.privacy.unit import Budget, Scope, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from unpooled.privacy.exposure import Worst
+
+LARGEST_REPLY = 900_000_000  # SQLite holds no more than 10^9 bytes in one row
+
+
+class Ledger:
+    """One party's account of privacy spent. Use :meth:`create` once, :meth:`open` ever after, as a context manager.
+
+    Threads may share a ledger and processes may open the same one; after a fork the child opens its own.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.root_key = store.root_key
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str]) -> Ledger:
+        """A new ledger with a new root key. Refused where any file of a ledger is found; a failure leaves none."""
+        return cls(Store.create(Path(path).absolute()))
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, moved: bool = False) -> Ledger:
+        """The ledger at this path, every row and every stored reply verified. Never creates anything.
+
+        A ledger knows its place. One that is elsewhere is a copy, which would spend its budget a second time, and is refused, until its
+        owner says that it was ``moved``.
+        """
+        return cls(Store.open(Path(path).absolute(), moved=moved))
+
+    @classmethod
+    def migrate(cls, path: str | os.PathLike[str]) -> Ledger:
+        """Take over a ledger of format 1 with everything it spent. The old files stay beside it, under ``.format1``.
+
+        The new files are complete before any old one is replaced, and a migration that was cut short can be run again.
+        """
+        migrate(Path(path).absolute())
+        return cls.open(path)
+
+    @classmethod
+    def in_memory(cls, root_key: bytes | None = None) -> Ledger:
+        """A ledger that ends with the process, for simulation: the same rules, no files."""
+        root_key = os.urandom(32) if root_key is None else root_key
+        check_digest("root key", root_key)
+        return cls(Store(None, root_key, new=True))
+
+    def close(self) -> None:
+        """Give the files back. Closing twice does no harm."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- approve, reserve, commit, reply
+
+    def approve(self, plan: str) -> None:
+        """Record that this party agreed to a plan."""
+        check_plan(plan)
+        with self._store.locked() as history:
+            if plan not in history.approved:
+                self._store.append(Row(kind="approval", plan=plan))
+
+    def approved(self, plan: str) -> bool:
+        """Whether this party agreed to a plan."""
+        check_plan(plan)
+        with self._store.locked() as history:
+            return plan in history.approved
+
+    def check(
+        self,
+        charges: Iterable[Charge],
+        budget: Budget | None,
+        *,
+        scope: Scope = Scope.PERSON,
+        allow_unbounded: bool = False,
+    ) -> None:
+        """Raise the refusal that :meth:`reserve` would; write nothing.
+
+        A plan is checked before its requests and data are at hand, so fingerprints are not compared here.
+        """
+        charges = tuple(charges)  # before the lock: an iterator may ask the ledger itself
+        with self._store.locked() as history:
+            self._judge(history, history.new(charges, fingerprints=False), budget, scope, allow_unbounded=allow_unbounded)
+
+    def reserve(
+        self,
+        charges: Iterable[Charge],
+        budget: Budget | None,
+        *,
+        scope: Scope = Scope.PERSON,
+        allow_unbounded: bool = False,
+    ) -> None:
+        """Debit these releases durably, all of them or none. What was debited before is not debited again.
+
+        With a budget, everything ever charged to its unit and these charges must compose to no more than it: per person over all
+        parties of column-split studies, or this party's own releases only (``scope``). ``allow_unbounded`` admits releases of
+        unknown cost: the budget then holds for the others only.
+        """
+        charges = tuple(charges)
+        with self._store.locked() as history:
+            new = history.new(charges, fingerprints=True)
+            self._judge(history, new, budget, scope, allow_unbounded=allow_unbounded)
+            self._store.append(*map(Row.of, new.values()))
+
+    def commit(self, plan: str, step: str, index: int, request: bytes, reply: bytes) -> None:
+        """Store the reply of a step, which may be sent once this returns. The charges of the step are now committed."""
+        check_step(plan, step, index)
+        check_digest("request", request)
+        right = type(reply) is bytes and len(reply) <= LARGEST_REPLY
+        require(right, f"a reply must be at most {LARGEST_REPLY} bytes: encode it first, and split what is larger")
+        content = sha256(reply).digest()
+        with self._store.locked() as history:
+            known = history.answers.get((plan, step, index))
+            if known is None:
+                self._store.keep(content, reply)
+                self._store.append(Row(0, 0, "commit", plan, step, index, "", request, content))
+            elif (known.fingerprint, known.content) != (request, content):
+                msg = f"{where(plan, step, index)} was answered before, to another request or with another reply"
+                raise ReleaseConflict(msg)
+
+    def reply(self, plan: str, step: str, index: int, request: bytes) -> bytes | None:
+        """The stored reply of a step, or None while there is none."""
+        check_step(plan, step, index)
+        check_digest("request", request)
+        with self._store.locked() as history:
+            known = history.answers.get((plan, step, index))
+            if known is None:
+                return None
+            if known.fingerprint != request:
+                msg = (
+                    f"{where(plan, step, index)} was answered before, to another request or over other data: it is answered once. Go on with "
+                    "the run's own transcript, or raise `run` in the study and have it approved again"
+                )
+                raise ReleaseConflict(msg)
+            return self._store.body(known.content)
+
+    def belongs_to(self, file: str, digest: bytes) -> None:
+        """Record the file whose budget this ledger keeps, and the SHA-256 of what it held then."""
+        check_digest("digest of the file", digest)
+        with self._store.locked():
+            detail = msgspec.json.encode({"file": file, "digest": digest.hex()})
+            self._store.append(Row(kind="data", detail=detail))
+
+    # --- what it says
+
+    @property
+    def data(self) -> tuple[tuple[str, bytes], ...]:
+        """The files whose budget it keeps, each with the SHA-256 of what it held when it was recorded."""
+        with self._store.locked() as history:
+            found = [msgspec.json.decode(row.detail) for row in history.rows if row.kind == "data"]
+        return tuple((one["file"], bytes.fromhex(one["digest"])) for one in found)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its total does not hold, in words: of rows that were taken over from format 1."""
+        with self._store.locked() as history:
+            last = max((row.position for row in history.rows if row.kind == "migration"), default=0)
+            old = [row for row in history.rows[:last] if row.kind == "charge"]
+        if not old:
+            return ()
+        free = sorted({row.plan[:16] for row in old if not any(cost.event.value for cost in read_costs(row.detail))})
+        own = (
+            "Entries of unpooled 0.1.0 hold what this party released; what other parties released about the same people in column-split "
+            "studies is not in them, nor what a label cost there."
+        )
+        uncounted = f"Unpooled 0.1.0 debited releases of {len(free)} plan(s) at nothing ({', '.join(free)}): their cost is not in the total."
+        return (own, uncounted) if free else (own,)
+
+    def composition(self, unit: Unit | str, scope: Scope = Scope.PARTY, charges: Iterable[Charge] = ()) -> Worst:
+        """What everything charged so far, and these charges, cost one unit, sent or not: once reserved, a release counts as spent.
+
+        Scope "party": this party's own releases. Scope "person", which policies bound unless they say otherwise: of a column-split
+        study that released anything here, the whole plan over all its parties.
+        """
+        unit, scope, charges = Unit.parse(unit), Scope.parse(scope), tuple(charges)
+        with self._store.locked() as history:
+            return spent([*history.charges.values(), *history.new(charges, fingerprints=False).values()], unit, scope)
+
+    def charged(self, key: ReleaseKey) -> bool:
+        """Whether this release was debited."""
+        with self._store.locked() as history:
+            return key in history.charges
+
+    def entries(self) -> tuple[Entry, ...]:
+        """The charges and approvals, oldest first."""
+        with self._store.locked() as history:
+            return tuple(history.entry(row) for row in history.rows if row.kind in ("charge", "shared", "approval"))
+
+    @property
+    def head(self) -> str:
+        """The end of the chain. Written down elsewhere, it shows later that no row was taken back."""
+        with self._store.locked() as history:
+            return history.head.digest.hex()
+
+    def _judge(
+        self,
+        history: History,
+        new: dict[ReleaseKey, Charge],
+        budget: Budget | None,
+        scope: Scope,
+        *,
+        allow_unbounded: bool,
+    ) -> None:
+        """Refuse new charges for which a budget has no room."""
+        require(budget is None or type(budget) is Budget, f"not a Budget or None: {type(budget).__name__}")
+        if budget is None or not new:  # a retry is never refused, even if the policy has become stricter
+            return
+
+        def words(charges: Iterable[Charge]) -> str:
+            epsilon = spent(charges, budget.unit, scope, known_only=allow_unbounded).epsilon(budget.delta)
+            return "unbounded" if epsilon == math.inf else f"epsilon = {epsilon:.6g}"
+
+        before = list(history.charges.values())
+        after = [*before, *new.values()]
+        if not spent(after, budget.unit, scope, known_only=allow_unbounded).within(budget.epsilon, budget.delta):
+            counted = "all parties together" if scope is Scope.PERSON else "this party alone"
+            msg = (
+                f"{ledger_at(self._store.path)} has no room: at delta = {budget.delta:g}, {len(new)} new debit(s) ask for"
+                f" {words(new.values())}, spent is {words(before)}, together {words(after)}; allowed is {budget}, for {counted}."
+                " Nothing was debited. Ask for fewer releases, more noise, or a larger budget"
+            )
+            raise BudgetRefusal(msg)

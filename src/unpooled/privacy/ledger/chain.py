@@ -1,0 +1,116 @@
+"""What a ledger's rows say, and how each is tied to the one before it.
+
+A row is one of
+
+* ``genesis``: the first one, which ties the chain to one ledger and its root key;
+* ``place``: where the ledger lies, so that a copy of it shows;
+* ``data``: the file whose budget this is;
+* ``approval``: this party agreed to a plan;
+* ``charge``: one release of this party, and what it costs each unit;
+* ``shared``: what a whole column-split plan costs the people in this party's rows, over all parties;
+* ``commit``: the reply of a step;
+* ``migration``: all rows before it were taken over from a ledger of an older version.
+
+Rows are spelled out with types and lengths before they are hashed, so no two rows are spelled alike. What differs by kind stands in one
+column, ``detail``, as canonical JSON; floats are kept there as hexadecimal text, so that what was charged is what is read back.
+"""
+
+from __future__ import annotations
+
+import struct
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from unpooled.privacy.accounting import Event, Kind
+from unpooled.privacy.exposure import Cost
+from unpooled.privacy.ledger.charges import Charge, ReleaseKey
+from unpooled.privacy.unit import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+#: Version of files and rows. Format 1 (unpooled 0.1.0) had two units as columns; ``format1`` reads it.
+FORMAT = 2
+
+
+def spell_costs(costs: Iterable[Cost]) -> bytes:
+    """Costs as they stand in a row."""
+    numbers = [
+        (cost.unit, cost.part, int(event.kind), event.value.hex(), event.count, event.total_variation.hex())
+        for cost in costs
+        for event in (cost.event,)
+    ]
+    return msgspec.json.encode(numbers)
+
+
+def read_costs(detail: bytes) -> tuple[Cost, ...]:
+    """Costs of a row; a unit or a kind of event that this version does not know raises."""
+    rows = msgspec.json.decode(detail, type=list[tuple[str, str, int, str, int, str]])
+    return tuple(
+        Cost(Unit(unit), part, Event(Kind(kind), float.fromhex(value), count, float.fromhex(variation)))
+        for unit, part, kind, value, count, variation in rows
+    )
+
+
+class Row(NamedTuple):
+    """One link of the chain, in the order of its columns.
+
+    ``fingerprint`` is the digest of what was asked (of a commit: the request; in the first row the random identity of
+    the ledger) and ``content`` that of what was stored (of a commit: the reply; in the first row the root key).
+    """
+
+    position: int = 0
+    time: int = 0
+    kind: str = ""
+    plan: str = ""
+    step: str = ""
+    number: int = 0
+    name: str = ""
+    fingerprint: bytes = b""
+    content: bytes = b""
+    #: Of a charge its costs, of a place or a file what it is.
+    detail: bytes = b""
+
+    @classmethod
+    def of(cls, charge: Charge) -> Row:
+        """The row that debits a charge."""
+        key, kind = charge.key, "shared" if charge.shared else "charge"
+        return cls(0, 0, kind, key.plan, key.step, key.index, key.name, charge.fingerprint, b"", spell_costs(charge.costs))
+
+    @property
+    def charge(self) -> Charge:
+        """The charge that a row debits."""
+        return Charge(self.key, self.fingerprint, read_costs(self.detail), self.kind == "shared")
+
+    @property
+    def key(self) -> ReleaseKey:
+        """The release that a charge's row is about."""
+        return ReleaseKey(self.plan, self.step, self.number, self.name)
+
+
+_SPELLING: dict[type, Callable[[Any], bytes]] = {
+    int: lambda number: b"i" + number.to_bytes(8, "big", signed=True),
+    str: lambda text: b"s" + text.encode(),
+    bytes: lambda body: b"b" + body,
+}
+
+
+def link(previous: bytes, columns: Iterable[Any]) -> bytes:
+    """The digest of a row. Every column goes in with its type and length, so no two rows are spelled alike."""
+    digest = sha256(previous)
+    for value in columns:
+        spelled = _SPELLING[type(value)](value)
+        digest.update(struct.pack(">q", len(spelled)) + spelled)
+    return digest.digest()
+
+
+class Head(NamedTuple):
+    """An end of the chain: how many rows it has, and the digest of the last one."""
+
+    rows: int
+    digest: bytes
+
+
+NOTHING = Head(0, sha256(f"unpooled ledger, format {FORMAT}".encode()).digest())

@@ -1,0 +1,114 @@
+"""What is debited: the name of a release, what it costs each unit, and a line of the ledger as people read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from unpooled.errors import UsageError
+from unpooled.privacy.accounting import Event
+from unpooled.privacy.exposure import Cost
+from unpooled.privacy.unit import Unit
+
+DIGEST_BYTES = 32  # of SHA-256, and of a root key
+LONGEST_WORD = 200
+_LARGEST_INTEGER = 2**63 - 1
+
+
+def where(plan: str, step: str, index: int) -> str:
+    """A step in words, for messages."""
+    return f"step {step!r}, index {index} of plan {plan[:12]}"
+
+
+def require(condition: bool, remedy: str) -> None:
+    """Raise a usage error that names the remedy."""
+    if not condition:
+        raise UsageError(remedy)
+
+
+def check_plan(plan: object) -> None:
+    """A plan's hash, or an error."""
+    right = type(plan) is str and len(plan) == 2 * DIGEST_BYTES and set(plan) <= set("0123456789abcdef")
+    require(right, "a plan is named by its hash: 64 lowercase hexadecimal digits")
+
+
+def check_word(what: str, word: object) -> None:
+    """A name that fits a row and a line of text, or an error."""
+    right = type(word) is str and 0 < len(word) <= LONGEST_WORD and word.isprintable()
+    require(right, f"the {what} of a release must be 1 to {LONGEST_WORD} printable characters")
+
+
+def check_step(plan: object, step: object, index: object) -> None:
+    """The name of a step's answer, or an error."""
+    check_plan(plan)
+    check_word("step", step)
+    right = type(index) is int and 0 <= index <= _LARGEST_INTEGER
+    require(right, "the index of a step must be an integer from 0 to 2^63 - 1")
+
+
+def check_digest(what: str, digest: object) -> None:
+    """32 bytes, or an error."""
+    require(type(digest) is bytes and len(digest) == DIGEST_BYTES, f"the {what} must be 32 bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseKey:
+    """The name of one release. It is paid for once, however often it is sent."""
+
+    plan: str
+    step: str
+    index: int
+    name: str
+
+    def __post_init__(self) -> None:
+        check_step(self.plan, self.step, self.index)
+        check_word("name", self.name)
+
+    def __str__(self) -> str:
+        return f"release {self.name!r} of {where(self.plan, self.step, self.index)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one release costs each unit, and a digest of the request and the data behind it.
+
+    ``shared``: not one release but a whole column-split plan, over all its parties.
+    """
+
+    key: ReleaseKey
+    fingerprint: bytes
+    costs: tuple[Cost, ...]
+    shared: bool = False
+
+    def __post_init__(self) -> None:
+        require(type(self.key) is ReleaseKey, f"a charge needs a ReleaseKey, not {type(self.key).__name__}")
+        check_digest("fingerprint", self.fingerprint)
+        for unit, part, event in self.costs:
+            known = type(unit) is Unit and type(part) is str and type(event) is Event and event.count <= _LARGEST_INTEGER
+            require(known, "a charge needs an Event for each unit, with a count below 2^63")
+        require({cost.unit for cost in self.costs} == set(Unit), "a charge says what it costs every unit")
+
+    def cost(self, unit: Unit) -> tuple[Cost, ...]:
+        """What this charge is to one unit."""
+        return tuple(cost for cost in self.costs if cost.unit is unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the ledger as people read it. An approval costs nothing and has no key."""
+
+    position: int
+    kind: Literal["charge", "shared", "approval"]
+    plan: str
+    key: ReleaseKey | None
+    costs: tuple[Cost, ...]
+    state: Literal["reserved", "committed"]
+    time: int
+
+    def words(self, unit: Unit) -> str:
+        """What it costs one unit; alternatives, of which one holds for a given person, are told apart by "or"."""
+        parts: dict[str, list[str]] = {}
+        for cost in self.costs:
+            if cost.unit is unit and cost.event.count:
+                parts.setdefault(cost.part, []).append(str(cost.event))
+        return " or ".join(" + ".join(events) for events in parts.values()) or "nothing"

@@ -1,0 +1,101 @@
+"""What the verified rows of a chain say, and what they cost one unit together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from unpooled.errors import ReleaseConflict
+from unpooled.privacy.accounting import Kind
+from unpooled.privacy.exposure import account
+from unpooled.privacy.ledger.chain import NOTHING, Head, Row, link, read_costs
+from unpooled.privacy.ledger.charges import Charge, Entry, ReleaseKey, require
+from unpooled.privacy.ledger.place import Place
+from unpooled.privacy.unit import Scope, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from unpooled.privacy.accounting import Event
+    from unpooled.privacy.exposure import Worst
+
+
+class History:
+    """The rows of one chain, taken in one by one, and what follows from them."""
+
+    def __init__(self) -> None:
+        self.head = NOTHING
+        self.rows: list[Row] = []
+        self.identity = b""
+        self.place: Place | None = None
+        self.approved: set[str] = set()
+        self.charges: dict[ReleaseKey, Charge] = {}
+        self.answers: dict[tuple[str, str, int], Row] = {}
+
+    def take_in(self, columns: list[Any], digest: bytes) -> None:
+        """Verify the next row and take it in; raises where it does not follow from the rows before, and then changes nothing."""
+        if digest != link(self.head.digest, columns):
+            raise ValueError
+        row = Row._make(columns)
+        if row.position != len(self.rows) or (row.kind == "genesis") != (row.position == 0):
+            raise ValueError
+        match row.kind:
+            case "genesis":
+                self.identity = row.fingerprint
+                self.place = msgspec.json.decode(row.detail, type=Place) if row.detail else None
+            case "place":
+                self.place = msgspec.json.decode(row.detail, type=Place)
+            case "data" | "migration":
+                pass
+            case "charge" | "shared":
+                charge = row.charge
+                if self.charges.setdefault(charge.key, charge) is not charge:
+                    raise ValueError
+            case "commit":
+                self.answers[row.plan, row.step, row.number] = row
+            case "approval":
+                self.approved.add(row.plan)
+            case _:
+                raise ValueError
+        self.rows.append(row)
+        self.head = Head(len(self.rows), digest)
+
+    def new(self, charges: Iterable[Charge], *, fingerprints: bool) -> dict[ReleaseKey, Charge]:
+        """The charges that are not yet in the ledger. One that is there with other content is a conflict."""
+        new: dict[ReleaseKey, Charge] = {}
+        for charge in charges:
+            require(type(charge) is Charge, f"only a Charge can be debited, not {type(charge).__name__}")
+            known = self.charges.get(charge.key) or new.setdefault(charge.key, charge)
+            changed = (known.costs, known.shared) != (charge.costs, charge.shared)
+            if changed or (fingerprints and known.fingerprint != charge.fingerprint):
+                what = "at another cost" if changed else "for another request or over other data"
+                msg = f"{charge.key} was debited before {what}. A new release needs a new plan"
+                raise ReleaseConflict(msg)
+        return new
+
+    def entry(self, row: Row) -> Entry:
+        """A charge or an approval as people read it."""
+        if row.kind == "approval":
+            return Entry(row.position, "approval", row.plan, None, (), "committed", row.time)
+        answer = self.answers.get((row.plan, row.step, row.number))
+        # A charge that comes after the reply of its step cannot be part of it.
+        sent = answer is not None and answer.position > row.position
+        state: Literal["reserved", "committed"] = "committed" if sent else "reserved"
+        kind: Literal["charge", "shared"] = "shared" if row.kind == "shared" else "charge"
+        return Entry(row.position, kind, row.plan, row.key, read_costs(row.detail), state, row.time)
+
+
+def spent(charges: Iterable[Charge], unit: Unit, scope: Scope, *, known_only: bool = False) -> Worst:
+    """What these charges cost one unit together (:func:`~unpooled.privacy.exposure.account`, plan by plan)."""
+    plans: dict[tuple[str, bool], dict[str, list[Event]]] = {}
+    for charge in charges:
+        # A plan is counted whole, as a shared charge, or release by release: never both.
+        parts = plans.setdefault((charge.key.plan, charge.shared), {})
+        for cost in charge.cost(unit):
+            if not (known_only and cost.event.kind is Kind.UNBOUNDED):
+                parts.setdefault(cost.part, []).append(cost.event)
+    whole = {plan for plan, shared in plans if shared}
+    if scope is Scope.PERSON:
+        return account(parts for (plan, shared), parts in plans.items() if shared or plan not in whole)
+    return account(parts for (_, shared), parts in plans.items() if not shared)

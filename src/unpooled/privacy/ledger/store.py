@@ -1,0 +1,227 @@
+"""The chain on disk: a SQLite file that is only appended to, read and written under one lock."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+import time
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from unpooled.errors import LedgerMoved, Refusal, UnpooledError, UsageError
+from unpooled.privacy.ledger import failures, files
+from unpooled.privacy.ledger.anchor import Anchor
+from unpooled.privacy.ledger.chain import Head, Row, link
+from unpooled.privacy.ledger.charges import DIGEST_BYTES, require
+from unpooled.privacy.ledger.failures import damaged, explained, ledger_at
+from unpooled.privacy.ledger.format1 import FORMAT_1, tables
+from unpooled.privacy.ledger.history import History
+from unpooled.privacy.ledger.place import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Held around every transaction, and while the process forks: so no child inherits half a transaction of its parent.
+_LOCK = threading.RLock()
+os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+
+_CHAIN = """CREATE TABLE chain (position INTEGER PRIMARY KEY, time INTEGER NOT NULL, kind TEXT NOT NULL,
+plan TEXT NOT NULL, step TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL,
+fingerprint BLOB NOT NULL, content BLOB NOT NULL, detail BLOB NOT NULL, digest BLOB NOT NULL) STRICT"""
+_REPLIES = "CREATE TABLE replies (content BLOB PRIMARY KEY NOT NULL, body BLOB NOT NULL) STRICT"
+
+
+class Store:
+    """The files of one ledger; without a path, the same in memory."""
+
+    def __init__(self, path: Path | None, root_key: bytes, *, new: bool, moved: bool = False) -> None:
+        self.path = path
+        self.root_key = root_key
+        self._process = os.getpid()
+        #: What the verified rows say. Only _catch_up adds to it, so a transaction that fails leaves no trace here.
+        self._history = History()
+        uri = ":memory:" if path is None else path.as_uri() + "?mode=rw"  # rw: a missing file is never made
+        with explained(path):
+            # Transactions are begun here, not by the driver, and _LOCK keeps the threads apart.
+            self.connection = sqlite3.connect(
+                uri, uri=True, timeout=failures.PATIENCE, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with explained(path):
+                # EXTRA also syncs the directory, so that a commit which was reported survives a loss of power.
+                for pragma in ("synchronous=EXTRA", "journal_mode=DELETE", "trusted_schema=OFF", "cell_size_check=ON"):
+                    self.connection.execute(f"PRAGMA {pragma}")
+                if new:
+                    self._lay_out()
+            with self.locked(inspect=True) as history:
+                for answer in history.answers.values():
+                    self.body(answer.content)
+                self._find(moved=moved)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def create(cls, database: Path) -> Self:
+        """New files with a new root key; a failure leaves none."""
+        root_key, made = os.urandom(32), []
+        try:
+            # The key comes first: of two processes that create the same ledger one stops here, before it made anything.
+            files.write_new(files.beside(database, ".key"), root_key)
+            made.append(files.beside(database, ".key"))
+            if any(os.path.lexists(files.beside(database, ending)) for ending in ("-journal", "-wal", ".anchor")):
+                raise FileExistsError
+            files.write_new(database, b"")
+            made += [database, files.beside(database, ".anchor"), files.beside(database, ".anchor.new")]
+            return cls(database, root_key, new=True)
+        except BaseException as error:
+            for file in made:
+                with suppress(OSError):
+                    file.unlink()
+            if isinstance(error, FileExistsError):
+                msg = f"{database}: a ledger, or a part of one, is already here. Open it, or choose another path"
+                raise UsageError(msg) from None
+            if isinstance(error, OSError):
+                msg = f"{database}: no ledger can be made here ({error.strerror}). Mend that, or choose another path"
+                raise Refusal(msg) from error
+            raise
+
+    @classmethod
+    def open(cls, database: Path, *, moved: bool = False) -> Self:
+        """The files at this path, every row and every stored reply verified."""
+        parts = database, files.beside(database, ".anchor"), files.beside(database, ".key")
+        try:
+            modes = [file.lstat().st_mode for file in parts]
+            key = parts[2].read_bytes() if all(map(stat.S_ISREG, modes)) else b""
+        except OSError as error:
+            damaged(database, f"{error.filename} cannot be read ({error.strerror})", error)
+        if len(key) != DIGEST_BYTES or modes[2] & 0o077:
+            what = f"{parts[2]} 32 bytes that only its owner may read (mode 0600)"
+            damaged(database, f"it, its .anchor and its .key must be plain files, and {what}")
+        if not os.access(database, os.W_OK):  # SQLite would read it then, without the lock that the anchor needs
+            msg = f"{ledger_at(database)}: {failures.READ_ONLY}"
+            raise Refusal(msg)
+        return cls(database, key, new=False, moved=moved)
+
+    def close(self) -> None:
+        """Give the files back. Closing twice does no harm."""
+        with _LOCK:
+            self.connection.close()
+            self._process = 0
+
+    @contextmanager
+    def locked(self, *, inspect: bool = False) -> Iterator[History]:
+        """The write lock, with everything verified up to now. What was not committed inside is rolled back."""
+        with _LOCK, explained(self.path):
+            usable = self._process == os.getpid()
+            require(usable, f"{ledger_at(self.path)} is closed, or was opened before a fork: open it in this process")
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                if inspect:
+                    self._inspect()
+                self._catch_up()
+                if anchor := self._anchor:
+                    anchor.settle(self._history.head)
+                yield self._history
+            finally:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+
+    def append(self, *rows: Row) -> None:
+        """Write rows and commit: the four steps of the package's docstring."""
+        if not rows:
+            return
+        old = new = self._history.head
+        now, insert = int(time.time()), "INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        for row in rows:
+            columns = row._replace(position=new.rows, time=row.time or now)
+            new = Head(new.rows + 1, link(new.digest, columns))
+            self.connection.execute(insert, (*columns, new.digest))
+        if anchor := self._anchor:
+            anchor.write(old, new)
+        self.connection.execute("COMMIT")
+        # COMMIT gave the lock back, and other processes may have written since: step 4 is to settle like anyone else.
+        try:
+            with self.locked():
+                pass
+        except Refusal as error:
+            msg = (
+                f"{ledger_at(self.path)}: this was recorded, but its anchor could not be renewed, so nothing may be sent"
+                " yet. Make room on the disk and ask again: what was recorded is not debited twice"
+            )
+            raise Refusal(msg) from error
+
+    def keep(self, content: bytes, body: bytes) -> None:
+        """Store a reply under its digest, as part of the transaction under way."""
+        self.connection.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (content, body))
+
+    def body(self, content: bytes) -> bytes:
+        """The stored reply of this digest."""
+        found = self.connection.execute("SELECT body FROM replies WHERE content = ?", (content,)).fetchone()
+        body = found[0] if found else None
+        if not isinstance(body, bytes) or sha256(body).digest() != content:
+            damaged(self.path, "a stored reply is missing or was edited")
+        return body
+
+    @property
+    def _anchor(self) -> Anchor | None:
+        return None if self.path is None else Anchor(self.path, self._history.identity)
+
+    def _lay_out(self) -> None:
+        """Write the tables and the first row, which ties the chain to this ledger alone and to its root key."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        for table in (_CHAIN, _REPLIES):
+            self.connection.execute(table)
+        self._history.identity = os.urandom(32)
+        place = b"" if self.path is None else msgspec.json.encode(Place.of(self.path))
+        content = sha256(self.root_key).digest()
+        self.append(Row(kind="genesis", fingerprint=self._history.identity, content=content, detail=place))
+
+    def _find(self, *, moved: bool) -> None:
+        """Make sure that the ledger is where it was, or write down that it moved."""
+        was = self._history.place
+        if self.path is None or was is None or was.is_same(here := Place.of(self.path)):
+            return
+        if not moved:
+            msg = (
+                f"{ledger_at(self.path)} was made to be used at {was}. A copy would spend its budget a second time: use the ledger"
+                " there; or, if it was moved and the old one is gone, say so once with `unpooled party ledger --moved`"
+            )
+            raise LedgerMoved(msg)
+        self.append(Row(kind="place", detail=msgspec.json.encode(here)))
+
+    def _inspect(self) -> None:
+        """Let SQLite check its file, and make sure that it holds our tables and nothing that acts on them."""
+        if self.connection.execute("PRAGMA integrity_check(1)").fetchall() != [("ok",)]:
+            damaged(self.path, "the database is truncated or overwritten")
+        found = tables(self.connection)
+        if found == FORMAT_1:
+            msg = (
+                f"{ledger_at(self.path)} was written by unpooled 0.1.0, which counted some releases too low. Take it over, with everything it"
+                " spent, by `unpooled party ledger --migrate`; nothing was changed"
+            )
+            raise Refusal(msg)
+        if found != [(_CHAIN,), (_REPLIES,)]:
+            damaged(self.path, "its tables are not those of a ledger of this version")
+
+    def _catch_up(self) -> None:
+        """Verify and take in the rows that came since the last transaction, of this process or of another."""
+        history = self._history
+        last = "SELECT digest FROM chain WHERE position = ?"
+        known = len(history.rows)
+        if known and self.connection.execute(last, (known - 1,)).fetchone() != (history.head.digest,):
+            damaged(self.path, "rows that were there are gone or edited")
+        later = "SELECT * FROM chain WHERE position >= ? ORDER BY position"
+        for *columns, digest in self.connection.execute(later, (known,)):
+            try:
+                history.take_in(columns, digest)
+            except (ValueError, LookupError, TypeError, msgspec.MsgspecError, UnpooledError) as error:
+                damaged(self.path, f"row {len(history.rows)} was edited, or a newer version wrote it", error)
+        if not history.rows or history.rows[0].content != sha256(self.root_key).digest():
+            damaged(self.path, "it is empty, or its .key is that of another ledger")
