@@ -23,10 +23,12 @@ from unpooled.kernels import logistic
 from unpooled.kernels.logistic import logistic_minimum
 from unpooled.models import load
 from unpooled.models.families import FAMILIES, LOGISTIC, Family
+from unpooled.models.stacking import fits as sound
 from unpooled.models.stacking import party as steps
-from unpooled.models.stacking import plan, published
+from unpooled.models.stacking import published
+from unpooled.models.stacking.fits import Fit
 from unpooled.models.stacking.messages import MetaRequest
-from unpooled.models.stacking.plan import Fit, fits, setup
+from unpooled.models.stacking.plan import setup
 from unpooled.privacy.accounting import UNBOUNDED
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
@@ -101,6 +103,10 @@ def refused(plan: Plan, party: Party, error: type[Exception], match: str, step: 
 GRID = np.concatenate([np.linspace(-60, 60, 1601), np.linspace(-2000, 2000, 401)])
 
 
+def fits(asked: Study, sizes: list[Fit], epsilon: float) -> list[ObjectivePerturbation]:
+    return sound.fits(asked, sizes, asked.parameters.get("penalty", 0.01), epsilon)
+
+
 def log_density(
     mechanism: ObjectivePerturbation, x: np.ndarray, y: np.ndarray, w: np.ndarray, family: Family = LOGISTIC
 ) -> np.ndarray:
@@ -135,8 +141,8 @@ def worst_loss(mechanism: ObjectivePerturbation, adjacency: str = "replace") -> 
 )
 def test_the_privacy_loss_of_a_perturbed_fit_never_exceeds_its_event(rows, penalty, epsilon, adjacency, calibration) -> None:
     asked = study(parameters={"penalty": penalty}, adjacency=adjacency, calibration=calibration)
-    form = published if calibration == "published" else plan
-    (mechanism,) = form.fits(asked, [Fit(1, rows, 1.0)], epsilon)
+    form = published if calibration == "published" else sound
+    (mechanism,) = form.fits(asked, [Fit(1, rows, 1.0)], penalty, epsilon)
     cost = mechanism.event(Unit.RECORD).value
     assert cost == pytest.approx(epsilon, rel=1e-6)
     assert cost <= epsilon or calibration == "published"
@@ -277,7 +283,7 @@ def test_a_source_of_ten_separate_blocks_costs_more_than_epsilon_and_a_joint_one
 
 def test_the_else_branch_of_the_paper_still_costs_epsilon() -> None:
     asked = study(parameters={"penalty": 1e-6}, calibration="published")
-    mechanisms = published.fits(asked, [Fit(3, 50, 0.5), Fit(2, 50, 0.5)], 0.5)
+    mechanisms = published.fits(asked, [Fit(3, 50, 0.5), Fit(2, 50, 0.5)], 1e-6, 0.5)
     assert mechanisms[0].penalty > 1e-6
     assert mechanisms[0].scale == pytest.approx(2 / 0.25)
     assert sum(m.event(Unit.RECORD).value for m in mechanisms) == pytest.approx(0.5, rel=1e-9)

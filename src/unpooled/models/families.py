@@ -1,7 +1,7 @@
 """Families of responses: one entry says everything that the models need to know of a loss f(u; y) of the linear predictor u.
 
 Values and derivatives serve the solvers (:class:`unpooled.kernels.newton.Loss`), the two constants the privacy proofs: ``slope`` is the
-largest ``|f'|``, ``curvature`` the largest ``f''`` (SPEC section 6, where they are called L' and beta).
+largest ``|f'|``, ``curvature`` the largest ``f''`` (L' and beta in ``models/stacking/THEORY.md``).
 """
 
 from __future__ import annotations

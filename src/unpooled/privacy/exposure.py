@@ -1,7 +1,7 @@
 """Of whom a release is a function, and what that costs: in a plan, in a party's ledger, and over all parties of a study.
 
 A plan's releases are not all about everybody. Some use one public part of the rows, some a few of many columns, some move when a
-label does. :class:`Exposure` says so for one release. Everything that follows from it is worked out here and nowhere else:
+label does. :class:`Exposure` says so for one release, :class:`Releases` holds those of a study. Everything that follows from it is worked out here and nowhere else:
 
 * :func:`neighbours` lists what may change between two neighbouring data sets, as the events that such a change is part of. The
   dearest of them is the guarantee of the plan;
@@ -27,7 +27,8 @@ from unpooled.privacy.unit import Scope, Split, Unit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from unpooled.privacy.plan import Plan, Release
+    from unpooled.privacy.mechanisms import Mechanism
+    from unpooled.privacy.study import Study
 
 #: More choices of parts than this are not tried one by one: both parts of a plan are counted then, which is more than anybody pays.
 _CHOICES = 64
@@ -98,11 +99,67 @@ class Worst:
         return all(composition.within(epsilon, delta) for composition in self.compositions)
 
 
-# --- a plan --------------------------------------------------------------------------------------------------------------
+# --- the releases of a plan --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One planned release: which party makes it, in which step, by which mechanism, how often, and of whom it is a function."""
+
+    name: str
+    party: str
+    step: str
+    mechanism: Mechanism
+    count: int = 1
+    exposure: Exposure = Exposure()
+
+    @property
+    def size(self) -> int:
+        """How many numbers one release publishes."""
+        return self.mechanism.size
+
+    @property
+    def scale(self) -> float | None:
+        """The scale of its noise; None where it is a closed form of values known only during the run."""
+        return self.mechanism.scale
+
+    def sensitivity(self, unit: Unit | str = Unit.RECORD) -> float | None:
+        """How far one unit moves it, in the units of ``scale``."""
+        return self.mechanism.sensitivity(Unit.parse(unit))
+
+
+@dataclass(frozen=True)
+class Releases:
+    """The planned releases of a study, and what they cost together."""
+
+    study: Study
+    split: Split
+    releases: tuple[Release, ...]
+
+    def release(self, party: str, name: str) -> Release:
+        """The planned release of this name at this party."""
+        for release in self.releases:
+            if release.party == party and release.name == name:
+                return release
+        msg = f"the plan has no release {name!r} for party {party!r}"
+        raise UsageError(msg)
+
+    def cost(self, unit: Unit | str | None = None, party: str | None = None, scope: Scope = Scope.PERSON) -> Worst:
+        """What the plan costs whoever it costs most: anybody, or the people in one party's rows (by all parties, or by it alone)."""
+        found = neighbours(self, Unit.parse(unit or self.study.unit), party, scope)
+        return Worst(tuple(Composition(events) for events in found))
+
+    def epsilon(self, delta: float, unit: Unit | str | None = None) -> float:
+        """Smallest epsilon proved at this delta, for the study's unit or another one."""
+        return self.cost(unit).epsilon(delta)
+
+    def delta(self, epsilon: float, unit: Unit | str | None = None) -> float:
+        """Smallest delta proved at this epsilon, for the study's unit or another one."""
+        return self.cost(unit).delta(epsilon)
 
 
 def neighbours(
-    plan: Plan, unit: Unit, party: str | None = None, scope: Scope = Scope.PERSON
+    plan: Releases, unit: Unit, party: str | None = None, scope: Scope = Scope.PERSON
 ) -> tuple[tuple[Event, ...], ...]:
     """For everything that may change under this unit, the events it is part of; of people in one party's rows where it is named.
 
@@ -118,7 +175,7 @@ def neighbours(
     return tuple(found)
 
 
-def _changes(plan: Plan, unit: Unit, party: str | None) -> Iterator[tuple[frozenset[str], bool]]:
+def _changes(plan: Releases, unit: Unit, party: str | None) -> Iterator[tuple[frozenset[str], bool]]:
     """What may change: at which parties together, and whether it is a label.
 
     A record of a column-split study is at every party at once, one of its values at every party that declares a column of this name, its
@@ -162,11 +219,6 @@ def _events(releases: Sequence[Release], unit: Unit, *, label: bool) -> Iterator
             yield repeated(event, times)
 
 
-def worst(plan: Plan, unit: Unit, party: str | None = None, scope: Scope = Scope.PERSON) -> Worst:
-    """What a plan costs whoever it costs most."""
-    return Worst(tuple(Composition(events) for events in neighbours(plan, unit, party, scope)))
-
-
 # --- what a ledger writes down ---------------------------------------------------------------------------------------------
 
 
@@ -184,7 +236,7 @@ def release_costs(release: Release, made: int) -> tuple[Cost, ...]:
     return tuple(Cost(unit, exposure.part, exposure.charge(release.mechanism.event(unit), unit, made)) for unit in Unit)
 
 
-def shared_costs(plan: Plan, party: str) -> tuple[Cost, ...]:
+def shared_costs(plan: Releases, party: str) -> tuple[Cost, ...]:
     """What a whole column-split plan costs the people in one party's rows, over all parties; nothing where one party alone knows them.
 
     The alternatives of :func:`neighbours` take the place of parts: one of them holds for a given change.
@@ -194,7 +246,7 @@ def shared_costs(plan: Plan, party: str) -> tuple[Cost, ...]:
     return alternatives(plan, party)
 
 
-def alternatives(plan: Plan, party: str | None = None) -> tuple[Cost, ...]:
+def alternatives(plan: Releases, party: str | None = None) -> tuple[Cost, ...]:
     """The costs of a whole plan to every unit, each of :func:`neighbours` as a part of its own."""
     costs: list[Cost] = [
         Cost(unit, "", NO_COST) for unit in Unit

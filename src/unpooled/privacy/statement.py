@@ -6,11 +6,11 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from unpooled.privacy.plan import BOUNDS, CLASSES
+from unpooled.privacy.study import BOUNDS, CLASSES
 from unpooled.privacy.unit import Calibration, Split, Unit
 
 if TYPE_CHECKING:
-    from unpooled.privacy.plan import Plan
+    from unpooled.privacy.study import Study
 
 _UNIT_WORDS = {
     Unit.RECORD: "one person's whole row",
@@ -46,19 +46,25 @@ class Statement:
     plan: str
 
     @classmethod
-    def of(cls, plan: Plan) -> Statement:
-        """The statement of a plan."""
-        study = plan.study
+    def of(
+        cls,
+        study: Study,
+        split: Split,
+        *,
+        plan: str,
+        proved: dict[str, float],
+        trusted: tuple[str, ...],
+        public: tuple[str, ...],
+        not_protected: tuple[str, ...],
+        assumptions: tuple[str, ...],
+        voids: tuple[str, ...],
+    ) -> Statement:
+        """The statement of a study's plan, of which this is the hash, what is proved for every unit, and what its model says in words."""
         sound = study.calibration == Calibration.SOUND
-        proved = {str(unit): plan.epsilon(study.delta, unit) for unit in Unit}
         holds = (
-            sound
-            and not plan.voids
-            and not study.derived
-            and study.simulation_seed is None
-            and math.isfinite(proved[study.unit])
+            sound and not voids and not study.derived and study.simulation_seed is None and math.isfinite(proved[study.unit])
         )
-        warnings = list(plan.voids)
+        warnings = list(voids)
         if study.epsilon == math.inf:
             warnings.append("epsilon is infinite: no noise was added and nothing is protected.")
         if not sound:
@@ -75,11 +81,11 @@ class Statement:
             )
         elsewhere = (
             "every other party, the coordinator and readers of the results, alone or together"
-            if plan.split is Split.VERTICAL
+            if split is Split.VERTICAL
             else "everybody outside the party that holds the row: other parties, the coordinator, and readers of the results"
         )
-        if plan.trusted:
-            elsewhere += f"; but NOT against {' and '.join(plan.trusted)}, trusted with more than releases"
+        if trusted:
+            elsewhere += f"; but NOT against {' and '.join(trusted)}, trusted with more than releases"
         return cls(
             holds=holds,
             unit=study.unit,
@@ -91,21 +97,21 @@ class Statement:
             protects_against=elsewhere,
             not_protected=(
                 "How many rows each party holds, the declared columns and bounds, and that the study took place.",
-                *plan.public,
-                *plan.not_protected,
+                *public,
+                *not_protected,
             ),
             assumptions=(
                 "Each person is in one row of one party."
-                if plan.split is Split.HORIZONTAL
+                if split is Split.HORIZONTAL
                 else "Each person is in one row, the same at every party.",
                 "Bounds were declared without looking at the data; values outside them were clipped.",
                 "Each party runs this software unaltered and keeps its ledger and its key file to itself.",
                 "This is about this one run: every other run on the same people adds to it (a shared budget composes them, and refuses).",
                 "Whatever was learnt from the same data before it, by a scaler, an imputer or by eye, is not counted.",
-                *plan.assumptions,
+                *assumptions,
             ),
             warnings=tuple(warnings),
-            plan=plan.hash,
+            plan=plan,
         )
 
     def to_dict(self) -> dict[str, Any]:

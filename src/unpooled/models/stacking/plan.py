@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -13,16 +12,15 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.models.families import LOGISTIC
+from unpooled.models.stacking.fits import Fit, Perturb, fits
 from unpooled.privacy.accounting import SAFETY, budget_mu
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.classes import DEFAULT, check_classes
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block as NoiseBlock
-from unpooled.privacy.mechanisms import GaussianRelease, ObjectivePerturbation, Reach
+from unpooled.privacy.mechanisms import GaussianRelease, Reach
 from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters
-from unpooled.privacy.sensitivity import logistic_gradient
-from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.privacy.unit import Split, Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,8 +36,6 @@ LOW, HIGH = "low", "high"
 META_ROLE = "meta"
 #: Grid of noisy probabilities.
 GRID = 1 << 20
-#: Part of the budget that covers the solver's residual, and the least part that is left for the noise itself.
-_COVERING, _KEPT = 1e-3, 0.9
 #: Rows that are turned from column-major to row-major at a time.
 _TURNED = 1024
 
@@ -273,80 +269,10 @@ def setup(study: Study) -> Setup:
     return Setup(p, Split.HORIZONTAL if rows_split else Split.VERTICAL, meta, holder, blocks)
 
 
-def expm1(x: float) -> float:
-    """e^x - 1, far out as large as a float holds: it only ever asks for a smaller least penalty."""
-    return math.expm1(min(x, 700.0))
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The shape of one perturbed fit."""
-
-    columns: int
-    rows: int
-    #: Length of its rows.
-    weight: float
-    #: How far the rows with and without one of their values can be apart, in lengths of a row (Theorem S.7).
-    apart: float = 0.0
-    #: Length of the weights to which the penalty pulls.
-    source: float = 0.0
-
-    @property
-    def bend(self) -> float:
-        """Beta q^2 / n: how much curvature one row has in the mean loss."""
-        return LOGISTIC.curvature * self.weight**2 / self.rows
-
-    def reach(self, adjacency: Adjacency, unit: Unit) -> float:
-        """How far one unit moves the sum of its gradients."""
-        whole = logistic_gradient(self.weight, self.columns, adjacency)
-        if unit is Unit.RECORD or adjacency is Adjacency.REPLACE:
-            return whole
-        # Another row stands in its place: never farther than a replaced one, nor nearer than the whole row's vanishing.
-        most = logistic_gradient(self.weight, self.columns, Adjacency.REPLACE)
-        return min(most, max(whole, self.apart * self.weight))
-
-
-def fits(study: Study, sizes: Sequence[Fit], epsilon: float) -> list[ObjectivePerturbation]:
-    """Perturbed fits that together cost epsilon, where the weights q sum to 1 (Theorem S.1, S.3).
-
-    eps' = eps - sum ln(1 + beta q^2 / (n (lambda + Delta))), Delta >= 0 as large as keeps eps' >= 0.9 eps.
-    """
-    penalty = check_parameters(study, Parameters).penalty
-    adjacency, unit = Adjacency(study.adjacency), Unit(study.unit)
-
-    def made(fit: Fit, own: float, scale: float, covering: float = 0.0) -> ObjectivePerturbation:
-        reach, value = fit.reach(adjacency, Unit.RECORD), fit.reach(adjacency, Unit.ATTRIBUTE)
-        return ObjectivePerturbation(
-            size=fit.columns,
-            rows=fit.rows,
-            bound=fit.weight,
-            penalty=own,
-            scale=scale,
-            reach=reach,
-            covering=covering,
-            value_reach=None if value == reach else value,
-            centre=fit.source * penalty / own,
-            slope=LOGISTIC.slope,
-            curvature=LOGISTIC.curvature,
-            label_slope=LOGISTIC.label_slope,
-        )
-
-    if epsilon == math.inf:
-        return [made(fit, penalty, 0.0) for fit in sizes]
-    usable = epsilon * (1 - _COVERING) * (1 - SAFETY)
-    penalties = [max(penalty, f.bend / expm1((1 - _KEPT) * usable * f.weight)) for f in sizes]
-    lost = math.fsum(math.log1p(fit.bend / own) for fit, own in zip(sizes, penalties, strict=True))
-    scale = math.fsum(fit.reach(adjacency, unit) for fit in sizes) / (usable - lost)
-    return [made(fit, own, scale, epsilon * _COVERING * fit.weight) for fit, own in zip(sizes, penalties, strict=True)]
-
-
-#: From a study, the shapes of fits on the same rows, and an epsilon: fits that cost it together.
-Perturb = Callable[[Study, Sequence[Fit], float], list[ObjectivePerturbation]]
-
-
-def compile_plan(study: Study, fits: Perturb = fits, voids: tuple[str, ...] = ()) -> Plan:
+def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] = ()) -> Plan:
     """The releases of a stacking study, perturbed soundly unless the caller brings its own."""
     asked = setup(study)
+    penalty = asked.parameters.penalty
     vertical, learns = asked.split is Split.VERTICAL, asked.learns
     rows = study.parties[0].rows
     high = asked.high_rows(rows) if vertical and learns else 0
@@ -354,9 +280,9 @@ def compile_plan(study: Study, fits: Perturb = fits, voids: tuple[str, ...] = ()
         raise UsageError("too few rows are left for the low-level models: lower high_share")
     part = LOW if high else ""
     if vertical:
-        mechanisms = fits(study, [block.fit(rows - high) for block in asked.blocks], study.epsilon)
+        mechanisms = perturb(study, [block.fit(rows - high) for block in asked.blocks], penalty, study.epsilon)
     else:
-        mechanisms = [fits(study, [block.fit(block.card.rows)], study.epsilon)[0] for block in asked.blocks]
+        mechanisms = [perturb(study, [block.fit(block.card.rows)], penalty, study.epsilon)[0] for block in asked.blocks]
     releases = [
         Release(BLOCK, block.card.name, BLOCK, mechanism, exposure=Exposure(part, label=mechanism.label))
         for block, mechanism in zip(asked.blocks, mechanisms, strict=True)
@@ -366,7 +292,7 @@ def compile_plan(study: Study, fits: Perturb = fits, voids: tuple[str, ...] = ()
         width = len(asked.blocks) + asked.parameters.fit_intercept
         share = 1 - asked.parameters.predictions_share if asked.meta is Meta.PERTURBED else 1.0
         count = high or study.card(asked.holder).rows
-        meta = fits(study, [Fit(width, count, 1.0, apart=2.0)], study.epsilon * share)[0]
+        meta = perturb(study, [Fit(width, count, 1.0, apart=2.0)], penalty, study.epsilon * share)[0]
         if asked.meta is Meta.PERTURBED:
             releases += [_predictions(study, asked, block.card.name, high) for block in asked.blocks]
         releases.append(Release(META, asked.holder, META, meta, exposure=Exposure(HIGH if high else "", label=meta.label)))

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from unpooled.errors import UsageError
 from unpooled.models import stacking
-from unpooled.models.stacking import plan as sound
-from unpooled.models.stacking.plan import META_ROLE, Fit, Meta, Parameters, expm1
+from unpooled.models.stacking import fits as sound_fits
+from unpooled.models.stacking.fits import Fit, expm1
+from unpooled.models.stacking.plan import META_ROLE, Meta
+from unpooled.models.stacking.plan import compile_plan as sound_plan
 from unpooled.privacy.mechanisms import ObjectivePerturbation
-from unpooled.privacy.plan import Plan, Study, check_parameters
+from unpooled.privacy.plan import Plan, Study
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,11 +23,10 @@ _VOIDS = (
 )
 
 
-def fits(study: Study, sizes: Sequence[Fit], epsilon: float) -> list[ObjectivePerturbation]:
+def fits(study: Study, sizes: Sequence[Fit], penalty: float, epsilon: float) -> list[ObjectivePerturbation]:
     """Eps' = eps - sum 2 ln(1 + q^2 / (4 n lambda)); where nothing is left, eps' = eps / 2 and the penalty that this takes."""
     if epsilon == math.inf:
-        return sound.fits(study, sizes, epsilon)
-    penalty = check_parameters(study, Parameters).penalty
+        return sound_fits.fits(study, sizes, penalty, epsilon)
     rate, penalties = epsilon - math.fsum(2 * math.log1p(fit.bend / penalty) for fit in sizes), [penalty] * len(sizes)
     if rate <= 0:
         rate, penalties = epsilon / 2, [fit.bend / expm1(epsilon * fit.weight / 4) for fit in sizes]
@@ -50,7 +51,7 @@ def compile_plan(study: Study) -> Plan:
     """The releases of a stacking study with the paper's noise."""
     if study.trust.get(META_ROLE) == Meta.PERTURBED:
         raise UsageError("noisy predictions are not in the paper: use the sound calibration")
-    return sound.compile_plan(study, fits, _VOIDS)
+    return sound_plan(study, fits, _VOIDS)
 
 
 MODEL = replace(stacking.MODEL, name="stacking-published", compile_plan=compile_plan)

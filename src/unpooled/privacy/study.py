@@ -1,0 +1,145 @@
+"""A study as it is asked: public text turned into data, the same for everybody."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from unpooled.errors import UsageError, listed
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.unit import Adjacency, Budget, Calibration, Unit
+
+#: The role of :attr:`Study.trust` that adds up the parties' vectors, and the value that asks for trust in it.
+AGGREGATION, TRUSTED = "aggregation", "trusted"
+#: What a study may have read off the data instead of having it declared (:attr:`Study.derived`).
+BOUNDS, CLASSES = "bounds", "classes"
+DERIVABLE = frozenset({BOUNDS, CLASSES})
+#: Rows of a party: sums over some parties of so many stay exact in 64-bit integers, on a grid that is still one.
+MOST_ROWS = 10**12
+
+
+class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
+    """The public schema card of a party: its name, its number of rows and its declared columns."""
+
+    name: str
+    rows: int
+    columns: tuple[Column, ...]
+    #: Columns that the party holds for its own use (a response, say). They never leave, so they need no bounds.
+    labels: tuple[str, ...] = ()
+    #: The party's public signing key in hex, which pins who takes part. Empty only for parties of one process.
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        if self.key and not re.fullmatch("[0-9a-f]{64}", self.key):
+            msg = f"card {self.name!r}: key is not a public key of 64 hexadecimal digits: take the card `unpooled party init` wrote"
+            raise UsageError(msg)
+        names = [*(column.name for column in self.columns), *self.labels]
+        if not self.name or not names or len(set(names)) != len(names) or self.rows < 2:  # noqa: PLR2004
+            msg = f"card {self.name!r}: give a name, at least 2 rows, and at least one column, each name once"
+            raise UsageError(msg)
+        if self.rows > MOST_ROWS:
+            msg = f"card {self.name!r}: {MOST_ROWS:,} rows are the most that a party may have"
+            raise UsageError(msg)
+
+    def column(self, name: str) -> Column:
+        """The declaration of one column."""
+        if name in self._by_name:
+            return self._by_name[name]
+        msg = f"party {self.name!r} declares no column {name!r}; it has {listed([c.name for c in self.columns])}"
+        raise UsageError(msg)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """What every study says first, in this order."""
+
+    model: str
+    parties: tuple[Card, ...]
+    epsilon: float
+    delta: float
+
+
+class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is asked: public, complete, and enough to compile the plan without data."""
+
+    #: Which declarations were read off the data ("bounds", "classes"); then nothing is guaranteed, and the statement says so.
+    #: It has no default: whoever makes a study has to know.
+    derived: tuple[str, ...]
+    unit: str = "record"
+    adjacency: str = "replace"
+    calibration: str = "sound"
+    parameters: dict[str, Any] = {}
+    trust: dict[str, str] = {}
+    public_seed: int = 0
+    #: None for real noise; an integer makes the study a simulation, and says so in hash and statement.
+    simulation_seed: int | None = None
+    #: Raise it to ask the same question again with fresh noise (which costs again).
+    run: int = 1
+    #: The public key of whoever runs the study, which signs every request to a party over a network; empty in one process.
+    coordinator: str = ""
+    #: "aligned": before anything else the parties make sure that they hold the same row ids in the same order. Empty: not checked.
+    ids: str = ""
+
+    def __post_init__(self) -> None:
+        budget = Budget(self.epsilon, self.delta, Unit.parse(self.unit))
+        # Plain floats, so that a NumPy number or an int hashes and travels like any other.
+        msgspec.structs.force_setattr(self, "epsilon", budget.epsilon)
+        msgspec.structs.force_setattr(self, "delta", budget.delta)
+        Adjacency.parse(self.adjacency)
+        try:
+            msgspec.msgpack.encode((self.parameters, self.public_seed, self.simulation_seed, self.run))
+        except OverflowError:
+            raise UsageError("a study holds an integer beyond 64 bits: no parameter is that large") from None
+        Calibration.parse(self.calibration)
+        if not set(self.derived) <= DERIVABLE or len(set(self.derived)) != len(self.derived):
+            msg = f"derived names what was read off the data, each once: {', '.join(sorted(DERIVABLE))}"
+            raise UsageError(msg)
+        if self.ids not in {"", "aligned"}:
+            msg = f'ids = {self.ids!r} is not known: leave it out, or set it to "aligned"'
+            raise UsageError(msg)
+        names = [card.name for card in self.parties]
+        if not names or len(set(names)) != len(names):
+            msg = "a study needs at least one party, each name once"
+            raise UsageError(msg)
+
+    @property
+    def budget(self) -> Budget:
+        """The privacy that is asked for."""
+        return Budget(self.epsilon, self.delta, Unit(self.unit))
+
+    @property
+    def row(self) -> str:
+        """The row of the registry that answers it: the model, or its published form where the calibration asks for that."""
+        return self.model if self.calibration == Calibration.SOUND else f"{self.model}-{self.calibration}"
+
+    def trusts(self, role: str) -> bool:
+        """Whether the study asks its parties to trust this role with values in the clear."""
+        return self.trust.get(role) == TRUSTED
+
+    def card(self, party: str) -> Card:
+        """The card of one party."""
+        for card in self.parties:
+            if card.name == party:
+                return card
+        msg = f"the study has no party {party!r}; it has {listed([c.name for c in self.parties])}"
+        raise UsageError(msg)
+
+
+def default_delta(n_rows: int) -> float:
+    """min(1e-5, 0.1 / n): far below the 1/n at which publishing a whole row would be allowed."""
+    return min(1e-5, 0.1 / n_rows)
+
+
+def check_parameters(study: Study, parameters: type[Any]) -> Any:  # noqa: ANN401 - the model's own struct
+    """The study's parameters as the model's struct; an unknown key or a wrong type is an error that names it."""
+    try:
+        return msgspec.convert(study.parameters, parameters, strict=True)
+    except msgspec.ValidationError as error:
+        msg = f"parameters of model {study.model!r}: {error}. It has {listed(parameters.__struct_fields__)}"
+        raise UsageError(msg) from None
