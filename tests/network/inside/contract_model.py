@@ -19,7 +19,7 @@ from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Split, Unit
 from unpooled.protocol.context import Context
-from unpooled.protocol.messages import Ask, Dropped, Nothing, Released, Sealed
+from unpooled.protocol.messages import Ask, Dropped, Nothing, Released
 from unpooled.protocol.step import Conversation, Model, Step
 
 NAME = "contract"
@@ -39,7 +39,7 @@ class Counted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Bulk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    sealed: Sealed
+    filler: Released
 
 
 def filler(size: int) -> bytes:
@@ -53,10 +53,8 @@ def _count(context: Context, request: Round) -> Counted:
 
 
 def _bulk(context: Context, _: Nothing) -> Bulk:
-    size = check_parameters(context.plan.study, Parameters).size
-    sealed = Sealed("nobody", filler(size))
-    context.issued.append(sealed)
-    return Bulk(sealed)
+    size = context.planned("bulk").size
+    return Bulk(context.release("bulk", Vector(np.frombuffer(filler(8 * size), dtype=np.int64) >> 16)))
 
 
 COUNT = Step("count", Round, Counted, _count)
@@ -68,8 +66,12 @@ def _compile(study: Study) -> Plan:
     mu = budget_mu(study.epsilon, study.delta) / math.sqrt(rounds)
     reach = dict.fromkeys(Unit, Reach(2.0, 2))
     mechanism = GaussianRelease.calibrated([Block(2, 1)], reach, Unit(study.unit), mu)
-    releases = tuple(Release("rows", card.name, COUNT.name, mechanism, rounds) for card in study.parties)
-    return Plan(study, Split.HORIZONTAL, releases)
+    releases = [Release("rows", card.name, COUNT.name, mechanism, rounds) for card in study.parties]
+    if size := check_parameters(study, Parameters).size:
+        # Numbers that say nothing of anybody: it is their bytes that travel.
+        bulk = GaussianRelease((Block(-(-size // 8), 1.0),), tuple(dict.fromkeys(Unit, Reach(1e-9, 1)).items()), 1.0)
+        releases.append(Release("bulk", study.parties[0].name, BULK.name, bulk))
+    return Plan(study, Split.HORIZONTAL, tuple(releases))
 
 
 def _coordinate(plan: Plan) -> Conversation:
@@ -80,7 +82,7 @@ def _coordinate(plan: Plan) -> Conversation:
     sizes = []
     if parameters.size:
         replies = yield [Ask(names[0], BULK.name, Nothing())]
-        sizes = [len(reply.sealed.ciphertext) for reply in _complete(replies)]
+        sizes = [len(reply.filler.values.data) for reply in _complete(replies)]
     return [total, *sizes]
 
 
@@ -92,7 +94,7 @@ def _complete(replies: list) -> list:
     return replies
 
 
-MODEL = Model(NAME, Split.HORIZONTAL, _compile, (COUNT, BULK), _coordinate, str)
+MODEL = Model(NAME, _compile, (COUNT, BULK), _coordinate, str)
 
 
 def install() -> None:

@@ -1,0 +1,38 @@
+"""Pure generator: ask every party for its sum, add them up. What it computes of releases costs no privacy."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from private_mean.plan import RELEASE, STEP
+from unpooled.privacy.plan import Plan
+from unpooled.protocol.conversation import everybody
+from unpooled.protocol.messages import Ask, Nothing
+from unpooled.protocol.step import Conversation
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The mean, and the standard deviation of the noise in it."""
+
+    mean: float
+    deviation: float
+
+
+def coordinate(plan: Plan) -> Conversation:
+    """One round."""
+    parties, coding = plan.study.parties, plan.design
+    replies = yield from everybody([Ask(card.name, STEP, Nothing()) for card in parties])
+    mechanisms = [plan.release(card.name, RELEASE).mechanism for card in parties]
+    total = math.fsum(float(m.decode(r.total.values.numpy())[0]) for m, r in zip(mechanisms, replies, strict=True))
+    noise = math.hypot(*(float(m.deviations[0]) for m in mechanisms))
+    # From grid steps to the column's own units.
+    (column,), rows = coding.columns, sum(card.rows for card in parties)
+    unit = column.half_width / coding.grid / rows
+    return Result(column.centre + unit * total, unit * noise)
+
+
+def render(result: Result) -> str:
+    """The result as text."""
+    return f"mean {result.mean:.6g}, noise of standard deviation {result.deviation:.3g} in it"
