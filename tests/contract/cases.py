@@ -17,9 +17,14 @@ Tables = dict[str, Table]
 
 @dataclass(frozen=True)
 class Case:
-    model: str
+    name: str
     study: Study
     tables: Tables
+
+    @property
+    def model(self) -> str:
+        """The row of the registry that the study asks for."""
+        return self.study.row
 
 
 HOSPITAL_COLUMNS = (

@@ -21,7 +21,7 @@ from test_hostile_coordinator import parts_of, places, wild
 from test_models import parties
 
 from unpooled.errors import ProtocolError, UnpooledError
-from unpooled.models import load
+from unpooled.models import REGISTRY, load
 from unpooled.privacy.policy import Policy
 from unpooled.protocol.conversation import OPEN, find_step
 from unpooled.protocol.local import _opened, drive, in_process
@@ -70,6 +70,8 @@ STUDIES = {
     "pride, published": lambda: changed("pride", calibration="published"),
     "bayes, trusted": lambda: changed("bayes", trust={"aggregation": "trusted"}, parameters={"tolerate": 0}),
     "bayes, local": lambda: changed("bayes", trust={"aggregation": "local"}),
+    "bayes, published": lambda: changed("bayes", calibration="published"),
+    "stacking, published": lambda: changed("stacking", calibration="published"),
     "stacking, noisy": lambda: changed("stacking", trust={"meta": "perturbed"}),
     "stacking, rows": rows_split,
     "lasso, blocks": lambda: changed("lasso", parameters={"coupling": "blocks"}),
@@ -77,6 +79,10 @@ STUDIES = {
     "pls, exact": lambda: changed("pls", epsilon=math.inf),
     "pls, published": lambda: alone("pls", calibration="published", parameters={"tolerate": 0, "norm": None, "basis": "none", "matrix": [], "n_components": 2}),
 }  # fmt: skip
+
+
+def test_every_row_of_the_registry_is_among_them() -> None:
+    assert {make().model for make in STUDIES.values()} == set(REGISTRY)
 
 
 def honest(case: Case) -> list[tuple[Ask, bytes]]:

@@ -91,7 +91,7 @@ def people(case: Case, rules: Policy | None = None) -> dict[str, Party]:
 def released_in(plan: Plan, party: str, request: bytes, reply: bytes) -> list[tuple[str, str]]:
     """The releases that a reply holds, as (party, name)."""
     envelope = open_envelope(request)
-    body = open_body(open_envelope(reply), find_step(load(plan.study.model), envelope.step).reply)
+    body = open_body(open_envelope(reply), find_step(load(plan.study.row), envelope.step).reply)
     found = []
     for name in body.__struct_fields__:
         value = getattr(body, name)

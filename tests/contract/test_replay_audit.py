@@ -40,7 +40,7 @@ def compiled_with(change):
             plan, releases=tuple(dataclasses.replace(r, mechanism=change(r.mechanism)) for r in plan.releases)
         )
 
-    return dataclasses.replace(MODEL, compile=compile_plan)
+    return dataclasses.replace(MODEL, compile_plan=compile_plan)
 
 
 def with_step(reply_type, answer):

@@ -442,7 +442,7 @@ def test_published_noise_is_equation_12_times_the_classical_sigma(aggregation: s
     asked = setup(plan.study)
     deviations = asked.moments.deviations(plan) / asked.design.grid**2
     own = [*half, 11.0]
-    first, second = asked.design._pairs
+    first, second = asked.design.pairs
     wanted = sigma / np.array([own[j] * own[k] for j, k in zip(first, second, strict=True)])
     # Two sites: as many shares for one honest party, or the full noise at each of them.
     assert deviations == pytest.approx(wanted * (1.0 if aggregation == "trusted" else math.sqrt(2)), rel=1e-4)

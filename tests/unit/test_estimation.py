@@ -85,6 +85,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "coupling": WORD,
     "noise_model": WORD,
     "sd": WORD,
+    "loss": (3, True),
+    "threshold": ("3", True),
     "split": WORD,
     "meta": WORD,
     "combiner": WORD,

@@ -19,8 +19,8 @@ from unpooled.kernels.l1_ball import quadratic_in_balls
 from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
-from unpooled.models.lasso.plan import clip_ceiling, grids, setup, shortened, sketch
-from unpooled.models.lasso.published import NoisyMaximum
+from unpooled.models.lasso.plan import clip_ceiling, grids, setup, shortened
+from unpooled.models.lasso.published import NoisyMaximum, sketch
 from unpooled.models.lasso.refit import Moments, shrunk
 from unpooled.privacy.accounting import UNBOUNDED, Kind, budget_rho
 from unpooled.privacy.bounds import Column
@@ -656,7 +656,7 @@ def test_sparse_columns_need_ranges_around_zero() -> None:
 )
 def test_studies_that_do_not_fit_are_refused(changes: dict, match: str) -> None:
     with pytest.raises(UsageError, match=match):
-        MODEL.compile(study(**changes))
+        load(study(**changes).row).compile(study(**changes))
 
 
 def test_the_estimator_plans_predicts_and_speaks_the_datas_units() -> None:
@@ -735,7 +735,7 @@ def test_the_published_form_leaves_the_ball_and_promises_nothing(sketch_rows: in
     assert len(model.shared_) == len(set(model.shared_))
     column = next(r for r in model.plan_.releases if r.name == "column").mechanism
     assert column.size == (sketch_rows or N)
-    norm = 1.0 if not sketch_rows else np.linalg.norm(sketch(model.plan_.study, setup(model.plan_.study).parameters), 2)
+    norm = 1.0 if not sketch_rows else np.linalg.norm(sketch(model.plan_.study, model.plan_.design.parameters), 2)
     assert column.multiplier == pytest.approx(norm * math.sqrt(12) * math.sqrt(2 * (math.log(1e5) + 0.5)) / (N * 0.5))
 
 

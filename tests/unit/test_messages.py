@@ -224,7 +224,7 @@ def test_a_choice_cannot_be_released_as_a_vector() -> None:
         return dataclasses.replace(plan, releases=tuple(dataclasses.replace(r, mechanism=choice) for r in plan.releases))
 
     with pytest.raises(PlanMismatch, match="exponential mechanism"):
-        run(dataclasses.replace(model, compile=compile_plan))
+        run(dataclasses.replace(model, compile_plan=compile_plan))
 
 
 def test_a_scaled_release_without_its_sensitivity_is_refused() -> None:
@@ -239,7 +239,7 @@ def test_a_scaled_release_without_its_sensitivity_is_refused() -> None:
         return dataclasses.replace(plan, releases=tuple(dataclasses.replace(r, mechanism=scaled) for r in plan.releases))
 
     with pytest.raises(UsageError, match="positive finite sensitivity"):
-        run(dataclasses.replace(model, compile=compile_plan))
+        run(dataclasses.replace(model, compile_plan=compile_plan))
 
 
 def with_mechanism(model, change) -> object:
@@ -249,7 +249,7 @@ def with_mechanism(model, change) -> object:
             plan, releases=tuple(dataclasses.replace(r, mechanism=change(r.mechanism)) for r in plan.releases)
         )
 
-    return dataclasses.replace(model, compile=compile_plan)
+    return dataclasses.replace(model, compile_plan=compile_plan)
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -297,7 +297,7 @@ def test_every_release_of_a_step_has_a_count_of_its_own() -> None:
 
     model = with_answer(lambda c, _r: SumsReply(c.release("sums", Vector(np.zeros(2, dtype=np.int64)))))
     with pytest.raises(PlanMismatch, match="'sums' is planned 1 times"):
-        run(dataclasses.replace(model, compile=compile_plan, coordinate=coordinate))
+        run(dataclasses.replace(model, compile_plan=compile_plan, coordinate=coordinate))
 
 
 def test_only_planned_shares_leave_as_shares_and_only_with_the_trust_they_need() -> None:

@@ -23,10 +23,10 @@ from unpooled import Bounds, PrivacyLeakWarning, PrivateBayesianRegression, Priv
 from unpooled.aggregation.moments import Moments
 from unpooled.audit.reconstruction import reconstruction
 from unpooled.datasets import make_spectra
-from unpooled.errors import BudgetRefusal, DataError, PlanMismatch, PolicyRefusal, StudyAborted, UsageError
+from unpooled.errors import BudgetRefusal, DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UsageError
 from unpooled.kernels.kernel_pls import Centred
 from unpooled.models import load
-from unpooled.models.pls.coordinator import coordinate, render
+from unpooled.models.pls.coordinator import render
 from unpooled.models.pls.fit import fit
 from unpooled.models.pls.frame import Frame, basis_step
 from unpooled.models.pls.plan import setup
@@ -39,7 +39,7 @@ from unpooled.privacy.plan import Plan
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
-from unpooled.protocol.conversation import OpenRequest
+from unpooled.protocol.conversation import OpenRequest, find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Dropped, Nothing, encode
 from unpooled.protocol.party import Party
@@ -195,7 +195,7 @@ def test_sites_add_up_to_one_site_exactly_in_any_blocks(basis) -> None:
     rows = asked.frame.coordinates(np.clip(SMALL, -3, 3)) / asked.radius
     middle = (TARGET - 5) / 10
     z = np.column_stack([rows, np.ones(600), middle])
-    first, second = asked.design._pairs
+    first, second = asked.design.pairs
     assert whole / asked.design.grid**2 == pytest.approx((z.T @ z)[first, second], abs=0.01)
 
 
@@ -248,7 +248,7 @@ def test_noise_is_that_of_the_specification(adjacency: str) -> None:
     asked = setup(plan.study)
     s = gaussian_sigma(1.0, 0.01) * (math.sqrt(2) if adjacency == "replace" else 1)
     a = np.sqrt([*[0.5] * 5, 0.1, 0.4])
-    first, second = asked.design._pairs
+    first, second = asked.design.pairs
     wanted = s * np.where(first == second, 1, math.sqrt(0.5)) / (a[first] * a[second])
     assert asked.vector.deviations(plan) / asked.design.grid**2 == pytest.approx(wanted, rel=1e-3)
     assert 0.99 < plan.epsilon(0.01) <= 1.0
@@ -373,7 +373,7 @@ def test_studies_that_do_not_fit_are_refused() -> None:
         compiled(msgspec.structs.replace(study, parameters={**study.parameters, "norm": 0.0}))
     with pytest.raises(UsageError, match="one data holder"):
         parameters = {**study.parameters, "basis": "none", "n_components": 2}
-        compiled(msgspec.structs.replace(study, calibration="published", parameters=parameters))
+        load("pls-published").compile(msgspec.structs.replace(study, calibration="published", parameters=parameters))
 
 
 def people(plan: Plan, rules: Policy | None = None) -> dict[str, Party]:
@@ -390,13 +390,15 @@ def rows_of_sites() -> dict[str, int]:
     return {str(name): int((name == LABELS).sum()) for name in np.unique(LABELS)}
 
 
-@pytest.mark.parametrize("step", ["exact", "published", "moments-share", "moments-noisy", "moments-total", "moments-agree"])
+@pytest.mark.parametrize("step", ["exact", "moments-share", "moments-noisy", "moments-total", "moments-agree"])
 def test_no_step_of_another_form_is_answered_under_a_sound_plan(step: str) -> None:
-    """A coordinator that asks for exact moments or a published model under an approved sound plan gets a refusal, and no charge."""
+    """A coordinator that asks for exact moments under an approved sound plan gets a refusal, and no charge."""
     plan = PrivatePLSRegression(**DECLARED, aggregation="local").plan(600, 12, sites=rows_of_sites())
     party = people(plan)["mill"]
     party.answer(encode(plan.hash, "open", 0, OpenRequest(plan.study)))
-    model = load("pls").step(step)
+    with pytest.raises(ProtocolError, match="no step"):  # the published form's own is none of this model's
+        party.answer(encode(plan.hash, "published", 0, Nothing()))
+    model = find_step(load("pls"), step)
     empty = {
         "moments-share": {"nodes": ()},
         "moments-agree": {"participants": ()},
@@ -465,9 +467,9 @@ def test_parties_that_are_gone_end_an_exact_or_published_study() -> None:
             with pytest.raises(StudyAborted, match=words):
                 drive(load("pls"), plan, exchange)
     plan = PrivatePLSRegression(2, calibration="published", basis="none", bounds=(-5, 5), y_bounds=(-5, 15)).plan(600, 12)
-    talk = coordinate(plan)
+    talk = load("pls-published").coordinate(plan)
     next(talk)
-    with pytest.raises(StudyAborted, match="did not answer"):
+    with pytest.raises(StudyAborted, match="dropped out"):
         talk.send([Dropped("all", "away")])
 
 

@@ -13,8 +13,9 @@ from sklearn.linear_model import LogisticRegression
 
 from unpooled.kernels import newton
 from unpooled.kernels import sdca as module
-from unpooled.kernels.newton import LogisticPath, logistic_evidence, logistic_newton
+from unpooled.kernels.newton import NewtonPath
 from unpooled.kernels.sdca import sdca
+from unpooled.models.families import LOGISTIC
 
 SHAPES = [(60, 8), (25, 70), (40, 40)]
 
@@ -31,6 +32,14 @@ def primal(design, target, alpha, b, c=0.0, loss="logistic"):
     u = design @ b + c
     losses = np.logaddexp(0, -target * u) if loss == "logistic" else (u - target) ** 2 / 2
     return losses.sum() + alpha / 2 * b @ b
+
+
+def logistic_newton(design, target, alpha, *, fit_intercept=True, **asked):
+    return NewtonPath.of(design, target, LOGISTIC, fit_intercept=fit_intercept).minimum(alpha, **asked)
+
+
+def logistic_evidence(design, target, alpha, *, fit_intercept=True):
+    return -NewtonPath.of(design, target, LOGISTIC, fit_intercept=fit_intercept).evidence(alpha) / 2
 
 
 def folds_of(n, count, seed=1):
@@ -164,7 +173,7 @@ def test_newton_agrees_with_scikit_learn(shape, intercept, alpha):
     peer.fit(design, labels)
     np.testing.assert_allclose(found.coefficients, peer.coef_[0], atol=1e-8)
     assert found.intercept == pytest.approx(float(np.ravel(peer.intercept_)[0]), abs=1e-8)
-    b, c = LogisticPath.of(design, labels, fit_intercept=intercept).solve(alpha)
+    b, c = NewtonPath.of(design, labels, LOGISTIC, fit_intercept=intercept).solve(alpha)
     np.testing.assert_allclose(b, found.coefficients, atol=1e-12)
     assert c == pytest.approx(found.intercept, abs=1e-12)
 
@@ -231,44 +240,6 @@ def test_newton_refuses_what_it_cannot_solve():
         logistic_newton(design * np.nan, labels, 1.0)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("alpha", [1e-7, 0.5, 30.0])
-def test_a_linear_term_and_a_centre(shape, intercept, alpha):
-    """Checked by the gradient of the objective as documented, in plain coordinates: the problem is convex."""
-    design, _, labels = problem(*shape)
-    rng = np.random.default_rng(4)
-    linear, centre = rng.standard_normal(shape[1]) * min(alpha, 1), rng.standard_normal(shape[1])
-    for term, middle in ((linear, None), (None, centre), (linear, centre)):
-        found = logistic_newton(design, labels, alpha, fit_intercept=intercept, linear=term, ridge_centre=middle)
-        margin = labels * (design @ found.coefficients + found.intercept)
-        pull = labels * np.exp(-np.logaddexp(0, margin))
-        slope = (
-            -design.T @ pull
-            + alpha * (found.coefficients - (0 if middle is None else middle))
-            + (0 if term is None else term)
-        )
-        np.testing.assert_allclose(slope, 0, atol=1e-10)
-        assert not intercept or abs(pull.sum()) < 1e-10
-        away = found.coefficients - (0 if middle is None else middle)
-        value = np.logaddexp(0, -margin).sum() + alpha / 2 * away @ away + (0 if term is None else term @ found.coefficients)
-        assert found.objective == pytest.approx(value, rel=1e-10, abs=1e-9)
-        assert found.converged
-        if alpha > 1e-3:  # far from zero, that it moved at all
-            plain = logistic_newton(design, labels, alpha, fit_intercept=intercept).coefficients
-            assert np.abs(found.coefficients - plain).max() > 1e-3
-
-
-def test_a_start_saves_iterations_and_changes_nothing():
-    design, _, labels = problem(60, 8)
-    cold = logistic_newton(design, labels, 0.1)
-    warm = logistic_newton(design, labels, 0.1, start=(cold.coefficients, cold.intercept), ridge_centre=np.zeros(8))
-    assert warm.iterations <= 1 < cold.iterations
-    np.testing.assert_allclose(warm.coefficients, cold.coefficients, atol=1e-12)
-    far = logistic_newton(design, labels, 0.1, start=(np.full(8, 1e3), -1e4))
-    np.testing.assert_allclose(far.coefficients, cold.coefficients, atol=1e-9)
-
-
 def test_columns_may_be_shifted_and_rotated():
     design, _, labels = problem(30, 50)
     turn = np.linalg.qr(np.random.default_rng(0).standard_normal((50, 50)))[0]
@@ -285,7 +256,7 @@ def test_columns_may_be_shifted_and_rotated():
 @pytest.mark.parametrize("intercept", [True, False])
 def test_laplace_evidence_by_explicit_matrices(shape, intercept):
     design, _, labels = problem(*shape)
-    path = LogisticPath.of(design, labels, fit_intercept=intercept)
+    path = NewtonPath.of(design, labels, LOGISTIC, fit_intercept=intercept)
     for alpha in (1e-7, 0.5, 100.0):
         found = logistic_newton(design, labels, alpha, fit_intercept=intercept)
         u = design @ found.coefficients + found.intercept
@@ -321,12 +292,12 @@ def test_the_penalty_of_largest_evidence():
     for shape in ((200, 10), (60, 90)):
         design = rng.standard_normal(shape)
         labels = np.where(design[:, :10] @ rng.standard_normal(10) + rng.logistic(size=shape[0]) > 0, 1.0, -1.0)
-        path = LogisticPath.of(design, labels)
+        path = NewtonPath.of(design, labels, LOGISTIC)
         best = path.evidence_alpha()
         found = minimize(lambda x, q=path: q.evidence(math.exp(x[0])), [math.log(best) + 0.5], method="Nelder-Mead")
         assert path.evidence(best) <= found.fun + 1e-4
         assert path.evidence(best) < min(path.evidence(best * 1.5), path.evidence(best / 1.5))
-    assert LogisticPath.of(np.empty((5, 0)), np.ones(5)).evidence_alpha() == 1.0
+    assert NewtonPath.of(np.empty((5, 0)), np.ones(5), LOGISTIC).evidence_alpha() == 1.0
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -334,7 +305,7 @@ def test_the_penalty_of_largest_evidence():
 @pytest.mark.parametrize("count", [2, 6])
 def test_held_out_decisions_equal_refits(shape, intercept, count):
     design, _, labels = problem(*shape)
-    path, folds = LogisticPath.of(design, labels, fit_intercept=intercept), folds_of(labels.size, count)
+    path, folds = NewtonPath.of(design, labels, LOGISTIC, fit_intercept=intercept), folds_of(labels.size, count)
     alphas = np.array([0.3, 1e-6, 1e3, 5.0])
     expected = np.empty((4, labels.size))
     for fold in folds:
@@ -351,13 +322,13 @@ def test_held_out_decisions_equal_refits(shape, intercept, count):
 
 def test_path_at_its_edges():
     design, signal, labels = problem(12, 3)
-    path = LogisticPath.of(design, labels)
+    path = NewtonPath.of(design, labels, LOGISTIC)
     with pytest.raises(ValueError, match="nothing is left"):
         path.held_out([1.0], [np.arange(12)])
     with pytest.raises(ValueError, match="-1 and 1"):
-        LogisticPath.of(design, signal)
+        NewtonPath.of(design, signal, LOGISTIC)
     assert np.isnan(path.held_out([1.0], [np.arange(5)])[0]).tolist() == [False] * 5 + [True] * 7
-    empty = LogisticPath.of(design[:, :0], labels)
+    empty = NewtonPath.of(design[:, :0], labels, LOGISTIC)
     positive = (labels > 0).sum()
     b, c = empty.solve(1.0)
     assert b.shape == (0,)

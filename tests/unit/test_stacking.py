@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -21,7 +22,9 @@ from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolErro
 from unpooled.kernels import logistic
 from unpooled.kernels.logistic import logistic_minimum
 from unpooled.models import load
+from unpooled.models.families import FAMILIES, LOGISTIC, Family
 from unpooled.models.stacking import party as steps
+from unpooled.models.stacking import plan, published
 from unpooled.models.stacking.messages import MetaRequest
 from unpooled.models.stacking.plan import Fit, fits, setup
 from unpooled.privacy.accounting import UNBOUNDED
@@ -98,11 +101,13 @@ def refused(plan: Plan, party: Party, error: type[Exception], match: str, step: 
 GRID = np.concatenate([np.linspace(-60, 60, 1601), np.linspace(-2000, 2000, 401)])
 
 
-def log_density(mechanism: ObjectivePerturbation, x: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+def log_density(
+    mechanism: ObjectivePerturbation, x: np.ndarray, y: np.ndarray, w: np.ndarray, family: Family = LOGISTIC
+) -> np.ndarray:
     """Of the exact minimiser in one dimension: of its b, and the Jacobian db/dw."""
-    margin = np.outer(w, x * y)
-    gradient = -(expit(-margin) * (x * y)).sum(axis=1) + x.size * mechanism.penalty * w
-    jacobian = (expit(margin) * expit(-margin) * x**2).sum(axis=1) + x.size * mechanism.penalty
+    u = np.outer(w, x)
+    gradient = -(family.pull(u, y) * x).sum(axis=1) + x.size * mechanism.penalty * w
+    jacobian = (family.weight(u, y) * x**2).sum(axis=1) + x.size * mechanism.penalty
     return -np.abs(gradient) / mechanism.scale + np.log(jacobian)
 
 
@@ -130,7 +135,8 @@ def worst_loss(mechanism: ObjectivePerturbation, adjacency: str = "replace") -> 
 )
 def test_the_privacy_loss_of_a_perturbed_fit_never_exceeds_its_event(rows, penalty, epsilon, adjacency, calibration) -> None:
     asked = study(parameters={"penalty": penalty}, adjacency=adjacency, calibration=calibration)
-    (mechanism,) = fits(asked, [Fit(1, rows, 1.0)], epsilon)
+    form = published if calibration == "published" else plan
+    (mechanism,) = form.fits(asked, [Fit(1, rows, 1.0)], epsilon)
     cost = mechanism.event(Unit.RECORD).value
     assert cost == pytest.approx(epsilon, rel=1e-6)
     assert cost <= epsilon or calibration == "published"
@@ -162,6 +168,35 @@ def test_a_label_moves_the_gradient_by_the_row_and_no_determinant(rows, penalty,
     assert 0.99 * claimed < loss <= claimed * (1 + 1e-9)
     if weight < 1:
         assert round(1 / weight) * loss > 0.4 * epsilon > epsilon * weight
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize(("rows", "penalty", "scale"), [(200, 0.01, 3.0), (5, 0.05, 4.0), (20, 0.2, 20.0)])
+def test_the_event_covers_every_family_with_these_constants(rows, penalty, scale, adjacency) -> None:
+    """The twin of the mechanism with Huber's L' and beta, rows and responses at and inside their bounds; half of beta is caught."""
+    huber, q, rng, worst, label = FAMILIES["huber"], 1.0, np.random.default_rng(4), 0.0, 0.0
+    reach = huber.slope * q * (2 if adjacency is Adjacency.REPLACE else 1)
+    shape = (1, rows, q, penalty, scale, reach, 0.0)
+    mechanism = ObjectivePerturbation(*shape, slope=huber.slope, curvature=huber.curvature, label_slope=None)
+    for rest in range(4):
+        x = rng.uniform(-q, q, rows - 1) if rest else np.zeros(rows - 1)
+        y = rng.uniform(-9, 9, rows - 1)
+        curves = [
+            [log_density(mechanism, np.append(x, v), np.append(y, r), GRID, huber) for r in (-30.0, -1.0, 0.0, 2.0, 30.0)]
+            for v in (q, -q, q / 2, 0.0)
+        ]
+        whole = [curve for row in curves for curve in row]
+        others = whole if adjacency is Adjacency.REPLACE else curves[3][:1]
+        worst = max(worst, *(float(np.abs(a - b).max()) for a in whole for b in others))
+        label = max(label, *(float(np.abs(a - b).max()) for row in curves for a in row for b in row))
+    cost = mechanism.event(Unit.RECORD).value
+    assert 0.7 * cost < worst <= cost * (1 + 1e-9)
+    # Another response moves the gradient by up to 2 L' q and bends it otherwise: it costs a replaced row, not what a class label does.
+    replaced = dataclasses.replace(mechanism, reach=2 * huber.slope * q)
+    assert label <= replaced.label.value * (1 + 1e-9)
+    assert label > dataclasses.replace(replaced, label_slope=1.0).label.value
+    flat = dataclasses.replace(mechanism, curvature=0.0)
+    assert flat.event(Unit.RECORD).value < cost
 
 
 def test_without_noise_a_label_costs_without_bound() -> None:
@@ -242,7 +277,7 @@ def test_a_source_of_ten_separate_blocks_costs_more_than_epsilon_and_a_joint_one
 
 def test_the_else_branch_of_the_paper_still_costs_epsilon() -> None:
     asked = study(parameters={"penalty": 1e-6}, calibration="published")
-    mechanisms = fits(asked, [Fit(3, 50, 0.5), Fit(2, 50, 0.5)], 0.5)
+    mechanisms = published.fits(asked, [Fit(3, 50, 0.5), Fit(2, 50, 0.5)], 0.5)
     assert mechanisms[0].penalty > 1e-6
     assert mechanisms[0].scale == pytest.approx(2 / 0.25)
     assert sum(m.event(Unit.RECORD).value for m in mechanisms) == pytest.approx(0.5, rel=1e-9)

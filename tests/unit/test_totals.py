@@ -191,7 +191,7 @@ def test_without_noise_every_mode_gives_the_exact_sum(monkeypatch, n: int, gone:
         result, _ = run(study, drops={step: set(names_of(n)[1 : 1 + gone])})
         moments = Moments.of(result.moments)
         asked = setup(study)
-        first, second = asked.design._pairs
+        first, second = asked.design.pairs
         exact = plain_sum(study, result.participants) / asked.design.grid**2
         exact[(first == 1) & (second == 1)] = moments.rows
         assert np.array_equal(moments.gram[first, second], exact)

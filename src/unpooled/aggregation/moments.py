@@ -6,7 +6,6 @@ times the grid. Summed are products of two coded values, exact in int64, in one 
 * ``ball``: xx and xy under the L2 bound R; y weighted up to R, off-diagonal noise smaller by sqrt 2 (Theorem F.9.3), the default;
 * ``box``: xx and xy under the bounds of single columns, equal noise on every entry (Theorem F.9.1);
 * ``augmented``: all of z z^T with z = (a_x x/R, a_y y, a_1), which holds the sums and y^2 too (Theorem F.9.4);
-* ``published``: equation (12) of the paper, equal noise on every entry in the data's own units.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from unpooled.errors import DataError, UsageError
 from unpooled.kernels import noisy_gram
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
-from unpooled.privacy.sensitivity import moments_augmented, moments_ball, moments_box, moments_box_as_published
+from unpooled.privacy.sensitivity import moments_augmented, moments_ball, moments_box
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.protocol.messages import Array
 
@@ -54,7 +53,6 @@ class Geometry(StrEnum):
     BALL = "ball"
     BOX = "box"
     AUGMENTED = "augmented"
-    PUBLISHED = "published"
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class Design:
         return self.norm is not None or any(column.missing == "indicator" for column in self.features)
 
     @cached_property
-    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """(rows, columns) of the released entries of the Gram of (x, 1, y), in the order of the vector."""
         d = self.size + (self.geometry is Geometry.AUGMENTED)
         upper = np.triu_indices(d, 1)
@@ -133,26 +131,15 @@ class Design:
         reach = math.sqrt(self.radius**2 - self.intercept)
         return np.array([*[x / reach] * (d - self.intercept), *[one] * self.intercept, y])
 
-    def vector(self, name: str, adjacency: Adjacency, share: float = 1.0, published_scale: float | None = None) -> Summed:
-        """The statistic as something to add up. ``published_scale`` is the noise per unit of equation (12)'s sensitivity."""
+    def vector(self, name: str, adjacency: Adjacency, share: float = 1.0) -> Summed:
+        """The statistic as something to add up, with noise shaped to its geometry."""
         d, off = self.size, self.size * (self.size - 1) // 2
-        unit = float(self.grid**2)
-        scale: float | None = None
         distance: Callable[[Adjacency], float]
         if self.geometry is Geometry.AUGMENTED:
-            first, second = self._pairs
+            first, second = self.pairs
             shape = np.where(first == second, 1.0, math.sqrt(0.5)) / (self._weights[first] * self._weights[second])
-            blocks = _blocks(shape)
+            blocks = blocks_of(shape)
             distance = partial(moments_augmented, math.sqrt(sum(AUGMENTED_WEIGHTS[: 2 + self.intercept])))
-        elif self.geometry is Geometry.PUBLISHED:
-            first, second = self._pairs
-            half = np.append(self.half_widths, self.response.half_width)
-            shape = 1 / (half[first] * half[second])
-            blocks = _blocks(shape)
-            # The true reach in the same units, for the ledger; the published one sets the noise.
-            distance = partial(moments_box, half[:-1].tolist(), float(half[-1]))
-            if published_scale is not None:
-                scale = published_scale * unit * moments_box_as_published(half[:-1].tolist(), float(half[-1]))
         elif self.geometry is Geometry.BOX:
             y = math.sqrt(d)  # as long as x, like in a ball
             blocks = (Block(d + off, 1.0), Block(d, 1 / y))
@@ -162,7 +149,19 @@ class Design:
             middle = (Block(off, math.sqrt(0.5)),) if off else ()
             blocks = (Block(d, 1.0), *middle, Block(d, 1 / r))
             distance = partial(moments_ball, r, r)
-        count = sum(block.size for block in blocks)
+        return self.summed(name, blocks, distance, adjacency, share)
+
+    def summed(
+        self,
+        name: str,
+        blocks: tuple[Block, ...],
+        distance: Callable[[Adjacency], float],
+        adjacency: Adjacency,
+        share: float,
+        scale: float | None = None,
+    ) -> Summed:
+        """The statistic with noise of this shape, given how far a row moves it in coded units."""
+        count, unit = sum(block.size for block in blocks), float(self.grid**2)
         # One value of a person moves no more than the whole person does, where the row it leaves behind is a part of the row it was.
         one = Adjacency.REPLACE if self.makes_other_rows else adjacency
         moved = {Unit.RECORD: adjacency, Unit.ATTRIBUTE: one}
@@ -208,13 +207,13 @@ class Design:
                 coded[:, width - 2] = self.grid
             response.code_into(block[-1:], coded[:, width - 1 :])
             add_gram(coded, self.grid, total)
-        return total[self._pairs]
+        return total[self.pairs]
 
     # --- from the total --------------------------------------------------------------------------------------------------
 
     def decode(self, total: Total, rows: int, plan: str = "", statement: str = "") -> Moments:
         """The noisy moments of the coded row (x, 1, y), in coded units."""
-        width, (first, second) = self.size + 1, self._pairs
+        width, (first, second) = self.size + 1, self.pairs
         gram, variance = (np.full((width, width), np.nan) for _ in range(2))
         gram[first, second] = gram[second, first] = total.values / self.grid**2
         variance[first, second] = variance[second, first] = (total.deviations / self.grid**2) ** 2
@@ -231,7 +230,7 @@ def _symmetric(column: Column) -> Column:
     return msgspec.structs.replace(column, low=-end, high=end)
 
 
-def _blocks(widths: Row) -> tuple[Block, ...]:
+def blocks_of(widths: Row) -> tuple[Block, ...]:
     """Runs of equal noise."""
     edges = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), widths.size]
     return tuple(Block(end - start, float(widths[start])) for start, end in itertools.pairwise(edges))

@@ -252,7 +252,7 @@ def _watched(model: Model, sealed: Shares) -> Model:
         plan = model.compile(study)
         return replace(plan, releases=tuple(watch(release) for release in plan.releases))
 
-    return replace(model, compile=compile_plan)
+    return replace(model, compile_plan=compile_plan)
 
 
 def _moved(  # noqa: C901, PLR0911 - one line per way to move

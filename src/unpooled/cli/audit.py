@@ -22,7 +22,7 @@ def audit(
     from unpooled.study.files import read_study
 
     asked = read_study(study)
-    model = load(asked.model)
+    model = load(asked.row)
     fitted, tables = made_up(asked, model.compile(asked).split, rows)
     with progress(quiet=as_json) as say:
         say(f"replaying model {asked.model!r} on neighbouring data sets")

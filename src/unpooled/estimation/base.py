@@ -19,6 +19,7 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table, as_column
+from unpooled.privacy.unit import Calibration
 from unpooled.protocol.local import columns_of_parties, run_in_process
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class StudyEstimator(BaseEstimator):
     """
 
     _model: ClassVar[Model]
+    #: The form that ``calibration="published"`` reaches.
+    _published: ClassVar[Model]
     _parameter_constraints: ClassVar[Constraints] = SHARED
     #: Whether ``fit`` and ``predict`` take scipy's sparse matrices.
     _takes_sparse: ClassVar[bool] = False
@@ -102,7 +105,11 @@ class StudyEstimator(BaseEstimator):
             check({"n_samples": (WHOLE,), "n_features": (WHOLE,)}, {"n_samples": count, "n_features": n_features})
         names = Bounds.given(self.bounds, None).names
         names = names if len(names) == n_features else tuple(f"x{j}" for j in range(n_features))
-        return self._model.compile(self._study({name: int(count) for name, count in rows.items()}, self._declared(names)))
+        return self._row.compile(self._study({name: int(count) for name, count in rows.items()}, self._declared(names)))
+
+    @property
+    def _row(self) -> Model:
+        return self._published if self.calibration == Calibration.PUBLISHED else self._model
 
     def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
         """The study that the parameters ask, over so many rows of each party (of :data:`ALL`, where columns are split)."""
@@ -114,7 +121,7 @@ class StudyEstimator(BaseEstimator):
     @property
     def _warns(self) -> bool:
         """Whether to warn of declarations that are read off the data: where nothing is promised there is nothing to lose."""
-        return not math.isinf(self.epsilon)
+        return not math.isinf(self.epsilon) and self.calibration != Calibration.PUBLISHED
 
     def _declared(
         self,
@@ -183,7 +190,7 @@ class StudyEstimator(BaseEstimator):
 
     def _run(self, study: Study, tables: Mapping[str, Table], keepers: Mapping[str, Keeper] | None = None) -> LocalRun:
         """Run a study over these parties; what it promised, debited and sent becomes attributes."""
-        self.plan_, found = run(self._model, study, tables, keepers, self.budget)
+        self.plan_, found = run(self._row, study, tables, keepers, self.budget)
         self.ledger_, self.communication_ = found.ledger, found.outcome.communication
         return found
 

@@ -1,10 +1,9 @@
-r"""L2-penalised logistic regression by Newton's method.
+r"""L2-penalised regression with any convex loss of a linear predictor, by Newton's method.
 
-Minimises :math:`\sum_i \log(1 + e^{-y_i u_i}) + \frac\alpha2 |b|^2` with decisions :math:`u = Xb + c`. Labels are -1 and 1;
-the intercept c is not penalised. The minimiser lies in the span of the rows, :math:`b = X^T\theta`. With at most as many
-rows as columns the unknown is therefore :math:`\theta` and all that is needed is the Gram matrix :math:`K = XX^T`, formed
-once for every penalty and fold: with :math:`r = y\,\sigma(-yu)`, :math:`W = \mathrm{diag}\,\sigma(u)\sigma(-u)` the Newton
-iterate solves
+Minimises :math:`\sum_i f(u_i; y_i) + \frac\alpha2 |b|^2` with decisions :math:`u = Xb + c`; the intercept c is not penalised.
+The minimiser lies in the span of the rows, :math:`b = X^T\theta`. With at most as many rows as columns the unknown is therefore
+:math:`\theta` and all that is needed is the Gram matrix :math:`K = XX^T`, formed once for every penalty and fold: with
+:math:`r = -f'(u)`, :math:`W = \mathrm{diag} f''(u)` the Newton iterate solves
 
 .. math:: \theta' = W^{1/2} (\alpha I + W^{1/2} K W^{1/2})^{-1} W^{1/2} (Xb + c - c' + W^{-1} r), \quad \sum\theta' = 0
 
@@ -14,9 +13,8 @@ iterate solves
 (A penalty so small that K's rounding would drown it is treated in the latter way with the singular vectors' coordinates as
 columns.)
 
-Steps are halved until Armijo's condition holds. The decrease is summed as
-:math:`\log\frac{1+e^{-m'}}{1+e^{-m}} = \log(1 + \sigma(-m)(e^{m-m'}-1))`, without the cancellation of two objectives, so
-that it can be tested down to the last step.
+Steps are halved until Armijo's condition holds. The loss itself says by how much it changes, without the cancellation of two
+objectives, so that the condition can be tested down to the last step.
 """
 
 from __future__ import annotations
@@ -24,11 +22,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from scipy.linalg import blas, lapack
-from scipy.special import expit
 
 from unpooled.kernels.ridge import gram, lowest, spectrum
 from unpooled.kernels.solution import Solution
@@ -45,7 +42,6 @@ if TYPE_CHECKING:
 
 _ITERATIONS, _HALVINGS, _ARMIJO = 500, 60, 1e-4
 _TOLERANCE = 1e-10
-_LEAST = 1e-8
 #: A small gradient may still leave an error of gradient / alpha in b: the last step must also have moved no decision by more
 #: than this, which Newton's method then squares; unless the gradient is at its rounding (separable classes, next to no
 #: penalty).
@@ -53,6 +49,43 @@ _SETTLED, _ROUNDING = 1e-6, 1e-15
 #: Below this share of trace K the system in theta drowns what K lacks of full rank; the singular vectors then take its
 #: place.
 _DUAL = 1e-8
+
+
+class Loss(Protocol):
+    """A convex loss f(u; y) of a decision u, row by row."""
+
+    @property
+    def slope(self) -> float:
+        """The largest that ``|f'|`` can be; the unit of what counts as a small gradient."""
+
+    @property
+    def curvature(self) -> float:
+        """The largest that ``f''`` can be."""
+
+    def check(self, y: Vector) -> None:
+        """Refuse responses that the loss does not take."""
+
+    def start(self, y: Vector) -> float:
+        """The intercept to begin from."""
+
+    def value(self, u: Vector, y: Vector) -> Vector:
+        """The losses."""
+
+    def pull(self, u: Vector, y: Vector) -> Vector:
+        """-f', with all its digits where it is small."""
+
+    def weight(self, u: Vector, y: Vector) -> Vector:
+        """f'', or a positive number where it vanishes: Newton's step then stays defined, and a descent."""
+
+    def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
+        """f(u + step) - f(u), without cancellation where the step is short."""
+
+    def log_normaliser(self, dispersion: float) -> float:
+        """Log of the integral of exp(-f / dispersion) over y; 0 where f is a log likelihood as it stands."""
+
+    @property
+    def dispersed(self) -> bool:
+        """Whether the evidence chooses a dispersion."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +101,12 @@ class _Point:
 
 @dataclass(frozen=True)
 class _Problem:
-    """One set of rows; their decisions are ``basis @ unknowns + intercept + offset``."""
+    """One set of rows; their decisions are ``basis @ unknowns + intercept``."""
 
     #: K (n x n) if dual, else X (n x p).
     basis: Matrix
-    labels: Vector
-    offset: Vector | float
+    target: Vector
+    loss: Loss
     fit_intercept: bool
     dual: bool
 
@@ -81,8 +114,8 @@ class _Problem:
         """Damped Newton until the gradient is small, or rounding keeps every step from decreasing the objective."""
         point, limit, settled = start or self._start(), tolerance * self._scale, False
         for iteration in range(_ITERATIONS):
-            unknowns, miss, weights = point.unknowns, *self._losses(point)
-            pull = self.labels * miss  # minus the derivative of the loss in every decision
+            unknowns, decisions = point.unknowns, point.fitted + point.intercept
+            pull, weights = self.loss.pull(decisions, self.target), self.loss.weight(decisions, self.target)
             slope = alpha * unknowns - (pull if self.dual else self.basis.T @ pull)
             square = float(slope @ (self.basis @ slope if self.dual else slope))
             norm = math.hypot(math.sqrt(max(square, 0.0)), float(pull.sum()) if self.fit_intercept else 0.0)
@@ -94,7 +127,7 @@ class _Problem:
             step, change, _ = self._newton_step(alpha, point, pull, weights)
             moved = self.basis @ step
             settled = float(np.abs(moved + change).max(initial=0.0)) <= _SETTLED
-            length = self._step_length(alpha, point, miss, step, moved, change)
+            length = self._step_length(alpha, point, pull, step, moved, change)
             if length == 0:
                 return here
             point = _Point(unknowns + length * step, point.intercept + length * change, point.fitted + length * moved)
@@ -104,43 +137,35 @@ class _Problem:
     def objective(self, alpha: float, point: _Point) -> float:
         """The sum of the losses and the penalty."""
         square = float(point.unknowns @ (point.fitted if self.dual else point.unknowns))
-        return float(np.logaddexp(0.0, -self._margin(point)).sum()) + alpha / 2 * square
+        return float(self.loss.value(point.fitted + point.intercept, self.target).sum()) + alpha / 2 * square
 
     def log_determinant(self, alpha: float, point: _Point) -> float:
         """Of I + H / alpha, H the Hessian of the losses in the coefficients once the intercept follows them."""
-        miss, weights = self._losses(point)
-        return self._newton_step(alpha, point, self.labels * miss, weights)[2]
+        decisions = point.fitted + point.intercept
+        return self._newton_step(
+            alpha, point, self.loss.pull(decisions, self.target), self.loss.weight(decisions, self.target)
+        )[2]
 
     def _start(self) -> _Point:
-        """No coefficients; the log odds of the labels, half a sample more on each side: finite for one class, too."""
-        positive, n = float((self.labels > 0).sum()), self.labels.size
-        intercept = math.log((positive + 0.5) / (n - positive + 0.5)) if self.fit_intercept else 0.0
-        return _Point(np.zeros(self.basis.shape[1]), intercept, np.zeros(n))
+        intercept = self.loss.start(self.target) if self.fit_intercept else 0.0
+        return _Point(np.zeros(self.basis.shape[1]), intercept, np.zeros(self.target.size))
 
     @cached_property
     def _scale(self) -> float:
-        """Sum of |(x_i, 1)|, the largest norm the gradient of the losses can have."""
+        """The largest slope (at the start, where it has no bound) times the sum of |(x_i, 1)|: hardly a gradient is longer."""
         squares = self.basis.diagonal() if self.dual else np.einsum("ij,ij->i", self.basis, self.basis)
-        return float(np.sqrt(np.maximum(squares, 0.0) + self.fit_intercept).sum())
-
-    def _margin(self, point: _Point) -> Vector:
-        margin: Vector = self.labels * (point.fitted + point.intercept + self.offset)
-        return margin
-
-    def _losses(self, point: _Point) -> tuple[Vector, Vector]:
-        """Probability of the wrong label and variance of the label, both accurate far out on the right side.
-
-        Far on the wrong side the loss is a straight line: a least variance keeps Newton's step defined, and a descent.
-        """
-        margin = self._margin(point)
-        miss = expit(-margin)
-        return miss, miss * np.maximum(expit(margin), _LEAST)
+        slope = self.loss.slope
+        if slope == math.inf:
+            slope = float(
+                np.abs(self.loss.pull(np.full(self.target.size, self._start().intercept), self.target)).max(initial=0.0)
+            )
+        return slope * float(np.sqrt(np.maximum(squares, 0.0) + self.fit_intercept).sum())
 
     def _newton_step(self, alpha: float, point: _Point, pull: Vector, weights: Vector) -> tuple[Vector, float, float]:
         """Full step of the unknowns and of the intercept, and the log determinant at this point."""
         root, total = np.sqrt(weights), float(weights.sum())
         if self.dual:
-            # r / W^(1/2) = y e^(-m/2) stays finite; where W underflows the sample has no say (or gradient descent's).
+            # Where W underflows the sample has no say (or gradient descent's).
             working = root * (point.fitted + point.intercept) + np.divide(
                 pull, root, out=np.zeros_like(root), where=root > 0
             )
@@ -162,20 +187,15 @@ class _Problem:
         determinant = 2 * float(np.log(factor.diagonal()).sum()) - factor.shape[0] * math.log(alpha)
         return step, change, determinant + (math.log(schur / total) if eliminate else 0.0)
 
-    def _step_length(self, alpha: float, point: _Point, miss: Vector, step: Vector, moved: Vector, change: float) -> float:
+    def _step_length(self, alpha: float, point: _Point, pull: Vector, step: Vector, moved: Vector, change: float) -> float:
         """The first of 1, 1/2, 1/4, .. that satisfies Armijo's condition, 0 if none does."""
-        gain = self.labels * (moved + change)
+        decisions, gain = point.fitted + point.intercept, moved + change
         linear = alpha * float(step @ (point.fitted if self.dual else point.unknowns))
         square = alpha / 2 * float(step @ (moved if self.dual else step))
-        descent, length = linear - float(miss @ gain), 1.0
-        margin = self._margin(point)
+        descent, length = linear - float(pull @ gain), 1.0
         for _ in range(_HALVINGS):
-            less = length * gain
-            near = miss * np.expm1(np.clip(-less, -1.0, 1.0))  # for short steps, see the module; long ones do not cancel
-            change_in_loss = np.where(
-                np.abs(less) <= 1.0, np.log1p(near), np.logaddexp(0.0, -margin - less) - np.logaddexp(0.0, -margin)
-            )
-            if float(change_in_loss.sum()) + length * (linear + length * square) <= _ARMIJO * length * descent < 0:
+            lost = float(self.loss.change(decisions, self.target, length * gain).sum())
+            if lost + length * (linear + length * square) <= _ARMIJO * length * descent < 0:
                 return length
             length /= 2
         return 0.0
@@ -204,7 +224,7 @@ def _solve(lower: Matrix, alpha: float, right: Matrix) -> tuple[Matrix, Matrix]:
 
 
 @dataclass(frozen=True)
-class LogisticPath:
+class NewtonPath:
     """A (centred) design and its Gram matrix; solutions, evidence and cross-validation for every penalty.
 
     The methods are those of :class:`unpooled.kernels.ridge.RidgePath`.
@@ -212,16 +232,16 @@ class LogisticPath:
 
     design: Matrix
     target: Vector
+    loss: Loss
     column_means: Vector
     fit_intercept: bool
 
     @classmethod
-    def of(cls, design: Matrix, target: Vector, *, fit_intercept: bool = True) -> LogisticPath:
-        """Centre the columns (an unpenalised intercept absorbs it) and check that labels are -1 and 1."""
-        if not np.isin(target, (-1.0, 1.0)).all():
-            raise ValueError("labels of a logistic regression are -1 and 1")
+    def of(cls, design: Matrix, target: Vector, loss: Loss, *, fit_intercept: bool = True) -> NewtonPath:
+        """Centre the columns (an unpenalised intercept absorbs it) and check the responses."""
+        loss.check(target)
         means = design.mean(axis=0) if fit_intercept else np.zeros(design.shape[1])
-        return cls(design - means, target, means, fit_intercept)
+        return cls(design - means, target, loss, means, fit_intercept)
 
     @cached_property
     def gram(self) -> Matrix:
@@ -239,18 +259,16 @@ class LogisticPath:
         squares, left = spectrum(self.design, self.gram)
         return left * np.sqrt(squares), left / np.sqrt(squares)
 
-    def _problem(
-        self, alpha: float, rows: NDArray[np.intp] | slice = slice(None), offset: Vector | float = 0.0
-    ) -> tuple[_Problem, Matrix]:
+    def _problem(self, alpha: float, rows: NDArray[np.intp] | slice = slice(None)) -> tuple[_Problem, Matrix]:
         """The problem of these rows in the unknowns that suit n, p and alpha; what maps them to all decisions."""
         n, p = self.design.shape
-        labels = self.target[rows]
+        target, loss = self.target[rows], self.loss
         if n > p:
-            return _Problem(self.design[rows], labels, offset, self.fit_intercept, dual=False), self.design
+            return _Problem(self.design[rows], target, loss, self.fit_intercept, dual=False), self.design
         if alpha < _DUAL * float(self.gram.trace()):
             scores = self._singular[0]
-            return _Problem(scores[rows], labels, offset, self.fit_intercept, dual=False), scores
-        return _Problem(self.gram[rows][:, rows], labels, offset, self.fit_intercept, dual=True), self.gram[:, rows]
+            return _Problem(scores[rows], target, loss, self.fit_intercept, dual=False), scores
+        return _Problem(self.gram[rows][:, rows], target, loss, self.fit_intercept, dual=True), self.gram[:, rows]
 
     def _coefficients(self, problem: _Problem, point: _Point) -> Vector:
         """Of a problem with all rows."""
@@ -262,24 +280,53 @@ class LogisticPath:
 
     def solve(self, alpha: float) -> tuple[Vector, float]:
         """Coefficients and intercept."""
+        found = self.minimum(alpha)
+        return found.coefficients, found.intercept
+
+    def minimum(self, alpha: float, tolerance: float = _TOLERANCE) -> Solution:
+        r"""The solution with its certificate: the norm of the gradient, in the intercept and the coefficients of centred columns.
+
+        It ends at a gradient of at most ``tolerance`` times :math:`\sup|f'| \sum_i |(x_i - \bar x, 1)|`, the largest that the gradient of
+        the losses can be, once the steps have become small as well; or where rounding allows no further descent. Where the minimum is at
+        infinity (one class only, say), the intercept is where the gradient is small.
+        """
+        if not alpha > 0:
+            raise ValueError("alpha must be positive: separable data have no minimum without a penalty")
         with one_thread():
             problem = self._problem(alpha)[0]
-            coefficients = self._coefficients(problem, point := problem.minimise(alpha))
-        return coefficients, point.intercept - float(self.column_means @ coefficients)
+            coefficients = self._coefficients(problem, point := problem.minimise(alpha, tolerance))
+        intercept = point.intercept - float(self.column_means @ coefficients)
+        norm, objective = point.gradient_norm, problem.objective(alpha, point)
+        converged = norm <= tolerance * problem._scale  # noqa: SLF001 - one module
+        return Solution(coefficients, objective, norm, point.iterations, converged, intercept)
 
     def evidence(self, alpha: float) -> float:
-        """Twice the negative log marginal likelihood, by Laplace's approximation; see :func:`logistic_evidence`."""
+        r"""Twice the negative log marginal likelihood under b ~ N(0, I/alpha), by Laplace's approximation at the minimiser.
+
+        :math:`P(b, c) + \frac12 \log\det(I + H/\alpha)`, H the losses' Hessian in b. With an intercept H is its Schur complement, in
+        which c follows b: unlike the plain block it does not change when columns are shifted. No prior is put on c, so its own factor
+        :math:`(2\pi / \sum w_i)^{1/2}`, which diverges if only one class occurs, is left out. A loss that is no log likelihood as it
+        stands is one after division by a dispersion, the likeliest one.
+        """
         with one_thread():
             problem = self._problem(alpha)[0]
             point = problem.minimise(alpha)
-            return 2 * problem.objective(alpha, point) + problem.log_determinant(alpha, point)
+            objective, determinant = problem.objective(alpha, point), problem.log_determinant(alpha, point)
+        if not self.loss.dispersed:
+            return 2 * objective + determinant
+        n = self.target.size
+
+        def criterion(dispersion: float) -> float:
+            return 2 * (objective / dispersion + n * self.loss.log_normaliser(dispersion))
+
+        return criterion(lowest(criterion, max(objective / n, 1e-300) * np.logspace(-2, 2, 41))) + determinant
 
     def evidence_alpha(self) -> float:
         """The penalty of largest marginal likelihood, over 12 orders of magnitude around the design's own scale."""
         if self.squares.size == 0:
             return 1.0
-        # A decision's curvature is at most 1/4.
-        return lowest(self.evidence, float(self.squares.mean()) / 4 * np.logspace(-6, 6, 13), 1e-3)
+        scale = float(self.squares.mean()) * self.loss.curvature
+        return lowest(self.evidence, scale * np.logspace(-6, 6, 13), 1e-3)
 
     def held_out(self, alphas: Sequence[float] | Vector, folds: Folds) -> Matrix:
         """Decision values of every row from the other folds, one row of the result per penalty (len(alphas) x n).
@@ -303,73 +350,6 @@ class LogisticPath:
         return decisions
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Folds) -> Vector:
-        """Mean logistic loss of held-out decisions for every penalty."""
-        losses: Vector = np.logaddexp(0.0, -self.target * self.held_out(alphas, folds)).mean(axis=1)
-        return losses
-
-
-def logistic_newton(
-    design: Matrix,
-    target: Vector,
-    alpha: float,
-    *,
-    fit_intercept: bool = True,
-    tolerance: float = _TOLERANCE,
-    start: tuple[Vector, float] | None = None,
-    linear: Vector | None = None,
-    ridge_centre: Vector | None = None,
-) -> Solution:
-    r"""Minimise sum_i log(1 + exp(-y_i (x_i b + c))) + alpha/2 |b - ridge_centre|^2 + linear . b, alpha > 0.
-
-    Parameters
-    ----------
-    design, target
-        Rows x_i, and labels -1 or 1.
-    alpha
-        The penalty; for the mean of the losses instead of their sum, multiply its penalty and ``linear`` by the number of
-        rows.
-    fit_intercept
-        Whether there is an unpenalised c. If only one class occurs the minimum is at infinity: c is where the gradient is
-        small.
-    tolerance
-        Ends at a gradient of at most ``tolerance`` times :math:`\sum_i |(x_i - \bar x, 1)|` (without intercept
-        :math:`\sum_i |x_i|`), the largest the gradient of the losses can be, once the steps have become small as well; or
-        where rounding allows no further descent.
-    start
-        Coefficients and intercept to begin from; ignored unless rows outnumber columns (the unknowns are others then).
-    linear, ridge_centre
-        Optional: both complete to one square around u = ridge_centre - linear/alpha, so that only b - u is searched for.
-
-    Returns
-    -------
-    Solution
-        Its certificate is the norm of the objective's gradient, in coefficients and intercept of the columns less their means.
-    """
-    if not alpha > 0:
-        raise ValueError("alpha must be positive: separable data have no minimum without a penalty")
-    path = LogisticPath.of(design, target, fit_intercept=fit_intercept)
-    centre, constant = np.zeros(design.shape[1]) if ridge_centre is None else ridge_centre, 0.0
-    if linear is not None:
-        constant = float(linear @ centre) - float(linear @ linear) / (2 * alpha)
-        centre = centre - linear / alpha
-    problem, first = path._problem(alpha, offset=path.design @ centre)[0], None  # noqa: SLF001 - one module
-    if start is not None and design.shape[0] > design.shape[1]:
-        unknowns = start[0] - centre
-        first = _Point(unknowns, start[1] + float(path.column_means @ start[0]), path.design @ unknowns)
-    with one_thread():
-        point = problem.minimise(alpha, tolerance, first)
-    coefficients = centre + path._coefficients(problem, point)  # noqa: SLF001 - one module
-    intercept = point.intercept - float(path.column_means @ coefficients)
-    norm, objective = point.gradient_norm, problem.objective(alpha, point) + constant
-    converged = norm <= tolerance * problem._scale  # noqa: SLF001 - one module
-    return Solution(coefficients, objective, norm, point.iterations, converged, intercept)
-
-
-def logistic_evidence(design: Matrix, target: Vector, alpha: float, *, fit_intercept: bool = True) -> float:
-    r"""Log marginal likelihood of the labels under b ~ N(0, I/alpha), by Laplace's approximation at the minimiser.
-
-    :math:`-P(b, c) - \frac12 \log\det(I + H/\alpha)`, H the losses' Hessian in b. With an intercept H is its Schur
-    complement, in which c follows b: unlike the plain block it does not change when columns are shifted. No prior is put on
-    c, so its own factor :math:`(2\pi / \sum w_i)^{1/2}`, which diverges if only one class occurs, is left out.
-    """
-    return -LogisticPath.of(design, target, fit_intercept=fit_intercept).evidence(alpha) / 2
+        """Mean loss of held-out decisions for every penalty."""
+        decisions = self.held_out(alphas, folds)
+        return np.array([float(np.mean(self.loss.value(row, self.target))) for row in decisions])

@@ -150,7 +150,7 @@ def coordinate(
             transcript = Transcript.open(file)
             try:
                 exchange = signed_exchange(study, coordinator, call, patience)
-                outcome = drive(load(study.model), plan, exchange, transcript, _log_waiting)
+                outcome = drive(load(study.row), plan, exchange, transcript, _log_waiting)
             finally:
                 transcript.close()
         write_results(out, plan, outcome)

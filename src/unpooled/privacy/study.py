@@ -113,6 +113,11 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """The privacy that is asked for."""
         return Budget(self.epsilon, self.delta, Unit(self.unit))
 
+    @property
+    def row(self) -> str:
+        """The row of the registry that answers it: the model, or its published form where the calibration asks for that."""
+        return self.model if self.calibration == Calibration.SOUND else f"{self.model}-{self.calibration}"
+
     def trusts(self, role: str) -> bool:
         """Whether the study asks its parties to trust this role with values in the clear."""
         return self.trust.get(role) == TRUSTED

@@ -196,7 +196,7 @@ def _shared(model: Model, plan: Plan) -> Model:
     def compiled(study: Study) -> Plan:
         return plan if msgspec.msgpack.encode(study) == text else model.compile(study)
 
-    return replace(model, compile=compiled)
+    return replace(model, compile_plan=compiled)
 
 
 def column_named(names: Sequence[str], column: int | str) -> str:

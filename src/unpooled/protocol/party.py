@@ -128,7 +128,7 @@ class Party:
         if plan is None:
             msg = f"party {self.name!r} has not opened plan {envelope.plan[:16]}: send the study first"
             raise PlanMismatch(msg)
-        step = find_step(self.model(plan.study.model), envelope.step)
+        step = find_step(self.model(plan.study.row), envelope.step)
         if not 0 <= envelope.index < self._times(plan, step.name):
             msg = f"step {step.name!r} is planned {self._times(plan, step.name)} times; a request for one more is refused"
             raise PlanMismatch(msg)
@@ -159,7 +159,7 @@ class Party:
             )
             raise PlanMismatch(msg)
         study = request.study
-        plan = self.model(study.model).compile(study)
+        plan = self.model(study.row).compile(study)
         if plan.hash != claimed:
             msg = f"the request claims plan {claimed[:16]}, this party compiles {plan.hash[:16]} from the same study"
             raise PlanMismatch(msg)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from unpooled.errors import UsageError
 from unpooled.protocol.messages import Ask, check_reply_type
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ def no_panels(result: Any) -> tuple[Panel, ...]:  # noqa: ANN401, ARG001 - for m
 class Model:
     """One system: everything the protocol needs to run it. Models are rows of ``unpooled.models.REGISTRY``."""
 
+    #: What a study's :attr:`~unpooled.privacy.plan.Study.row` is called that asks for it.
     name: str
-    compile: Callable[[Study], Plan]
+    compile_plan: Callable[[Study], Plan]
     steps: tuple[Step, ...]
     coordinate: Callable[[Plan], Conversation]
     #: The coordinator's result as text for a terminal, and as figures.
@@ -63,3 +65,10 @@ class Model:
     panels: Callable[[Any], tuple[Panel, ...]] = no_panels
     #: Whether the guarantee of a whole row covers the parties' label columns too.
     covers_labels: bool = False
+
+    def compile(self, study: Study) -> Plan:
+        """The plan of a study of this model, in this form."""
+        if study.row != self.name:
+            msg = f"a study of {study.row!r} is not one of {self.name!r}: set model and calibration to what they should be"
+            raise UsageError(msg)
+        return self.compile_plan(study)

@@ -63,7 +63,7 @@ class Run:
             if first.step != OPEN.name:
                 raise ProtocolError("the transcript does not begin with a study")
             study = open_body(first, OpenRequest).study
-            model = load(study.model)
+            model = load(study.row)
             plan = model.compile(study)
             if plan.hash != first.plan:
                 msg = f"the run was of plan {first.plan[:16]}; this version of unpooled makes {plan.hash[:16]} of its study: use the one it ran with"

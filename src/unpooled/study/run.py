@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def compile_study(study: Study) -> Plan:
     """The plan of a study, from its public text alone."""
-    return load(study.model).compile(study)
+    return load(study.row).compile(study)
 
 
 def run_study(
@@ -42,7 +42,7 @@ def run_study(
         folder.mkdir(parents=True, exist_ok=True)
         transcript = Transcript.open(folder / "transcript")
         stack.callback(transcript.close)
-        outcome = drive(load(study.model), plan, in_process(parties), transcript, watch)
+        outcome = drive(load(study.row), plan, in_process(parties), transcript, watch)
     write_results(folder, plan, outcome)
     return plan, outcome
 
@@ -51,7 +51,7 @@ def write_results(folder: Path, plan: Plan, outcome: Outcome) -> None:
     """What a run leaves behind, wherever it ran: the plan and its promise in words, the result as data."""
     (folder / "plan.txt").write_text(str(plan) + "\n")
     (folder / "statement.txt").write_text(str(plan.statement) + "\n")
-    (folder / "result.txt").write_text(load(plan.study.model).render(outcome.result) + "\n")
+    (folder / "result.txt").write_text(load(plan.study.row).render(outcome.result) + "\n")
     result = {
         "plan": plan.hash,
         "result": outcome.result,

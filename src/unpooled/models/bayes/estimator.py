@@ -12,7 +12,7 @@ from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE, part
-from unpooled.models.bayes import MODEL
+from unpooled.models.bayes import MODEL, published
 from unpooled.models.bayes.plan import NAIVE
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
@@ -82,7 +82,7 @@ class PrivateBayesianRegression(LinearRegressor):
 
     """
 
-    _model = MODEL
+    _model, _published = MODEL, published.MODEL
     _parameter_constraints: ClassVar = (
         SHARED
         | taking("geometry posterior", WORD)

@@ -15,7 +15,7 @@ from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import column_moments
-from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
+from unpooled.privacy.unit import Adjacency, Split, Unit
 
 MOMENTS, DEVIATIONS = "moments", "deviations"
 AWARE, NAIVE = "noise-aware", "naive"
@@ -101,9 +101,8 @@ def _check(parameters: Parameters) -> None:
         raise UsageError("multiple must be a positive number of deviations")
     if parameters.norm is not None and (parameters.projection or not 0 < parameters.norm < math.inf):
         raise UsageError("norm must be positive and finite, and goes without projection, which narrows single columns")
-    sound = [str(geometry) for geometry in Geometry if geometry is not Geometry.PUBLISHED]
-    if parameters.geometry not in sound:
-        msg = f"geometry is one of {', '.join(sound)}, not {parameters.geometry!r}"
+    if parameters.geometry not in set(Geometry):
+        msg = f"geometry is one of {', '.join(Geometry)}, not {parameters.geometry!r}"
         raise UsageError(msg)
 
 
@@ -116,19 +115,18 @@ def setup(study: Study) -> Setup:
             msg = f"parties {first.name!r} and {card.name!r} declare different columns: rows are split, so columns must be equal"
             raise UsageError(msg)
     _check(parameters)
-    published = study.calibration == Calibration.PUBLISHED
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     rows = sum(card.rows for card in study.parties)
     design = Design.of(
         first.columns,
         parameters.response,
         rows,
-        geometry=Geometry.PUBLISHED if published else Geometry(parameters.geometry),
+        geometry=Geometry(parameters.geometry),
         norm=parameters.norm,
         intercept=parameters.fit_intercept,
     )
     adjacency, rest = Adjacency(study.adjacency), 1 - parameters.projection
-    moments = design.vector(MOMENTS, adjacency, rest, _classical(study, rest) if published else None)
+    moments = design.vector(MOMENTS, adjacency, rest)
     setup = Setup(parameters, aggregation, design, moments, None)
     if not parameters.projection:
         return setup
@@ -141,29 +139,17 @@ def setup(study: Study) -> Setup:
         {Unit.RECORD: Reach(distance, 2 * count), Unit.ATTRIBUTE: Reach(distance / math.sqrt(count), 2)},
         design.grid**2,
         parameters.projection,
-        _classical(study, parameters.projection) * distance if published else None,
     )
     return Setup(parameters, aggregation, design, moments, deviations)
 
 
-def _classical(study: Study, share: float) -> float:
-    """The classical sigma per unit of sensitivity for a share of (epsilon, delta): not private for large epsilon (Theorem B.3)."""
-    epsilon, delta = study.epsilon * share, study.delta * share
-    if not delta:
-        raise UsageError("the published calibration needs a positive delta")
-    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
-
-
-_FORMULA = (
-    "The noise is that of the classical formula with equation (12), whose own argument fails for large epsilon (THEORY.md): what "
-    "these releases really cost is in the ledger."
-)
-_MEANS = "The paper assumes that every column has mean zero at the centre of its declared range."
-
-
 def compile_plan(study: Study) -> Plan:
     """The releases of a Bayes study."""
-    asked = setup(study)
+    return plan_of(study, setup(study))
+
+
+def plan_of(study: Study, asked: Setup, voids: tuple[str, ...] = ()) -> Plan:
+    """The plan that adds up what this setup says."""
     not_protected, assumptions = asked.aggregation.sentences
     return Plan(
         study,
@@ -171,7 +157,7 @@ def compile_plan(study: Study) -> Plan:
         tuple(release for vector in asked.totals.values() for release in asked.aggregation.releases(vector, study)),
         not_protected=not_protected,
         assumptions=assumptions,
-        voids=(_FORMULA, _MEANS) if study.calibration == Calibration.PUBLISHED else (),
+        voids=voids,
         trusted=asked.aggregation.trusted,
         design=asked,
     )

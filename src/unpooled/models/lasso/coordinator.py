@@ -175,7 +175,7 @@ def _mechanism(plan: Plan, place: Place, name: str) -> Any:  # noqa: ANN401 - a 
 
 def _column(plan: Plan, place: Place, reply: Any) -> SharedColumn:  # noqa: ANN401 - a ColumnReply
     mechanism, values = _mechanism(plan, place, COLUMN), reply.column.values
-    if isinstance(mechanism, GaussianRelease):  # the published form sends real numbers
+    if isinstance(mechanism, GaussianRelease):  # others are numbers as they stand
         values = Array.of(mechanism.decode(values.numpy()) / grids(mechanism.size)[0])
     return SharedColumn(place.party, place.column, values)
 

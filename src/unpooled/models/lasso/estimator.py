@@ -14,7 +14,7 @@ from unpooled.estimation.parameters import FLAG, NUMBER, NUMBERS, SHARED, WHOLE,
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE
 from unpooled.kernels.columns import Columns, scores
-from unpooled.models.lasso import MODEL
+from unpooled.models.lasso import MODEL, published
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Place, Term
 from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, Setup
@@ -93,7 +93,7 @@ class PrivateLasso(LinearRegressor):
 
     """
 
-    _model = MODEL
+    _model, _published = MODEL, published.MODEL
     _takes_sparse = True
     _parameter_constraints: ClassVar = (
         SHARED

@@ -43,7 +43,6 @@ from unpooled.models.lasso.plan import (
     Setup,
     grids,
     shortened,
-    sketch,
 )
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Scores
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
 _CODED: WeakKeyDictionary[Table, tuple[tuple[Column, ...], Columns]] = WeakKeyDictionary()
 
 
-def _coded(context: Context) -> Columns:
+def coded_columns(context: Context) -> Columns:
     """The party's coded columns on the grid of scores: floats that hold integers. Sparse ones stay sparse."""
     table, columns = context.table, context.card.columns
     known = _CODED.get(table)
@@ -87,7 +86,8 @@ def _coded(context: Context) -> Columns:
     return coded
 
 
-def _response(context: Context, asked: Setup) -> Vector:
+def response_of(context: Context, asked: Setup) -> Vector:
+    """The response, clipped to its bound."""
     values = context.table[asked.parameters.response]
     if values.dtype == object:
         msg = f"the response {asked.parameters.response!r} holds text where numbers are needed: convert it"
@@ -107,7 +107,7 @@ def _name(context: Context, party: str, column: int) -> str:
 
 def _columns(context: Context, places: Sequence[Place | Term], new: tuple[SharedColumn, ...]) -> list[Vector]:
     """The released columns in these places. New ones are kept as they arrive, once it is sure that none is missing or wild."""
-    rows = context.design.parameters.sketch_rows or context.table.n_rows
+    rows = context.design.length or context.table.n_rows
     arrived = {}
     for shared in new:
         values = shared.values.numpy()
@@ -127,19 +127,19 @@ def mean(context: Context, request: Nothing) -> MeanReply:  # noqa: ARG001 - the
     """Release the sum of the response, in grid steps."""
     context.planned(MEAN)
     asked = context.design
-    steps = np.trunc(_response(context, asked) / asked.parameters.response_bound * MEAN_GRID).astype(np.int64)
+    steps = np.trunc(response_of(context, asked) / asked.parameters.response_bound * MEAN_GRID).astype(np.int64)
     return MeanReply(context.release(MEAN, Statistic(steps.sum(keepdims=True))))
 
 
-def _predictions(context: Context, asked: Setup, request: PickRequest) -> Vector:
+def predictions_of(context: Context, asked: Setup, request: PickRequest) -> Vector:
     """sum_j x_j a_j over the released columns of the iterate, which lies in the ball."""
     # A coefficient that is no number makes the sum none, which is not below the bound either.
     length = math.fsum(abs(term.value) for term in request.iterate)
-    if not (length <= asked.parameters.radius * (1 + 1e-9) or (asked.published and length < LARGEST)):
+    if not length <= asked.longest:
         raise ProtocolError("an iterate outside the ball of the plan, or with a coefficient that is no number")
     if not abs(request.middle) <= asked.parameters.response_bound:
         raise ProtocolError("a mean of the response beyond its bound, or that is no number")
-    total = np.zeros(asked.parameters.sketch_rows or context.table.n_rows)
+    total = np.zeros(asked.length or context.table.n_rows)
     for term, values in zip(request.iterate, _columns(context, request.iterate, request.new), strict=True):
         total += term.value * values
     return total
@@ -148,11 +148,9 @@ def _predictions(context: Context, asked: Setup, request: PickRequest) -> Vector
 def pick(context: Context, request: PickRequest) -> Pick:
     """Choose among the signed columns of this round by the exponential mechanism; where parties compete, release its score too."""
     asked = context.design
-    if asked.published:
-        return _pick_as_published(context, asked, request)
     if asked.coupling is Coupling.BALL:
         context.affordable(PICK, SCORE)
-    rows, predictions = context.table.n_rows, _predictions(context, asked, request)
+    rows, predictions = context.table.n_rows, predictions_of(context, asked, request)
     end = asked.clip(request.iterate)
     if asked.centres:  # what a constant of its own would make of them
         predictions -= predictions.mean()
@@ -162,8 +160,10 @@ def pick(context: Context, request: PickRequest) -> Pick:
     columns = asked.columns(context.plan.study, context.card, context.index)
     column_grid, grid = grids(rows)
     step = largest / grid
-    residual = np.trunc((clipped - _response(context, asked) / rows) / step)
-    descents = -scores(_coded(context), columns, residual).astype(np.int64)  # a step up where the gradient is negative
+    residual = np.trunc((clipped - response_of(context, asked) / rows) / step)
+    descents = -scores(coded_columns(context), columns, residual).astype(
+        np.int64
+    )  # a step up where the gradient is negative
     # Only a public response may set the noise: otherwise its scale would give the response away.
     reach = int(np.abs(residual).max()) if asked.parameters.response_public else grid
     choice = context.release(PICK, Scores(descents, max(1, 2 * column_grid * reach), signed=True))
@@ -177,31 +177,22 @@ def pick(context: Context, request: PickRequest) -> Pick:
     return Pick(choice, score, context.sign(choice, *score))
 
 
-def _pick_as_published(context: Context, asked: Setup, request: PickRequest) -> Pick:
-    """Line 10 as it is meant: v_i = (J a_i).q - a_i.y / n with Laplace noise of a scale that follows the data's own G."""
-    rows, study = context.table.n_rows, context.plan.study
-    predictions, matrix = _predictions(context, asked, request) / rows, sketch(study, asked.parameters)
-    residual = (predictions if matrix is None else matrix.T @ predictions) - _response(context, asked) / rows
-    gradient = scores(_coded(context), asked.columns(study, context.card, context.index), residual) / grids(rows)[0]
-    signed = np.concatenate([-gradient, gradient])
-    choice = context.release(PICK, Statistic(signed, max(float(np.abs(gradient).max()), 1e-300)))
-    return Pick(choice, (), context.sign(choice))
-
-
 def share(context: Context, request: ShareRequest) -> ColumnReply:
     """Release a column that this party picked and, where parties compete, that won its round. Each column is released once."""
+    return ColumnReply(context.release(COLUMN, Statistic(next_column(context, request).astype(np.int64))))
+
+
+def next_column(context: Context, request: ShareRequest) -> Vector:
+    """The column that this request releases, in the integers of its code."""
     plan, asked = context.plan, context.design
     own = _winner(context, asked, request).picked
     if not 0 <= own < 2 * asked.sampled(context.card) or not 0 <= request.round < asked.parameters.rounds:
         raise ProtocolError("a claim beyond the columns or the rounds of the plan")
     column, _ = asked.picked(plan.study, context.card, request.round, own)
     context.planned(COLUMN)
-    values = _coded(context).column(column)
+    values = coded_columns(context).column(column)
     _once(context, COLUMN, column)
-    if asked.published:
-        matrix, values = sketch(plan.study, asked.parameters), values / grids(values.size)[0]
-        return ColumnReply(context.release(COLUMN, Statistic(values if matrix is None else matrix @ values, 1.0)))
-    return ColumnReply(context.release(COLUMN, Statistic(values.astype(np.int64))))
+    return values
 
 
 def refit(context: Context, request: RefitRequest) -> MomentsReply:
@@ -214,10 +205,10 @@ def refit(context: Context, request: RefitRequest) -> MomentsReply:
         raise ProtocolError("no columns, or more of them than the plan can release")
     released = np.column_stack(_columns(context, request.order, request.new))
     first, second = grids(rows)
-    own = _coded(context).column(request.column)
+    own = coded_columns(context).column(request.column)
     factors = np.zeros((rows, asked.slots + LEADING), order="F")
     bound = asked.parameters.response_bound
-    factors[:, 0] = np.trunc(_response(context, asked) * (RESPONSE_WEIGHT / bound * second))
+    factors[:, 0] = np.trunc(response_of(context, asked) * (RESPONSE_WEIGHT / bound * second))
     factors[:, 1] = own * (second // first)
     factors[:, 2] = np.trunc(CONSTANT_WEIGHT * second)
     factors[:, LEADING : LEADING + len(request.order)] = np.trunc(shortened(released)[0] * (COLUMNS_WEIGHT * second))

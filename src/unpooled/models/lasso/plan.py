@@ -11,14 +11,13 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.models.lasso.published import NoisyMaximum
 from unpooled.privacy.accounting import SAFETY, budget_rho
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.sensitivity import column_moments
-from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
+from unpooled.privacy.unit import Adjacency, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,18 +89,26 @@ class Setup:
     mean_multiplier: float
     #: How many coded columns each party has.
     widths: Mapping[str, int]
-    #: The algorithm and noise as printed.
-    published: bool = False
 
     @property
     def refits(self) -> bool:
         """Whether the coefficients of the chosen columns are fitted anew at the end."""
-        return self.parameters.refit > 0 and not self.published
+        return self.parameters.refit > 0
 
     @property
     def centres(self) -> bool:
         """Whether there is a constant beside the columns."""
-        return self.parameters.fit_intercept and not self.published
+        return self.parameters.fit_intercept
+
+    @property
+    def longest(self) -> float:
+        """The largest sum of absolute coefficients that an iterate can have."""
+        return self.parameters.radius * (1 + 1e-9)
+
+    @property
+    def length(self) -> int | None:
+        """Numbers of a released column, if they are not as many as the rows."""
+        return None
 
     @property
     def slots(self) -> int:
@@ -112,7 +119,7 @@ class Setup:
     @property
     def competes(self) -> bool:
         """Whether only the best pick of a round steps and is shared."""
-        return self.coupling is Coupling.BALL and not self.published
+        return self.coupling is Coupling.BALL
 
     def width(self, card: Card) -> int:
         """How many coded columns a party has."""
@@ -161,8 +168,8 @@ def clip_ceiling(response_bound: float, rows: int, choice_epsilon: float) -> flo
     return response_bound * rows * choice_epsilon / 1200 - response_bound
 
 
-def _check(study: Study, p: Parameters) -> None:
-    published, ball = study.calibration == Calibration.PUBLISHED, p.coupling == Coupling.BALL
+def check(study: Study, p: Parameters) -> None:
+    """Refuse what no form of the LASSO does."""
     rules = (
         (1 / LARGEST < p.radius < LARGEST, f"radius must be a positive number below {LARGEST:g}"),
         (1 / LARGEST < p.response_bound < LARGEST, f"response_bound must be a positive number below {LARGEST:g}"),
@@ -181,18 +188,10 @@ def _check(study: Study, p: Parameters) -> None:
             not p.response_public or study.unit != Unit.RECORD,
             "a public response leaves nothing to promise for whole records: ask for unit = attribute",
         ),
-        (
-            not published or (ball and study.epsilon < math.inf and study.delta > 0),
-            "the published form has one ball, a finite epsilon and a positive delta",
-        ),
-        (published or not p.sketch_rows, "sketch_rows belongs to the published form: a sketch saves bytes and no noise"),
     )
     for holds, what in rules:
         if not holds:
             raise UsageError(what)
-
-
-def _check_cards(study: Study, p: Parameters) -> None:
     first = study.parties[0]
     columns = [column.name for card in study.parties for column in card.columns]
     if len(set(columns)) < len(columns):
@@ -208,18 +207,21 @@ def _check_cards(study: Study, p: Parameters) -> None:
             raise UsageError(msg)
 
 
+def widths_of(study: Study) -> dict[str, int]:
+    """How many coded columns each party has."""
+    return {card.name: len(Coding(card.columns, 1).attribute) for card in study.parties}
+
+
 def setup(study: Study) -> Setup:
     """What the study asks for, checked."""
     p: Parameters = check_parameters(study, Parameters)
-    _check(study, p)
-    _check_cards(study, p)
-    coupling = Coupling(p.coupling)
-    widths = {card.name: len(Coding(card.columns, 1).attribute) for card in study.parties}
+    check(study, p)
+    if p.sketch_rows:
+        raise UsageError("sketch_rows belongs to the published form: a sketch saves bytes and no noise")
+    coupling, widths = Coupling(p.coupling), widths_of(study)
     silent = Setup(p, coupling, 0.0, 0.0, math.inf, 0.0, 0.0, 0.0, widths)
     if study.epsilon == math.inf:
         return silent
-    if study.calibration == Calibration.PUBLISHED:
-        return replace(silent, ceiling=math.inf, published=True)
     rho = budget_rho(study.epsilon, study.delta) * (1 - SAFETY)
     mean = rho * _MEAN_SHARE if p.fit_intercept else 0.0
     refit, rest = (rho - mean) * p.refit, (rho - mean) * (1 - p.refit)
@@ -284,47 +286,9 @@ def _per_value(study: Study) -> int:
     )
 
 
-def sketch(study: Study, p: Parameters) -> NDArray[np.float64] | None:
-    """J of the published form: m x n, Gaussian of variance 1/m, from the public seed; None is the identity."""
-    if not p.sketch_rows:
-        return None
-    rng = np.random.default_rng((study.public_seed, 5))
-    return rng.normal(size=(p.sketch_rows, study.parties[0].rows)) / math.sqrt(p.sketch_rows)
-
-
-_VOIDS = (
-    "Shared columns get far too little noise (one has epsilon = 27 where 1 is claimed), picks too (see THEORY.md).",
-    "The scale of the picks' noise is read off the data.",
-    "The sum of all parties' vertices is added in every round: the iterate leaves the ball.",
-)
-
-
-def _published(study: Study, asked: Setup) -> Plan:
-    """The releases of Algorithm 2 with the noise as printed; half of epsilon and delta for each kind."""
-    p, parties, rows = asked.parameters, len(study.parties), study.parties[0].rows
-    # Lap((2 G eta / (K n)) sqrt(2 T ln(2 / delta)) / (eps / 2)), G from the data of the round.
-    laplace = 2 * p.radius / (parties * rows) * math.sqrt(2 * p.rounds * math.log(2 / study.delta)) / (study.epsilon / 2)
-    matrix = sketch(study, p)
-    norm = 1.0 if matrix is None else float(np.linalg.norm(matrix, 2))
-    spread = math.sqrt(2 * (math.log(1 / study.delta) + study.epsilon / 2)) / (rows * study.epsilon / 2)
-    unknown = tuple((unit, math.inf) for unit in Unit)
-    column = ScaledGaussian(p.sketch_rows or rows, unknown, norm * math.sqrt(parties * p.rounds) * spread)
-    releases = [
-        release
-        for card in study.parties
-        for release in (
-            Release(PICK, card.name, PICK, NoisyMaximum(laplace), p.rounds),
-            Release(COLUMN, card.name, COLUMN, column, min(p.rounds, asked.width(card))),
-        )
-    ]
-    return Plan(study, Split.VERTICAL, tuple(releases), voids=_VOIDS, design=asked)
-
-
 def compile_plan(study: Study) -> Plan:
     """The releases of a LASSO study."""
     asked = setup(study)
-    if asked.published:
-        return _published(study, asked)
     rounds, rows = asked.parameters.rounds, study.parties[0].rows
     ball = asked.coupling is Coupling.BALL
     column = _gaussian(rows, Reach(2.0 * grids(rows)[0], 1), asked.column_scale / 2)

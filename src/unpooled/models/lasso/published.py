@@ -1,19 +1,30 @@
-"""Picks as the LASSO paper has them: kept for comparison, no guarantee (THEORY.md)."""
+"""Algorithm 2 of the LASSO paper as printed: kept for comparison, no guarantee (THEORY.md)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from unpooled.errors import UsageError
+from unpooled.kernels.columns import scores
+from unpooled.models import lasso
+from unpooled.models.lasso.messages import ColumnReply, Pick, PickRequest, ShareRequest
+from unpooled.models.lasso.party import coded_columns, next_column, predictions_of, response_of
+from unpooled.models.lasso.plan import COLUMN, LARGEST, PICK, Coupling, Parameters, Setup, check, grids, widths_of
+from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.mechanisms.unpriced import Unpriced
+from unpooled.privacy.plan import Plan, Release, Study, check_parameters
+from unpooled.privacy.unit import Split, Unit
+from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.privacy.mechanisms import Vector
     from unpooled.privacy.noise import RandomBits
+    from unpooled.protocol.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +42,83 @@ class NoisyMaximum(Unpriced):
         uniform = ((bits.words(0, given.values.size) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53 - 0.5
         laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
         return np.array([float(np.argmax(given.values + self.multiplier * given.sensitivity * laplace))])
+
+
+class Printed(Setup):
+    """Every party steps in every round and is added to the iterate, which leaves the ball; no constant, and no refit."""
+
+    refits = centres = competes = False
+    longest = LARGEST
+
+    @property
+    def length(self) -> int | None:
+        """The rows of the sketch."""
+        return self.parameters.sketch_rows or None
+
+
+_VOIDS = (
+    "Shared columns get far too little noise (one has epsilon = 27 where 1 is claimed), picks too (see THEORY.md).",
+    "The scale of the picks' noise is read off the data.",
+    "The sum of all parties' vertices is added in every round: the iterate leaves the ball.",
+)
+
+
+def sketch(study: Study, p: Parameters) -> NDArray[np.float64] | None:
+    """J: m x n, Gaussian of variance 1/m, from the public seed; None is the identity."""
+    if not p.sketch_rows:
+        return None
+    rng = np.random.default_rng((study.public_seed, 5))
+    return rng.normal(size=(p.sketch_rows, study.parties[0].rows)) / math.sqrt(p.sketch_rows)
+
+
+def compile_plan(study: Study) -> Plan:
+    """The releases of Algorithm 2 with the noise as printed; half of epsilon and delta for each kind."""
+    p: Parameters = check_parameters(study, Parameters)
+    check(study, p)
+    if p.coupling != Coupling.BALL or study.epsilon == math.inf or not study.delta > 0:
+        raise UsageError("the published form has one ball, a finite epsilon and a positive delta")
+    design = Printed(p, Coupling.BALL, math.inf, 0.0, math.inf, 0.0, 0.0, 0.0, widths_of(study))
+    parties, rows = len(study.parties), study.parties[0].rows
+    # Lap((2 G eta / (K n)) sqrt(2 T ln(2 / delta)) / (eps / 2)), G from the data of the round.
+    laplace = 2 * p.radius / (parties * rows) * math.sqrt(2 * p.rounds * math.log(2 / study.delta)) / (study.epsilon / 2)
+    matrix = sketch(study, p)
+    norm = 1.0 if matrix is None else float(np.linalg.norm(matrix, 2))
+    spread = math.sqrt(2 * (math.log(1 / study.delta) + study.epsilon / 2)) / (rows * study.epsilon / 2)
+    unknown = tuple((unit, math.inf) for unit in Unit)
+    column = ScaledGaussian(p.sketch_rows or rows, unknown, norm * math.sqrt(parties * p.rounds) * spread)
+    releases = [
+        release
+        for card in study.parties
+        for release in (
+            Release(PICK, card.name, PICK, NoisyMaximum(laplace), p.rounds),
+            Release(COLUMN, card.name, COLUMN, column, min(p.rounds, design.width(card))),
+        )
+    ]
+    return Plan(study, Split.VERTICAL, tuple(releases), voids=_VOIDS, design=design)
+
+
+def pick(context: Context, request: PickRequest) -> Pick:
+    """Line 10 as it is meant: v_i = (J a_i).q - a_i.y / n with Laplace noise of a scale that follows the data's own G."""
+    rows, study, design = context.table.n_rows, context.plan.study, context.design
+    predictions, matrix = predictions_of(context, design, request) / rows, sketch(study, design.parameters)
+    residual = (predictions if matrix is None else matrix.T @ predictions) - response_of(context, design) / rows
+    columns = design.columns(study, context.card, context.index)
+    gradient = scores(coded_columns(context), columns, residual) / grids(rows)[0]
+    signed = np.concatenate([-gradient, gradient])
+    choice = context.release(PICK, Vector(signed, max(float(np.abs(gradient).max()), 1e-300)))
+    return Pick(choice, (), context.sign(choice))
+
+
+def share(context: Context, request: ShareRequest) -> ColumnReply:
+    """Release the column that this party picked, or its sketch."""
+    values = next_column(context, request)
+    values, matrix = values / grids(values.size)[0], sketch(context.plan.study, context.design.parameters)
+    return ColumnReply(context.release(COLUMN, Vector(values if matrix is None else matrix @ values, 1.0)))
+
+
+MODEL = replace(
+    lasso.MODEL,
+    name="lasso-published",
+    compile_plan=compile_plan,
+    steps=(Step(PICK, PickRequest, Pick, pick), Step(COLUMN, ShareRequest, ColumnReply, share)),
+)

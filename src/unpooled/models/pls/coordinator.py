@@ -14,10 +14,8 @@ from unpooled.aggregation.moments import Moments, StoredMoments
 from unpooled.aggregation.totals import Total
 from unpooled.errors import StudyAborted
 from unpooled.kernels.kernel_pls import Centred
-from unpooled.models.pls import published
 from unpooled.models.pls.fit import Fitted, fit, from_moments
-from unpooled.models.pls.plan import EXACT, MODEL_RELEASE, PUBLISHED, Setup
-from unpooled.privacy.unit import Calibration
+from unpooled.models.pls.plan import EXACT, Setup
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
 from unpooled.protocol.step import Panel
 
@@ -54,13 +52,11 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def coordinate(plan: Plan) -> Conversation:
-    """Ask for the moments, or for a published model, and report what follows from them."""
+    """Ask for the moments, and report what follows from them."""
     study = plan.study
     asked: Setup = plan.design
     channels = tuple(column.name for column in asked.channels)
     wanted = asked.parameters.n_components
-    if study.calibration == Calibration.PUBLISHED:
-        return (yield from _published(plan, channels))
     if study.epsilon == math.inf:
         exact, participants = yield from _exact(plan, asked)
         return Result(
@@ -105,25 +101,9 @@ def moments_of(asked: Setup, exact: Centred, plan: Plan) -> Moments:
     gram = np.empty((design.size + 1, design.size + 1))
     gram[np.ix_(order, order)] = inner
     gram[design.size - 1] = gram[:, design.size - 1] = exact.rows * np.insert(mean, -1, 1.0)
-    first, second = design._pairs  # noqa: SLF001 - the order of a total's entries
+    first, second = design.pairs
     total = Total(gram[first, second] * design.grid**2, np.zeros(first.size), ())
     return design.decode(total, exact.rows, plan.hash, str(plan.statement))
-
-
-def _published(plan: Plan, channels: tuple[str, ...]) -> Generator[list[Ask], Replies, Result]:
-    (card,) = plan.study.parties
-    (reply,) = yield [Ask(card.name, PUBLISHED, Nothing())]
-    if isinstance(reply, Dropped):
-        msg = f"{card.name} did not answer ({reply.reason}): run it again once it is back"
-        raise StudyAborted(msg)
-    mechanism = plan.release(card.name, MODEL_RELEASE).mechanism
-    assert isinstance(mechanism, published.PublishedModel)
-    weights, scores, loadings, y_loadings, mean, response = mechanism.layout.parts(reply.model.values.numpy())
-    coefficients = published.coefficients(weights, loadings, y_loadings)
-    rotations = weights @ np.linalg.pinv(loadings.T @ weights)
-    intercept = response - float(mean @ coefficients)
-    fitted = Fitted(coefficients, intercept, weights, loadings, rotations, y_loadings, mean)
-    return Result(channels, stored(fitted), (card.name,), scores=Array.of(scores))
 
 
 def stored(fitted: Fitted) -> Model:

@@ -16,7 +16,7 @@ from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.parameters import ARRAY, NONE, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE, part
-from unpooled.models.pls import MODEL
+from unpooled.models.pls import MODEL, published
 from unpooled.models.pls.coordinator import stored
 from unpooled.models.pls.fit import from_moments
 from unpooled.models.pls.frame import MATRIX, Frame
@@ -104,7 +104,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
 
     """
 
-    _model = MODEL
+    _model, _published = MODEL, published.MODEL
     _parameter_constraints: ClassVar = (
         SHARED
         | taking("n_components", WHOLE, WORD)
@@ -153,10 +153,6 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         if self.bounds is None or self.y_bounds is None:
             raise UsageError("a plan needs bounds and y_bounds: pass bounds=Bounds(norm=...), y_bounds=(low, high)")
         return self._planned(sites or {ALL: n_samples}, n_features)
-
-    @property
-    def _warns(self) -> bool:
-        return super()._warns and self.calibration != "published"
 
     def _coded(self, bounds: Bounds, names: Sequence[str]) -> tuple[Column, ...]:
         """The channels; a bound on projected rows alone lets them be far from the reference."""

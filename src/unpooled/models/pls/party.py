@@ -1,4 +1,4 @@
-"""The only file of this model that touches raw data: moments of projected rows; exact ones, or a published model, where asked for."""
+"""The only file of this model that touches raw data: moments of projected rows, exact ones where no noise is asked for."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
 from unpooled.errors import PlanMismatch
 from unpooled.kernels.kernel_pls import Centred
-from unpooled.models.pls import published
-from unpooled.models.pls.messages import ExactReply, PublishedReply
-from unpooled.models.pls.plan import EXACT, MODEL_RELEASE, MOMENTS, PUBLISHED
+from unpooled.models.pls.messages import ExactReply
+from unpooled.models.pls.plan import EXACT, MOMENTS
 from unpooled.privacy.mechanisms import Vector
 from unpooled.protocol.messages import Nothing
 from unpooled.protocol.step import Step
@@ -38,17 +37,8 @@ def _exact(context: Context, request: Nothing) -> ExactReply:  # noqa: ARG001 - 
     return ExactReply(context.release(MOMENTS, Vector(np.concatenate(parts))))
 
 
-def _published(context: Context, request: Nothing) -> PublishedReply:  # noqa: ARG001
-    mechanism = context.planned(MODEL_RELEASE).mechanism
-    assert isinstance(mechanism, published.PublishedModel)
-    *channels, response = (context.table[name] for name in context.design.names)
-    model = published.components(np.column_stack(channels), response, mechanism.layout)
-    return PublishedReply(context.release(MODEL_RELEASE, Vector(model)))
-
-
 STEPS = (
     KEYS,
     *steps_of(MOMENTS, _moments),
     Step(EXACT, Nothing, ExactReply, _exact),
-    Step(PUBLISHED, Nothing, PublishedReply, _published),
 )

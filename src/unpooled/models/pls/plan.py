@@ -1,4 +1,4 @@
-"""From a study to its one release: moments of projected rows; or the published components of one data holder."""
+"""From a study to its one release: moments of projected rows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.moments import Design, Geometry
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import DataError, UsageError
-from unpooled.models.pls.frame import BASIS_BITS, NONE, Frame, basis_step
-from unpooled.models.pls.published import SIGMA, SQUARED, Layout, PublishedModel
-from unpooled.privacy.accounting import budget_mu
+from unpooled.models.pls.frame import BASIS_BITS, Frame, basis_step
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import ScaledGaussian
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
-from unpooled.privacy.unit import Adjacency, Calibration, Split
+from unpooled.privacy.unit import Adjacency, Split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +28,9 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-MOMENTS, EXACT, MODEL_RELEASE, PUBLISHED = "moments", "exact", "model", "published"
+MOMENTS, EXACT = "moments", "exact"
+#: Standard deviations of the published noise: the paper's, and that of its package.
+SIGMA, SQUARED = "sigma", "sigma^2"
 #: ``n_components`` that the released moments choose.
 CHOSEN = "cv"
 #: Channel values that are projected at a time.
@@ -192,12 +192,8 @@ def setup(study: Study) -> Setup:
     return Setup(parameters, aggregation, frame, channels, design, design.vector(MOMENTS, Adjacency(study.adjacency)))
 
 
-_VOIDS = (
-    "The noise of a weight vector of length 1 is in units of X'y: rescaling the spectra removes it (THEORY.md, section 4).",
-    "The bounds that set the noise are read off the data, and off deflated data; means and the deflation are exact.",
-    "Every component is four releases at (epsilon, delta) each, which the paper does not compose.",
-)
-_ALONE = (
+PUBLIC = "The basis, the reference spectrum and the bound on projected rows, which the study declares."
+ALONE = (
     "Each spectrum was preprocessed by itself and with public constants only: whatever is learnt from all spectra (their mean, say) makes "
     "every row depend on every other."
 )
@@ -206,14 +202,11 @@ _ALONE = (
 def compile_plan(study: Study) -> Plan:
     """The releases of a PLS study."""
     asked = setup(study)
-    published = study.calibration == Calibration.PUBLISHED
     not_protected: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
     releases: tuple[Release, ...]
-    if published:
-        releases = (_published(study, asked),)
-    elif study.epsilon == math.inf:
+    if study.epsilon == math.inf:
         size = exact_size(asked.frame.size)
         releases = tuple(Release(MOMENTS, card.name, EXACT, ScaledGaussian.silent(size)) for card in study.parties)
     else:
@@ -224,10 +217,9 @@ def compile_plan(study: Study) -> Plan:
         study,
         Split.HORIZONTAL,
         releases,
-        public=("The basis, the reference spectrum and the bound on projected rows, which the study declares.",),
+        public=(PUBLIC,),
         not_protected=not_protected,
-        assumptions=(_ALONE, *assumptions),
-        voids=_VOIDS if published else (),
+        assumptions=(ALONE, *assumptions),
         trusted=trusted,
         design=asked,
     )
@@ -236,19 +228,3 @@ def compile_plan(study: Study) -> Plan:
 def exact_size(coordinates: int) -> int:
     """Numbers of exact moments: mean, cross vector and Gram of the coordinates, mean and square of the response."""
     return coordinates * (coordinates + 2) + 2
-
-
-def _published(study: Study, asked: Setup) -> Release:
-    parameters = asked.parameters
-    if len(study.parties) != 1 or parameters.basis != NONE:
-        raise UsageError(
-            "the published calibration is for one data holder without a basis: leave out sites, set basis = 'none'"
-        )
-    if not isinstance(parameters.n_components, int):
-        raise UsageError("the published calibration has no release that chooses components: set n_components to a number")
-    if not study.delta and study.epsilon != math.inf:
-        raise UsageError("the published calibration needs a positive delta")
-    (card,) = study.parties
-    multiplier = 0.0 if study.epsilon == math.inf else 1 / budget_mu(study.epsilon, study.delta)
-    layout = Layout(card.rows, len(asked.channels), parameters.n_components)
-    return Release(MODEL_RELEASE, card.name, PUBLISHED, PublishedModel(layout, multiplier, parameters.sd))

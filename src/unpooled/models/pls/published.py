@@ -6,24 +6,39 @@ for (epsilon, delta) each, times bounds that are read off the deflated data: :ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from unpooled.errors import UsageError
+from unpooled.models import pls
+from unpooled.models.pls.coordinator import Result, stored
+from unpooled.models.pls.fit import Fitted
+from unpooled.models.pls.frame import NONE
+from unpooled.models.pls.messages import PublishedReply
+from unpooled.models.pls.plan import ALONE, PUBLIC, SIGMA, Setup, setup
 from unpooled.privacy import noise
+from unpooled.privacy.accounting import budget_mu
+from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.mechanisms.unpriced import Unpriced
+from unpooled.privacy.plan import Plan, Release, Study
+from unpooled.privacy.unit import Split
+from unpooled.protocol.conversation import everybody
+from unpooled.protocol.messages import Array, Ask, Nothing
+from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.privacy.mechanisms import Vector
     from unpooled.privacy.noise import RandomBits
+    from unpooled.protocol.context import Context
+    from unpooled.protocol.step import Conversation
 
     Matrix = NDArray[np.float64]
 
-SIGMA, SQUARED = "sigma", "sigma^2"
+MODEL_RELEASE, PUBLISHED = "model", "published"
 #: Standard normals are rounded to this part of a deviation.
 _FINE = 2.0**18
 
@@ -116,3 +131,64 @@ class PublishedModel(Unpriced):
     def _deviation(self, sensitivity: Matrix) -> Matrix:
         sigma = self.multiplier * sensitivity
         return sigma if self.sd == SIGMA else sigma**2
+
+
+# --- the row of the registry -----------------------------------------------------------------------------------------------
+
+_VOIDS = (
+    "The noise of a weight vector of length 1 is in units of X'y: rescaling the spectra removes it (THEORY.md, section 4).",
+    "The bounds that set the noise are read off the data, and off deflated data; means and the deflation are exact.",
+    "Every component is four releases at (epsilon, delta) each, which the paper does not compose.",
+)
+
+
+def compile_plan(study: Study) -> Plan:
+    """One release: the whole model of one data holder."""
+    asked = setup(study)
+    parameters = asked.parameters
+    if len(study.parties) != 1 or parameters.basis != NONE:
+        raise UsageError(
+            "the published calibration is for one data holder without a basis: leave out sites, set basis = 'none'"
+        )
+    if not isinstance(parameters.n_components, int):
+        raise UsageError("the published calibration has no release that chooses components: set n_components to a number")
+    if not study.delta and study.epsilon != math.inf:
+        raise UsageError("the published calibration needs a positive delta")
+    (card,) = study.parties
+    multiplier = 0.0 if study.epsilon == math.inf else 1 / budget_mu(study.epsilon, study.delta)
+    layout = Layout(card.rows, len(asked.channels), parameters.n_components)
+    release = Release(MODEL_RELEASE, card.name, PUBLISHED, PublishedModel(layout, multiplier, parameters.sd))
+    return Plan(study, Split.HORIZONTAL, (release,), public=(PUBLIC,), assumptions=(ALONE,), voids=_VOIDS, design=asked)
+
+
+def release_model(context: Context, request: Nothing) -> PublishedReply:  # noqa: ARG001 - the request is no more than its name
+    """The model of this party's rows, with noise on every component."""
+    mechanism = context.planned(MODEL_RELEASE).mechanism
+    assert isinstance(mechanism, PublishedModel)
+    *channels, response = (context.table[name] for name in context.design.names)
+    model = components(np.column_stack(channels), response, mechanism.layout)
+    return PublishedReply(context.release(MODEL_RELEASE, Vector(model)))
+
+
+def coordinate(plan: Plan) -> Conversation:
+    """Ask for the model."""
+    (card,) = plan.study.parties
+    (reply,) = yield from everybody([Ask(card.name, PUBLISHED, Nothing())])
+    mechanism = plan.release(card.name, MODEL_RELEASE).mechanism
+    assert isinstance(mechanism, PublishedModel)
+    weights, scores, loadings, y_loadings, mean, response = mechanism.layout.parts(reply.model.values.numpy())
+    b = coefficients(weights, loadings, y_loadings)
+    rotations = weights @ np.linalg.pinv(loadings.T @ weights)
+    fitted = Fitted(b, response - float(mean @ b), weights, loadings, rotations, y_loadings, mean)
+    design: Setup = plan.design
+    channels = tuple(column.name for column in design.channels)
+    return Result(channels, stored(fitted), (card.name,), scores=Array.of(scores))
+
+
+MODEL = replace(
+    pls.MODEL,
+    name="pls-published",
+    compile_plan=compile_plan,
+    steps=(Step(PUBLISHED, Nothing, PublishedReply, release_model),),
+    coordinate=coordinate,
+)

@@ -14,7 +14,7 @@ from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, ru
 from unpooled.estimation.binary import BinaryClassifier
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARED, WHOLE, WORD, plain, taking
 from unpooled.estimation.tables import RESPONSE
-from unpooled.models.pride import MODEL
+from unpooled.models.pride import MODEL, published
 from unpooled.privacy.bounds import Bounds, Coding
 from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.table import Table
@@ -36,7 +36,7 @@ class _Pride(StudyEstimator):
     """What the two estimators share: columns to parties, study, run, coefficients back in the data's own units."""
 
     _task: str
-    _model = MODEL
+    _model, _published = MODEL, published.MODEL
     _parameter_constraints: ClassVar = (
         SHARED
         | taking("alpha", NUMBER, WORD)
@@ -44,6 +44,8 @@ class _Pride(StudyEstimator):
         | taking("sketch_dim publish", NUMBER)
         | taking("grids", MAPPING, NONE)
         | taking("noise_model", WORD)
+        | taking("loss", WORD, NONE)
+        | taking("threshold", NUMBER, NONE)
         | taking("public", LIST)
         | taking("clip_norm", NUMBER, NONE)
         | taking("folds", WHOLE)
@@ -69,6 +71,8 @@ class _Pride(StudyEstimator):
         clip_norm: float | None = None,
         folds: int = 5,
         publish: float = 0.0,
+        loss: str | None = None,
+        threshold: float | None = None,
         fit_intercept: bool = True,
         public_seed: int = 0,
         random_state: int | None = None,
@@ -87,6 +91,8 @@ class _Pride(StudyEstimator):
         self.clip_norm = clip_norm
         self.folds = folds
         self.publish = publish
+        self.loss = loss
+        self.threshold = threshold
         self.fit_intercept = fit_intercept
 
     # --- plan ------------------------------------------------------------------------------------------------------------
@@ -108,6 +114,8 @@ class _Pride(StudyEstimator):
         parameters: dict[str, Any] = {
             "response": RESPONSE,
             "task": self._task,
+            "loss": self.loss or "",
+            "threshold": None if self.threshold is None else float(self.threshold),
             "classes": list(DEFAULT if declared.classes is None else declared.classes.texts),
             "sketch": self.sketch if isinstance(self.sketch, str) else "matrix",
             "sketch_dim": plain(self.sketch_dim),
@@ -161,8 +169,8 @@ class _Pride(StudyEstimator):
                         coefficients[first[column.name] + k] = next(kept)
         decision = float(np.mean([kept["mean_decision"][0] for kept in self.kept_.values()]))
         intercept = decision - float(coded.mean(axis=0) @ coefficients)
-        if not self.fit_intercept and self.calibration != "published":
-            intercept = 0.0
+        if not self.fit_intercept:
+            intercept = float(sum(kept["offset"][0] for kept in self.kept_.values()))
         for column in columns:
             if column.categories is None:
                 at = first[column.name]
@@ -226,6 +234,11 @@ class PrideRegressor(RegressorMixin, _Pride):
     publish : share of the squared budget
         Releases the coefficients too (``published_``, of the coded columns); needs a number ``alpha``, ``fit_intercept=False`` and
         ``noise_model="plain"``, because everything else reads the data. 0 keeps them at their parties.
+    loss : "squared" (None) or "huber"
+        "huber" lets responses far from the fit pull no harder than those ``threshold`` away from it. The choice costs nothing: it is made
+        of what the party has and has received.
+    threshold : float, optional
+        In units of y; None is 1.345 robust deviations of what a first fit leaves, as each party computes them.
     budget : Budget, optional
         A total that several fits and predictions on the same people share.
     clip_norm, folds, fit_intercept, public_seed, random_state
@@ -306,6 +319,8 @@ class PrideClassifier(_Pride, BinaryClassifier):
         clip_norm: float | None = None,
         folds: int = 5,
         publish: float = 0.0,
+        loss: str | None = None,
+        threshold: float | None = None,
         fit_intercept: bool = True,
         public_seed: int = 0,
         random_state: int | None = None,

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.kernels.newton import LogisticPath
+from unpooled.kernels.newton import NewtonPath
 from unpooled.kernels.ridge import RidgePath, noise_aware_smoothing, shrink_singular_values
+from unpooled.models.families import Gaussian
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from unpooled.models.families import Family
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
@@ -46,7 +49,14 @@ class Calibration:
         return expected + shrink_singular_values(residual, 1.0) * noise + self.noisy_means
 
 
-def choose_alpha(path: RidgePath | LogisticPath, alpha: float | str, folds: list[NDArray[np.intp]]) -> float:
+def path_of(family: Family, design: Matrix, response: Vector, *, fit_intercept: bool) -> RidgePath | NewtonPath:
+    """Solutions for every penalty: in closed form where the loss is squared, by Newton's method else."""
+    if isinstance(family, Gaussian):
+        return RidgePath.of(design, response, fit_intercept=fit_intercept)
+    return NewtonPath.of(design, response, family, fit_intercept=fit_intercept)
+
+
+def choose_alpha(path: RidgePath | NewtonPath, alpha: float | str, folds: list[NDArray[np.intp]]) -> float:
     """A number as it is; marginal likelihood; or the penalty of smallest cross-validated loss on the party's own design."""
     if not isinstance(alpha, str):
         return alpha
@@ -56,7 +66,7 @@ def choose_alpha(path: RidgePath | LogisticPath, alpha: float | str, folds: list
     return float(penalties[int(np.argmin(path.cross_validated(penalties, folds)))])
 
 
-def penalty_grid(path: RidgePath | LogisticPath) -> Vector:
+def penalty_grid(path: RidgePath | NewtonPath) -> Vector:
     """Penalties around the design's own scale."""
     scale = float(path.squares.mean()) if path.squares.size else 1.0
     return scale * RELATIVE_PENALTIES

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
-from unpooled.kernels.newton import LogisticPath
-from unpooled.kernels.ridge import RidgePath
-from unpooled.models.pride.local import Calibration, choose_alpha, random_folds
+from unpooled.models.pride.local import Calibration, choose_alpha, path_of, random_folds
 from unpooled.models.pride.messages import (
     Estimated,
     EstimateRequest,
@@ -29,12 +27,14 @@ from unpooled.models.pride.plan import (
     PREDICT,
     SCORE,
     SKETCH,
+    Own,
     Parameters,
     Part,
     clip_length,
+    coded,
     coefficients_reach,
+    unit_of,
 )
-from unpooled.models.pride.published import PublishedNoise
 from unpooled.privacy.classes import code
 from unpooled.privacy.mechanisms import GaussianRelease, ScaledGaussian
 from unpooled.privacy.mechanisms import Vector as Statistic
@@ -44,7 +44,7 @@ from unpooled.protocol.messages import Array, Disclosed, Entrusted, Nothing, Pub
 from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 4096
 
 
-def _part(context: Context) -> Part:
+def part_of(context: Context) -> Part:
+    """What this party holds and sends."""
     part: Part = context.design.part(context.name)
     return part
 
@@ -72,21 +73,25 @@ def _parameters(context: Context) -> Parameters:
 
 def sketch(context: Context, request: Nothing) -> Sketch:  # noqa: ARG001 - the request is no more than its name
     """Z_k = X_k Pi_k + W_k, once for everybody."""
-    part, table = _part(context), context.table
+    return sent(context, _statistic)
+
+
+def _statistic(context: Context, part: Part) -> Statistic:
+    assert part.sketch is not None
+    if isinstance(context.plan.release(part.card.name, SKETCH).mechanism, ScaledGaussian):  # without noise
+        return Statistic(part.sketch.apply_real(coded(part, context.table).rows).ravel())
+    clip = clip_length(context.plan.study, part) if context.plan.study.unit == Unit.RECORD else None
+    return Statistic(exact_sketch(part, context.table, clip).ravel())
+
+
+def sent(context: Context, statistic: Callable[[Context, Part], Statistic]) -> Sketch:
+    """What a party sends in the first step: its released sketch, if the plan has one, and its public columns."""
+    part, table = part_of(context), context.table
     if part.knows_response and _parameters(context).fitted is None:
         _response(context)  # a label that does not fit is refused before anything is debited
     released: tuple[Released, ...] = ()
     if part.sketch is not None:
-        mechanism = context.plan.release(part.card.name, SKETCH).mechanism
-        if isinstance(mechanism, PublishedNoise):
-            standardised = _standardised(part, table)
-            theta = float(np.ptp(standardised, axis=0).max())
-            released = (context.release(SKETCH, Statistic(part.sketch.apply_real(standardised).ravel(), theta)),)
-        elif isinstance(mechanism, ScaledGaussian):  # without noise
-            released = (context.release(SKETCH, Statistic(part.sketch.apply_real(_real(part, table)).ravel())),)
-        else:
-            clip = clip_length(context.plan.study, part) if context.plan.study.unit == Unit.RECORD else None
-            released = (context.release(SKETCH, Statistic(exact_sketch(part, table, clip).ravel())),)
+        released = (context.release(SKETCH, statistic(context, part)),)
     disclosed: tuple[Disclosed, ...] = ()
     if part.public.columns and part.is_read:
         columns = np.concatenate([part.public.real(block) for block in table.blocks(part.public.names)])
@@ -112,31 +117,17 @@ def exact_sketch(part: Part, table: Table, clip: int | None, block_rows: int = B
     return out
 
 
-def _real(part: Part, table: Table) -> Matrix:
-    if not part.private.columns:
-        return np.empty((table.n_rows, 0))
-    return np.concatenate([part.private.real(block) for block in table.blocks(part.private.names)])
-
-
-def _standardised(part: Part, table: Table) -> Matrix:
-    """Mean 0 and variance 1, read off the data, as the paper does."""
-    real = _real(part, table)
-    deviation = real.std(axis=0)
-    standardised: Matrix = (real - real.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
-    return standardised
-
-
 # --- the local design --------------------------------------------------------------------------------------------------
 
 
-def _own(context: Context, part: Part) -> Matrix:
+def _own(context: Context, part: Part) -> Own:
     """The party's own coded columns, private then public: raw, because nothing computed from them leaves."""
-    published = context.plan.study.calibration == "published"
-    own = _standardised(part, context.table) if published else _real(part, context.table)
-    if part.public.columns:
-        public = [part.public.real(block) for block in context.table.blocks(part.public.names)]
-        own = np.hstack([own, np.concatenate(public)])
-    return own
+    own: Own = context.design.own(part, context.table)
+    if not part.public.columns:
+        return own
+    public = np.concatenate([part.public.real(block) for block in context.table.blocks(part.public.names)])
+    width = public.shape[1]
+    return Own(np.hstack([own.rows, public]), np.append(own.mean, np.zeros(width)), np.append(own.deviation, np.ones(width)))
 
 
 def _others(context: Context, received: Sequence[Received]) -> tuple[Matrix, Vector]:
@@ -172,7 +163,7 @@ def decode_sketch(context: Context, part: Part, values: NDArray[np.generic]) -> 
     if values.dtype != expected or values.shape != (mechanism.size,) or not np.isfinite(values).all():
         raise ProtocolError("a sketch of another size or type than the plan has, or with values that are no numbers")
     if not isinstance(mechanism, GaussianRelease):
-        # The published noise level is theta times a public factor; theta is not sent, so it is not known here.
+        # Without noise, or with noise of a level that the release does not tell.
         return values.astype(np.float64).reshape(-1, part.sketch.size), 0.0
     unit = part.sketch.unit / part.private.grid
     decoded = mechanism.decode(values.astype(np.int64)) * unit
@@ -192,15 +183,9 @@ def _response(context: Context) -> Vector:
     return np.asarray(values, dtype=np.float64)
 
 
-def _path(parameters: Parameters, design: Matrix, response: Vector) -> RidgePath | LogisticPath:
-    kind = RidgePath if parameters.task == "regression" else LogisticPath
-    return kind.of(design, response, fit_intercept=parameters.fit_intercept)
-
-
-def _design(context: Context, received: Sequence[Received]) -> Matrix:
+def _design(context: Context, own: Matrix, received: Sequence[Received]) -> Matrix:
     """[X_k, Z_j for j != k], the noisy columns calibrated where that was asked for; keeps what new rows will need."""
-    part, parameters = _part(context), _parameters(context)
-    own = _own(context, part)
+    parameters = _parameters(context)
     others, noise = _others(context, received)
     noisy = noise > 0
     if parameters.noise_model == "calibrated" and noisy.any():
@@ -220,36 +205,38 @@ def _design(context: Context, received: Sequence[Received]) -> Matrix:
 
 def estimate(context: Context, request: EstimateRequest) -> Estimated:
     """Solve the local problem and keep its solution: own coefficients, those of the received columns, intercept, alpha."""
-    part, parameters = _part(context), _parameters(context)
+    part, parameters = part_of(context), _parameters(context)
     _need_response(part, parameters)
     if request.alpha is not None:
         _need_global_cv(parameters, "a penalty chosen by the coordinator")
-    design, response = _design(context, request.received), _response(context)
-    path = _path(parameters, design, response)
+    columns, response = _own(context, part), _response(context)
+    design = _design(context, columns.rows, request.received)
     folds = random_folds(response.size, parameters.folds, context.plan.study.public_seed)
-    alpha = choose_alpha(path, parameters.alpha if request.alpha is None else request.alpha, folds)
-    coefficients, intercept = path.solve(alpha)
-    own = len(part.private.attribute) + len(part.public.attribute)
+
+    def solved(unit: float) -> tuple[float, Vector, float]:
+        path = path_of(parameters.family, design, response / unit, fit_intercept=parameters.fit_intercept)
+        alpha = choose_alpha(path, parameters.alpha if request.alpha is None else request.alpha, folds)
+        coefficients, intercept = path.solve(alpha)
+        return alpha, unit * coefficients, unit * intercept
+
+    unit = unit_of(parameters, response)
+    alpha, coefficients, intercept = solved(unit)
+    residual_unit = unit_of(parameters, response - design @ coefficients - intercept)
+    if residual_unit != unit:  # a threshold that follows the data follows what the fit leaves of them
+        alpha, coefficients, intercept = solved(residual_unit)
+    own = columns.mean.size
     context.keep("coefficients", coefficients[:own])
     context.keep("received_coefficients", coefficients[own:])
     context.keep("intercept", np.array([intercept]))
     context.keep("alpha", np.array([alpha]))
     context.keep("mean_decision", np.array([float(design.mean(axis=0) @ coefficients) + intercept]))
-    context.keep("coded_coefficients", _unstandardised(context, part, coefficients[:own]))
+    in_coded_units = coefficients[:own] / columns.deviation
+    context.keep("coded_coefficients", in_coded_units)
+    context.keep("offset", np.array([-float(columns.mean @ in_coded_units)]))
     if not parameters.publish:
         return Estimated(())
     reach = coefficients_reach(part, response.size, parameters, design[:, own:])
     return Estimated((context.release(COEFFICIENTS, Statistic(coefficients[:own], reach)),))
-
-
-def _unstandardised(context: Context, part: Part, coefficients: Vector) -> Vector:
-    """Own coefficients in units of the bounds' coding, also where the published form standardised the columns."""
-    if context.plan.study.calibration != "published":
-        return coefficients
-    deviation = _real(part, context.table).std(axis=0)
-    scale = np.ones(coefficients.size)
-    scale[: deviation.size] = np.where(deviation > 0, deviation, 1.0)
-    return coefficients / scale
 
 
 def _need_global_cv(parameters: Parameters, what: str) -> None:
@@ -270,15 +257,15 @@ def _need_response(part: Part, parameters: Parameters) -> None:
 
 def folds(context: Context, request: FoldsRequest) -> Folds:
     """Held-out contributions x_k . beta_k(alpha) of this party's block for every penalty: raw functions of the data."""
-    part, parameters = _part(context), _parameters(context)
+    part, parameters = part_of(context), _parameters(context)
     _need_global_cv(parameters, "step 'folds'")
     _need_response(part, parameters)
-    own = len(part.private.attribute) + len(part.public.attribute)
-    design, response = _design(context, request.received), _response(context)
+    columns, response = _own(context, part), _response(context)
+    own, design = columns.mean.size, _design(context, columns.rows, request.received)
     contributions = np.empty((len(request.alphas), response.size))
     for fold in random_folds(response.size, parameters.folds, context.plan.study.public_seed):
         train = np.setdiff1d(np.arange(response.size), fold)
-        path = _path(parameters, design[train], response[train])
+        path = path_of(parameters.family, design[train], response[train], fit_intercept=parameters.fit_intercept)
         centre = design[train, :own].mean(axis=0) if parameters.fit_intercept else 0.0
         for a, alpha in enumerate(request.alphas):
             contributions[a, fold] = (design[fold, :own] - centre) @ path.solve(alpha)[0][:own]
@@ -302,7 +289,7 @@ def score(context: Context, request: ScoreRequest) -> Scores:
 
 def predict(context: Context, request: PredictRequest) -> Predicted:
     """Predict new rows with the kept solution of an earlier plan; the predictions stay here."""
-    part, parameters = _part(context), _parameters(context)
+    part, parameters = part_of(context), _parameters(context)
     fitted = parameters.fitted
     if fitted is None:
         raise PlanMismatch("this plan fits coefficients: predicting with earlier ones is another plan")
@@ -312,7 +299,7 @@ def predict(context: Context, request: PredictRequest) -> Predicted:
     def kept(name: str) -> NDArray[np.float64]:
         return context.kept(name, fitted)
 
-    own = _own(context, part)
+    own = _own(context, part).rows
     others, noise = _others(context, request.received)
     noisy = noise > 0
     if _parameters(context).noise_model == "calibrated" and noisy.any():

@@ -1,9 +1,10 @@
-"""Budget to releases: one perturbed sketch per party, calibrated soundly or as published (THEORY.md, sections 2 and 3)."""
+"""Budget to releases: one perturbed sketch per party (THEORY.md, section 2), and coefficients where they are published."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,21 +12,23 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.models.pride.published import PublishedNoise, published_sigma
+from unpooled.models.families import FAMILIES
 from unpooled.models.pride.sketch import PublicSketch
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.classes import DEFAULT, check_classes
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
-from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
+from unpooled.privacy.unit import Adjacency, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from unpooled.models.families import Family
     from unpooled.privacy.mechanisms import Mechanism
+    from unpooled.privacy.table import Table
 
 SKETCH, FOLDS, SCORE, ESTIMATE, PREDICT = "sketch", "folds", "score", "estimate", "predict"
 COEFFICIENTS = "coefficients"
@@ -43,6 +46,10 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     task: str = "regression"
     #: The two labels of a classification, which the response holds: the first is coded -1, the second 1.
     classes: tuple[str | int | float, str | int | float] = DEFAULT
+    #: The family of the response: "squared" or "huber" (regression), "logistic" (classification); empty: the first of them.
+    loss: str = ""
+    #: Where Huber's loss becomes straight, in the response's own units; None: 1.345 robust deviations of what a first fit leaves.
+    threshold: float | None = None
     sketch: str = "srht"
     #: Columns of the sketch: a number, or a fraction of the party's coded columns; 0 sends nothing (semi-naive).
     sketch_dim: int | float = 0.05
@@ -81,12 +88,18 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check_classes(self.classes)
         if self.task == "regression" and self.classes != DEFAULT:
             raise ValueError("classes belong to task = classification")
+        if self.loss and (self.loss not in FAMILIES or self.family.classes != (self.task == "classification")):
+            fitting = [name for name, family in FAMILIES.items() if family.classes == (self.task == "classification")]
+            msg = f"loss must be one of {', '.join(fitting)} where task = {self.task}"
+            raise ValueError(msg)
+        if self.threshold is not None and (self.loss != "huber" or not 0 < self.threshold < math.inf):
+            raise ValueError("threshold is a positive finite number, and belongs to loss = huber")
         if isinstance(self.alpha, str):
             if self.alpha not in ("marginal-likelihood", "local-cv", "global-cv"):
                 raise ValueError("alpha must be a number, marginal-likelihood, local-cv or global-cv")
         elif not 0 < self.alpha < math.inf:
             raise ValueError("alpha must be positive and finite")
-        if self.alpha == "global-cv" and self.task != "regression":
+        if self.alpha == "global-cv" and self.family is not FAMILIES["squared"]:
             raise ValueError("global-cv reproduces the paper's regressions only: choose another alpha")
         if not 0 <= self.sketch_dim < math.inf or (self.clip_norm is not None and not 0 < self.clip_norm < math.inf):
             raise ValueError("sketch_dim must be >= 0, clip_norm positive, both finite")
@@ -96,7 +109,13 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(
                 "publish needs a number alpha, fit_intercept = false and noise_model = plain: anything else reads the data"
             )
-        if self.publish and self.task == "regression" and not (self.response_bound and 0 < self.response_bound < math.inf):
+        if self.publish and self.loss == "huber" and self.threshold is None:
+            raise ValueError("publish needs a declared threshold of the Huber loss: the default reads the response")
+        if (
+            self.publish
+            and self.family.slope == math.inf
+            and not (self.response_bound and 0 < self.response_bound < math.inf)
+        ):
             raise ValueError("publish needs response_bound, a declared bound on the absolute value of the response")
         if self.predicting and self.fitted is None:
             raise ValueError(
@@ -104,6 +123,11 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         if self.folds < 2:  # noqa: PLR2004 - one fold leaves nothing to train on
             raise ValueError("folds must be at least 2")
+
+    @property
+    def family(self) -> Family:
+        """The family of the response."""
+        return FAMILIES[self.loss or ("squared" if self.task == "regression" else "logistic")]
 
 
 @dataclass(frozen=True)
@@ -125,12 +149,30 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Own:
+    """A party's private columns as they enter its fit: (coded - mean) / deviation."""
+
+    rows: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+
+
+def coded(part: Part, table: Table) -> Own:
+    """As the declared bounds code them."""
+    width = len(part.private.attribute)
+    blocks = [part.private.real(block) for block in table.blocks(part.private.names)] if width else []
+    return Own(np.concatenate(blocks) if blocks else np.empty((table.n_rows, 0)), np.zeros(width), np.ones(width))
+
+
+@dataclass(frozen=True)
 class Design:
     """What the model made of a study."""
 
     parameters: Parameters
     #: What every party holds and sends, in the study's order.
     parts: tuple[Part, ...]
+    #: How a party's private columns enter its fit.
+    own: Callable[[Part, Table], Own] = coded
 
     def part(self, party: str) -> Part | None:
         """What one party holds and sends."""
@@ -210,8 +252,6 @@ def _mechanism(study: Study, part: Part, senders: Sequence[Part]) -> Mechanism:
     numbers = part.card.rows * part.sketch.size
     if study.epsilon == math.inf:
         return ScaledGaussian.silent(numbers)
-    if Calibration(study.calibration) is Calibration.PUBLISHED:
-        return PublishedNoise(numbers, published_sigma(1.0, study.epsilon, study.delta))
     grid, m = part.private.grid, part.sketch.size
     columns = part.private.columns
     attribute = grid * max(part.sketch.attribute_reach(c, f) for c, f in zip(columns, part.firsts, strict=True))
@@ -241,8 +281,6 @@ def _publication(study: Study, part: Part, estimating: list[Part]) -> Mechanism:
     if study.epsilon == math.inf:
         return ScaledGaussian.silent(size)
     parameters: Parameters = check_parameters(study, Parameters)
-    if Calibration(study.calibration) is Calibration.PUBLISHED:
-        raise UsageError("the paper publishes no coefficients: publish needs calibration = 'sound'")
     mu = budget_mu(study.epsilon, study.delta) * math.sqrt(parameters.publish)
     moved = len(estimating) if Unit(study.unit) is Unit.RECORD else shared_columns(p.card for p in estimating)
     mu /= math.sqrt(moved)
@@ -253,18 +291,23 @@ def coefficients_reach(part: Part, rows: int, parameters: Parameters, received: 
     r"""How far one person's row moves the solution: a closed form of the plan and of what was received (THEORY.md, section 7).
 
     The objective is alpha-strongly convex, so the solution moves by at most 2 sup|grad f| / alpha. Rows of the design have length
-    at most R, R^2 = (own coded columns) + max_i |received_i|^2. Logistic: |grad f| <= R. Squared loss: |b| <= Y sqrt(n / alpha)
+    at most R, R^2 = (own coded columns) + max_i |received_i|^2. Where |f'| <= L: |grad f| <= L R. Squared loss: |b| <= Y sqrt(n / alpha)
     because the objective at b is at most its value at 0, so |grad f| <= R (R Y sqrt(n / alpha) + Y).
     """
     assert not isinstance(parameters.alpha, str)
     # A one-hot group has length 1, as a numeric column has; an indicator replaces its column.
     own = len(part.private.columns) + len(part.public.columns)
     longest = math.sqrt(own + float((received**2).sum(axis=1).max(initial=0.0)))
-    slope = longest
-    if parameters.task == "regression":
+    slope = longest * parameters.family.slope * unit_of(parameters, np.empty(0))
+    if slope == math.inf:
         assert parameters.response_bound is not None
-        slope *= parameters.response_bound * (longest * math.sqrt(rows / parameters.alpha) + 1)
+        slope = longest * parameters.response_bound * (longest * math.sqrt(rows / parameters.alpha) + 1)
     return 2 * slope / parameters.alpha * (1 + 1e-9)
+
+
+def unit_of(parameters: Parameters, response: NDArray[np.float64]) -> float:
+    """What the response is divided by before the fit: public where a threshold is declared."""
+    return parameters.threshold / parameters.family.slope if parameters.threshold else parameters.family.unit(response)
 
 
 def clip_length(study: Study, part: Part) -> int:
@@ -280,6 +323,18 @@ def clip_length(study: Study, part: Part) -> int:
 def compile_plan(study: Study) -> Plan:
     """The plan of a PRIDE study."""
     parameters = check_parameters(study, Parameters)
+    check(study, parameters)
+    held = parts(study)
+    senders = [part for part in held if part.sketch is not None]
+    releases = [Release(SKETCH, part.card.name, SKETCH, _mechanism(study, part, senders)) for part in senders]
+    if parameters.publish and parameters.fitted is None:
+        estimating = [part for part in held if part.knows_response]
+        releases += [Release(COEFFICIENTS, p.card.name, ESTIMATE, _publication(study, p, estimating)) for p in estimating]
+    return plan_of(study, tuple(releases), Design(parameters, held))
+
+
+def check(study: Study, parameters: Parameters) -> None:
+    """Refuse what no form of PRIDE does."""
     if Adjacency(study.adjacency) is not Adjacency.REPLACE:
         raise UsageError(
             "rows of a vertical study are aligned and visible, so a row cannot vanish: adjacency must be 'replace'"
@@ -289,11 +344,6 @@ def compile_plan(study: Study) -> Plan:
         raise UsageError(
             "the parties of a vertical study must hold the same rows, in the same order: their cards differ in number"
         )
-    if Calibration(study.calibration) is Calibration.PUBLISHED:
-        if Unit(study.unit) is not Unit.ATTRIBUTE or parameters.sketch != "srht":
-            raise UsageError("the published calibration is for unit 'attribute' and the SRHT only")
-        if study.delta == 0 or parameters.fitted is not None:
-            raise UsageError("the published calibration needs delta > 0, and has no release for new rows")
     allowed = {"cross-validation": "trusted"} if parameters.alpha == "global-cv" else {}
     if study.trust != allowed:
         msg = (
@@ -302,15 +352,14 @@ def compile_plan(study: Study) -> Plan:
             else f"PRIDE needs no trust; remove {', '.join(study.trust)}"
         )
         raise UsageError(msg)
-    held = parts(study)
-    if not any(part.knows_response for part in held) and parameters.fitted is None:
+    if not any(parameters.response in card.labels for card in study.parties) and parameters.fitted is None:
         msg = f"no party has a label column {parameters.response!r}: somebody must know the response"
         raise UsageError(msg)
-    senders = [part for part in held if part.sketch is not None]
-    releases = [Release(SKETCH, part.card.name, SKETCH, _mechanism(study, part, senders)) for part in senders]
-    if parameters.publish and parameters.fitted is None:
-        estimating = [part for part in held if part.knows_response]
-        releases += [Release(COEFFICIENTS, p.card.name, ESTIMATE, _publication(study, p, estimating)) for p in estimating]
+
+
+def plan_of(study: Study, releases: tuple[Release, ...], design: Design) -> Plan:
+    """These releases with all that a statement says about them, in the sound form and in the published one."""
+    parameters = design.parameters
     public = tuple(f"The column {name!r}, which the study declares public." for name in parameters.public)
     voids: tuple[str, ...] = ()
     if parameters.alpha == "global-cv":
@@ -320,7 +369,7 @@ def compile_plan(study: Study) -> Plan:
     return Plan(
         study,
         Split.VERTICAL,
-        tuple(releases),
+        releases,
         public,
         voids=voids,
         trusted=("the coordinator", "the party that scores penalties") if parameters.alpha == "global-cv" else (),
@@ -330,5 +379,5 @@ def compile_plan(study: Study) -> Plan:
             _SHOWN,
             "A choice of alpha by global cross-validation, which needs raw predictions; the default and local cross-validation are free.",
         ),
-        design=Design(parameters, held),
+        design=design,
     )

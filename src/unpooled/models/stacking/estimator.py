@@ -15,7 +15,7 @@ from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
 from unpooled.estimation.binary import BinaryClassifier
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, taking
 from unpooled.estimation.tables import RESPONSE, part
-from unpooled.models.stacking import MODEL
+from unpooled.models.stacking import MODEL, published
 from unpooled.models.stacking.plan import META_ROLE, Block, Meta
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import Card, Plan, Study
@@ -37,7 +37,7 @@ _COMBINERS = ("probability", "majority", "weighted-majority")
 class _Stack(BinaryClassifier):
     """What the two estimators share: a study of perturbed fits, and the weights that it released."""
 
-    _model = MODEL
+    _model, _published = MODEL, published.MODEL
     penalty: float
     fit_intercept: bool
 

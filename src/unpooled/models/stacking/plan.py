@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -12,6 +13,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
+from unpooled.models.families import LOGISTIC
 from unpooled.privacy.accounting import SAFETY, budget_mu
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.classes import DEFAULT, check_classes
@@ -20,11 +22,9 @@ from unpooled.privacy.mechanisms import Block as NoiseBlock
 from unpooled.privacy.mechanisms import GaussianRelease, ObjectivePerturbation, Reach
 from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.sensitivity import logistic_gradient
-from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
+from unpooled.privacy.unit import Adjacency, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
@@ -273,7 +273,7 @@ def setup(study: Study) -> Setup:
     return Setup(p, Split.HORIZONTAL if rows_split else Split.VERTICAL, meta, holder, blocks)
 
 
-def _expm1(x: float) -> float:
+def expm1(x: float) -> float:
     """e^x - 1, far out as large as a float holds: it only ever asks for a smaller least penalty."""
     return math.expm1(min(x, 700.0))
 
@@ -291,6 +291,11 @@ class Fit:
     #: Length of the weights to which the penalty pulls.
     source: float = 0.0
 
+    @property
+    def bend(self) -> float:
+        """Beta q^2 / n: how much curvature one row has in the mean loss."""
+        return LOGISTIC.curvature * self.weight**2 / self.rows
+
     def reach(self, adjacency: Adjacency, unit: Unit) -> float:
         """How far one unit moves the sum of its gradients."""
         whole = logistic_gradient(self.weight, self.columns, adjacency)
@@ -304,43 +309,43 @@ class Fit:
 def fits(study: Study, sizes: Sequence[Fit], epsilon: float) -> list[ObjectivePerturbation]:
     """Perturbed fits that together cost epsilon, where the weights q sum to 1 (Theorem S.1, S.3).
 
-    Sound: eps' = eps - sum ln(1 + q^2 / (4 n (lambda + Delta))), Delta >= 0 as large as keeps eps' >= 0.9 eps.
-    Published: the square of every factor; and a jump to eps' = eps / 2 where too little is left.
+    eps' = eps - sum ln(1 + beta q^2 / (n (lambda + Delta))), Delta >= 0 as large as keeps eps' >= 0.9 eps.
     """
     penalty = check_parameters(study, Parameters).penalty
     adjacency, unit = Adjacency(study.adjacency), Unit(study.unit)
 
     def made(fit: Fit, own: float, scale: float, covering: float = 0.0) -> ObjectivePerturbation:
         reach, value = fit.reach(adjacency, Unit.RECORD), fit.reach(adjacency, Unit.ATTRIBUTE)
-        shape = (fit.columns, fit.rows, fit.weight, own, scale, reach, covering)
         return ObjectivePerturbation(
-            *shape, value_reach=None if value == reach else value, centre=fit.source * penalty / own
+            size=fit.columns,
+            rows=fit.rows,
+            bound=fit.weight,
+            penalty=own,
+            scale=scale,
+            reach=reach,
+            covering=covering,
+            value_reach=None if value == reach else value,
+            centre=fit.source * penalty / own,
+            slope=LOGISTIC.slope,
+            curvature=LOGISTIC.curvature,
+            label_slope=LOGISTIC.label_slope,
         )
 
     if epsilon == math.inf:
         return [made(fit, penalty, 0.0) for fit in sizes]
-    if study.calibration == Calibration.PUBLISHED:
-        rate = epsilon - math.fsum(2 * math.log1p(f.weight**2 / (4 * f.rows * penalty)) for f in sizes)
-        penalties = [penalty] * len(sizes)
-        if rate <= 0:
-            rate = epsilon / 2
-            penalties = [f.weight**2 / (4 * f.rows * _expm1(epsilon * f.weight / 4)) for f in sizes]
-        # The paper replaces a row: b has density prop. to exp(-rate |b| / 2).
-        return [
-            ObjectivePerturbation(
-                f.columns, f.rows, f.weight, own, 2 / rate, 2 * f.weight, 0.0, factors=2, centre=f.source * penalty / own
-            )
-            for f, own in zip(sizes, penalties, strict=True)
-        ]
     usable = epsilon * (1 - _COVERING) * (1 - SAFETY)
-    penalties = [max(penalty, f.weight**2 / (4 * f.rows * _expm1((1 - _KEPT) * usable * f.weight))) for f in sizes]
-    lost = math.fsum(math.log1p(f.weight**2 / (4 * f.rows * own)) for f, own in zip(sizes, penalties, strict=True))
+    penalties = [max(penalty, f.bend / expm1((1 - _KEPT) * usable * f.weight)) for f in sizes]
+    lost = math.fsum(math.log1p(fit.bend / own) for fit, own in zip(sizes, penalties, strict=True))
     scale = math.fsum(fit.reach(adjacency, unit) for fit in sizes) / (usable - lost)
     return [made(fit, own, scale, epsilon * _COVERING * fit.weight) for fit, own in zip(sizes, penalties, strict=True)]
 
 
-def compile_plan(study: Study) -> Plan:
-    """The releases of a stacking study."""
+#: From a study, the shapes of fits on the same rows, and an epsilon: fits that cost it together.
+Perturb = Callable[[Study, Sequence[Fit], float], list[ObjectivePerturbation]]
+
+
+def compile_plan(study: Study, fits: Perturb = fits, voids: tuple[str, ...] = ()) -> Plan:
+    """The releases of a stacking study, perturbed soundly unless the caller brings its own."""
     asked = setup(study)
     vertical, learns = asked.split is Split.VERTICAL, asked.learns
     rows = study.parties[0].rows
@@ -357,7 +362,6 @@ def compile_plan(study: Study) -> Plan:
         for block, mechanism in zip(asked.blocks, mechanisms, strict=True)
     ]
     public: tuple[str, ...] = ()
-    voids: list[str] = []
     if learns:
         width = len(asked.blocks) + asked.parameters.fit_intercept
         share = 1 - asked.parameters.predictions_share if asked.meta is Meta.PERTURBED else 1.0
@@ -370,10 +374,6 @@ def compile_plan(study: Study) -> Plan:
         public = (
             f"The coordinator and {asked.holder} see every party's prediction of {high} of the rows in the clear: they are trusted.",
         )
-    if study.calibration == Calibration.PUBLISHED:
-        voids.append(
-            "The published form needs the exact minimiser of the perturbed objective in real arithmetic; a computed one is not covered."
-        )
     return Plan(
         study,
         asked.split,
@@ -383,7 +383,7 @@ def compile_plan(study: Study) -> Plan:
         assumptions=(
             "Noise and minimum are computed in double precision, not on a grid: their last bits are outside the proof.",
         ),
-        voids=tuple(voids),
+        voids=voids,
         trusted=("the coordinator", f"{asked.holder}, which learns the high level") if asked.meta is Meta.TRUSTED else (),
         design=asked,
     )
@@ -391,8 +391,6 @@ def compile_plan(study: Study) -> Plan:
 
 def _predictions(study: Study, asked: Setup, party: str, high: int) -> Release:
     """Noisy probabilities: one row moves one number of each party by at most 1, so K of them together by sqrt(K)."""
-    if study.calibration == Calibration.PUBLISHED:
-        raise UsageError("noisy predictions are not in the paper: use the sound calibration")
     mu = budget_mu(study.epsilon * asked.parameters.predictions_share, study.delta) / math.sqrt(len(asked.blocks))
     reach = dict.fromkeys(Unit, Reach(float(GRID), 1))
     mechanism = GaussianRelease.calibrated((NoiseBlock(high, 1.0),), reach, Unit.RECORD, mu)

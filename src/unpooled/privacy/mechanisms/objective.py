@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ObjectivePerturbation(Mechanism):
-    r"""The minimiser of a perturbed logistic objective (Chaudhuri et al. 2011; Theorems S.1 and S.2).
+    r"""The minimiser of a perturbed convex objective (Chaudhuri et al. 2011; Theorems S.1 and S.2).
 
-    :math:`\frac1n\sum\log(1+e^{-y_iw\cdot x_i})+\frac{b\cdot w}n+\frac{\Lambda}2|w-c|^2` with rows of norm at most ``bound`` = q, n = ``rows``,
-    :math:`\Lambda` = ``penalty`` and b of density proportional to :math:`e^{-|b|/scale}`. One row moves n times the gradient by at most ``reach`` and the
-    Jacobian's determinant by a factor of at most :math:`1+q^2/(4n\Lambda)`, ``factors`` times over in the published form. The solver's
-    residual, a gradient of at most :attr:`residual`, is covered by noise of the same shape, which costs ``covering``.
+    :math:`\frac1n\sum f(w\cdot x_i;y_i)+\frac{b\cdot w}n+\frac{\Lambda}2|w-c|^2` with :math:`|f'|\le` ``slope``, :math:`0\le f''\le` ``curvature``
+    (:math:`\beta`), rows of norm at most ``bound`` = q, n = ``rows``, :math:`\Lambda` = ``penalty`` and b of density proportional to
+    :math:`e^{-|b|/scale}`. One row moves n times the gradient by at most ``reach`` and the Jacobian's determinant by a factor of at most
+    :math:`1+\beta q^2/(n\Lambda)`, ``factors`` times over in the published form. The solver's residual, a gradient of at most :attr:`residual`,
+    is covered by noise of the same shape, which costs ``covering``.
     """
 
     size: int
@@ -42,6 +43,10 @@ class ObjectivePerturbation(Mechanism):
     value_reach: float | None = None
     #: Length of c.
     centre: float = 0.0
+    #: Bounds on f' and f'', and on how far another label moves f' where it leaves f'' as it is (None: it does not). A logistic loss has these.
+    slope: float = 1.0
+    curvature: float = 0.25
+    label_slope: float | None = 1.0
     takes: ClassVar[type[Any]] = Objective
     dtype: ClassVar[str] = REALS
 
@@ -62,8 +67,10 @@ class ObjectivePerturbation(Mechanism):
     def residual(self) -> float:
         """The gradient norm, for the mean loss, at which the solver stops: above all rounding, and known before any data (S.2)."""
         pull = self.scale * (self.size + math.sqrt(2 * self._TAIL * self.size) + self._TAIL) / self.rows
-        farthest = self.centre + (self.bound + pull) / self.penalty
-        terms = self.bound * (1 + self.bound * farthest * self.size / 4) + pull + self.penalty * farthest
+        farthest = self.centre + (self.bound * self.slope + pull) / self.penalty
+        terms = (
+            self.bound * (self.slope + self.curvature * self.bound * farthest * self.size) + pull + self.penalty * farthest
+        )
         return max(self._FINEST, self._ROUNDING * terms)
 
     @property
@@ -79,19 +86,19 @@ class ObjectivePerturbation(Mechanism):
         """Pure epsilon: the noise's ratio, the Jacobian's, and the covering of the residual."""
         if not self.scale:
             return UNBOUNDED
-        jacobian = self.factors * math.log1p(self.bound**2 / (4 * self.rows * self.penalty))
+        jacobian = self.factors * math.log1p(self.curvature * self.bound**2 / (self.rows * self.penalty))
         return Event(Kind.PURE, self.sensitivity(unit) / self.scale + jacobian + self.covering, 1, 0.0)
 
     @property
     def label(self) -> Event:
-        """What another label of one row costs (Theorem S.8).
+        """What another label of one row costs (Theorem S.8): less than another row where f'' is the same for both labels.
 
         The gradients of log(1 + e^-u) and log(1 + e^u) differ by exactly the row, which is at most ``bound`` long, and their second
         derivatives are equal: no determinant changes.
         """
-        if not self.scale:
-            return UNBOUNDED
-        return Event(Kind.PURE, self.bound / self.scale + self.covering, 1, 0.0)
+        if not self.scale or self.label_slope is None:
+            return self.event(Unit.RECORD)
+        return Event(Kind.PURE, self.label_slope * self.bound / self.scale + self.covering, 1, 0.0)
 
     def draw(self, given: Objective, bits: RandomBits) -> NDArray[np.float64]:
         """The minimiser for a fresh b, with its residual covered."""

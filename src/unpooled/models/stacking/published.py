@@ -1,0 +1,56 @@
+"""Stacking as printed: the square of every Jacobian factor, and an exact minimiser taken for granted; no guarantee (THEORY.md)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from unpooled.errors import UsageError
+from unpooled.models import stacking
+from unpooled.models.stacking import plan as sound
+from unpooled.models.stacking.plan import META_ROLE, Fit, Meta, Parameters, expm1
+from unpooled.privacy.mechanisms import ObjectivePerturbation
+from unpooled.privacy.plan import Plan, Study, check_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_VOIDS = (
+    "The published form needs the exact minimiser of the perturbed objective in real arithmetic; a computed one is not covered.",
+)
+
+
+def fits(study: Study, sizes: Sequence[Fit], epsilon: float) -> list[ObjectivePerturbation]:
+    """Eps' = eps - sum 2 ln(1 + q^2 / (4 n lambda)); where nothing is left, eps' = eps / 2 and the penalty that this takes."""
+    if epsilon == math.inf:
+        return sound.fits(study, sizes, epsilon)
+    penalty = check_parameters(study, Parameters).penalty
+    rate, penalties = epsilon - math.fsum(2 * math.log1p(fit.bend / penalty) for fit in sizes), [penalty] * len(sizes)
+    if rate <= 0:
+        rate, penalties = epsilon / 2, [fit.bend / expm1(epsilon * fit.weight / 4) for fit in sizes]
+    # The paper replaces a row: b has density prop. to exp(-rate |b| / 2).
+    return [
+        ObjectivePerturbation(
+            fit.columns,
+            fit.rows,
+            fit.weight,
+            own,
+            2 / rate,
+            2 * fit.weight,
+            0.0,
+            factors=2,
+            centre=fit.source * penalty / own,
+        )
+        for fit, own in zip(sizes, penalties, strict=True)
+    ]
+
+
+def compile_plan(study: Study) -> Plan:
+    """The releases of a stacking study with the paper's noise."""
+    if study.trust.get(META_ROLE) == Meta.PERTURBED:
+        raise UsageError("noisy predictions are not in the paper: use the sound calibration")
+    return sound.compile_plan(study, fits, _VOIDS)
+
+
+MODEL = replace(stacking.MODEL, name="stacking-published", compile_plan=compile_plan)
