@@ -86,19 +86,24 @@ class ObjectivePerturbation(Mechanism):
         """Pure epsilon: the noise's ratio, the Jacobian's, and the covering of the residual."""
         if not self.scale:
             return UNBOUNDED
-        jacobian = self.factors * math.log1p(self.curvature * self.bound**2 / (self.rows * self.penalty))
-        return Event(Kind.PURE, self.sensitivity(unit) / self.scale + jacobian + self.covering, 1, 0.0)
+        return Event(Kind.PURE, self.sensitivity(unit) / self.scale + self._jacobian + self.covering, 1, 0.0)
+
+    @property
+    def _jacobian(self) -> float:
+        return self.factors * math.log1p(self.curvature * self.bound**2 / (self.rows * self.penalty))
 
     @property
     def label(self) -> Event:
-        """What another label of one row costs (Theorem S.8): less than another row where f'' is the same for both labels.
+        """What another label of one row costs (Theorem S.8): less than a replaced row where f'' is the same for both labels.
 
         The gradients of log(1 + e^-u) and log(1 + e^u) differ by exactly the row, which is at most ``bound`` long, and their second
         derivatives are equal: no determinant changes.
         """
-        if not self.scale or self.label_slope is None:
-            return self.event(Unit.RECORD)
-        return Event(Kind.PURE, self.label_slope * self.bound / self.scale + self.covering, 1, 0.0)
+        if not self.scale:
+            return UNBOUNDED
+        moved = (2 * self.slope if self.label_slope is None else self.label_slope) * self.bound
+        jacobian = self._jacobian if self.label_slope is None else 0.0
+        return Event(Kind.PURE, moved / self.scale + jacobian + self.covering, 1, 0.0)
 
     def draw(self, given: Objective, bits: RandomBits) -> NDArray[np.float64]:
         """The minimiser for a fresh b, with its residual covered."""
