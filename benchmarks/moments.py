@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from unpooled.aggregation.moments import Design
+from unpooled.aggregation.moments import MomentsLayout
 from unpooled.privacy.bounds import Column
 from unpooled.study.data import read_table
 
 ROWS, COLUMNS, ROUNDS = 1_000_000, 50, 5
 NAMES = [*(f"x{j}" for j in range(COLUMNS - 1)), "y"]
-DESIGN = Design.of(tuple(Column(name, -3.0, 3.0) for name in NAMES), "y", 4 * ROWS)
+DESIGN = MomentsLayout.of(tuple(Column(name, -3.0, 3.0) for name in NAMES), "y", 4 * ROWS)
 
 PEAK = """
 import resource, sys

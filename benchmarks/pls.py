@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from unpooled import Bounds, PrivatePLSRegression
 from unpooled.datasets import make_spectra
 from unpooled.kernels.kernel_pls import Centred, cross_validated
-from unpooled.models.pls.plan import setup
+from unpooled.models.pls.plan import design_of
 from unpooled.privacy.table import Table
 
 ROWS, FOLDS, COMPONENTS, ROUNDS = 5000, 10, 10, 5
@@ -80,11 +80,11 @@ def main() -> None:
     model = PrivatePLSRegression(bounds=Bounds(norm=8.0), y_bounds=(8.8, 11.2), reference=data.mean_spectrum, epsilon=10.0)
     for basis in ("dct", "none"):
         model.set_params(basis=basis)
-        asked = setup(model.plan(ROWS, X.shape[1]).study)
+        asked = design_of(model.plan(ROWS, X.shape[1]).study)
         table = Table({**{name: X[:, j] for j, name in enumerate(asked.names[:-1])}, asked.names[-1]: y})
-        asked.design.added_up(asked.blocks(table))  # compiles
+        asked.layout.added_up(asked.blocks(table))  # compiles
         product = seconds(lambda: X.T @ X)
-        released = seconds(lambda asked=asked, table=table: asked.design.added_up(asked.blocks(table)))
+        released = seconds(lambda asked=asked, table=table: asked.layout.added_up(asked.blocks(table)))
         fitted = seconds(lambda: model.fit(X, y), 3)
         print(
             f"  basis {basis:<5} X^T X {product:.3f} s, moments {released:.3f} s ({released / product:.2f} times), fit {fitted:.3f} s ({fitted / product:.1f} times)"

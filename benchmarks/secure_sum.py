@@ -52,7 +52,7 @@ def main() -> None:
         total, room = np.zeros(SIZE, dtype=np.uint64), bytearray(8 * SIZE)
         for key, parts in zip(client_keys, sealed, strict=True):
             share = secure_sum.unseal(nodes[at], key, CONTEXT, PURPOSE, *parts[at], room)
-            secure_sum.add_share(total, share, at, NODES)
+            secure_sum.add_fragment(total, share, at, NODES)
         return total
 
     total = secure_sum.opened([node(at) for at in range(NODES)])

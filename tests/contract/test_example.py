@@ -118,7 +118,7 @@ def test_what_it_cannot_do_is_refused(model: Model) -> None:
         ({"parameters": {"colum": "age"}}, "colum"),
         ({"parties": (cards[0], other)}, "agree on one range"),
         ({"parties": (words,)}, "needs low and high"),
-        ({"calibration": "published"}, "private_mean-published"),
+        ({"calibration": "published"}, "another form"),
     ):
         with pytest.raises(UsageError, match=match):
             model.compile(study(**changes))

@@ -30,7 +30,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import PLAN_VERSION, Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Budget, Calibration, Split, Unit
+from unpooled.privacy.unit import Calibration, Split, Target, Unit
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.local import drive, in_process, recorded_only
 from unpooled.protocol.messages import Dropped, encode, open_envelope
@@ -39,7 +39,7 @@ from unpooled.protocol.transcript import Transcript
 
 
 def policy(case: Case, **changes) -> Policy:
-    budget = Budget(case.study.epsilon, case.study.delta, Unit(case.study.unit))
+    budget = Target(case.study.epsilon, case.study.delta, Unit(case.study.unit))
     return dataclasses.replace(
         Policy(
             budget, trust=frozenset(case.study.trust.values()), allow_simulation=True, allow_unpinned=True, approved=None
@@ -312,7 +312,7 @@ def test_a_plan_that_was_not_approved_is_refused(case: Case) -> None:
 def test_a_study_beyond_the_budget_is_refused_when_it_opens(case: Case) -> None:
     plan, unit = load(case.model).compile(case.study), Unit(case.study.unit)
     needed = plan.cost(unit, case.study.parties[0].name).epsilon(case.study.delta)
-    rules = policy(case, budget=Budget(needed * 0.999, case.study.delta, unit))
+    rules = policy(case, budget=Target(needed * 0.999, case.study.delta, unit))
     refused(next(iter(parties(case, rules).values())), open_message(case), BudgetRefusal, "epsilon")
 
 

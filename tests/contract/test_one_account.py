@@ -23,7 +23,7 @@ from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Plan
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import Adjacency, Budget, Scope, Split, Unit
+from unpooled.privacy.unit import Adjacency, Scope, Split, Target, Unit
 from unpooled.protocol.conversation import OPEN, find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Released, Sealed, open_body, open_envelope
@@ -180,7 +180,7 @@ def test_a_policy_that_admits_a_study_bounds_what_it_states(variant: Case) -> No
                 continue
             for share, fits in ((1 + 1e-9, True), (0.999, False)):
                 rules = Policy(
-                    Budget(cost * share, delta, unit),
+                    Target(cost * share, delta, unit),
                     trust=frozenset({"*"}),
                     allow_simulation=True,
                     allow_unpinned=True,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cases import CASES
 
-from unpooled.aggregation.moments import Design
+from unpooled.aggregation.moments import MomentsLayout
 from unpooled.audit.made_up import made_up
 from unpooled.audit.replay import Report, _moved, replay
 from unpooled.errors import DataError
@@ -174,7 +174,7 @@ def test_a_value_gone_missing_that_leaves_another_row_is_audited(
     asked = Study("bayes", cards, 1.0, 1e-5, adjacency="zero-out", trust=trusted, parameters=parameters, derived=())
     report = replay(load("bayes"), asked, tables, registry=load, rounds=8)
     assert report.passed, str(report)
-    monkeypatch.setattr(Design, "makes_other_rows", False)
+    monkeypatch.setattr(MomentsLayout, "makes_other_rows", False)
     broken = replay(load("bayes"), msgspec.structs.replace(asked, run=2), tables, registry=load, rounds=8)
     assert not broken.passed, str(broken)  # under a norm what stays is shortened less, whatever the rule
     assert all(v.unit is Unit.ATTRIBUTE for v in broken.violations)

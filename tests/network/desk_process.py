@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from unpooled.network.service import Desk
+from unpooled.network.service import RequestDesk
 from unpooled.privacy.ledger import Ledger
 
 
@@ -33,7 +33,7 @@ def main() -> None:
         reserve(self, charges, *rest, **words)
 
     Ledger.reserve, Ledger.commit = dying_reserve, dying_commit
-    desk = Desk(config, sys.argv[4])
+    desk = RequestDesk(config, sys.argv[4])
     inward, outward = sys.stdin.buffer, sys.stdout.buffer
     while len(size := inward.read(8)) == 8:
         answer = desk.answer(inward.read(int.from_bytes(size, "big")))

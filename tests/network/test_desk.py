@@ -31,7 +31,7 @@ from unpooled.errors import (
 )
 from unpooled.models import load
 from unpooled.network import signing
-from unpooled.network.service import Desk, Silence, coordinate, signed_exchange
+from unpooled.network.service import RequestDesk, Silence, coordinate, signed_exchange
 from unpooled.privacy.ledger.anchor import Anchor
 from unpooled.privacy.unit import Split
 from unpooled.protocol.conversation import OPEN, OpenRequest
@@ -55,8 +55,8 @@ def simple(tmp_path: Path) -> World:
 
 
 @contextlib.contextmanager
-def desks(world: World) -> Iterator[dict[str, Desk]]:
-    opened = {name: Desk(world.party(name), name) for name in world.names}
+def desks(world: World) -> Iterator[dict[str, RequestDesk]]:
+    opened = {name: RequestDesk(world.party(name), name) for name in world.names}
     try:
         yield opened
     finally:
@@ -64,7 +64,7 @@ def desks(world: World) -> Iterator[dict[str, Desk]]:
             desk.close()
 
 
-def to(opened: dict[str, Desk]) -> Callable[[str, bytes, float], bytes]:
+def to(opened: dict[str, RequestDesk]) -> Callable[[str, bytes, float], bytes]:
     return lambda party, frame, _patience: opened[party].answer(frame)
 
 
@@ -194,7 +194,7 @@ def test_more_than_the_approved_plan_is_refused(simple: World) -> None:
     refusal(simple, "north", opening(greedy, "north"), PolicyRefusal, "not approved")
 
 
-def tampering(opened: dict[str, Desk], party: str, step: str, change: Callable[[bytes], bytes]):
+def tampering(opened: dict[str, RequestDesk], party: str, step: str, change: Callable[[bytes], bytes]):
     def call(to: str, frame: bytes, _patience: float) -> bytes:
         answer = opened[to].answer(frame)
         asked = encode_step(frame)
@@ -312,7 +312,7 @@ def test_a_party_does_not_tell_where_it_keeps_its_files(simple: World) -> None:
 
 
 def test_a_party_file_under_anothers_certificate_is_refused(simple: World) -> None:
-    desk = Desk(simple.party("north"), "coast")
+    desk = RequestDesk(simple.party("north"), "coast")
     with pytest.raises(UsageError, match="use one name"):
         signing.open_answer(desk.answer(opening(simple.study, "coast")), "coast", "", b"")
     desk.close()

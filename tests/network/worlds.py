@@ -22,7 +22,7 @@ from unpooled.models import load
 from unpooled.network.kits import Kit, provision
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.plan import Plan, Study
-from unpooled.privacy.unit import Budget, Unit
+from unpooled.privacy.unit import Target, Unit
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import Outcome, drive, in_process
 from unpooled.study.files import read_card
@@ -128,7 +128,7 @@ def make_world(root: Path, case: Case, coordinator: str, *, ids: dict[str, list[
         if ids is not None:
             columns["person"] = ids[card.name]
         pl.DataFrame(columns).write_parquet(home / "data.parquet")
-        budget = Budget(case.study.epsilon * 3, case.study.delta, Unit(case.study.unit))
+        budget = Target(case.study.epsilon * 3, case.study.delta, Unit(case.study.unit))
         label = "person" if ids is not None else None
         create_party(home, card.name, home / "data.parquet", card.columns, budget, label, card.labels, new_budget=True)
         config = home / "party.toml"

@@ -7,11 +7,11 @@ import pytest
 from world import drawn, summed
 
 from unpooled import Bounds
-from unpooled.aggregation.moments import Design
+from unpooled.aggregation.moments import MomentsLayout
 from unpooled.aggregation.totals import Total
 from unpooled.privacy.accounting import budget_mu, budget_rho
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.mechanisms import GaussianRelease, NoiseShare
+from unpooled.privacy.mechanisms import DistributedGaussian, GaussianRelease
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit
@@ -35,14 +35,14 @@ def coverage(n: int, epsilon: float, *, sites: int = 1) -> tuple[dict[str, float
 
     With several sites, the noise of a secure sum among them (one tolerated): the sum of their shares.
     """
-    design = Design.of((*Bounds(norm=1).columns(NAMES), Column("y", -4.0, 4.0)), "y", n, norm=1.0, intercept=False)
+    design = MomentsLayout.of((*Bounds(norm=1).columns(NAMES), Column("y", -4.0, 4.0)), "y", n, norm=1.0, intercept=False)
     vector = design.vector("moments", Adjacency.REPLACE)
     if sites == 1:
         release = GaussianRelease.calibrated(vector.blocks, vector.reach, Unit.RECORD, budget_mu(epsilon, DELTA))
         deviations = release.deviations
     else:
         rho = budget_rho(epsilon, DELTA)
-        release = NoiseShare.calibrated(vector.blocks, vector.reach, Unit.RECORD, rho, sites - 2)
+        release = DistributedGaussian.calibrated(vector.blocks, vector.reach, Unit.RECORD, rho, sites - 2)
         deviations = release.total_deviations(sites)
     rng = np.random.default_rng([n, int(epsilon * 10)])
     inside: dict[str, list[np.ndarray]] = {"aware": [], "naive": [], "without noise": []}

@@ -20,7 +20,7 @@ from unpooled.aggregation.moments import Moments
 from unpooled.errors import DataError, UsageError
 from unpooled.models import load
 from unpooled.models.bayes.coordinator import render
-from unpooled.models.bayes.plan import setup
+from unpooled.models.bayes.plan import design_of
 from unpooled.models.bayes.projection import thresholds
 from unpooled.privacy.accounting import gaussian_mu
 from unpooled.privacy.bounds import Column
@@ -295,8 +295,8 @@ def _pandas() -> bool:
 
 def test_column_names_of_moments_become_feature_names() -> None:
     m = PrivateBayesianRegression(**EXACT).fit(X, Y).moments_
-    named = tuple(msgspec.structs.replace(c, name=f"gene {k}") for k, c in enumerate(m.design.features))
-    back = PrivateBayesianRegression.from_moments(replace(m, design=replace(m.design, features=named)))
+    named = tuple(msgspec.structs.replace(c, name=f"gene {k}") for k, c in enumerate(m.layout.features))
+    back = PrivateBayesianRegression.from_moments(replace(m, layout=replace(m.layout, features=named)))
     assert back.feature_names_in_.tolist() == ["gene 0", "gene 1", "gene 2"]
     assert not hasattr(PrivateBayesianRegression.from_moments(m), "feature_names_in_")
 
@@ -313,7 +313,7 @@ def test_categories_and_missing_values_have_coefficients_of_their_own() -> None:
     raw = np.column_stack([group, np.where(lost, np.nan, dose)])
     bounds = Bounds([0, 0], [1, 2], categories={0: [1, 2, 3]}, missing={1: "indicator"})
     model = PrivateBayesianRegression(epsilon=math.inf, bounds=bounds, y_bounds=(-3, 7), noise_precision=100.0).fit(raw, y)
-    assert model.moments_.design.names == ("x0 = 1", "x0 = 2", "x0 = 3", "x1", "x1 missing")
+    assert model.moments_.layout.names == ("x0 = 1", "x0 = 2", "x0 = 3", "x1", "x1 missing")
     assert model.coef_[2] - model.coef_[1] == pytest.approx(2, abs=0.05)
     assert model.coef_[0] - model.coef_[1] == pytest.approx(-1, abs=0.05)
     assert model.coef_[3] == pytest.approx(1, abs=0.05)
@@ -345,7 +345,7 @@ def test_projected_ranges_lie_inside_the_declared_ones(fit_intercept: bool) -> N
         assert (low < high).all()
         assert (low >= np.array([ends[0][0]] * 3 + [ends[1][0]])).all()
         assert (high <= np.array([ends[0][1]] * 3 + [ends[1][1]])).all()
-        assert [c.range for c in (*model.moments_.design.features, model.moments_.design.response)] == [
+        assert [c.range for c in (*model.moments_.layout.features, model.moments_.layout.response)] == [
             (a, b) for a, b in zip(low.tolist(), high.tolist(), strict=True)
         ]
     # Without noise the thresholds are the mean and deviations themselves.
@@ -389,7 +389,7 @@ def test_the_best_multiple_is_public_and_grows_as_noise_vanishes() -> None:
     for epsilon in (0.05, 1.0, 1000.0):
         model = PrivateBayesianRegression(**DECLARED, epsilon=epsilon, projection=0.2)
         plan = model.plan(5000, 3)
-        asked = setup(plan.study)
+        asked = design_of(plan.study)
         chosen.append(best_multiple(asked, plan, 5000))
         assert chosen[-1] == best_multiple(asked, plan, 5000)
         assert chosen[-1] in _MULTIPLES
@@ -400,13 +400,13 @@ def test_the_best_multiple_is_public_and_grows_as_noise_vanishes() -> None:
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_deviations_move_as_far_as_declared(adjacency: str) -> None:
     """Brute force over two values per column; zero-out may be declared a little too large, never too small."""
-    asked = setup(PrivateBayesianRegression(**DECLARED, projection=0.2, adjacency=adjacency).plan(100, 3).study)
+    asked = design_of(PrivateBayesianRegression(**DECLARED, projection=0.2, adjacency=adjacency).plan(100, 3).study)
     assert asked.deviations is not None
     z = np.linspace(-1, 1, 401)
     points = np.column_stack([z, z * z])
     others = points if adjacency == "replace" else np.zeros((1, 2))
-    one = math.sqrt(((points[:, None] - others[None]) ** 2).sum(-1).max()) * asked.design.grid**2
-    assert [(b.size, b.width * asked.design.grid) for b in asked.deviations.blocks] == [(4, 1.0), (4, asked.design.grid)]
+    one = math.sqrt(((points[:, None] - others[None]) ** 2).sum(-1).max()) * asked.layout.grid**2
+    assert [(b.size, b.width * asked.layout.grid) for b in asked.deviations.blocks] == [(4, 1.0), (4, asked.layout.grid)]
     for unit, factor in ((Unit.RECORD, 2.0), (Unit.ATTRIBUTE, 1.0)):  # four columns at once, or one
         declared = asked.deviations.reach[unit].distance
         assert factor * one <= declared * (1 + 1e-12)
@@ -417,7 +417,7 @@ def test_thresholds_survive_senseless_noise() -> None:
     from unpooled.aggregation.totals import Total
 
     plan = PrivateBayesianRegression(**DECLARED, projection=0.2).plan(100, 2)
-    asked = setup(plan.study)
+    asked = design_of(plan.study)
     for value in (-1e30, 0.0, 1e30):
         total = Total(np.full(6, value), np.full(6, 1.0), ("all",))
         low, high = np.array(thresholds(asked, total, 100, 2.0)).reshape(-1, 2).T
@@ -439,10 +439,10 @@ def test_published_noise_is_equation_12_times_the_classical_sigma(aggregation: s
     plan = model.plan(N, 3, sites={"a": 300, "b": 300})
     half = [2.0, 2.0, 2.0, 1.0]  # three features and the constant, in the data's own units
     sigma = math.sqrt(2 * math.log(1.25 / delta)) / epsilon * moments_box_as_published(half, 11.0)
-    asked = setup(plan.study)
-    deviations = asked.moments.deviations(plan) / asked.design.grid**2
+    asked = design_of(plan.study)
+    deviations = asked.moments.deviations(plan) / asked.layout.grid**2
     own = [*half, 11.0]
-    first, second = asked.design.pairs
+    first, second = asked.layout.pairs
     wanted = sigma / np.array([own[j] * own[k] for j, k in zip(first, second, strict=True)])
     # Two sites: as many shares for one honest party, or the full noise at each of them.
     assert deviations == pytest.approx(wanted * (1.0 if aggregation == "trusted" else math.sqrt(2)), rel=1e-4)

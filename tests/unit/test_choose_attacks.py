@@ -12,7 +12,7 @@ from scipy.sparse import csc_array
 from unpooled.errors import UnpooledError
 from unpooled.kernels import sampler
 from unpooled.models import load
-from unpooled.models.lasso.messages import PickRequest, SharedColumn, Term
+from unpooled.models.lasso.messages import PickRequest, ReleasedColumn, Term
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
@@ -120,7 +120,7 @@ def test_predictions_that_overflow_do_not_move_sparse_scores_beyond_their_sensit
     """Finite terms times finite columns: inf, centred: nan. Nan times no entries is 0, times one entry -2^63."""
     shared = np.zeros(N)
     shared[0] = 1e200
-    request = PickRequest((Term("b", 0, 1e150),), (SharedColumn("b", 0, Array.of(shared)),))
+    request = PickRequest((Term("b", 0, 1e150),), (ReleasedColumn("b", 0, Array.of(shared)),))
     empty, one = np.zeros((N, 2)), np.zeros((N, 2))
     one[3, 0] = 0.5  # one value of one person
     found = [scored(columns, np.linspace(-1, 1, N), request) for columns in (empty, one)]

@@ -218,7 +218,7 @@ def test_published_calibration_and_trust_are_refused_by_this_model() -> None:
 
     study = unpooled.describe(DATA, BOUNDS).plan_.study
     compile_plan = load("describe").compile
-    with pytest.raises(UsageError, match="no paper"):
+    with pytest.raises(UsageError, match="another form"):
         compile_plan(msgspec.structs.replace(study, calibration="published"))
     with pytest.raises(UsageError, match="trust"):
         compile_plan(msgspec.structs.replace(study, trust={"aggregation": "trusted"}))

@@ -17,7 +17,7 @@ from unpooled.models import load
 from unpooled.models.describe import party as steps
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Study
-from unpooled.privacy.unit import Budget
+from unpooled.privacy.unit import Target
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.messages import Nothing, encode
 from unpooled.study import data as study_data
@@ -97,7 +97,7 @@ def world(request, tmp_path: Path) -> tuple[Path, Path]:
     write(path)
     settle(path)
     config, _ = create_party(
-        tmp_path / "home", "one", path, (Column("a", -10.0, 10.0), Column("b", -10.0, 10.0)), Budget(9.0, 1e-3)
+        tmp_path / "home", "one", path, (Column("a", -10.0, 10.0), Column("b", -10.0, 10.0)), Target(9.0, 1e-3)
     )
     config.write_text(config.read_text().replace('approval = "ask"', "approval = []"))
     return path, config

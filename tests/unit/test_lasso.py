@@ -18,10 +18,10 @@ from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolErro
 from unpooled.kernels.l1_ball import quadratic_in_balls
 from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
-from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
-from unpooled.models.lasso.plan import clip_ceiling, grids, setup, shortened
+from unpooled.models.lasso.messages import Bid, ColumnRequest, PickRequest, RefitRequest, ReleasedColumn, Slot, Term
+from unpooled.models.lasso.plan import clip_ceiling, design_of, grids, shortened
 from unpooled.models.lasso.published import NoisyMaximum, sketch
-from unpooled.models.lasso.refit import Moments, shrunk
+from unpooled.models.lasso.refit import ColumnMoments, shrunk
 from unpooled.privacy.accounting import UNBOUNDED, Kind, budget_rho
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.exposure import release_costs
@@ -31,7 +31,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Budget, Unit
+from unpooled.privacy.unit import Target, Unit
 from unpooled.protocol.conversation import OpenRequest, find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Dropped, Nothing, Released, Signed, encode, open_body, open_envelope
@@ -79,12 +79,12 @@ def refused(plan: Plan, party: Party, error: type[Exception], match: str, step: 
     assert party.ledger.entries() == before
 
 
-def first_round(plan: Plan, made: dict[str, Party], t: int = 0) -> tuple[Claim, ...]:
+def first_round(plan: Plan, made: dict[str, Party], t: int = 0) -> tuple[Bid, ...]:
     replies = {name: ask(plan, party, "pick", PickRequest((), ()), t) for name, party in made.items()}
-    return tuple(Claim(name, reply.choice, reply.score, reply.signed) for name, reply in replies.items())
+    return tuple(Bid(name, reply.choice, reply.score, reply.signed) for name, reply in replies.items())
 
 
-def winner(claims: tuple[Claim, ...]) -> tuple[str, str]:
+def winner(claims: tuple[Bid, ...]) -> tuple[str, str]:
     best = max(claims, key=lambda claim: claim.value).party
     return best, next(claim.party for claim in claims if claim.party != best)
 
@@ -104,7 +104,7 @@ def test_scores_are_exact_in_float64(rows: int) -> None:
 def test_the_budget_is_spent_as_the_formulas_say(unit: Unit, coupling: str) -> None:
     """L.1 and L.2: attribute eps0 = sqrt(8 rho_l / T), w = sqrt(T / (2 rho_m)), sigma = 2 / sqrt(2 rho_s); record with K T and min(T, d)."""
     asked = study(unit=str(unit), parameters={"coupling": coupling, "rounds": 3, "refit": 0.2})
-    got, rho = setup(asked), 0.8 * 0.98 * budget_rho(3.0, 1e-5)
+    got, rho = design_of(asked), 0.8 * 0.98 * budget_rho(3.0, 1e-5)
     share = {"ball": (0.6, 0.2, 0.2), "blocks": (0.75, 0.25, 0.0)}[coupling]
     times = 3 if unit is Unit.ATTRIBUTE else 6
     columns = 1 if unit is Unit.ATTRIBUTE else min(3 if coupling == "ball" else 6, 4)
@@ -121,7 +121,7 @@ def test_the_budget_is_spent_as_the_formulas_say(unit: Unit, coupling: str) -> N
 def test_a_categorical_value_pays_for_two_columns() -> None:
     columns = (Column("u", -1.0, 1.0), Column("c", categories=("x", "y", "z")))
     cards = (Card("a", N, columns, ("y",)), CARDS[1])
-    plain, coded = setup(study()), setup(study(parties=cards))
+    plain, coded = design_of(study()), design_of(study(parties=cards))
     assert coded.column_scale == pytest.approx(math.sqrt(2) * plain.column_scale, rel=1e-9)
     assert 2.99 < MODEL.compile(study(parties=cards)).epsilon(1e-5) <= 3.0
 
@@ -171,7 +171,8 @@ def test_scores_never_move_farther_than_declared_and_almost_that_far(clip: float
     shared = RNG.normal(size=N) * 3
     shared[0] = 9.0
     request = PickRequest(
-        (Term("b", 0, 1.2), Term("a", 1, -0.4)), tuple(SharedColumn(p, j, Array.of(shared)) for p, j in (("b", 0), ("a", 1)))
+        (Term("b", 0, 1.2), Term("a", 1, -0.4)),
+        tuple(ReleasedColumn(p, j, Array.of(shared)) for p, j in (("b", 0), ("a", 1))),
     )
     worst = 0.0
     corners = [(u, y) for u in (-1.0, 0.0, 1.0, 0.3) for y in (-1.0, 1.0, 0.0)]
@@ -214,9 +215,9 @@ def test_the_choice_and_the_score_without_noise_are_exact_and_unbounded() -> Non
 
 def test_predictions_are_clipped_between_their_bound_and_the_end_of_their_noise() -> None:
     terms = (Term("a", 0, 3.0), Term("b", 1, -4.0))
-    assert setup(study(parameters={"clip": 0.5})).clip(terms) == 0.5
-    assert setup(study()).clip(terms) == 2.0  # so few rows that nothing looser is worth its noise
-    wide = dataclasses.replace(setup(study()), ceiling=1e9)
+    assert design_of(study(parameters={"clip": 0.5})).clip(terms) == 0.5
+    assert design_of(study()).clip(terms) == 2.0  # so few rows that nothing looser is worth its noise
+    wide = dataclasses.replace(design_of(study()), ceiling=1e9)
     assert wide.clip(terms) == pytest.approx(10 * wide.column_scale)
     assert dataclasses.replace(wide, ceiling=3.0).clip(terms) == 3.0
     assert clip_ceiling(2.0, 20_000, 0.19) == pytest.approx(2 * 20_000 * 0.19 / 1200 - 2)
@@ -330,23 +331,23 @@ def test_only_the_winner_of_a_round_shares_and_only_what_it_picked() -> None:
     plan, made = opened(study())
     claims = first_round(plan, made)
     best, other = winner(claims)
-    refused(plan, made[other], PlanMismatch, "better score", "column", ShareRequest(0, claims))
+    refused(plan, made[other], PlanMismatch, "better score", "column", ColumnRequest(0, claims))
     forged = tuple(
         dataclasses_replace(claim, score=(msgspec.structs.replace(claim.score[0], values=Array.of(np.array([1e9]))),))
         if claim.party == other
         else claim
         for claim in claims
     )
-    refused(plan, made[other], ProtocolError, "signature", "column", ShareRequest(0, forged))
-    refused(plan, made[best], ProtocolError, "signature", "column", ShareRequest(1, claims))  # another round's
-    refused(plan, made[best], PlanMismatch, "signed picks of a, b", "column", ShareRequest(0, claims[::-1]))
-    refused(plan, made[best], PlanMismatch, "signed picks of a, b", "column", ShareRequest(0, claims[:1]))
+    refused(plan, made[other], ProtocolError, "signature", "column", ColumnRequest(0, forged))
+    refused(plan, made[best], ProtocolError, "signature", "column", ColumnRequest(1, claims))  # another round's
+    refused(plan, made[best], PlanMismatch, "signed picks of a, b", "column", ColumnRequest(0, claims[::-1]))
+    refused(plan, made[best], PlanMismatch, "signed picks of a, b", "column", ColumnRequest(0, claims[:1]))
     bare = tuple(dataclasses_replace(claim, score=()) for claim in claims)
-    refused(plan, made[best], PlanMismatch, "signed picks", "column", ShareRequest(0, bare))
-    ask(plan, made[best], "column", ShareRequest(0, claims))
+    refused(plan, made[best], PlanMismatch, "signed picks", "column", ColumnRequest(0, bare))
+    ask(plan, made[best], "column", ColumnRequest(0, claims))
 
 
-def dataclasses_replace(claim: Claim, **changes) -> Claim:
+def dataclasses_replace(claim: Bid, **changes) -> Bid:
     return msgspec.structs.replace(claim, **changes)
 
 
@@ -354,12 +355,12 @@ def test_the_same_column_is_not_released_twice() -> None:
     plan, made = opened(study(epsilon=math.inf, parameters={"sampled": 0}))
     claims = first_round(plan, made)
     best, _ = winner(claims)
-    first = ask(plan, made[best], "column", ShareRequest(0, claims))
-    again = ask(plan, made[best], "column", ShareRequest(0, claims))
+    first = ask(plan, made[best], "column", ColumnRequest(0, claims))
+    again = ask(plan, made[best], "column", ColumnRequest(0, claims))
     assert first == again
     later = first_round(plan, made, 1)  # the same iterate, so the same pick
     assert winner(later)[0] == best
-    refused(plan, made[best], PlanMismatch, "released before", "column", ShareRequest(1, later), index=1)
+    refused(plan, made[best], PlanMismatch, "released before", "column", ColumnRequest(1, later), index=1)
 
 
 def test_a_party_whose_key_is_pinned_cannot_be_impersonated() -> None:
@@ -381,11 +382,11 @@ def test_a_party_whose_key_is_pinned_cannot_be_impersonated() -> None:
     desk = OpenDesk(foreign, plan, "pick", 0, b"", [weak.choice, low])
     fake = dataclasses_replace(weak, score=(low,), signed=desk.sign((weak.choice, low)))
     mixed = tuple(fake if claim.party == best else claim for claim in claims)
-    refused(plan, made[other], ProtocolError, "signature", "column", ShareRequest(0, mixed))
+    refused(plan, made[other], ProtocolError, "signature", "column", ColumnRequest(0, mixed))
 
 
 def test_a_policy_wants_pinned_keys_where_parties_rely_on_each_other() -> None:
-    rules = Policy(Budget(9.0, 1e-4, Unit.ATTRIBUTE), allow_simulation=True, approved=None)
+    rules = Policy(Target(9.0, 1e-4, Unit.ATTRIBUTE), allow_simulation=True, approved=None)
     with pytest.raises(PolicyRefusal, match="no public key"):
         rules.check(MODEL.compile(study()), approved_in_ledger=True)
 
@@ -412,9 +413,9 @@ def test_whether_a_choice_is_signed_is_part_of_what_is_debited() -> None:
 @pytest.mark.parametrize(
     ("payload", "match"),
     [
-        (PickRequest((), (SharedColumn("a", 0, Array.of(np.zeros(3))),)), "another length"),
-        (PickRequest((), (SharedColumn("a", 0, Array.of(np.full(N, np.nan))),)), "no released numbers"),
-        (PickRequest((), (SharedColumn("nobody", 0, Array.of(np.zeros(N))),)), "no party"),
+        (PickRequest((), (ReleasedColumn("a", 0, Array.of(np.zeros(3))),)), "another length"),
+        (PickRequest((), (ReleasedColumn("a", 0, Array.of(np.full(N, np.nan))),)), "no released numbers"),
+        (PickRequest((), (ReleasedColumn("nobody", 0, Array.of(np.zeros(N))),)), "no party"),
         (PickRequest((Term("a", 0, math.nan),), ()), "no number"),
         (PickRequest((), (), math.inf), "a mean of the response"),
     ],
@@ -434,8 +435,8 @@ def test_claims_beyond_the_plan_are_refused() -> None:
     party = made["a"]
     outside = Released("pick", 0, Array.of(np.array([99])))
     desk = OpenDesk(party, plan, "pick", 0, b"", [outside])
-    claim = Claim("a", outside, (), desk.sign((outside,)))
-    refused(plan, party, ProtocolError, "beyond the columns", "column", ShareRequest(0, (claim,)))
+    claim = Bid("a", outside, (), desk.sign((outside,)))
+    refused(plan, party, ProtocolError, "beyond the columns", "column", ColumnRequest(0, (claim,)))
     with pytest.raises(PlanMismatch, match="planned 4 times"):
         ask(plan, party, "pick", PickRequest((), ()), index=4)
 
@@ -463,9 +464,9 @@ def moments_of(
         plan, made = opened(asked, tables)
         made["a"].keeper.keep(plan.hash, "columns", np.array([0]))
         new = tuple(
-            SharedColumn(p, j, Array.of(column)) for (p, j), column in zip((("a", 0), ("b", 1)), shared, strict=True)
+            ReleasedColumn(p, j, Array.of(column)) for (p, j), column in zip((("a", 0), ("b", 1)), shared, strict=True)
         )
-        reply = ask(plan, made["a"], "refit", RefitRequest(0, (Place("a", 0), Place("b", 1)), new))
+        reply = ask(plan, made["a"], "refit", RefitRequest(0, (Slot("a", 0), Slot("b", 1)), new))
         return reply.moments.values.numpy(), plan.release("a", "refit").sensitivity(Unit.RECORD)
 
 
@@ -505,13 +506,13 @@ def test_moments_are_released_once_and_of_released_columns_only() -> None:
     plan, made = opened(study())
     claims = first_round(plan, made)
     best, other = winner(claims)
-    column = ask(plan, made[best], "column", ShareRequest(0, claims)).column
+    column = ask(plan, made[best], "column", ColumnRequest(0, claims)).column
     assert column.values.shape == (N,)
-    chosen = setup(plan.study).picked(
+    chosen = design_of(plan.study).picked(
         plan.study, plan.study.card(best), 0, next(c for c in claims if c.party == best).picked
     )[0]
-    place = Place(best, chosen)
-    new = (SharedColumn(best, chosen, Array.of(np.zeros(N))),)
+    place = Slot(best, chosen)
+    new = (ReleasedColumn(best, chosen, Array.of(np.zeros(N))),)
     request = RefitRequest(chosen, (place,), new)
     refused(plan, made[best], PlanMismatch, "released before", "refit", RefitRequest(1 - chosen, (place,), new))
     refused(plan, made[other], PlanMismatch, "released before", "refit", request)
@@ -521,10 +522,12 @@ def test_moments_are_released_once_and_of_released_columns_only() -> None:
     refused(plan, made[best], PlanMismatch, "neither are its moments", "refit", request, index=1)
 
 
-def noisy_moments(rng: np.random.Generator, correlation: float, noise: float, rows: int = 10**6, size: int = 12) -> Moments:
+def noisy_moments(
+    rng: np.random.Generator, correlation: float, noise: float, rows: int = 10**6, size: int = 12
+) -> ColumnMoments:
     gram = np.full((size, size), correlation) + (1 - correlation) * np.eye(size)
     products = gram + noise * rng.normal(size=gram.shape)
-    return Moments(np.linspace(-1, 1, size), np.ones(size), np.zeros(size), products, 0.0, 0.0, noise, 0.0, rows)
+    return ColumnMoments(np.linspace(-1, 1, size), np.ones(size), np.zeros(size), products, 0.0, 0.0, noise, 0.0, rows)
 
 
 def test_noisy_correlations_are_shrunk_by_the_part_that_is_noise() -> None:
@@ -673,7 +676,7 @@ def test_the_estimator_plans_predicts_and_speaks_the_datas_units() -> None:
     assert private.plan(3000, 3).hash == private.fit(X, y).plan_.hash
     assert private.statement_.unit == "attribute"
     noise = private.predicted_noise(3000, 3)
-    assert noise["column"] == setup(private.plan_.study).column_scale
+    assert noise["column"] == design_of(private.plan_.study).column_scale
     assert private.predicted_noise(30_000, 3)["pick"] < noise["pick"]
     with pytest.raises(UsageError, match="y_bounds"):
         PrivateLasso(bounds=(0, 1)).plan(10, 2)

@@ -14,15 +14,15 @@ from scipy.sparse import csc_array
 
 from unpooled.errors import BudgetRefusal, PlanMismatch, ReleaseConflict, UnpooledError
 from unpooled.kernels.l1_ball import quadratic_in_balls
-from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
-from unpooled.models.lasso.plan import setup, shortened
-from unpooled.models.lasso.refit import Moments
+from unpooled.models.lasso.messages import Bid, ColumnRequest, PickRequest, RefitRequest, ReleasedColumn, Slot, Term
+from unpooled.models.lasso.plan import design_of, shortened
+from unpooled.models.lasso.refit import ColumnMoments
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Scores
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Budget, Unit
+from unpooled.privacy.unit import Target, Unit
 from unpooled.protocol.keeper import MemoryKeeper
 from unpooled.protocol.messages import Array
 from unpooled.protocol.party import OpenDesk, Party
@@ -48,7 +48,7 @@ def moments(u: float, shared: np.ndarray) -> tuple[np.ndarray, float]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OpenDesk, "release", spy)
-        ask(plan, made["a"], "refit", RefitRequest(0, (Place("b", 1),), (SharedColumn("b", 1, Array.of(shared)),)))
+        ask(plan, made["a"], "refit", RefitRequest(0, (Slot("b", 1),), (ReleasedColumn("b", 1, Array.of(shared)),)))
     return seen[0], plan.release("a", "refit").sensitivity(Unit.RECORD)
 
 
@@ -85,7 +85,7 @@ def test_predictions_that_overflow_do_not_show_which_sparse_columns_are_empty() 
     """Finite coefficients times finite columns of the coordinator's give inf - inf = nan predictions, which nothing refuses. All residuals
     become nan; zeros of a sparse column are never multiplied with them, so an empty column scores 0 and any other -2^63, at a declared
     sensitivity of 2^45. Under ``blocks`` the pick is released: one value of one person decides which picks are possible at all."""
-    huge = SharedColumn("b", 0, Array.of(np.full(N, 1e308)))
+    huge = ReleasedColumn("b", 0, Array.of(np.full(N, 1e308)))
     request = PickRequest((Term("b", 0, 1e100), Term("b", 0, -1e100)), (huge,))
     empty, held = sparse_scores(0.0, request), sparse_scores(0.5, request)
     if empty is None:
@@ -104,14 +104,14 @@ def test_no_order_of_indices_makes_a_column_cost_nothing(step: str) -> None:
     claims = first_round(plan, made)
     best, _ = winner(claims)
     claim = next(c for c in claims if c.party == best)
-    column, _ = setup(plan.study).picked(plan.study, plan.study.card(best), 0, claim.picked)
+    column, _ = design_of(plan.study).picked(plan.study, plan.study.card(best), 0, claim.picked)
     party, unit = made[best], Unit.ATTRIBUTE
     cost = plan.release(best, step).mechanism.event(unit).rho
     if step == "refit":
-        ask(plan, party, "column", ShareRequest(0, claims))
+        ask(plan, party, "column", ColumnRequest(0, claims))
     before = party.ledger.composition(unit).compositions[0].rho
-    place, new = Place(best, column), SharedColumn(best, column, Array.of(np.ones(N)))
-    payload = ShareRequest(0, claims) if step == "column" else RefitRequest(column, (place,), (new,))
+    place, new = Slot(best, column), ReleasedColumn(best, column, Array.of(np.ones(N)))
+    payload = ColumnRequest(0, claims) if step == "column" else RefitRequest(column, (place,), (new,))
     try:
         ask(plan, party, step, payload, index=1)
     except UnpooledError:
@@ -124,18 +124,18 @@ def test_a_party_that_lost_what_it_kept_does_not_release_a_column_twice_at_one_c
     the folder gone (cleaned, not restored, lost in a power cut) and the ledger whole, the column leaves again with fresh noise; a
     value is debited for the first only."""
     plan, made = opened(study(parameters={"coupling": "blocks"}))
-    party, asked = made["a"], setup(plan.study)
-    where: dict[int, list[tuple[int, Claim]]] = {}
+    party, asked = made["a"], design_of(plan.study)
+    where: dict[int, list[tuple[int, Bid]]] = {}
     for t in range(4):  # two columns, four picks: one is picked twice
         reply = ask(plan, party, "pick", PickRequest((), ()), t)
-        claim = Claim("a", reply.choice, reply.score, reply.signed)
+        claim = Bid("a", reply.choice, reply.score, reply.signed)
         where.setdefault(asked.picked(plan.study, party.card, t, claim.picked)[0], []).append((t, claim))
     (t, first), (later, second), *_ = max(where.values(), key=len)
-    ask(plan, party, "column", ShareRequest(t, (first,)))
+    ask(plan, party, "column", ColumnRequest(t, (first,)))
     once = party.ledger.composition(Unit.ATTRIBUTE).compositions[0].rho
     forgetful = dataclasses.replace(party, keeper=MemoryKeeper())
     try:
-        ask(plan, forgetful, "column", ShareRequest(later, (second,)), index=1)
+        ask(plan, forgetful, "column", ColumnRequest(later, (second,)), index=1)
     except UnpooledError:
         return
     assert (
@@ -163,7 +163,7 @@ def test_a_pick_that_is_refused_costs_nothing() -> None:
     """Under ``ball`` predictions that are nan are refused only by the score's sensitivity, after the pick and the score were debited."""
     plan, made = opened(study())
     before = made["a"].ledger.entries()
-    huge = SharedColumn("b", 0, Array.of(np.full(N, 1e308)))
+    huge = ReleasedColumn("b", 0, Array.of(np.full(N, 1e308)))
     with pytest.raises(UnpooledError):
         ask(plan, made["a"], "pick", PickRequest((Term("b", 0, 1e100), Term("b", 0, -1e100)), (huge,)))
     assert made["a"].ledger.entries() == before
@@ -175,9 +175,9 @@ def test_a_refused_request_leaves_no_mark() -> None:
     plan, made = opened(study())
     made["a"].keeper.keep(plan.hash, "columns", np.array([0]))
     with pytest.raises(UnpooledError, match="nothing named"):
-        ask(plan, made["a"], "refit", RefitRequest(0, (Place("b", 1),), ()), index=1)
-    new = SharedColumn("b", 1, Array.of(np.ones(N)))
-    ask(plan, made["a"], "refit", RefitRequest(0, (Place("b", 1),), (new,)), index=0)
+        ask(plan, made["a"], "refit", RefitRequest(0, (Slot("b", 1),), ()), index=1)
+    new = ReleasedColumn("b", 1, Array.of(np.ones(N)))
+    ask(plan, made["a"], "refit", RefitRequest(0, (Slot("b", 1),), (new,)), index=0)
 
 
 @pytest.mark.parametrize("factor", [1.49, 1.3])
@@ -202,7 +202,7 @@ def test_wild_requests_are_refused_in_words(kind: str) -> None:
     """Not an UnpooledError: an empty order is numpy's ValueError (after the mark was kept), a coefficient of 1e200 Python's OverflowError."""
     plan, made = opened(study())
     made["a"].keeper.keep(plan.hash, "columns", np.array([0]))
-    new = (SharedColumn("b", 0, Array.of(np.zeros(N))),)
+    new = (ReleasedColumn("b", 0, Array.of(np.zeros(N))),)
     step, payload = {
         "empty order": ("refit", RefitRequest(0, (), ())),
         "large coefficient": ("pick", PickRequest((Term("b", 0, 1e200),), new)),
@@ -218,7 +218,9 @@ def test_the_refit_survives_columns_of_very_different_sizes() -> None:
     for _ in range(50):
         A = rng.uniform(-1, 1, (2, 20)) * 10.0 ** rng.uniform(-8, 0, 20)
         gram = A.T @ A / 2
-        exact = Moments(A.T @ rng.uniform(-1, 1, 2) / 2, np.diag(gram).copy(), np.zeros(20), gram, 0.0, 0.0, 0.0, 0.0, 2)
+        exact = ColumnMoments(
+            A.T @ rng.uniform(-1, 1, 2) / 2, np.diag(gram).copy(), np.zeros(20), gram, 0.0, 0.0, 0.0, 0.0, 2
+        )
         assert np.abs(quadratic_in_balls(exact.gram(), exact.correlations(), 1.0).coefficients).sum() <= 1 + 1e-9
 
 
@@ -255,7 +257,7 @@ def test_a_sparse_table_with_an_unfit_range_is_refused_when_the_study_opens() ->
 def test_columns_that_no_party_has_are_not_stored() -> None:
     """``_keep`` takes any column number and writes before anything else of the request is checked: refused requests fill a party's disk."""
     plan, made = opened(study())
-    junk = tuple(SharedColumn("b", 10**6 + i, Array.of(np.zeros(N))) for i in range(50))
+    junk = tuple(ReleasedColumn("b", 10**6 + i, Array.of(np.zeros(N))) for i in range(50))
     with pytest.raises(UnpooledError):
         ask(plan, made["a"], "pick", PickRequest((Term("b", 7, 1.0),), junk))
     assert not made["a"].keeper.items()
@@ -264,16 +266,16 @@ def test_columns_that_no_party_has_are_not_stored() -> None:
 def test_marks_and_ledger_are_both_asked_for_the_order() -> None:
     """A mark that no debit followed (a power cut, a budget that was full) does not make the next number come first; nor another column's."""
     plan, made = opened(study(parameters={"coupling": "blocks"}))
-    party, asked = made["a"], setup(plan.study)
+    party, asked = made["a"], design_of(plan.study)
     reply = ask(plan, party, "pick", PickRequest((), ()))
-    claim = Claim("a", reply.choice, reply.score, reply.signed)
+    claim = Bid("a", reply.choice, reply.score, reply.signed)
     column, _ = asked.picked(plan.study, party.card, 0, claim.picked)
     party.keeper.keep(plan.hash, "columns", np.array([1 - column]))
     before = party.ledger.entries()
     with pytest.raises(PlanMismatch, match="another column"):
-        ask(plan, party, "column", ShareRequest(0, (claim,)), index=0)
+        ask(plan, party, "column", ColumnRequest(0, (claim,)), index=0)
     with pytest.raises(PlanMismatch, match="number 0 was not made yet"):
-        ask(plan, party, "column", ShareRequest(0, (claim,)), index=1)
+        ask(plan, party, "column", ColumnRequest(0, (claim,)), index=1)
     assert party.ledger.entries() == before
 
 
@@ -300,7 +302,7 @@ def test_a_pick_whose_score_is_beyond_the_budget_is_not_debited_either() -> None
     pick, score = (plan.release("a", name).mechanism.event(unit) for name in ("pick", "score"))
     room = Composition([pick]).epsilon(1e-5) * 1.01
     assert Composition([pick, score]).epsilon(1e-5) > room
-    frugal = dataclasses.replace(party, policy=dataclasses.replace(party.policy, budget=Budget(room, 1e-5, unit)))
+    frugal = dataclasses.replace(party, policy=dataclasses.replace(party.policy, budget=Target(room, 1e-5, unit)))
     before = party.ledger.entries()
     with pytest.raises(BudgetRefusal):
         ask(plan, frugal, "pick", PickRequest((), ()))

@@ -22,7 +22,7 @@ from unpooled.privacy.accounting import NO_COST, SAFETY, UNBOUNDED, Event, Kind,
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey, account, chain, failures
 from unpooled.privacy.ledger.store import Store
-from unpooled.privacy.unit import Budget, Unit
+from unpooled.privacy.unit import Target, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 PLAN, OTHER_PLAN = "ab" * 32, "cd" * 32
 REQUEST, OTHER_REQUEST = bytes(range(32)), bytes(range(1, 33))
-BUDGET = Budget(1.0, 1e-5)
+BUDGET = Target(1.0, 1e-5)
 #: Spends the whole of BUDGET, exactly.
 FULL = Event(Kind.GAUSSIAN, gaussian_mu(1.0, 1e-5) * (1 - SAFETY))
 QUARTER = Event(Kind.GAUSSIAN, FULL.value / 2)
@@ -122,7 +122,7 @@ def test_reserving_again_costs_nothing_even_when_nothing_is_left(ledger: Ledger)
     ledger.reserve([charge(event=FULL)], BUDGET)
     head = ledger.head
     ledger.reserve([charge(event=FULL), charge(event=FULL)], BUDGET)
-    ledger.reserve([charge(event=FULL)], Budget(1e-3, 1e-9))
+    ledger.reserve([charge(event=FULL)], Target(1e-3, 1e-9))
     ledger.check([charge(event=FULL)], BUDGET)
     ledger.reserve([], BUDGET)
     assert (ledger.head, len(ledger.entries())) == (head, 1)
@@ -229,7 +229,7 @@ def test_a_batch_is_debited_whole_or_not_at_all(ledger: Ledger) -> None:
 
 
 def test_two_units_are_counted_separately(ledger: Ledger) -> None:
-    per_attribute = Budget(1.0, 1e-5, Unit.ATTRIBUTE)
+    per_attribute = Target(1.0, 1e-5, Unit.ATTRIBUTE)
     ledger.reserve([replace(charge(0), costs=costs(FULL, QUARTER))], per_attribute)
     with pytest.raises(BudgetRefusal):
         ledger.reserve([replace(charge(1), costs=costs(FULL, QUARTER))], BUDGET)

@@ -25,7 +25,7 @@ from unpooled.privacy.accounting import SAFETY, Event, Kind, gaussian_mu
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
 from unpooled.privacy.ledger.anchor import Anchor
-from unpooled.privacy.unit import Budget, Unit
+from unpooled.privacy.unit import Target, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.filterwarnings("error"), pytest.mark.minutes]
 
 PLAN, REQUEST = "ab" * 32, bytes(range(32))
-BUDGET = Budget(1.0, 1e-5)
+BUDGET = Target(1.0, 1e-5)
 FULL = Event(Kind.GAUSSIAN, gaussian_mu(1.0, 1e-5) * (1 - SAFETY))
 TINY = Event(Kind.GAUSSIAN, 1e-6)
 CODE = package.__file__.removesuffix("__init__.py")

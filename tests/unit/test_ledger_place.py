@@ -15,7 +15,7 @@ from unpooled.privacy.accounting import Event, Kind
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey, files, place
-from unpooled.privacy.unit import Budget, Scope, Unit
+from unpooled.privacy.unit import Scope, Target, Unit
 from unpooled.study import budgets
 from unpooled.study.party import create_party, open_party
 
@@ -91,7 +91,7 @@ def test_a_ledger_reached_through_a_link_is_where_it_is(tmp_path: Path) -> None:
 
 # --- the data a budget belongs to ------------------------------------------------------------------------------------------
 
-COLUMNS, TOTAL = (Column("age", 0.0, 100.0),), Budget(1.0, 1e-5)
+COLUMNS, TOTAL = (Column("age", 0.0, 100.0),), Target(1.0, 1e-5)
 
 
 @pytest.fixture
@@ -150,17 +150,17 @@ def test_a_broken_ledger_nearby_does_not_stop_anybody(data: Path, tmp_path: Path
 def test_a_policy_counts_all_parties_of_a_column_split_study_unless_it_says_otherwise() -> None:
     with Ledger.in_memory() as ledger:
         both = [charge(0.1), charge(1.0, shared=True)]
-        ledger.reserve(both, Budget(1.0, 0.0))
+        ledger.reserve(both, Target(1.0, 0.0))
         assert ledger.composition(Unit.RECORD).epsilon(0.0) == 0.1
         assert ledger.composition(Unit.RECORD, Scope.PERSON).epsilon(0.0) == 1.0
         other = [charge(0.1, "cd" * 32), charge(1.0, "cd" * 32, shared=True)]
         with pytest.raises(BudgetRefusal, match="all parties together"):
-            ledger.reserve(other, Budget(1.0, 0.0))
+            ledger.reserve(other, Target(1.0, 0.0))
         assert len(ledger.entries()) == 2
-        ledger.reserve(other, Budget(1.0, 0.0), scope=Scope.PARTY)
+        ledger.reserve(other, Target(1.0, 0.0), scope=Scope.PARTY)
         assert ledger.composition(Unit.RECORD).epsilon(0.0) == pytest.approx(0.2)
         with pytest.raises(BudgetRefusal, match="this party alone"):
-            ledger.reserve([charge(0.9, "ef" * 32)], Budget(1.0, 0.0), scope=Scope.PARTY)
+            ledger.reserve([charge(0.9, "ef" * 32)], Target(1.0, 0.0), scope=Scope.PARTY)
         assert [entry.kind for entry in ledger.entries()] == ["charge", "shared"] * 2
         assert ledger.entries()[1].words(Unit.RECORD) == "pure epsilon = 1"
 
@@ -194,7 +194,7 @@ def test_a_ledger_that_was_taken_over_keeps_what_it_spent_and_says_what_it_did_n
         assert ledger.approved(PLAN)
         assert any("at nothing" in words and "cdcdcdcd" in words for words in ledger.warnings)
         with pytest.raises(BudgetRefusal):
-            ledger.reserve([charge(0.5, "ef" * 32)], Budget(1.5, 1e-5))
+            ledger.reserve([charge(0.5, "ef" * 32)], Target(1.5, 1e-5))
     with Ledger.open(old) as again:
         assert len(again.warnings) == 2
     assert (tmp_path / "north.ledger.format1").read_bytes() == OLD.read_bytes()

@@ -21,9 +21,9 @@ from unpooled.privacy.mechanisms import (
     MECHANISMS,
     Block,
     Contribution,
+    DistributedGaussian,
     GaussianRelease,
     Mechanism,
-    NoiseShare,
     NoisyChoice,
     Objective,
     ObjectivePerturbation,
@@ -194,7 +194,7 @@ def test_a_statistic_of_another_shape_or_type_is_refused(statistic: np.ndarray) 
     "statistic", [np.zeros(1, np.int64), np.zeros((3, 2), np.int64), np.zeros(2), np.array(0, np.int64)]
 )
 def test_other_mechanisms_refuse_other_shapes_too(statistic: np.ndarray) -> None:
-    share = NoiseShare((Block(2, 1.0),), both(1.0, 2), 3.0, 2)
+    share = DistributedGaussian((Block(2, 1.0),), both(1.0, 2), 3.0, 2)
     exact = Contribution(GaussianRelease((Block(2, 1.0),), both(1.0, 2), 3.0), "clinic")
     for mechanism in (share, exact):
         with pytest.raises(UsageError):
@@ -226,7 +226,7 @@ def true_share_delta(scale: float, honest: int, distance: int, epsilon: float) -
 @pytest.mark.parametrize("scale", [2.0, 2.7, 6.0])
 @pytest.mark.parametrize("distance", [1, 3, 10])
 def test_a_share_protects_as_its_event_says(scale: float, honest: int, distance: int) -> None:
-    share = NoiseShare((Block(1, 1.0),), both(float(distance), 1), scale, honest)
+    share = DistributedGaussian((Block(1, 1.0),), both(float(distance), 1), scale, honest)
     event = share.event(RECORD)
     assert event.kind is Kind.ZCDP
     assert event.total_variation == honest * noise.TOTAL_VARIATION
@@ -236,7 +236,7 @@ def test_a_share_protects_as_its_event_says(scale: float, honest: int, distance:
 
 
 def test_an_event_of_too_many_honest_parties_is_caught() -> None:
-    event = NoiseShare((Block(1, 1.0),), both(6.0, 1), 2.0, 4).event(RECORD)
+    event = DistributedGaussian((Block(1, 1.0),), both(6.0, 1), 2.0, 4).event(RECORD)
     assert true_share_delta(2.0, 2, 6, 1.0) > Composition([event]).delta(1.0)
 
 
@@ -254,17 +254,19 @@ def test_the_theorem_of_the_share_is_followed_to_the_letter() -> None:
     mu = 3.0 / (scale * math.sqrt(honest))
     assert tau * d > 1e-3
     wanted = min(mu**2 + tau * d / 2, (mu + tau * math.sqrt(d)) ** 2) / 2
-    assert NoiseShare((Block(d, 1.0),), both(3.0, d), scale, honest).event(RECORD).value == pytest.approx(wanted, rel=1e-14)
+    assert DistributedGaussian((Block(d, 1.0),), both(3.0, d), scale, honest).event(RECORD).value == pytest.approx(
+        wanted, rel=1e-14
+    )
 
 
 @pytest.mark.parametrize(("scale", "honest"), [(1.99, 3), (2.0, 0), (0.1, 1), (3.0, -1)])
 def test_shares_that_are_too_thin_are_refused(scale: float, honest: int) -> None:
     with pytest.raises(UsageError, match="at least one honest party and a scale of at least 2"):
-        NoiseShare((Block(1, 1.0),), both(1.0, 1), scale, honest)
+        DistributedGaussian((Block(1, 1.0),), both(1.0, 1), scale, honest)
 
 
 def test_a_share_adds_its_noise_and_describes_itself() -> None:
-    share = NoiseShare((Block(3, 1.0),), both(2.0, 3), 4.0, 2)
+    share = DistributedGaussian((Block(3, 1.0),), both(2.0, 3), 4.0, 2)
     values = np.array([5, 6, 7])
     released = summed(share, values, stream("share"))
     assert (released - values).tolist() == noise.discrete_gaussian(4.0, 3, stream=stream("share")).tolist()
@@ -278,39 +280,39 @@ def test_a_share_adds_its_noise_and_describes_itself() -> None:
 def test_a_calibrated_share_spends_its_budget_and_no_more(epsilon: float, honest: int, distance: float) -> None:
     blocks = (Block(3, 1.0), Block(4, 2**-0.5))
     rho = budget_rho(epsilon, 1e-5)
-    share = NoiseShare.calibrated(blocks, dict(both(distance, 7)), RECORD, rho, honest)
+    share = DistributedGaussian.calibrated(blocks, dict(both(distance, 7)), RECORD, rho, honest)
     event = share.event(RECORD)
     assert event.value <= rho
     assert Composition([event]).delta(epsilon) <= 1e-5
     thinnest = min(share.scale * b.width for b in blocks)
     assert (
-        event.value > rho * (1 - 1e-4) or thinnest < NoiseShare.SMALLEST * 1.001
+        event.value > rho * (1 - 1e-4) or thinnest < DistributedGaussian.SMALLEST * 1.001
     )  # all of it, unless the grid is too coarse
-    assert thinnest >= NoiseShare.SMALLEST
+    assert thinnest >= DistributedGaussian.SMALLEST
     assert share.floored == (distance == 2.0**41)
 
 
 def test_shares_in_blocks_are_floored_noisy_and_decoded_around_the_middle() -> None:
     blocks = (Block(2, 1.0), Block(1, 2.0**-30))
-    share = NoiseShare(blocks, both(5.0, 3), 2.0**31, 2)
+    share = DistributedGaussian(blocks, both(5.0, 3), 2.0**31, 2)
     values = np.array([2**40 + 77, -3, 9])
     shared = summed(share, values, stream("blocks"))
     wide = noise.discrete_gaussian(2.0**19, 2, stream=stream("blocks"))
     thin = noise.discrete_gaussian(2.0, 1, stream=stream("blocks"), start=2)
     assert (shared - share.floor(values)).tolist() == [*wide.tolist(), *thin.tolist()]
     assert share.floor(values).tolist() == [2**28, -1, 9]
-    assert share.decode(share.floor(values), shares=3).tolist() == [(2**28 + 1.5) * 2**12, 0.5 * 2**12, 9.0]
+    assert share.decode(share.floor(values), fragments=3).tolist() == [(2**28 + 1.5) * 2**12, 0.5 * 2**12, 9.0]
     assert share.total_deviations(4) == pytest.approx(2 * share.deviations)
     assert share.change(shared, shared + np.array([0, 0, 3])) == pytest.approx(9 / 4 / 2 / 2)
 
 
 def test_an_infinite_budget_shares_exact_values_and_says_so() -> None:
-    share = NoiseShare.calibrated((Block(2, 1.0),), dict(both(1.0, 2)), RECORD, math.inf, 1)
+    share = DistributedGaussian.calibrated((Block(2, 1.0),), dict(both(1.0, 2)), RECORD, math.inf, 1)
     assert summed(share, np.array([3, 4]), stream("none")).tolist() == [3, 4]
     assert (share.name, share.event(RECORD).kind) == ("no noise", Kind.UNBOUNDED)
     assert not share.deviations.any()
     with pytest.raises(UsageError, match="larger epsilon"):
-        NoiseShare.calibrated((Block(2, 1.0),), dict(both(1.0, 2)), RECORD, 0.0, 1)
+        DistributedGaussian.calibrated((Block(2, 1.0),), dict(both(1.0, 2)), RECORD, 0.0, 1)
 
 
 def test_a_contribution_costs_what_the_total_costs_and_adds_nothing() -> None:
@@ -457,7 +459,7 @@ def test_noise_beyond_the_samplers_range_is_refused_with_the_plan() -> None:
 EXAMPLES = {
     GaussianRelease: GaussianRelease((Block(2, 0.5), Block(1, 3.0)), both(2.0, 3), 7.0),
     ScaledGaussian: ScaledGaussian(3, ((RECORD, 0.5), (ATTRIBUTE, 0.25)), 2.0),
-    NoiseShare: NoiseShare((Block(3, 1.0),), both(2.0, 3), 4.0, 2),
+    DistributedGaussian: DistributedGaussian((Block(3, 1.0),), both(2.0, 3), 4.0, 2),
     Contribution: Contribution(GaussianRelease((Block(3, 1.0),), both(2.0, 3), 3.0), "clinic"),
     NoisyChoice: NoisyChoice(((RECORD, 0.5), (ATTRIBUTE, 0.1)), RECORD),
     ObjectivePerturbation: ObjectivePerturbation(3, 50, 1.0, 0.1, 2.0, 2.0, 0.001),

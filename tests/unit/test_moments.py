@@ -14,7 +14,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 from world import drawn
 
-from unpooled.aggregation.moments import AUGMENTED_WEIGHTS, Design, Geometry, LinearFit, Moments
+from unpooled.aggregation.moments import AUGMENTED_WEIGHTS, Geometry, LinearFit, Moments, MomentsLayout
 from unpooled.aggregation.totals import Total
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels import moments as kernel
@@ -65,7 +65,7 @@ def coded_by_hand(value: object, column: Column, grid: int) -> list[int]:
     return [whole] + ([0] if column.missing == "indicator" else [])
 
 
-def by_hand(design: Design, raw: dict[str, np.ndarray]) -> list[int]:
+def by_hand(design: MomentsLayout, raw: dict[str, np.ndarray]) -> list[int]:
     """The statistic in Python integers."""
     d = design.size
     gram = [[0] * (d + 1) for _ in range(d + 1)]
@@ -85,7 +85,7 @@ def by_hand(design: Design, raw: dict[str, np.ndarray]) -> list[int]:
 @pytest.mark.parametrize("geometry", list(Geometry))
 def test_the_statistic_is_that_of_python_integers(geometry: Geometry, intercept: bool) -> None:
     raw = rows_of(120, RNG)
-    design = Design.of(COLUMNS, "y", 120, geometry=geometry, intercept=intercept)
+    design = MomentsLayout.of(COLUMNS, "y", 120, geometry=geometry, intercept=intercept)
     statistic = design.statistic(Table(raw))
     assert statistic.dtype == np.int64
     assert statistic.tolist() == by_hand(design, raw)
@@ -96,7 +96,7 @@ def test_the_statistic_is_that_of_python_integers(geometry: Geometry, intercept:
 
 
 def test_without_an_intercept_ranges_are_symmetric_about_zero() -> None:
-    design = Design.of(COLUMNS, "y", 10, intercept=False)
+    design = MomentsLayout.of(COLUMNS, "y", 10, intercept=False)
     assert [c.range for c in (*design.features, design.response) if c.categories is None] == [
         (-3.0, 3.0),
         (-1e-3, 1e-3),
@@ -104,13 +104,13 @@ def test_without_an_intercept_ranges_are_symmetric_about_zero() -> None:
         (-11.0, 11.0),
     ]
     assert not design.centres.any()
-    assert design.size == Design.of(COLUMNS, "y", 10).size - 1
+    assert design.size == MomentsLayout.of(COLUMNS, "y", 10).size - 1
 
 
-def big(n: int = 30_000) -> tuple[Design, dict[str, np.ndarray]]:
+def big(n: int = 30_000) -> tuple[MomentsLayout, dict[str, np.ndarray]]:
     raw = {f"x{j}": RNG.normal(0, 1, n) for j in range(12)} | {"y": RNG.normal(0, 1, n)}
     columns = tuple(Column(name, -3.0, 2.5) for name in raw)
-    return Design.of(columns, "y", n), raw
+    return MomentsLayout.of(columns, "y", n), raw
 
 
 def test_moments_are_bit_identical_under_order_blocks_threads_and_files(monkeypatch, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_moments_of_the_largest_values_are_exact() -> None:
     """Every product is grid^2 = 2^40 and blocks of 4096 rows reach 2^52: one bit more would be rounded."""
     n = 10_000
     raw = {"x": np.where(np.arange(n) % 3, 9.0, -9.0), "z": np.full(n, 9.0), "y": np.full(n, -9.0)}
-    design = Design.of(tuple(Column(name, -1.0, 1.0) for name in raw), "y", n, intercept=False)
+    design = MomentsLayout.of(tuple(Column(name, -1.0, 1.0) for name in raw), "y", n, intercept=False)
     assert design.grid == 1 << 20
     plus = int((np.arange(n) % 3 != 0).sum())
     unit, x = design.grid**2, 2 * plus - n
@@ -203,16 +203,16 @@ def test_coding_into_floats_is_coding_into_integers(norm: float | None, order: s
 )
 def test_a_response_that_is_no_number_is_refused(columns: tuple[Column, ...], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        Design.of(columns, "y", 10)
+        MomentsLayout.of(columns, "y", 10)
 
 
 def test_a_design_names_its_coefficients_and_units() -> None:
-    design = Design.of(COLUMNS, "y", 10)
+    design = MomentsLayout.of(COLUMNS, "y", 10)
     assert design.names == ("a", "g = u", "g = v", "g = w", "g missing", "b", "b missing", "h = 1", "h = 2", "c")
     assert design.half_widths.tolist() == [2.0, 1.0, 1.0, 1.0, 1.0, 5e-4, 1.0, 1.0, 1.0, 1e60, 1.0]
     assert design.centres.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 5e-4, 0.0, 0.0, 0.0, 0.0, 0.0]
     assert design.radius == math.sqrt(6)
-    normed = Design.of((Column("a", -9.0, 9.0), COLUMNS[-1]), "y", 10, norm=4.0)
+    normed = MomentsLayout.of((Column("a", -9.0, 9.0), COLUMNS[-1]), "y", 10, norm=4.0)
     assert normed.half_widths.tolist() == [4.0, 1.0]
     assert normed.radius == math.sqrt(2)
 
@@ -220,7 +220,7 @@ def test_a_design_names_its_coefficients_and_units() -> None:
 @pytest.mark.parametrize("geometry", list(Geometry))
 def test_no_coded_row_is_longer_than_the_radius(geometry: Geometry) -> None:
     raw = rows_of(300, RNG)
-    design = Design.of(COLUMNS, "y", 300, geometry=geometry, intercept=False)
+    design = MomentsLayout.of(COLUMNS, "y", 300, geometry=geometry, intercept=False)
     coded = design.coding.code([raw[c.name] for c in design.features])[0] / design.grid
     assert np.linalg.norm(coded, axis=1).max() <= design.radius * (1 + 1e-12)
 
@@ -231,7 +231,7 @@ def test_no_coded_row_is_longer_than_the_radius(geometry: Geometry) -> None:
 def moments(geometry: Geometry = Geometry.BALL, *, intercept: bool = True, n: int = 200, deviation: float = 0.0) -> Moments:
     raw = {"a": RNG.uniform(-1, 3, n), "b": RNG.uniform(0, 9, n), "y": RNG.normal(2, 1, n)}
     columns = (Column("a", -1.0, 3.0), Column("b", 0.0, 10.0), Column("y", -3.0, 8.0))
-    design = Design.of(columns, "y", n, geometry=geometry, intercept=intercept)
+    design = MomentsLayout.of(columns, "y", n, geometry=geometry, intercept=intercept)
     statistic = design.statistic(Table(raw))
     deviations = np.full(statistic.size, deviation * design.grid**2)
     return design.decode(Total(statistic.astype(float), deviations, ("all",)), n, "p" * 64, "said")
@@ -241,7 +241,7 @@ def moments(geometry: Geometry = Geometry.BALL, *, intercept: bool = True, n: in
 @pytest.mark.parametrize("geometry", list(Geometry))
 def test_decoded_moments_are_symmetric_and_know_what_was_not_released(geometry: Geometry, intercept: bool) -> None:
     m = moments(geometry, intercept=intercept, deviation=2.0)
-    d = m.design.size
+    d = m.layout.size
     unknown = np.isnan(m.gram)
     assert np.array_equal(unknown, np.isnan(m.variance))
     assert unknown.sum() == (0 if geometry is Geometry.AUGMENTED else 1)
@@ -267,7 +267,7 @@ def test_moments_are_saved_and_read_exactly(tmp_path: Path) -> None:
         assert back == m
         assert back.gram.tobytes() == m.gram.tobytes()
         assert back.variance.tobytes() == m.variance.tobytes()
-        assert (back.rows, back.plan, back.statement, back.design) == (m.rows, m.plan, m.statement, m.design)
+        assert (back.rows, back.plan, back.statement, back.layout) == (m.rows, m.plan, m.statement, m.layout)
         assert back.posterior().coef_.tobytes() == m.posterior().coef_.tobytes()
     assert m != moments(geometry, deviation=1 / 3, n=201)
     assert m != "moments"
@@ -335,7 +335,7 @@ def test_intervals_and_precisions_are_checked() -> None:
 
 def test_bounds_of_a_norm_give_a_design_of_that_norm() -> None:
     columns = (*Bounds(norm=2.0).columns(["a", "b"]), Column("y", -1.0, 1.0))
-    design = Design.of(columns, "y", 50, norm=2.0, intercept=False)
+    design = MomentsLayout.of(columns, "y", 50, norm=2.0, intercept=False)
     statistic = design.statistic(Table({"a": np.full(50, 30.0), "b": np.full(50, 40.0), "y": np.ones(50)}))
     x = np.array([0.6, 0.8])  # shortened, not turned
     wanted = 50 * np.array([x[0] ** 2, x[1] ** 2, x[0] * x[1], x[0], x[1]])
@@ -347,7 +347,7 @@ def test_what_a_release_cannot_tell_is_called_not_identified(wide: float) -> Non
     """G16: ranges 8 to 15 times wider than the data leave eigenvalues that are noise; intervals in their directions cover too little."""
     d, n = 5, 5000
     columns = (*(Column(f"x{j}", -wide, wide) for j in range(d)), Column("y", -8 * wide, 8 * wide))
-    design = Design.of(columns, "y", n)
+    design = MomentsLayout.of(columns, "y", n)
     vector = design.vector("moments", Adjacency.REPLACE)
     release = GaussianRelease.calibrated(vector.blocks, vector.reach, Unit.RECORD, budget_mu(1.0, 1e-5))
     rng, covered, told = np.random.default_rng(1), [], []

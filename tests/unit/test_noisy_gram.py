@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from unpooled.aggregation.moments import Design, Geometry, Moments
+from unpooled.aggregation.moments import Geometry, Moments, MomentsLayout
 from unpooled.aggregation.totals import Total
 from unpooled.kernels import noisy_gram
 from unpooled.privacy.bounds import Column
@@ -198,7 +198,7 @@ def test_the_covariance_of_ols_is_that_of_a_simulation() -> None:
 
 def exact(columns: tuple[Column, ...], raw: dict[str, np.ndarray], *, intercept: bool, geometry: Geometry) -> Moments:
     n = raw["y"].size
-    design = Design.of(columns, "y", n, geometry=geometry, intercept=intercept)
+    design = MomentsLayout.of(columns, "y", n, geometry=geometry, intercept=intercept)
     statistic = design.statistic(Table(raw))
     return design.decode(Total(statistic.astype(float), np.zeros(statistic.size), ()), n)
 

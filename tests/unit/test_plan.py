@@ -21,10 +21,10 @@ from unpooled.models import load
 from unpooled.models.describe.plan import compile_plan
 from unpooled.privacy.accounting import SAFETY, UNBOUNDED, Composition, gaussian_epsilon, gaussian_mu
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.mechanisms import Block, GaussianRelease, NoiseShare, NoisyChoice, Reach
+from unpooled.privacy.mechanisms import Block, DistributedGaussian, GaussianRelease, NoisyChoice, Reach
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, default_delta
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import Budget, Calibration, Scope, Split, Unit
+from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.protocol.local import column_named, columns_of_parties
 
 RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
@@ -196,12 +196,12 @@ MECHANISMS = {
         ],
     ),
     "share": (
-        NoiseShare((Block(2, 1.0),), ONE, 3.0, 4),
+        DistributedGaussian((Block(2, 1.0),), ONE, 3.0, 4),
         [
-            NoiseShare((Block(3, 1.0),), ONE, 3.0, 4),
-            NoiseShare((Block(2, 1.0),), ONE, 3.0, 5),
-            NoiseShare((Block(2, 1.0),), ONE, 2.5, 4),
-            NoiseShare((Block(2, 1.0),), ((RECORD, Reach(1.0, 2)),), 3.0, 4),
+            DistributedGaussian((Block(3, 1.0),), ONE, 3.0, 4),
+            DistributedGaussian((Block(2, 1.0),), ONE, 3.0, 5),
+            DistributedGaussian((Block(2, 1.0),), ONE, 2.5, 4),
+            DistributedGaussian((Block(2, 1.0),), ((RECORD, Reach(1.0, 2)),), 3.0, 4),
             GaussianRelease((Block(2, 1.0),), ONE, 3.0),
         ],
     ),
@@ -515,7 +515,7 @@ def test_a_statement_repeats_what_the_model_says() -> None:
 
 
 def policy(**changes: object) -> Policy:
-    return replace(Policy(Budget(1.0, 1e-5), approved=None), **changes)
+    return replace(Policy(Target(1.0, 1e-5), approved=None), **changes)
 
 
 def test_a_policy_that_finds_nothing_wrong_says_nothing() -> None:

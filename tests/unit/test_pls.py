@@ -29,8 +29,8 @@ from unpooled.models import load
 from unpooled.models.pls.coordinator import render
 from unpooled.models.pls.fit import fit
 from unpooled.models.pls.frame import Frame, basis_step
-from unpooled.models.pls.plan import setup
-from unpooled.models.pls.published import Layout, PublishedModel, components
+from unpooled.models.pls.plan import design_of
+from unpooled.models.pls.published import ComponentsLayout, PublishedModel, components
 from unpooled.models.pls.rowwise import RowWise
 from unpooled.privacy.accounting import UNBOUNDED, gaussian_sigma
 from unpooled.privacy.ledger import Ledger
@@ -184,37 +184,37 @@ def test_sites_are_routed_as_metadata() -> None:
 @pytest.mark.parametrize("basis", ["dct", "bspline", "none", np.column_stack([np.ones(12), np.arange(12.0)])])
 def test_sites_add_up_to_one_site_exactly_in_any_blocks(basis) -> None:
     plan = PrivatePLSRegression(**{**DECLARED, "bounds": (-3, 3)}, basis=basis).plan(600, 12)
-    asked = setup(plan.study)
+    asked = design_of(plan.study)
     table = Table({**{name: SMALL[:, j] for j, name in enumerate(asked.names[:-1])}, asked.names[-1]: TARGET})
-    whole = asked.design.added_up(asked.blocks(table))
-    parts = [asked.design.added_up(asked.blocks(part)) for part in table.by_site(LABELS).values()]
+    whole = asked.layout.added_up(asked.blocks(table))
+    parts = [asked.layout.added_up(asked.blocks(part)) for part in table.by_site(LABELS).values()]
     assert np.array_equal(sum(parts), whole)
     shuffled = table.take(RNG.permutation(600))
-    assert np.array_equal(asked.design.added_up(asked.blocks(shuffled)), whole)
+    assert np.array_equal(asked.layout.added_up(asked.blocks(shuffled)), whole)
     # The integers are those of the projected rows, up to the grid.
     rows = asked.frame.coordinates(np.clip(SMALL, -3, 3)) / asked.radius
     middle = (TARGET - 5) / 10
     z = np.column_stack([rows, np.ones(600), middle])
-    first, second = asked.design.pairs
-    assert whole / asked.design.grid**2 == pytest.approx((z.T @ z)[first, second], abs=0.01)
+    first, second = asked.layout.pairs
+    assert whole / asked.layout.grid**2 == pytest.approx((z.T @ z)[first, second], abs=0.01)
 
 
 @pytest.mark.parametrize("basis", ["dct", "none"])
 def test_rows_are_shortened_to_the_bound(basis: str) -> None:
     plan = PrivatePLSRegression(basis=basis, basis_size=4, bounds=Bounds(norm=0.5), y_bounds=(0, 1)).plan(50, 12)
-    asked = setup(plan.study)
+    asked = design_of(plan.study)
     wild = RNG.normal(size=(50, 12)) * np.logspace(-6, 12, 50)[:, None]
     table = Table({**{name: wild[:, j] for j, name in enumerate(asked.names[:-1])}, asked.names[-1]: np.linspace(-9, 9, 50)})
     (block,) = asked.blocks(table)
     assert np.linalg.norm(np.array(block[:-1]), axis=0).max() <= 0.5 * (1 + 1e-12)
-    coded, _ = asked.design.coding.code(block[:-1])
-    assert (np.square(coded.astype(object)).sum(axis=1) <= asked.design.grid**2).all()
-    trace = asked.design.added_up(asked.blocks(table))[: asked.frame.size].sum()
-    assert trace <= 50 * asked.design.grid**2
+    coded, _ = asked.layout.coding.code(block[:-1])
+    assert (np.square(coded.astype(object)).sum(axis=1) <= asked.layout.grid**2).all()
+    trace = asked.layout.added_up(asked.blocks(table))[: asked.frame.size].sum()
+    assert trace <= 50 * asked.layout.grid**2
 
 
 def test_a_missing_channel_is_refused_by_name() -> None:
-    asked = setup(PrivatePLSRegression(**DECLARED).plan(600, 12).study)
+    asked = design_of(PrivatePLSRegression(**DECLARED).plan(600, 12).study)
     broken = SMALL.copy()
     broken[3, 7] = np.nan
     table = Table({**{name: broken[:, j] for j, name in enumerate(asked.names[:-1])}, asked.names[-1]: TARGET})
@@ -245,12 +245,12 @@ def test_noise_is_that_of_the_specification(adjacency: str) -> None:
     """In units of z = (a1 x/R, a2 y/Y, a3): s = 1/mu* on the diagonal and s / sqrt 2 off it, sqrt 2 more for replace."""
     model = PrivatePLSRegression(**DECLARED, epsilon=1.0, delta=0.01, adjacency=adjacency)
     plan = model.plan(600, 12)
-    asked = setup(plan.study)
+    asked = design_of(plan.study)
     s = gaussian_sigma(1.0, 0.01) * (math.sqrt(2) if adjacency == "replace" else 1)
     a = np.sqrt([*[0.5] * 5, 0.1, 0.4])
-    first, second = asked.design.pairs
+    first, second = asked.layout.pairs
     wanted = s * np.where(first == second, 1, math.sqrt(0.5)) / (a[first] * a[second])
-    assert asked.vector.deviations(plan) / asked.design.grid**2 == pytest.approx(wanted, rel=1e-3)
+    assert asked.vector.deviations(plan) / asked.layout.grid**2 == pytest.approx(wanted, rel=1e-3)
     assert 0.99 < plan.epsilon(0.01) <= 1.0
 
 
@@ -390,7 +390,7 @@ def rows_of_sites() -> dict[str, int]:
     return {str(name): int((name == LABELS).sum()) for name in np.unique(LABELS)}
 
 
-@pytest.mark.parametrize("step", ["exact", "moments-share", "moments-noisy", "moments-total", "moments-agree"])
+@pytest.mark.parametrize("step", ["exact", "moments-fragment", "moments-noisy", "moments-total", "moments-agree"])
 def test_no_step_of_another_form_is_answered_under_a_sound_plan(step: str) -> None:
     """A coordinator that asks for exact moments under an approved sound plan gets a refusal, and no charge."""
     plan = PrivatePLSRegression(**DECLARED, aggregation="local").plan(600, 12, sites=rows_of_sites())
@@ -400,7 +400,7 @@ def test_no_step_of_another_form_is_answered_under_a_sound_plan(step: str) -> No
         party.answer(encode(plan.hash, "published", 0, Nothing()))
     model = find_step(load("pls"), step)
     empty = {
-        "moments-share": {"nodes": ()},
+        "moments-fragment": {"nodes": ()},
         "moments-agree": {"participants": ()},
         "moments-noisy": {"participants": (), "sealed": ()},
         "moments-total": {"participants": (), "sealed": ()},
@@ -429,9 +429,9 @@ def test_settings_and_noisy_steps_have_no_place_beside_the_plan(epsilon: float) 
 
 
 def test_real_policies_refuse_exact_moments_and_published_models() -> None:
-    from unpooled.privacy.unit import Budget
+    from unpooled.privacy.unit import Target
 
-    rules = Policy(Budget(10.0, 1e-3), allow_unpinned=True, approved=None)
+    rules = Policy(Target(10.0, 1e-3), allow_unpinned=True, approved=None)
     exact = PrivatePLSRegression(**{**DECLARED, "epsilon": math.inf}).plan(600, 12, sites=rows_of_sites())
     with pytest.raises(PolicyRefusal, match="no privacy"):
         people(exact, rules)["mill"].answer(encode(exact.hash, "open", 0, OpenRequest(exact.study)))
@@ -442,7 +442,7 @@ def test_real_policies_refuse_exact_moments_and_published_models() -> None:
         people(published, rules)["mill"].answer(encode(published.hash, "open", 0, OpenRequest(published.study)))
     sound = PrivatePLSRegression(**DECLARED).plan(600, 12, sites=rows_of_sites())
     with pytest.raises(BudgetRefusal):
-        people(sound, replace(rules, budget=Budget(0.1, 1e-5)))["mill"].answer(
+        people(sound, replace(rules, budget=Target(0.1, 1e-5)))["mill"].answer(
             encode(sound.hash, "open", 0, OpenRequest(sound.study))
         )
 
@@ -513,9 +513,9 @@ def test_moments_of_a_bayesian_release_serve_too() -> None:
     wanted = PLSRegression(3, scale=False).fit(SMALL, TARGET)
     assert model.coef_ == pytest.approx(wanted.coef_.ravel(), rel=1e-3, abs=1e-3)
     assert model.predict(SMALL) == pytest.approx(wanted.predict(SMALL), rel=1e-3)
-    design = bayes.moments_.design
+    design = bayes.moments_.layout
     named = tuple(msgspec.structs.replace(c, name=f"nm {k}") for k, c in enumerate(design.features))
-    other = PrivatePLSRegression.from_moments(replace(bayes.moments_, design=replace(design, features=named)), basis="none")
+    other = PrivatePLSRegression.from_moments(replace(bayes.moments_, layout=replace(design, features=named)), basis="none")
     assert other.feature_names_in_[3] == "nm 3"
     ball = PrivateBayesianRegression(epsilon=math.inf, bounds=(-5, 5), y_bounds=(-5, 15)).fit(SMALL, TARGET)
     with pytest.raises(UsageError, match="augmented"):
@@ -595,7 +595,7 @@ def test_published_without_noise_is_ordinary_pls() -> None:
 
 @pytest.mark.parametrize("sd", ["sigma", "sigma^2"])
 def test_published_noise_has_the_papers_deviations(sd: str) -> None:
-    layout = Layout(60, 5, 2)
+    layout = ComponentsLayout(60, 5, 2)
     exact = components(SMALL[:60, :5], TARGET[:60], layout)
     sigma = gaussian_sigma(1.0, 0.01)
     mechanism = PublishedModel(layout, sigma, sd)

@@ -25,7 +25,7 @@ from unpooled.audit.replay import replay
 from unpooled.datasets import make_confounded_field
 from unpooled.errors import DataError, StudyAborted, UsageError
 from unpooled.models import load
-from unpooled.models.pride.local import Calibration
+from unpooled.models.pride.local import RegressionCalibration
 from unpooled.models.pride.party import exact_sketch
 from unpooled.models.pride.plan import parts
 from unpooled.models.pride.published import published_sigma
@@ -284,9 +284,9 @@ def test_calibration_brings_a_noisy_sketch_closer_to_the_truth() -> None:
     truth = own @ rng.normal(size=(20, 8)) * 0.3 + rng.normal(size=(400, 1)) @ rng.normal(size=(1, 8))
     noise = np.full(8, 3.0)
     noisy = truth + noise * rng.normal(size=truth.shape)
-    calibrated = Calibration.fit(own, noisy, noise).apply(own, noisy, noise)
+    calibrated = RegressionCalibration.fit(own, noisy, noise).apply(own, noisy, noise)
     assert np.linalg.norm(calibrated - truth) < 0.35 * np.linalg.norm(noisy - truth)
-    quiet = Calibration.fit(own, truth, np.full(8, 1e-6)).apply(own, truth, np.full(8, 1e-6))
+    quiet = RegressionCalibration.fit(own, truth, np.full(8, 1e-6)).apply(own, truth, np.full(8, 1e-6))
     assert np.linalg.norm(quiet - truth) < 1e-3 * np.linalg.norm(truth)
 
 
@@ -381,7 +381,7 @@ def test_parties_without_labels_only_send() -> None:
 
 
 def test_a_party_that_only_sends_refuses_to_estimate_and_a_lost_party_ends_the_study() -> None:
-    from unpooled.models.pride.coordinator import Fitted, render
+    from unpooled.models.pride.coordinator import PrideResult, render
     from unpooled.models.pride.messages import EstimateRequest
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.noise import KeySource
@@ -419,7 +419,7 @@ def test_a_party_that_only_sends_refuses_to_estimate_and_a_lost_party_ends_the_s
     with pytest.raises(UsageError, match="only sends"):
         parties["sends"].answer(encode(plan.hash, "estimate", 0, EstimateRequest(())))
     assert parties["sends"].ledger.entries() == before
-    shown = render(Fitted(("knows",), 3.0, {"knows": (1.0, 2.0)}))
+    shown = render(PrideResult(("knows",), 3.0, {"knows": (1.0, 2.0)}))
     assert "kept at knows" in shown
     assert "1, 2" in shown
 

@@ -11,7 +11,7 @@ import pytest
 from unpooled import PrideRegressor
 from unpooled.errors import PlanMismatch, UsageError
 from unpooled.models import load
-from unpooled.models.pride.messages import Folds, Predicted, Scores, Sketch
+from unpooled.models.pride.messages import Folds, PenaltyLosses, Predicted, Sketch
 from unpooled.models.pride.plan import Parameters, parts
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Plan, Study
@@ -86,7 +86,7 @@ def conversation(plan: Plan) -> dict[str, dict[str, set[str]]]:
             elif ask.step == "folds":
                 replies.append(Folds(Entrusted("cross-validation", Array.of(np.zeros((len(ask.payload.alphas), ROWS))))))
             elif ask.step == "score":
-                replies.append(Scores(Entrusted("cross-validation", Array.of(np.zeros(41)))))
+                replies.append(PenaltyLosses(Entrusted("cross-validation", Array.of(np.zeros(41)))))
             elif ask.step == "predict":
                 replies.append(Predicted(Public(ROWS)))
             else:

@@ -27,7 +27,7 @@ def summed(shares: list, position: int, nodes: int, size: int) -> np.ndarray:
     """The partial sum of the node at this position."""
     total = np.zeros(size, dtype=np.uint64)
     for share in shares:
-        secure_sum.add_share(total, share, position, nodes)
+        secure_sum.add_fragment(total, share, position, nodes)
     return total
 
 
@@ -181,7 +181,7 @@ def test_a_seal_opens_nowhere_else() -> None:
         *((LAB, clinic, b"plan", PURPOSE, other, text) for other in changed(salt)),
     ]
     for receiver, key, plan, *rest in attempts:
-        with pytest.raises(ProtocolError, match="sealed share"):
+        with pytest.raises(ProtocolError, match="sealed fragment"):
             secure_sum.unseal(partial(receiver.shared_key, plan), key, *rest)
 
 

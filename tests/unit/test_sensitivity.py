@@ -10,11 +10,11 @@ import pytest
 from scipy import optimize
 from world import drawn
 
-from unpooled.aggregation.moments import Design, Geometry
+from unpooled.aggregation.moments import Geometry, MomentsLayout
 from unpooled.aggregation.totals import Summed
 from unpooled.models.bayes.published import moments_as_published
 from unpooled.models.describe.party import sums
-from unpooled.models.describe.plan import WEIGHTS, Layout, Parameters, layout, mechanism
+from unpooled.models.describe.plan import WEIGHTS, Parameters, SumsLayout, layout, mechanism
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.noise import KeySource
@@ -305,7 +305,7 @@ def test_the_floor_may_add_a_step_and_the_event_covers_it() -> None:
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_a_layout_gives_every_column_a_reach_of_one(adjacency: Adjacency) -> None:
     columns = COLUMNS["everything"]
-    lay = Layout(columns, adjacency, 256)
+    lay = SumsLayout(columns, adjacency, 256)
     for i, column in enumerate(columns):
         weights = [1.0 / b.width for b in lay.blocks(i)]
         if column.categories is not None:
@@ -511,18 +511,18 @@ def geometry_of(shape: str) -> Geometry:
     return Geometry.BOX if shape == PUBLISHED else Geometry(shape)
 
 
-def vector_of(asked: Design, shape: str, adjacency: Adjacency) -> Summed:
+def vector_of(asked: MomentsLayout, shape: str, adjacency: Adjacency) -> Summed:
     if shape == PUBLISHED:
         return moments_as_published(asked, adjacency, 1.0, 1.0)
     return asked.vector("moments", adjacency)
 
 
-def design(d: int, geometry: Geometry, *, norm: float | None, intercept: bool, rows: int = 2) -> Design:
+def design(d: int, geometry: Geometry, *, norm: float | None, intercept: bool, rows: int = 2) -> MomentsLayout:
     columns = (*(Column(f"x{j}", -2.0 - j, 1.0 + j) for j in range(d)), Column("y", -3.0, 11.0))
-    return Design.of(columns, "y", rows, geometry=geometry, norm=norm, intercept=intercept)
+    return MomentsLayout.of(columns, "y", rows, geometry=geometry, norm=norm, intercept=intercept)
 
 
-def released_weights(asked: Design, shape: str, adjacency: Adjacency) -> tuple[np.ndarray, float]:
+def released_weights(asked: MomentsLayout, shape: str, adjacency: Adjacency) -> tuple[np.ndarray, float]:
     """Squared weights of the entries of the coded row (x, 1, y) by the widths of the noise, and the declared reach."""
     vector = vector_of(asked, shape, adjacency)
     width = np.repeat([b.width for b in vector.blocks], [b.size for b in vector.blocks])
@@ -535,7 +535,7 @@ def released_weights(asked: Design, shape: str, adjacency: Adjacency) -> tuple[n
     return weights, reach.distance / asked.grid**2
 
 
-def into_region(asked: Design):
+def into_region(asked: MomentsLayout):
     """Coded rows (x, 1, y): x in its box, or in the ball of a declared norm."""
 
     def project(rows: np.ndarray) -> np.ndarray:
@@ -591,7 +591,7 @@ def test_no_value_gone_missing_moves_the_released_vector_further_than_declared(
     for d in (1, 2, 3):
         ends = 1.0 if norm is None else 1e6
         columns = (*(Column(f"x{j}", -ends, ends, missing=missing) for j in range(d)), Column("y", -1.0, 1.0))
-        asked = Design.of(columns, "y", 2, geometry=geometry_of(geometry), norm=norm, intercept=intercept)
+        asked = MomentsLayout.of(columns, "y", 2, geometry=geometry_of(geometry), norm=norm, intercept=intercept)
         vector = vector_of(asked, geometry, ZERO_OUT)
         width = np.repeat([b.width for b in vector.blocks], [b.size for b in vector.blocks])
         declared = vector.reach[Unit.ATTRIBUTE].distance
@@ -605,7 +605,7 @@ def test_no_value_gone_missing_moves_the_released_vector_further_than_declared(
                 largest[d] = max(largest.get(d, 0.0), moved)
     assert max(largest.values()) <= 1.0000
     # The broken control: the record's reach, which every unit had.
-    monkeypatch.setattr(Design, "makes_other_rows", False)
+    monkeypatch.setattr(MomentsLayout, "makes_other_rows", False)
     short = vector.reach[Unit.ATTRIBUTE].distance / vector_of(asked, geometry, ZERO_OUT).reach[Unit.ATTRIBUTE].distance
     if missing == "indicator" and not intercept and geometry in {Geometry.BALL, Geometry.AUGMENTED} and norm:
         assert largest[3] * short > (1.41 if geometry is Geometry.BALL else 1.26)
@@ -631,7 +631,7 @@ def test_no_neighbour_moves_released_moments_further_than_their_event(
     columns: tuple[Column, ...], geometry: str, intercept: bool, unit: Unit, adjacency: Adjacency
 ) -> None:
     """End to end over integer statistics of tables with categories and missing values, under equal noise."""
-    asked = Design.of(columns, "y", ROWS, geometry=geometry_of(geometry), intercept=intercept)
+    asked = MomentsLayout.of(columns, "y", ROWS, geometry=geometry_of(geometry), intercept=intercept)
     vector = vector_of(asked, geometry, adjacency)
     release = GaussianRelease.calibrated(vector.blocks, vector.reach, unit, 0.3)
     rng = np.random.default_rng(8)
@@ -651,7 +651,7 @@ def test_no_neighbour_moves_released_moments_further_than_their_event(
 
 def test_a_norm_is_checked_on_the_integers() -> None:
     columns = (*(Column(f"x{j}", -9.0, 9.0) for j in range(5)), Column("y", -1.0, 1.0))
-    asked = Design.of(columns, "y", ROWS, norm=1.0)
+    asked = MomentsLayout.of(columns, "y", ROWS, norm=1.0)
     rng = np.random.default_rng(2)
     for _ in range(50):
         block = [rng.normal(size=8) * 10.0 ** rng.integers(-3, 2) for _ in range(5)]

@@ -28,7 +28,7 @@ from unpooled.models.stacking import party as steps
 from unpooled.models.stacking import published
 from unpooled.models.stacking.fits import Fit
 from unpooled.models.stacking.messages import MetaRequest
-from unpooled.models.stacking.plan import setup
+from unpooled.models.stacking.plan import design_of
 from unpooled.privacy.accounting import UNBOUNDED
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
@@ -38,7 +38,7 @@ from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.sensitivity import logistic_gradient
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Adjacency, Budget, Scope, Unit
+from unpooled.privacy.unit import Adjacency, Scope, Target, Unit
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Dropped, Nothing, encode
@@ -241,7 +241,7 @@ def test_a_value_gone_missing_moves_the_gradient_no_farther_than_declared(interc
     parameters = {"norm": norm, "fit_intercept": intercept, "split": "samples"}
     card = Card("a", 300, columns, labels=("y",))
     asked = study(epsilon=1.0, parties=(card,), parameters=parameters, adjacency="zero-out", unit="attribute")
-    (block,) = setup(asked).blocks
+    (block,) = design_of(asked).blocks
     (release,) = load("stacking").compile(asked).releases
     # Rows: every pattern of ends, middle, a hair beside it, and missing; the first column's value goes.
     values = [-1.0, 1.0, 0.0, 1e-9, 0.3, np.nan]
@@ -335,7 +335,7 @@ def test_the_residual_is_covered_by_noise_of_its_own() -> None:
 @pytest.mark.parametrize("bounds", [(-1, 1), Bounds(norm=1.2), Bounds(low=-2, high=[1, 2, 3, 1, 2, 1])])
 def test_without_noise_it_is_scikit_learns(bounds, intercept: bool) -> None:
     model = PrivateLogisticRegression(epsilon=math.inf, bounds=bounds, penalty=0.003, fit_intercept=intercept).fit(X, Y)
-    block = setup(model.plan_.study).blocks[0]
+    block = design_of(model.plan_.study).blocks[0]
     rows = block.rows(Table({f"x{j}": X[:, j] for j in range(6)}))
     assert np.linalg.norm(rows, axis=1).max() <= 1.0
     theirs = LogisticRegression(C=1 / (300 * 0.003), fit_intercept=False, tol=1e-12, solver="newton-cholesky", max_iter=1000)
@@ -531,7 +531,7 @@ def test_studies_that_do_not_fit_are_refused(changes: dict, match: str) -> None:
 
 
 def test_parts_of_the_rows_are_disjoint_public_and_debited_once() -> None:
-    asked = setup(study("trusted", parameters={"high_share": 0.3}))
+    asked = design_of(study("trusted", parameters={"high_share": 0.3}))
     low, high = asked.part(N, "low", 0), asked.part(N, "high", 0)
     assert sorted([*low, *high]) == list(range(N))
     assert high.size == 18
@@ -597,7 +597,7 @@ def test_noisy_predictions_and_the_rest_are_debited_to_the_part_they_belong_to()
 
 
 def test_a_policy_refuses_trust_that_it_does_not_list() -> None:
-    rules = Policy(Budget(9.0, 1e-4, Unit.RECORD), allow_simulation=True, approved=None)
+    rules = Policy(Target(9.0, 1e-4, Unit.RECORD), allow_simulation=True, approved=None)
     with pytest.raises(PolicyRefusal, match="meta"):
         rules.check(MODEL.compile(study("trusted")), approved_in_ledger=True)
     for harmless in ("public-weights", "perturbed"):
@@ -632,7 +632,7 @@ def test_predictions_need_a_model_that_was_released() -> None:
 
 def test_the_holder_refuses_features_that_do_not_fit() -> None:
     plan, made = opened(study("trusted"))
-    high = setup(plan.study).high_rows(N)
+    high = design_of(plan.study).high_rows(N)
     good = Array.of(np.full(high, 0.5))
     for features in ((good, good), (good, good, Array.of(np.zeros(3))), (good, good, Array.of(np.zeros(high, np.int64)))):
         refused(plan, made["a"], ProtocolError, "low-level model|rows", "meta", MetaRequest(features))
@@ -792,7 +792,7 @@ def test_parts_of_a_row_beyond_the_norm_keep_their_direction() -> None:
         ),
         parameters={"norm": 2.0},
     )
-    for block in setup(asked).blocks:
+    for block in design_of(asked).blocks:
         names = block.coding.names
         rows = np.random.default_rng(0).normal(size=(50, len(names))) * 100
         got = block.rows(Table({name: rows[:, j] for j, name in enumerate(names)}))[:, : len(names)]

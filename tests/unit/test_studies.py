@@ -19,7 +19,7 @@ from unpooled.errors import DataError, StudyError, UsageError
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.plan import Card
-from unpooled.privacy.unit import Budget, Unit
+from unpooled.privacy.unit import Target, Unit
 from unpooled.study.data import read_table, write_sparse
 from unpooled.study.files import read_card, read_party, read_study, write_card
 from unpooled.study.party import DiskKeeper, create_party, open_party
@@ -55,7 +55,7 @@ def world(tmp_path: Path) -> Path:
         )
         data = next(home.glob("data.*"))
         columns = (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m")), Column("old", categories=("0", "1")))
-        create_party(home, name, data, columns, Budget(1.0, 1e-6), "id")
+        create_party(home, name, data, columns, Target(1.0, 1e-6), "id")
     (tmp_path / "study.toml").write_text(STUDY)
     return tmp_path
 
@@ -439,8 +439,8 @@ def test_a_party_of_sparse_columns_takes_part(world: Path) -> None:
         (world / name).mkdir()
     write_sparse(world / "one/data.npz", sp.csr_array(COUNTS), TERMS, id=IDS)
     pl.DataFrame({name: COUNTS[:, j] for j, name in enumerate(TERMS)} | {"id": IDS}).write_csv(world / "two/data.csv")
-    create_party(world / "one", "one", world / "one/data.npz", columns, Budget(90.0, 1e-6), "id")
-    create_party(world / "two", "two", world / "two/data.csv", columns, Budget(90.0, 1e-6), "id")
+    create_party(world / "one", "one", world / "one/data.npz", columns, Target(90.0, 1e-6), "id")
+    create_party(world / "two", "two", world / "two/data.csv", columns, Target(90.0, 1e-6), "id")
     text = STUDY.replace("north", "one").replace("south", "two")
     (world / "study.toml").write_text(text.replace("epsilon = 1.0", "epsilon = 9.0"))
     for name in ("one", "two"):

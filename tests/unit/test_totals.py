@@ -15,7 +15,7 @@ import pytest
 from unpooled.aggregation import keys, secure_sum
 from unpooled.aggregation.distributed import Distributed
 from unpooled.aggregation.local import Local
-from unpooled.aggregation.messages import AgreeRequest, LocalRequest, Member, ShareRequest, TotalRequest
+from unpooled.aggregation.messages import AgreeRequest, FragmentRequest, LocalRequest, Member, TotalRequest
 from unpooled.aggregation.modes import Mode, aggregation_of
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Summed
@@ -30,16 +30,16 @@ from unpooled.errors import (
     UsageError,
 )
 from unpooled.models import load
-from unpooled.models.bayes.plan import setup
+from unpooled.models.bayes.plan import design_of
 from unpooled.privacy.accounting import budget_rho
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import Block, Contribution, GaussianRelease, NoiseShare, Reach
+from unpooled.privacy.mechanisms import Block, Contribution, DistributedGaussian, GaussianRelease, Reach
 from unpooled.privacy.noise import KeySource, Stream
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Budget, Unit
+from unpooled.privacy.unit import Target, Unit
 from unpooled.protocol.conversation import OpenRequest, find_step
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive
@@ -128,7 +128,7 @@ class Notebook:
         self.shared: dict[tuple[int, ...], list[np.ndarray]] = {}
         self.vectors: list[np.ndarray] = []
         self.opened: list[np.ndarray] = []
-        draw, opened = NoiseShare.draw, secure_sum.opened
+        draw, opened = DistributedGaussian.draw, secure_sum.opened
 
         def noted_share(mechanism, given, bits):
             self.vectors.append(draw(mechanism, given, bits))
@@ -138,7 +138,7 @@ class Notebook:
             self.opened.append(opened(partials))
             return self.opened[-1]
 
-        monkeypatch.setattr(NoiseShare, "draw", noted_share)
+        monkeypatch.setattr(DistributedGaussian, "draw", noted_share)
         monkeypatch.setattr(secure_sum, "opened", noted_opened)
 
 
@@ -149,15 +149,15 @@ def run(study: Study, people: dict[str, Party] | None = None, drops: dict[str, s
 
 
 def plain_sum(study: Study, participants: tuple[str, ...]) -> np.ndarray:
-    asked, tables = setup(study), tables_of(study)
-    return sum(asked.design.statistic(tables[name]) for name in participants)
+    asked, tables = design_of(study), tables_of(study)
+    return sum(asked.layout.statistic(tables[name]) for name in participants)
 
 
 # --- the total --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.minutes
-@pytest.mark.parametrize("where", ["keys", "moments-share"])
+@pytest.mark.parametrize("where", ["keys", "moments-fragment"])
 @pytest.mark.parametrize(
     ("n", "tolerate", "gone"),
     [(3, 0, 0), (3, 1, 1), (10, 2, 0), (10, 2, 1), (10, 2, 2), (20, 5, 5), (100, 3, 0), (100, 3, 3)],
@@ -173,7 +173,7 @@ def test_the_opened_sum_is_the_plain_sum(monkeypatch, n: int, tolerate: int, gon
     assert len(notes.vectors) == n - gone
     assert np.array_equal(opened, sum(notes.vectors))
     mechanism = MODEL.compile(study).releases[0].mechanism
-    assert isinstance(mechanism, NoiseShare)
+    assert isinstance(mechanism, DistributedGaussian)
     noise = mechanism.decode(opened, n - gone) - plain_sum(study, result.participants)
     spread = noise / mechanism.total_deviations(n - gone)
     assert 0 < np.abs(spread).max() < 6
@@ -187,12 +187,12 @@ def test_without_noise_every_mode_gives_the_exact_sum(monkeypatch, n: int, gone:
     grams = set()
     for mode in Mode:
         study = study_of(n, tolerate=1, mode=mode, epsilon=math.inf)
-        step = {"distributed": "moments-share", "trusted": "moments-share", "local": "moments-local"}[mode]
+        step = {"distributed": "moments-fragment", "trusted": "moments-fragment", "local": "moments-local"}[mode]
         result, _ = run(study, drops={step: set(names_of(n)[1 : 1 + gone])})
         moments = Moments.of(result.moments)
-        asked = setup(study)
-        first, second = asked.design.pairs
-        exact = plain_sum(study, result.participants) / asked.design.grid**2
+        asked = design_of(study)
+        first, second = asked.layout.pairs
+        exact = plain_sum(study, result.participants) / asked.layout.grid**2
         exact[(first == 1) & (second == 1)] = moments.rows
         assert np.array_equal(moments.gram[first, second], exact)
         assert not np.nan_to_num(moments.variance).any()
@@ -201,7 +201,7 @@ def test_without_noise_every_mode_gives_the_exact_sum(monkeypatch, n: int, gone:
 
 
 @pytest.mark.parametrize("mode", ["distributed", "trusted"])
-@pytest.mark.parametrize("where", ["keys", "moments-share"])
+@pytest.mark.parametrize("where", ["keys", "moments-fragment"])
 @pytest.mark.parametrize("tolerate", [0, 1, 3])
 def test_one_more_dropout_than_tolerated_aborts_and_opens_nothing(tolerate: int, where: str, mode: str) -> None:
     study = study_of(6, tolerate=tolerate, mode=mode)
@@ -282,14 +282,15 @@ def test_trusted_sites_and_one_site_give_the_same_answer_for_the_same_noise(monk
 @pytest.mark.parametrize(("n", "tolerate"), [(2, 0), (3, 1), (10, 0), (10, 2), (10, 8), (40, 5)])
 def test_distributed_noise_costs_n_over_n_minus_t_minus_1_in_variance(n: int, tolerate: int) -> None:
     study = study_of(n, tolerate=tolerate)
-    asked, plan = setup(study), MODEL.compile(study)
-    one = NoiseShare.calibrated(asked.moments.blocks, asked.moments.reach, Unit.RECORD, budget_rho(1.0, 1e-5), 1)
+    asked, plan = design_of(study), MODEL.compile(study)
+    one = DistributedGaussian.calibrated(asked.moments.blocks, asked.moments.reach, Unit.RECORD, budget_rho(1.0, 1e-5), 1)
     ratio = (asked.moments.deviations(plan) / one.total_deviations(1)) ** 2
     exact = n / (n - tolerate - 1)
     assert ratio == pytest.approx(np.full(ratio.size, exact), rel=1e-4)  # flooring costs the rest
     fine = (Block(3, 1.0), Block(2, 0.5))
     one, many = (
-        NoiseShare.calibrated(fine, dict.fromkeys(Unit, Reach(50.0, 5)), Unit.RECORD, 0.01, h) for h in (1, n - tolerate - 1)
+        DistributedGaussian.calibrated(fine, dict.fromkeys(Unit, Reach(50.0, 5)), Unit.RECORD, 0.01, h)
+        for h in (1, n - tolerate - 1)
     )
     assert not one.floored
     assert n * many.scale**2 / one.scale**2 == pytest.approx(exact, rel=1e-9)
@@ -298,7 +299,7 @@ def test_distributed_noise_costs_n_over_n_minus_t_minus_1_in_variance(n: int, to
 def test_local_noise_costs_n_in_variance_and_trusted_noise_nothing() -> None:
     n = 7
     of = {mode: study_of(n, mode=mode) for mode in Mode}
-    noise = {mode: setup(study).moments.deviations(MODEL.compile(study)) for mode, study in of.items()}
+    noise = {mode: design_of(study).moments.deviations(MODEL.compile(study)) for mode, study in of.items()}
     assert noise[Mode.LOCAL] / noise[Mode.TRUSTED] == pytest.approx(np.full(5, math.sqrt(n)), rel=1e-12)
 
 
@@ -335,7 +336,7 @@ def test_a_coalition_that_takes_its_noise_out_is_left_with_the_planned_variance(
         with monkeypatch.context() as patch:
             notes = Notebook(patch)
             run(study)
-        statistics = [setup(study).design.statistic(table) for table in tables_of(study).values()]
+        statistics = [design_of(study).layout.statistic(table) for table in tables_of(study).values()]
         mechanism = MODEL.compile(study).releases[0].mechanism
         left = notes.opened[0] - sum(notes.vectors[: tolerate + 1])
         residuals.append(mechanism.decode(left, n - tolerate - 1) - sum(statistics[tolerate + 1 :]))
@@ -412,21 +413,21 @@ def test_a_sum_that_could_wrap_around_is_refused_when_it_is_planned() -> None:
 def test_the_largest_statistics_and_their_noise_do_not_wrap_around() -> None:
     for n, epsilon in ((3, 1e-3), (100, 1e-2)):
         study = study_of(n, epsilon=epsilon)
-        mechanism, asked = MODEL.compile(study).releases[0].mechanism, setup(study)
+        mechanism, asked = MODEL.compile(study).releases[0].mechanism, design_of(study)
         largest = sum(c.rows for c in study.parties) * asked.moments.per_row
         assert largest + 12 * mechanism.total_deviations(n).max() < 2**63
 
 
 def test_a_statistic_beyond_its_declared_range_never_leaves(monkeypatch) -> None:
-    from unpooled.aggregation.moments import Design
+    from unpooled.aggregation.moments import MomentsLayout
 
     study = study_of(3)
-    statistic = Design.statistic
+    statistic = MomentsLayout.statistic
     for mode in Mode:
         asked = msgspec.structs.replace(study, trust={AGGREGATION: str(mode)})
         people = parties_of(asked)
         with monkeypatch.context() as patch:
-            patch.setattr(Design, "statistic", lambda self, table: statistic(self, table) + (ROWS + 3) * self.grid**2)
+            patch.setattr(MomentsLayout, "statistic", lambda self, table: statistic(self, table) + (ROWS + 3) * self.grid**2)
             with pytest.raises(ProtocolError, match="beyond its declared range"):
                 run(asked, people)
         assert all(charges(party) == () for party in people.values())
@@ -449,7 +450,7 @@ def opens(study: Study, rules: Policy) -> None:
 
 
 def test_policies_refuse_unpinned_cards_and_trust_they_do_not_list() -> None:
-    strict = Policy(Budget(1.0, 1e-5, Unit.RECORD), approved=None)
+    strict = Policy(Target(1.0, 1e-5, Unit.RECORD), approved=None)
     trusting = dataclasses.replace(strict, trust=frozenset({"trusted"}))
     for mode in ("distributed", "local"):
         opens(study_of(3, mode=mode), strict)
@@ -548,9 +549,9 @@ def test_shares_that_are_malformed_or_of_another_place_are_refused(scene: Scene,
     swapped = replaced(replaced(genuine.sealed, 1, genuine.sealed[2]), 2, genuine.sealed[1])
     for sealed, words in (
         (swapped, "meant for another place"),
-        (genuine.sealed[:-1], "one sealed share of each"),
-        ((*genuine.sealed, genuine.sealed[0]), "one sealed share of each"),
-        ((), "one sealed share of each"),
+        (genuine.sealed[:-1], "one sealed fragment of each"),
+        ((*genuine.sealed, genuine.sealed[0]), "one sealed fragment of each"),
+        ((), "one sealed fragment of each"),
     ):
         scene.refuses("site000", "moments-total", msgspec.structs.replace(genuine, sealed=sealed), words)
 
@@ -649,16 +650,18 @@ def test_other_nodes_than_the_plans_are_refused(scene: Scene, genuine: TotalRequ
     ):
         scene.refuses("site000", "moments-total", change(genuine, nodes=nodes, signatures=signatures), words)
         scene.refuses("site003", "moments-total", change(genuine, nodes=nodes, signatures=signatures), words)
-    fresh = Scene("moments-share")
+    fresh = Scene("moments-fragment")
     asked = fresh.asks[0].payload
     for nodes in (asked.nodes[::-1], asked.nodes[:1], (*asked.nodes, fresh.member("site002")), ()):
-        fresh.refuses("site000", "moments-share", ShareRequest(nodes), "in this order")
+        fresh.refuses("site000", "moments-fragment", FragmentRequest(nodes), "in this order")
     stranger = Identity(bytes(32))
     key = stranger.agreement_key(fresh.plan.hash.encode())
     own = Member("site001", key, stranger.public, stranger.sign(*keys.key_parts(fresh.plan, "site001", key)))
-    fresh.refuses("site000", "moments-share", ShareRequest((asked.nodes[0], own)), "does not belong")
-    fresh.ask("site000", "moments-share", asked)
-    fresh.refuses("site000", "moments-share", ShareRequest((asked.nodes[0], fresh.member("site002"))), error=ReleaseConflict)
+    fresh.refuses("site000", "moments-fragment", FragmentRequest((asked.nodes[0], own)), "does not belong")
+    fresh.ask("site000", "moments-fragment", asked)
+    fresh.refuses(
+        "site000", "moments-fragment", FragmentRequest((asked.nodes[0], fresh.member("site002"))), error=ReleaseConflict
+    )
 
 
 def test_a_party_that_is_not_a_node_adds_nothing_up() -> None:
@@ -712,10 +715,10 @@ def test_what_belongs_to_another_index_or_plan_is_refused(scene: Scene, genuine:
     names = tuple(m.name for m in genuine.participants)
     scene.refuses("site000", "moments-total", genuine, "one more", index=1)
     scene.refuses("site000", "moments-agree", AgreeRequest(names), "one more", index=1)
-    share = Scene("moments-share")
+    share = Scene("moments-fragment")
     asked = share.asks[0].payload
     for index in (1, 2**40):
-        share.refuses("site000", "moments-share", asked, "one more", index=index)
+        share.refuses("site000", "moments-fragment", asked, "one more", index=index)
     # A second run of the same question: nothing of the first fits into it, not even with signatures of its own.
     second = Scene(run=2)
     there = second.asks[0].payload
@@ -735,27 +738,27 @@ def test_a_total_of_another_name_is_refused() -> None:
     for step in ("deviations-total", "deviations-agree"):
         payload = ask.payload if step.endswith("total") else AgreeRequest(names[1:])
         scene.refuses("site000", step, payload, error=UnpooledError)
-    other = next(r for who, step, r in scene.wire.seen if who == "site002" and step == "deviations-share")
-    request = msgspec.structs.replace(ask.payload, sealed=replaced(ask.payload.sealed, 2, other.shares[0]))
+    other = next(r for who, step, r in scene.wire.seen if who == "site002" and step == "deviations-fragment")
+    request = msgspec.structs.replace(ask.payload, sealed=replaced(ask.payload.sealed, 2, other.fragments[0]))
     scene.refuses("site000", "moments-total", request, "meant for another place")
 
 
 def test_steps_of_one_mode_are_refused_under_the_plan_of_another() -> None:
     members = {}
     for mode, n in ((Mode.DISTRIBUTED, 4), (Mode.TRUSTED, 4), (Mode.LOCAL, 4), (Mode.LOCAL, 1)):
-        first = {Mode.DISTRIBUTED: "moments-share", Mode.TRUSTED: "moments-share", Mode.LOCAL: "moments-local"}[mode]
+        first = {Mode.DISTRIBUTED: "moments-fragment", Mode.TRUSTED: "moments-fragment", Mode.LOCAL: "moments-local"}[mode]
         scene = Scene(first, n=n, tolerate=0, mode=mode)
         names = tuple(names_of(n))
         members = {name: scene.member(name) for name in names}
         everybody = tuple(members.values())
         payloads = {
-            "share": ShareRequest(everybody[:2] if mode is Mode.DISTRIBUTED else everybody[:1]),
+            "fragment": FragmentRequest(everybody[:2] if mode is Mode.DISTRIBUTED else everybody[:1]),
             "agree": AgreeRequest(names),
             "total": TotalRequest(everybody, tuple(Sealed(name, b"", b"") for name in names), everybody[:2], ("", "")),
             "noisy": TotalRequest(everybody[1:], tuple(Sealed(name, b"", b"") for name in names[1:])),
             "local": LocalRequest(),
         }
-        own = {Mode.DISTRIBUTED: {"share", "agree", "total"}, Mode.TRUSTED: {"share", "noisy"}, Mode.LOCAL: {"local"}}[mode]
+        own = {Mode.DISTRIBUTED: {"fragment", "agree", "total"}, Mode.TRUSTED: {"fragment", "noisy"}, Mode.LOCAL: {"local"}}[mode]
         for act, payload in payloads.items():
             for name in names:
                 if act not in own or (mode is Mode.TRUSTED and (act == "noisy") != (name == "site000")):
@@ -782,7 +785,7 @@ def test_a_trusted_aggregator_refuses_other_participants() -> None:
         (subset((1, 0, 2, 3)), "meant for another place"),
         (change(genuine, participants=(own, *genuine.participants[1:])), "no trusted aggregator here"),
         (change(genuine, sealed=genuine.sealed[::-1]), "meant for another place"),
-        (change(genuine, sealed=genuine.sealed[1:]), "one sealed share of each"),
+        (change(genuine, sealed=genuine.sealed[1:]), "one sealed fragment of each"),
         (change(genuine, settings=(1.0, 2.0)), "projection bounds belong"),
     ):
         if words == "meant for another place" and request.sealed != genuine.sealed[::-1]:
@@ -794,7 +797,7 @@ def test_a_trusted_aggregator_refuses_other_participants() -> None:
 
 
 def test_settings_that_do_not_belong_are_refused() -> None:
-    scene = Scene("moments-share", n=3, tolerate=0, parameters={"projection": 0.3, "multiple": 2.0})
+    scene = Scene("moments-fragment", n=3, tolerate=0, parameters={"projection": 0.3, "multiple": 2.0})
     asked = scene.asks[0].payload
     assert len(asked.settings) == 4
     for settings, error in (
@@ -805,9 +808,9 @@ def test_settings_that_do_not_belong_are_refused() -> None:
         ((math.nan, 1.0, -4.0, 4.0), UsageError),
         ((-math.inf, 1.0, -4.0, 4.0), UsageError),
     ):
-        scene.refuses("site000", "moments-share", ShareRequest(asked.nodes, settings), error=error)
-    early = Scene("deviations-share", n=3, tolerate=0, parameters={"projection": 0.3})
-    early.refuses("site000", "deviations-share", ShareRequest(early.asks[0].payload.nodes, (1.0,)), "has no settings")
+        scene.refuses("site000", "moments-fragment", FragmentRequest(asked.nodes, settings), error=error)
+    early = Scene("deviations-fragment", n=3, tolerate=0, parameters={"projection": 0.3})
+    early.refuses("site000", "deviations-fragment", FragmentRequest(early.asks[0].payload.nodes, (1.0,)), "has no settings")
 
 
 @pytest.mark.parametrize(
@@ -816,7 +819,7 @@ def test_settings_that_do_not_belong_are_refused() -> None:
 def test_no_settings_move_a_statistic_out_of_its_range(settings: tuple[float, ...]) -> None:
     """Whatever a coordinator makes of the projection, coded values stay in [-1, 1] and so does the sensitivity."""
     study = study_of(3, parameters={"projection": 0.3})
-    asked = setup(study)
+    asked = design_of(study)
     for table in tables_of(study).values():
         try:
             statistic = asked.narrowed(settings).statistic(table)
@@ -828,11 +831,11 @@ def test_no_settings_move_a_statistic_out_of_its_range(settings: tuple[float, ..
 def test_a_share_for_other_nodes_has_other_seeds_and_keys(monkeypatch) -> None:
     """A party whose ledger was rolled back answers twice. The same node must not get a seed once and what is left another time."""
     notes = Notebook(monkeypatch)
-    scenes = [Scene("moments-share", n=4) for _ in range(2)]  # the same root keys and data, two empty ledgers
+    scenes = [Scene("moments-fragment", n=4) for _ in range(2)]  # the same root keys and data, two empty ledgers
     shares = []
     for scene, nodes in zip(scenes, (("site001", "site002"), ("site002", "site003")), strict=True):
-        request = ShareRequest(tuple(scene.member(name) for name in nodes))
-        shares.append(scene.ask("site000", "moments-share", request).shares)
+        request = FragmentRequest(tuple(scene.member(name) for name in nodes))
+        shares.append(scene.ask("site000", "moments-fragment", request).fragments)
     assert np.array_equal(*notes.vectors)  # equal noise: a repeated answer costs nothing
     node, sender = scenes[0].people["site002"].identity, scenes[0].member("site000")
     place = (b"moments", bytes(8), b"site000", b"site002")
@@ -842,7 +845,7 @@ def test_a_share_for_other_nodes_has_other_seeds_and_keys(monkeypatch) -> None:
         salts.add(sealed.salt)
         plan = scenes[0].plan.hash.encode()
         share = secure_sum.unseal(partial(node.shared_key, plan), sender.agreement, place, sealed.salt, sealed.ciphertext)
-        secure_sum.add_share(total, share, position, 2)
+        secure_sum.add_fragment(total, share, position, 2)
     assert len(salts) == 2  # two messages, so two keys: the nonce is constant
     assert not np.array_equal(total.view(np.int64), notes.vectors[0])
 
@@ -872,7 +875,7 @@ class Cheat:
         self.partials: dict[str, dict[str, list[np.ndarray]]] = {}
         self.released: list[tuple[str, Released]] = []
         self.refused = self.answered = 0
-        self.count = setup(study).aggregation.count
+        self.count = design_of(study).aggregation.count
         # Two plans of attack per release, from which the random choices mostly come.
         self.plots = {name: [(self.some(self.count), self.set_of()) for _ in range(2)] for name in ("moments", "deviations")}
         for name in self.names:
@@ -886,7 +889,7 @@ class Cheat:
 
     def settings(self) -> tuple[float, ...]:
         if self.rng.random() < 0.8:
-            projected = setup(self.study).deviations is not None
+            projected = design_of(self.study).deviations is not None
             return (-1.0, 3.0, -4.0, 4.0) if projected else ()
         return tuple(self.rng.normal(size=int(self.rng.integers(0, 5))).tolist())
 
@@ -897,8 +900,8 @@ class Cheat:
         if any(node not in self.members for node in {*nodes, *participants}):
             return None
         settings = self.settings() if name == "moments" else ()
-        if act == "share":
-            return ShareRequest(tuple(self.members[node] for node in nodes), settings)
+        if act == "fragment":
+            return FragmentRequest(tuple(self.members[node] for node in nodes), settings)
         if act == "agree":
             return AgreeRequest(participants)
         if act == "local":
@@ -937,10 +940,10 @@ class Cheat:
     def learn(self, to: str, name: str, act: str, index: int, payload, reply) -> None:
         if not act:
             self.members[to] = Member(to, reply.agreement.value, reply.identity.value, reply.signature.value)
-        elif act == "share":
+        elif act == "fragment":
             assert index == 0
-            self.sealed[name, to] = list(reply.shares)
-            assert [s.node for s in reply.shares] == [n.name for n in payload.nodes]
+            self.sealed[name, to] = list(reply.fragments)
+            assert [s.node for s in reply.fragments] == [n.name for n in payload.nodes]
         elif act == "agree" and index == 0:
             self.signed[name, to, payload.participants] = reply.signature.value
         elif act == "total":
@@ -995,7 +998,7 @@ def test_nothing_but_planned_things_ever_comes_back(monkeypatch, kind: str) -> N
             spent = charges(party)
             assert len(spent) <= sum(r.count for r in cheat.plan.releases if r.party == name)
             assert party.ledger.composition(Unit.RECORD).epsilon(1e-5) <= 1.0
-        if not isinstance(setup(study).aggregation, Local) and kind.startswith("distributed"):
+        if not isinstance(design_of(study).aggregation, Local) and kind.startswith("distributed"):
             assert not cheat.released
     assert refused > 300
     assert answered > 100
@@ -1009,13 +1012,13 @@ def test_nothing_but_planned_things_ever_comes_back(monkeypatch, kind: str) -> N
 def test_a_colluding_node_can_split_the_sites_but_never_undercut_the_plan(monkeypatch) -> None:
     """With a key of its own a node signs any set. Honest parties and nodes act once, so each is in one opened sum at most."""
     notes = Notebook(monkeypatch)
-    scene = Scene("moments-share", n=3, tolerate=1)
+    scene = Scene("moments-fragment", n=3, tolerate=1)
     rogue = scene.people["site002"].identity
     members = {name: scene.member(name) for name in names_of(3)}
     plan = scene.plan.hash.encode()
     for k, victim in enumerate(("site000", "site001")):
         nodes = (members[victim], members["site002"])
-        theirs = scene.ask(victim, "moments-share", ShareRequest(nodes)).shares
+        theirs = scene.ask(victim, "moments-fragment", FragmentRequest(nodes)).fragments
         names = (victim, "site002")
         own = scene.ask(victim, "moments-agree", AgreeRequest(names)).signature.value
         purpose = (b"moments", bytes(8), b"site002", victim.encode())
@@ -1030,7 +1033,7 @@ def test_a_colluding_node_can_split_the_sites_but_never_undercut_the_plan(monkey
         rest = secure_sum.unseal(
             partial(rogue.shared_key, plan), members[victim].agreement, place, theirs[1].salt, theirs[1].ciphertext
         )
-        secure_sum.add_share(own_part, rest, 1, 2)
+        secure_sum.add_fragment(own_part, rest, 1, 2)
         # What it gets is one noisy vector with one share of noise, and here one share is what the plan counts on.
         assert np.array_equal(own_part.view(np.int64), notes.vectors[k])
         scene.refuses(victim, "moments-agree", AgreeRequest(tuple(names_of(3))), error=ReleaseConflict)
@@ -1040,10 +1043,10 @@ def test_a_colluding_node_can_split_the_sites_but_never_undercut_the_plan(monkey
 
 def test_an_exact_contribution_leaves_sealed_for_the_named_party_only() -> None:
     scene = Scene("moments-noisy", mode="trusted", n=4, tolerate=0, parameters={"nodes": ["site002"]})
-    shares = [(who, reply.shares) for who, step, reply in scene.wire.seen if step == "moments-share"]
+    shares = [(who, reply.fragments) for who, step, reply in scene.wire.seen if step == "moments-fragment"]
     assert [who for who, _ in shares] == ["site000", "site001", "site003"]
     assert all([s.node for s in sealed] == ["site002"] for _, sealed in shares)
-    statistics = {name: setup(scene.study).design.statistic(t) for name, t in tables_of(scene.study).items()}
+    statistics = {name: design_of(scene.study).layout.statistic(t) for name, t in tables_of(scene.study).items()}
     for who, (sealed,) in shares:
         raw = statistics[who].astype("<u8").tobytes()
         assert not any(raw[k : k + 8] in sealed.ciphertext for k in range(0, len(raw), 8))

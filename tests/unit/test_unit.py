@@ -9,7 +9,7 @@ import pytest
 
 import unpooled.privacy
 from unpooled.errors import UsageError
-from unpooled.privacy.unit import Adjacency, Budget, Calibration, Split, Unit, check_delta, check_epsilon, real
+from unpooled.privacy.unit import Adjacency, Calibration, Split, Target, Unit, check_delta, check_epsilon, real
 
 WORDS = {
     Unit: ["record", "attribute"],
@@ -69,13 +69,13 @@ def test_numbers_are_named_in_the_refusal() -> None:
 
 
 def test_a_budget_is_checked_and_prints_itself() -> None:
-    budget = Budget(1, 1e-5, "attribute")
+    budget = Target(1, 1e-5, "attribute")
     assert str(budget) == "epsilon = 1, delta = 1e-05 per attribute"
-    assert budget == Budget(1.0, 1e-5, Unit.ATTRIBUTE)
-    assert Budget(1.0, 0).unit is Unit.RECORD
+    assert budget == Target(1.0, 1e-5, Unit.ATTRIBUTE)
+    assert Target(1.0, 0).unit is Unit.RECORD
     for wrong in ((0, 1e-5), (1, 1), (1, 1e-5, "person")):
         with pytest.raises(UsageError):
-            Budget(*wrong)
+            Target(*wrong)
 
 
 def test_the_package_has_one_lazy_name() -> None:

@@ -14,11 +14,11 @@ import numpy as np
 
 from unpooled.aggregation import secure_sum
 from unpooled.aggregation.keys import answered, gather, seal_parts, unsealed
-from unpooled.aggregation.messages import AgreeReply, AgreeRequest, ShareReply, ShareRequest, TotalReply, TotalRequest
+from unpooled.aggregation.messages import AgreeReply, AgreeRequest, FragmentReply, FragmentRequest, TotalReply, TotalRequest
 from unpooled.aggregation.totals import Aggregation, Quantity, Summed, Total
 from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.privacy.accounting import budget_rho
-from unpooled.privacy.mechanisms import NoiseShare
+from unpooled.privacy.mechanisms import DistributedGaussian
 from unpooled.privacy.plan import Plan, Release, Study
 from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import Ask, Public
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Distributed(Aggregation):
-    """Shares of the noise from every party, a sum that only all nodes together can open."""
+    """Fragments of the noise from every party, a sum that only all nodes together can open."""
 
     @property
     def honest(self) -> int:
-        """Noise shares that are guaranteed to be unknown to whoever sees the total: N - T - 1."""
+        """Noise fragments that are guaranteed to be unknown to whoever sees the total: N - T - 1."""
         return len(self.parties) - self.tolerate - 1
 
     @property
@@ -49,28 +49,28 @@ class Distributed(Aggregation):
             "a dishonest coordinator lets drop out), put what they know together, less noise is left than stated."
         )
         nodes = (
-            f"At least one of the {self.count} nodes of the secure sum does not hand its shares to the others; they are encrypted by "
+            f"At least one of the {self.count} nodes of the secure sum does not hand its fragments to the others; they are encrypted by "
             "X25519, HKDF-SHA-256 and AES-256-GCM."
         )
         return (coalition,), (nodes,)
 
     def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
-        """A share of the noise for every party."""
+        """A fragment of the noise for every party."""
         if vector.scale is None:
             rho = budget_rho(study.epsilon, study.delta) * vector.share
-            share = NoiseShare.calibrated(vector.blocks, vector.reach, study.budget.unit, rho, self.honest)
+            fragment = DistributedGaussian.calibrated(vector.blocks, vector.reach, study.target.unit, rho, self.honest)
         else:
             reach = tuple(sorted(vector.reach.items()))
-            share = NoiseShare(vector.blocks, reach, vector.scale / math.sqrt(self.honest), self.honest)
-        vector.fits(study, share.scale)
-        return tuple(Release(vector.name, name, vector.step("share"), share) for name in self.parties)
+            fragment = DistributedGaussian(vector.blocks, reach, vector.scale / math.sqrt(self.honest), self.honest)
+        vector.fits(study, fragment.scale)
+        return tuple(Release(vector.name, name, vector.step("fragment"), fragment) for name in self.parties)
 
     def collect(
         self, plan: Plan, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...]
     ) -> Generator[list[Ask], Replies, Total]:
         """Sealed parts, one signed set of participants, the nodes' sums."""
         nodes, sealed = yield from gather(self, vector, members, list(members), settings)
-        self.enough(sealed, "at their shares")
+        self.enough(sealed, "at their fragments")
         names, participants = [node.name for node in nodes], tuple(sealed)
         agreed = yield [Ask(name, vector.step("agree"), AgreeRequest(participants)) for name in names]
         answered(names, agreed)
@@ -79,10 +79,10 @@ class Distributed(Aggregation):
         requests = [TotalRequest(joined, tuple(p[k] for p in sealed.values()), nodes, signatures) for k in range(len(nodes))]
         replies = yield [Ask(name, vector.step("total"), asked) for name, asked in zip(names, requests, strict=True)]
         answered(names, replies)
-        share = plan.release(names[0], vector.name).mechanism
-        assert isinstance(share, NoiseShare)
+        fragment = plan.release(names[0], vector.name).mechanism
+        assert isinstance(fragment, DistributedGaussian)
         integers = secure_sum.opened([reply.part.values.numpy() for reply in replies])
-        return Total(share.decode(integers, len(sealed)), share.total_deviations(len(sealed)), participants)
+        return Total(fragment.decode(integers, len(sealed)), fragment.total_deviations(len(sealed)), participants)
 
 
 # --- at a node -------------------------------------------------------------------------------------------------------------
@@ -120,14 +120,14 @@ def _total(quantity: Quantity, context: Context, request: TotalRequest) -> Total
     at = nodes.index(context.name)
     total = np.zeros(context.plan.release(context.name, quantity.name).size, dtype=np.uint64)
     for part in unsealed(quantity, context, request, total.size):
-        secure_sum.add_share(total, part, at, len(nodes))
+        secure_sum.add_fragment(total, part, at, len(nodes))
     return TotalReply(context.partial(quantity.name, total))
 
 
 def steps(quantity: Quantity) -> tuple[Step, ...]:
     """What a party can be asked to do for a secure sum (the first step serves trusted sums too)."""
     return (
-        Step(f"{quantity.name}-share", ShareRequest, ShareReply, partial(seal_parts, quantity)),
+        Step(f"{quantity.name}-fragment", FragmentRequest, FragmentReply, partial(seal_parts, quantity)),
         Step(f"{quantity.name}-agree", AgreeRequest, AgreeReply, partial(_agree, quantity)),
         Step(f"{quantity.name}-total", TotalRequest, TotalReply, partial(_total, quantity)),
     )

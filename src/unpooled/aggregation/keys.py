@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from unpooled.aggregation import secure_sum
-from unpooled.aggregation.messages import KeyReply, Member, ShareReply, ShareRequest, TotalRequest
+from unpooled.aggregation.messages import FragmentReply, FragmentRequest, KeyReply, Member, TotalRequest
 from unpooled.errors import ProtocolError, StudyAborted
 from unpooled.privacy.mechanisms import Summand
 from unpooled.protocol.identity import verify
@@ -73,7 +73,7 @@ def purpose(quantity: Quantity, context: Context, sender: str, receiver: str) ->
     return quantity.name.encode(), context.index.to_bytes(8, "big"), sender.encode(), receiver.encode()
 
 
-def seal_parts(quantity: Quantity, context: Context, request: ShareRequest) -> ShareReply:
+def seal_parts(quantity: Quantity, context: Context, request: FragmentRequest) -> FragmentReply:
     """The step in which a party splits its vector and seals one part for each node (or all of it for the trusted one)."""
     aggregation, _ = quantity.planned(context)
     aggregation.check_nodes(tuple(node.name for node in request.nodes))
@@ -89,13 +89,13 @@ def seal_parts(quantity: Quantity, context: Context, request: ShareRequest) -> S
             sealed.append(Sealed(node.name, text, salt))
         return tuple(sealed)
 
-    return ShareReply(context.release(quantity.name, Summand(quantity.own(context, request.settings), seal)))
+    return FragmentReply(context.release(quantity.name, Summand(quantity.own(context, request.settings), seal)))
 
 
 def unsealed(quantity: Quantity, context: Context, request: TotalRequest, size: int) -> Generator[secure_sum.Buffer]:
     """What the participants sealed for this party, one after the other."""
     if len(request.sealed) != len(request.participants):
-        raise ProtocolError("a total needs one sealed share of each participant")
+        raise ProtocolError("a total needs one sealed fragment of each participant")
     room = bytearray(8 * size)
     for member, sealed in zip(request.participants, request.sealed, strict=True):
         sender = checked(context.plan, member)
@@ -112,12 +112,16 @@ def gather(
 ) -> Generator[list[Ask], Replies, tuple[tuple[Member, ...], dict[str, tuple[Sealed, ...]]]]:
     """Ask the senders for their sealed parts: the nodes they are sealed for, and what arrived."""
     nodes = tuple(members[node] for node in [n for n in aggregation.nodes if n in members][: aggregation.count])
-    replies = yield [Ask(party, vector.step("share"), ShareRequest(nodes, settings)) for party in senders]
-    sealed = {party: reply.shares for party, reply in zip(senders, replies, strict=True) if not isinstance(reply, Dropped)}
+    replies = yield [Ask(party, vector.step("fragment"), FragmentRequest(nodes, settings)) for party in senders]
+    sealed = {
+        party: reply.fragments for party, reply in zip(senders, replies, strict=True) if not isinstance(reply, Dropped)
+    }
     names = [node.name for node in nodes]
     for party, parts in sealed.items():
         if [part.node for part in parts] != names:
-            msg = f"party {party!r} sealed its shares of {vector.name!r} for others than {', '.join(names)}, in this order"
+            msg = (
+                f"party {party!r} sealed its fragments of {vector.name!r} for others than {', '.join(names)}, in this order"
+            )
             raise ProtocolError(msg)
     return nodes, sealed
 

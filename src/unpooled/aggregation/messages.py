@@ -24,21 +24,21 @@ class KeyReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: Public[str]
 
 
-class ShareRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FragmentRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The nodes to encrypt for, and public settings of the statistic."""
 
     nodes: tuple[Member, ...]
     settings: tuple[float, ...] = ()
 
 
-class ShareReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One sealed share per node."""
+class FragmentReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One sealed fragment per node."""
 
-    shares: tuple[Sealed, ...]
+    fragments: tuple[Sealed, ...]
 
 
 class AgreeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whose shares arrived."""
+    """Whose fragments arrived."""
 
     participants: tuple[str, ...]
 
@@ -50,7 +50,7 @@ class AgreeReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TotalRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The sealed shares of the participants for this node; every node's signature (secure sums); settings (trusted sums)."""
+    """The sealed fragments of the participants for this node; every node's signature (secure sums); settings (trusted sums)."""
 
     participants: tuple[Member, ...]
     sealed: tuple[Sealed, ...]

@@ -56,7 +56,7 @@ class Geometry(StrEnum):
 
 
 @dataclass(frozen=True)
-class Design:
+class MomentsLayout:
     """The coded row (x, 1, y) of a study and the statistic that is summed over rows."""
 
     features: tuple[Column, ...]
@@ -77,7 +77,7 @@ class Design:
         geometry: Geometry = Geometry.BALL,
         norm: float | None = None,
         intercept: bool = True,
-    ) -> Design:
+    ) -> MomentsLayout:
         """The design of these declared columns, one of which is the response, for this many rows in all."""
         named = [column for column in columns if column.name == response]
         features = tuple(column for column in columns if column.name != response)
@@ -246,7 +246,7 @@ class Moments:
     ``gram`` and ``variance`` are those of the whole coded row; entries that were not released (y^2, unless augmented) are nan.
     """
 
-    design: Design
+    layout: MomentsLayout
     rows: int
     gram: Matrix
     variance: Matrix
@@ -261,13 +261,13 @@ class Moments:
     @property
     def xx(self) -> tuple[Matrix, Matrix]:
         """The Gram of (x, 1) and the variances of its noise."""
-        d = self.design.size
+        d = self.layout.size
         return self.gram[:d, :d], self.variance[:d, :d]
 
     @property
     def xy(self) -> tuple[Row, Row]:
         """The cross moments of (x, 1) with y, and the variances of their noise."""
-        d = self.design.size
+        d = self.layout.size
         return self.gram[:d, d], self.variance[:d, d]
 
     def posterior(self, prior_precision: float = 1.0, noise_precision: float = 1.0, *, naive: bool = False) -> LinearFit:
@@ -276,9 +276,9 @@ class Moments:
         The intercept, at the centre of the declared ranges, has the half width of y as its prior standard deviation.
         """
         prior_precision, noise_precision = (_positive(p) for p in (prior_precision, noise_precision))
-        y = self.design.response.half_width
-        prior = prior_precision * (y / self.design.half_widths) ** 2
-        if self.design.intercept:
+        y = self.layout.response.half_width
+        prior = prior_precision * (y / self.layout.half_widths) ** 2
+        if self.layout.intercept:
             prior[-1] = 1.0
         (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
         precision = noise_precision * y**2
@@ -293,10 +293,10 @@ class Moments:
         """
         if not 0 <= alpha < math.inf:
             raise UsageError("alpha must be a finite number >= 0")
-        penalty = alpha / self.design.half_widths**2
-        if self.design.intercept:
+        penalty = alpha / self.layout.half_widths**2
+        if self.layout.intercept:
             penalty[-1] = 0.0
-        precision = _positive(noise_precision) * self.design.response.half_width**2
+        precision = _positive(noise_precision) * self.layout.response.half_width**2
         (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
         found = noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, precision)
         return self._in_own_units(*found, prior=False)
@@ -307,20 +307,20 @@ class Moments:
 
     def _in_own_units(self, mean: Row, covariance: Matrix, *, prior: bool = True) -> LinearFit:
         """beta_j = Y b_j / h_j; the intercept takes up the centres."""
-        design = self.design
-        back = np.diag(design.response.half_width / design.half_widths)
-        if design.intercept:
-            back[-1] -= design.centres * back.diagonal()
+        layout = self.layout
+        back = np.diag(layout.response.half_width / layout.half_widths)
+        if layout.intercept:
+            back[-1] -= layout.centres * back.diagonal()
         own, spread = back @ mean, back @ covariance @ back.T
-        p = own.size - design.intercept
-        intercept = float(own[-1]) + design.response.centre if design.intercept else 0.0
+        p = own.size - layout.intercept
+        intercept = float(own[-1]) + layout.response.centre if layout.intercept else 0.0
         return LinearFit(own[:p], intercept, spread, noisy_gram.identified(*self.xx)[:p], prior)
 
     # --- files -----------------------------------------------------------------------------------------------------------
 
     def stored(self) -> StoredMoments:
         """Everything as plain data."""
-        d = self.design
+        d = self.layout
         gram, variance = Array.of(self.gram), Array.of(self.variance)
         head = (FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept)
         return StoredMoments(*head, self.rows, gram, variance, self.plan, self.statement)
@@ -332,11 +332,11 @@ class Moments:
             msg = f"moments of another format: this program reads {FORMAT!r}"
             raise DataError(msg)
         geometry = Geometry(stored.geometry)
-        design = Design(stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept)
-        square = (design.size + 1, design.size + 1)
+        layout = MomentsLayout(stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept)
+        square = (layout.size + 1, layout.size + 1)
         if any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
             raise DataError("moments whose matrices do not fit their columns")
-        return cls(design, stored.rows, stored.gram.numpy(), stored.variance.numpy(), stored.plan, stored.statement)
+        return cls(layout, stored.rows, stored.gram.numpy(), stored.variance.numpy(), stored.plan, stored.statement)
 
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""
@@ -355,4 +355,4 @@ def _positive(precision: Any) -> float:  # noqa: ANN401 - whatever a caller pass
     return number
 
 
-__all__ = ["AUGMENTED_WEIGHTS", "Design", "Geometry", "LinearFit", "Moments", "StoredMoments"]
+__all__ = ["AUGMENTED_WEIGHTS", "Geometry", "LinearFit", "Moments", "MomentsLayout", "StoredMoments"]

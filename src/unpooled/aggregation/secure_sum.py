@@ -1,6 +1,6 @@
-r"""Additive shares of integer vectors modulo 2^64, sealed end to end for the nodes that add them up (Algorithm 1 of Heikkila et al. 2017; Theorem B.2).
+r"""Additive fragments of integer vectors modulo 2^64, sealed end to end for the nodes that add them up (Algorithm 1 of Heikkila et al. 2017; Theorem B.2).
 
-A vector is split into M shares: M - 1 uniform ones and the one that makes them sum. A uniform share is sent as the 32-byte seed
+A vector is split into M fragments: M - 1 uniform ones and the one that makes them sum. A uniform fragment is sent as the 32-byte seed
 of its key stream, so a party sends about 8 bytes per coordinate however many nodes there are. Fewer than M nodes together hold
 uniform noise; what the M partial sums add up to is the exact total, whoever of the parties is missing.
 
@@ -40,7 +40,7 @@ _BLOCK = 1 << 15
 
 
 def split(vector: NDArray[np.int64], nodes: int, secret: bytes) -> list[Buffer]:
-    """The shares of a vector: seeds for all nodes but the last, which gets what is left.
+    """The fragments of a vector: seeds for all nodes but the last, which gets what is left.
 
     ``secret`` belongs to this vector alone, so that a repeated request is answered with equal bytes.
     """
@@ -52,18 +52,18 @@ def split(vector: NDArray[np.int64], nodes: int, secret: bytes) -> list[Buffer]:
     return [*seeds, rest.data.cast("B")]
 
 
-def add_share(total: Words, share: Buffer, position: int, nodes: int) -> None:
-    """Add the share that the node at this position received to its partial sum, modulo 2^64."""
+def add_fragment(total: Words, fragment: Buffer, position: int, nodes: int) -> None:
+    """Add the fragment that the node at this position received to its partial sum, modulo 2^64."""
     if position < nodes - 1:
-        if len(share) != _SEED_BYTES:
-            raise ProtocolError("a share that is not a seed of 32 bytes")
-        for at, words in _expanded(bytes(share), total.size):
+        if len(fragment) != _SEED_BYTES:
+            raise ProtocolError("a fragment that is not a seed of 32 bytes")
+        for at, words in _expanded(bytes(fragment), total.size):
             total[at : at + words.size] += words
-    elif len(share) != 8 * total.size:
-        msg = f"a share that does not hold {total.size} numbers of 8 bytes"
+    elif len(fragment) != 8 * total.size:
+        msg = f"a fragment that does not hold {total.size} numbers of 8 bytes"
         raise ProtocolError(msg)
     else:
-        total += np.frombuffer(share, dtype="<u8")
+        total += np.frombuffer(fragment, dtype="<u8")
 
 
 def _expanded(seed: bytes, size: int) -> Iterator[tuple[int, Words]]:
@@ -110,5 +110,5 @@ def unseal(
             return cipher.decrypt(_NONCE, ciphertext, None)
         cipher.decrypt_into(_NONCE, ciphertext, None, room)
     except (InvalidTag, ValueError):
-        raise ProtocolError("a sealed share that was altered, or was meant for another place") from None
+        raise ProtocolError("a sealed fragment that was altered, or was meant for another place") from None
     return memoryview(room)

@@ -1,7 +1,7 @@
 """What is added up over parties and how: the base of three ways to turn the parties' integer vectors into one noisy total.
 
-* ``distributed``: every party adds a share of the noise and a secure sum opens nothing but the total. Nobody need be trusted: up to
-  T parties may collude with the coordinator or drop out, N - T - 1 shares suffice for the guarantee (Theorem B.1).
+* ``distributed``: every party adds a fragment of the noise and a secure sum opens nothing but the total. Nobody need be trusted: up to
+  T parties may collude with the coordinator or drop out, N - T - 1 fragments suffice for the guarantee (Theorem B.1).
 * ``trusted``: the parties seal exact vectors for one named party, which adds the noise once. That party sees the exact vectors.
 * ``local``: every party releases its own vector with all the noise it needs.
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted, UsageError
 from unpooled.privacy.accounting import budget_mu
-from unpooled.privacy.mechanisms import Block, GaussianRelease, NoiseShare, Reach
+from unpooled.privacy.mechanisms import Block, DistributedGaussian, GaussianRelease, Reach
 from unpooled.privacy.plan import Plan, Release, Study
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.context import Context
@@ -62,7 +62,7 @@ class Summed:
         if self.scale is not None:
             return GaussianRelease(self.blocks, tuple(sorted(self.reach.items())), self.scale)
         mu = budget_mu(study.epsilon, study.delta) * math.sqrt(self.share)
-        return GaussianRelease.calibrated(self.blocks, self.reach, study.budget.unit, mu)
+        return GaussianRelease.calibrated(self.blocks, self.reach, study.target.unit, mu)
 
     def fits(self, study: Study, scale: float) -> None:
         """Refuse a total that, with noise of this scale from every party, may not fit into 64 bits."""
@@ -75,7 +75,7 @@ class Summed:
     def deviations(self, plan: Plan) -> NDArray[np.float64]:
         """Standard deviation of every coordinate of the total if every party is in it."""
         mechanisms = [release.mechanism for release in plan.releases if release.name == self.name]
-        if isinstance(mechanisms[0], NoiseShare):
+        if isinstance(mechanisms[0], DistributedGaussian):
             return mechanisms[0].total_deviations(len(mechanisms))
         noise = [m.deviations for m in mechanisms if isinstance(m, GaussianRelease)]
         return np.asarray(noise[0] * math.sqrt(len(noise)))

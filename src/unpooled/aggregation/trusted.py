@@ -48,7 +48,7 @@ class Trusted(Aggregation):
         return tuple(
             Release(vector.name, name, vector.step("noisy"), noisy)
             if name == aggregator
-            else Release(vector.name, name, vector.step("share"), given)
+            else Release(vector.name, name, vector.step("fragment"), given)
             for name in self.parties
         )
 
@@ -79,7 +79,7 @@ def _noisy(quantity: Quantity, context: Context, request: TotalRequest) -> Noisy
         raise ProtocolError("a participant that is named twice")
     total = quantity.own(context, request.settings).astype(np.uint64)
     for part in unsealed(quantity, context, request, total.size):
-        secure_sum.add_share(total, part, 0, 1)
+        secure_sum.add_fragment(total, part, 0, 1)
     return NoisyReply(context.release(quantity.name, Vector(total.astype(np.int64))))
 
 

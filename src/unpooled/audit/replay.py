@@ -92,8 +92,8 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.neighbours} neighbouring data sets: {'no violation' if self.passed else 'VIOLATIONS'}"]
         lines += [
-            f"  {unit} {party}.{name}: at most {share:.4f} of the declared bound"
-            for (unit, party, name), share in sorted(self.largest.items())
+            f"  {unit} {party}.{name}: at most {ratio:.4f} of the declared bound"
+            for (unit, party, name), ratio in sorted(self.largest.items())
         ]
         lines += [f"  not measured: {', '.join(self.unmeasured)} (see the model's own tests)"] if self.unmeasured else []
         lines += [f"  {v.unit} {v.party}: {v.where}: {v.what}" for v in self.violations[:10]]
@@ -109,8 +109,8 @@ def replay(
     rng = np.random.default_rng(seed)
     report = Report()
 
-    def party(name: str, table: Table, sealed: Shares) -> Party:
-        # Each party has one identity in all worlds, so that sealed shares can be opened again.
+    def party(name: str, table: Table, sealed: SealedVectors) -> Party:
+        # Each party has one identity in all worlds, so that sealed fragments can be opened again.
         ledger = Ledger.in_memory(root_key=sha256(name.encode()).digest())
         watched = _watched(model, sealed)
         rules = Policy.in_process()
@@ -120,9 +120,9 @@ def replay(
 
     for base, only in bases(plan, tables, rng, rounds):
         transcript = Transcript()
-        shares: dict[str, Shares] = {name: [] for name in base}
+        sealed_vectors: dict[str, SealedVectors] = {name: [] for name in base}
         try:
-            people = {name: party(name, table, shares[name]) for name, table in base.items()}
+            people = {name: party(name, table, sealed_vectors[name]) for name, table in base.items()}
             drive(model, plan, in_process(people), transcript)
         except UnpooledError as error:
             words = f"a study on admissible data is refused ({type(error).__name__})"
@@ -132,17 +132,17 @@ def replay(
             best: tuple[float, dict[str, Row]] = (-1.0, {})
             tried = [only] if only else neighbours(plan, base, unit, rng, rounds, labels=model.covers_labels)
             for changes in tried:
-                measured = _compare(model, plan, transcript, base, shares, changes, unit, party, report)
+                measured = _compare(model, plan, transcript, base, sealed_vectors, changes, unit, party, report)
                 if measured > best[0] and None not in changes.values():
                     best = (measured, {name: row for name, row in changes.items() if row is not None})
             for _ in range(
                 rounds if best[1] and not only else 0
             ):  # search: change one more value of the worst neighbour so far
                 candidate = changed_once(plan, best[1], unit, rng)
-                measured = _compare(model, plan, transcript, base, shares, candidate, unit, party, report)
+                measured = _compare(model, plan, transcript, base, sealed_vectors, candidate, unit, party, report)
                 if measured > best[0]:
                     best = (measured, candidate)
-    moved = {(party, name) for (_, party, name), share in report.largest.items() if share}
+    moved = {(party, name) for (_, party, name), ratio in report.largest.items() if ratio}
     report.unmeasured = [f"{r.party}.{r.name}" for r in plan.releases if (r.party, r.name) not in moved]
     return report
 
@@ -155,13 +155,13 @@ def _compare(
     plan: Plan,
     transcript: Transcript,
     base: Tables,
-    shares: Mapping[str, Shares],
+    sealed_vectors: Mapping[str, SealedVectors],
     changes: Mapping[str, Row | None],
     unit: Unit,
-    party: Callable[[str, Table, Shares], Party],
+    party: Callable[[str, Table, SealedVectors], Party],
     report: Report,
 ) -> float:
-    """Put the recorded requests to the changed parties; note what moved; return the largest share of a declared bound."""
+    """Put the recorded requests to the changed parties; note what moved; return the largest part of a declared bound."""
     report.neighbours += 1
     largest = 0.0
     for name, row in changes.items():
@@ -169,7 +169,7 @@ def _compare(
             row = vanishing(plan.study.card(name), row)  # noqa: PLW2901 - a value may vanish, not become another one
             if row is None:
                 continue
-        sealed: Shares = []
+        sealed: SealedVectors = []
         neighbour = party(name, base[name].omit(ROW) if row is None else base[name].replace(ROW, row), sealed)
         for entry in transcript.entries:
             if entry.to != name or entry.reply is None:
@@ -196,7 +196,7 @@ def _compare(
                         report,
                     ),
                 )
-        for (release, one), (_, other) in zip(shares[name], sealed, strict=False):  # a refused neighbour seals less
+        for (release, one), (_, other) in zip(sealed_vectors[name], sealed, strict=False):  # a refused neighbour seals less
             largest = max(largest, _share_of_bound(plan, unit, name, release, one, other, report))
     return largest
 
@@ -204,23 +204,23 @@ def _compare(
 def _share_of_bound(
     plan: Plan, unit: Unit, party: str, release: str, ours: NDArray[Any], theirs: NDArray[Any], report: Report
 ) -> float:
-    """How far a release or a sealed share moved, as a part of what the plan declares; noted, and a violation beyond 1."""
+    """How far a release or a sealed fragment moved, as a part of what the plan declares; noted, and a violation beyond 1."""
     mechanism = plan.release(party, release).mechanism
     moved, declared = mechanism.change(ours, theirs), mechanism.event(unit).value
     if moved is None:
         return 0.0
-    share = moved / declared if declared else 0.0
+    ratio = moved / declared if declared else 0.0
     key = (unit, party, release)
-    report.largest[key] = max(report.largest.get(key, 0.0), share)
-    if share > 1 + _ROUNDING:
-        report.violations.append(Violation(unit, party, release, f"moved {share:.4f} times the declared bound"))
-    return share
+    report.largest[key] = max(report.largest.get(key, 0.0), ratio)
+    if ratio > 1 + _ROUNDING:
+        report.violations.append(Violation(unit, party, release, f"moved {ratio:.4f} times the declared bound"))
+    return ratio
 
 
-# --- what is inside a sealed share --------------------------------------------------------------------------------------
+# --- what is inside a sealed fragment --------------------------------------------------------------------------------------
 
-#: The shares that one party sealed, in order: (release, vector with noise).
-Shares = list[tuple[str, "NDArray[np.int64]"]]
+#: The vectors that one party sealed, in order: (release, vector with noise).
+SealedVectors = list[tuple[str, "NDArray[np.int64]"]]
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class _Witness:
 
     mechanism: Mechanism
     release: str
-    sealed: Shares
+    sealed: SealedVectors
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the mechanism has
         return getattr(self.mechanism, name)
@@ -240,7 +240,7 @@ class _Witness:
         return vector
 
 
-def _watched(model: Model, sealed: Shares) -> Model:
+def _watched(model: Model, sealed: SealedVectors) -> Model:
     """The model with witnesses in its plans; hashes and costs stay what they are."""
 
     def watch(release: Release) -> Release:
@@ -283,7 +283,7 @@ def _moved(  # noqa: C901, PLR0911 - one line per way to move
     if isinstance(ours, Entrusted | Disclosed | Released | Partial) and _shape(ours.values) != _shape(theirs.values):
         return violated("the shape of a message depends on the data")
     if isinstance(ours, Partial) and ours != theirs:
-        return violated("a partial sum depends on the node's own data, not on its sealed share alone")
+        return violated("a partial sum depends on the node's own data, not on its sealed fragment alone")
     if not isinstance(ours, Released):
         return 0.0
     if (ours.name, ours.index) != (theirs.name, theirs.index):

@@ -55,7 +55,7 @@ def _set_up(folder: Path, hospitals: Hospitals, epsilon: float) -> tuple[Path, l
     import polars as pl
 
     from unpooled.privacy.bounds import Column
-    from unpooled.privacy.unit import Budget
+    from unpooled.privacy.unit import Target
     from unpooled.study.files import read_study
     from unpooled.study.party import create_party, open_party
     from unpooled.study.run import compile_study
@@ -71,7 +71,7 @@ def _set_up(folder: Path, hospitals: Hospitals, epsilon: float) -> tuple[Path, l
         home = folder / name
         home.mkdir()
         pl.DataFrame(values, strict=False).with_columns(pl.col("pressure").fill_nan(None)).write_csv(home / "patients.csv")
-        config, card = create_party(home, name, home / "patients.csv", columns, Budget(epsilon, 1e-5))
+        config, card = create_party(home, name, home / "patients.csv", columns, Target(epsilon, 1e-5))
         parties.append(config)
         cards.append(card.relative_to(folder))
     study = folder / "study.toml"

@@ -46,7 +46,7 @@ def init(
     """Write party.toml and a public schema card, and create the ledger and its key."""
     from unpooled.errors import StudyError
     from unpooled.privacy.plan import default_delta
-    from unpooled.privacy.unit import Budget, Unit
+    from unpooled.privacy.unit import Target, Unit
     from unpooled.study.data import read_table
     from unpooled.study.party import create_party
 
@@ -55,7 +55,7 @@ def init(
         raise StudyError(msg)
     columns = tuple(_declaration(text) for text in column)
     rows = read_table(data, tuple(declared.name for declared in columns), id_column).n_rows
-    budget = Budget(epsilon, default_delta(rows) if delta is None else delta, Unit.parse(unit))
+    budget = Target(epsilon, default_delta(rows) if delta is None else delta, Unit.parse(unit))
     config, card = create_party(folder, name, data, columns, budget, id_column, tuple(label), new_budget=new_budget)
     typer.echo(
         f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)"

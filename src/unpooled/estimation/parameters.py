@@ -15,7 +15,7 @@ from unpooled.privacy.budget import Budget
 
 
 @dataclass(frozen=True)
-class Kind:
+class ParameterKind:
     """A kind of value: what a message calls it, and whether a value is of it."""
 
     words: str
@@ -23,7 +23,7 @@ class Kind:
 
 
 #: What a parameter takes: any of these kinds.
-Constraints: TypeAlias = dict[str, tuple[Kind, ...]]
+Constraints: TypeAlias = dict[str, tuple[ParameterKind, ...]]
 
 
 def _is_number(value: object) -> bool:
@@ -34,24 +34,28 @@ def _are_numbers(value: object) -> bool:
     return isinstance(value, Sequence | np.ndarray) and np.ndim(np.asarray(value)) == 1 and all(map(_is_number, value))
 
 
-NONE = Kind("None", lambda value: value is None)
-NUMBER = Kind("a number", _is_number)
-WHOLE = Kind("a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool))
-FLAG = Kind("True or False", lambda value: isinstance(value, bool | np.bool_))
-WORD = Kind("a word", lambda value: isinstance(value, str))
-PAIR = Kind("a pair of numbers (low, high)", lambda value: _are_numbers(value) and len(value) == 2)  # noqa: PLR2004
-NUMBERS = Kind("a list of numbers", _are_numbers)
-LIST = Kind("a list", lambda value: isinstance(value, Sequence | np.ndarray) and not isinstance(value, str))
-MAPPING = Kind("a mapping", lambda value: isinstance(value, Mapping))
-ARRAY = Kind("an array of numbers", lambda value: not isinstance(value, str) and np.asarray(value).dtype.kind in "iuf")
-_SEED = Kind("an integer (a simulation)", lambda value: WHOLE.holds(value) or isinstance(value, np.random.RandomState))
-_BOUNDS = Kind(
+NONE = ParameterKind("None", lambda value: value is None)
+NUMBER = ParameterKind("a number", _is_number)
+WHOLE = ParameterKind("a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool))
+FLAG = ParameterKind("True or False", lambda value: isinstance(value, bool | np.bool_))
+WORD = ParameterKind("a word", lambda value: isinstance(value, str))
+PAIR = ParameterKind("a pair of numbers (low, high)", lambda value: _are_numbers(value) and len(value) == 2)  # noqa: PLR2004
+NUMBERS = ParameterKind("a list of numbers", _are_numbers)
+LIST = ParameterKind("a list", lambda value: isinstance(value, Sequence | np.ndarray) and not isinstance(value, str))
+MAPPING = ParameterKind("a mapping", lambda value: isinstance(value, Mapping))
+ARRAY = ParameterKind(
+    "an array of numbers", lambda value: not isinstance(value, str) and np.asarray(value).dtype.kind in "iuf"
+)
+_SEED = ParameterKind(
+    "an integer (a simulation)", lambda value: WHOLE.holds(value) or isinstance(value, np.random.RandomState)
+)
+_BOUNDS = ParameterKind(
     "Bounds, a pair (low, high) or a mapping from column names",
     lambda value: isinstance(value, Bounds | Mapping) or (LIST.holds(value) and len(value) == 2),  # noqa: PLR2004
 )
 
 
-def taking(names: str, *kinds: Kind) -> Constraints:
+def taking(names: str, *kinds: ParameterKind) -> Constraints:
     """The same kinds for each of these parameters."""
     return dict.fromkeys(names.split(), kinds)
 
@@ -64,12 +68,12 @@ SHARED: Constraints = (
     | taking("y_bounds", PAIR, NONE)
     | taking("classes", LIST, NONE)
     | taking("unit adjacency calibration aggregation", WORD)
-    | taking("parties", WHOLE, Kind("a mapping from names to columns", MAPPING.holds))
+    | taking("parties", WHOLE, ParameterKind("a mapping from names to columns", MAPPING.holds))
     | taking("fit_intercept", FLAG)
     | taking("tolerate public_seed", WHOLE)
     | taking("nodes", LIST)
-    | taking("random_state", Kind("None (real noise)", NONE.holds), _SEED)
-    | taking("budget", Kind("a Budget", lambda value: isinstance(value, Budget)), NONE)
+    | taking("random_state", ParameterKind("None (real noise)", NONE.holds), _SEED)
+    | taking("budget", ParameterKind("a Budget", lambda value: isinstance(value, Budget)), NONE)
 )
 
 

@@ -13,7 +13,7 @@ from nvflare.collab import CollabCallError, collab
 
 from unpooled.errors import ProtocolError
 from unpooled.network.kits import RESULTS, STUDIES, coordinator_identity
-from unpooled.network.service import Desk, Silence, coordinate
+from unpooled.network.service import RequestDesk, Silence, coordinate
 from unpooled.privacy.plan import Study
 
 
@@ -23,7 +23,7 @@ class PartyService:
     @collab.init
     def open(self) -> None:
         """Find the party's own configuration; it is read at the first request, so that its errors reach the coordinator."""
-        self._desk = Desk(Path(collab.workspace.get_site_config_dir()) / "party.toml", collab.site_name)
+        self._desk = RequestDesk(Path(collab.workspace.get_site_config_dir()) / "party.toml", collab.site_name)
 
     @collab.publish
     def step(self, request: bytes) -> bytes:

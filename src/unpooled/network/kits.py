@@ -50,7 +50,7 @@ class Network(_Section, frozen=True):
     days: int = 360
 
 
-class Member(_Section, frozen=True):
+class KitMember(_Section, frozen=True):
     """``[[party]]``: a participant, by the name on its card; ``config`` links an existing party.toml into its kit (rehearsals)."""
 
     name: str
@@ -61,7 +61,7 @@ class NetworkFile(_Section, frozen=True):
     """network.toml."""
 
     network: Network
-    party: tuple[Member, ...]
+    party: tuple[KitMember, ...]
 
 
 @dataclass(frozen=True, slots=True)

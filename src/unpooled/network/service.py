@@ -43,7 +43,7 @@ class Silence(Exception):  # noqa: N818 - not an error: somebody is away
     """No answer came, and why."""
 
 
-class Desk:
+class RequestDesk:
     """A party on a network: opens its party.toml at the first request, then answers frames with frames, one at a time."""
 
     def __init__(self, config: Path, site: str) -> None:

@@ -20,8 +20,7 @@ import numpy as np
 from unpooled.errors import BudgetWarning, UsageError
 from unpooled.privacy.exposure import alternatives
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
-from unpooled.privacy.unit import Budget as Target
-from unpooled.privacy.unit import Scope, Split, Unit
+from unpooled.privacy.unit import Scope, Split, Target, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,11 +113,11 @@ class Budget:
         """What was debited, oldest first: one entry a fit."""
         return self._open().entries()
 
-    def claim(self, plan: Plan) -> Claim:
+    def claim(self, plan: Plan) -> FitClaim:
         """What one fit of this plan will debit, once."""
         # Every fit draws noise of its own, whatever its plan: so each is a debit of its own.
         key = ReleaseKey(plan.hash, "fit", secrets.randbits(62), "(whole plan)")
-        return Claim(self._open(), self._target, Charge(key, bytes(32), alternatives(plan), shared=True))
+        return FitClaim(self._open(), self._target, Charge(key, bytes(32), alternatives(plan), shared=True))
 
     def __copy__(self) -> Self:
         return self
@@ -150,7 +149,7 @@ _ADVICE = "a budget in memory belongs to one process and cannot be sent to anoth
 
 
 @dataclass(frozen=True)
-class Claim:
+class FitClaim:
     """What one fit debits to a shared budget: checked when its parties agree to the plan, paid with the first release."""
 
     ledger: Ledger

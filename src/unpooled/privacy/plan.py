@@ -102,7 +102,7 @@ class Plan(Releases):
         study = self.study
         lines = [
             f"plan {self.hash[:16]} · model {study.model} · {self.split} · {study.calibration}",
-            f"  asked: {study.budget}, adjacency {study.adjacency}",
+            f"  asked: {study.target}, adjacency {study.adjacency}",
             f"  {'release':<12}{'party':<12}{'mechanism':<26}{'numbers':>9}{'sensitivity':>14}{'scale':>14}",
         ]
         for r in self.releases:

@@ -13,7 +13,7 @@ from unpooled.privacy.unit import Calibration, Scope
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
-    from unpooled.privacy.unit import Budget
+    from unpooled.privacy.unit import Target
 
 
 #: Words a study may use under [trust] that ask for no trust at all.
@@ -27,7 +27,7 @@ class Policy:
     """A party's standing rules. :meth:`check` refuses in words and changes nothing."""
 
     #: The total of all studies, for the policy's unit; None is no limit (in-process estimators only).
-    budget: Budget | None
+    budget: Target | None
     calibrations: frozenset[Calibration] = frozenset({Calibration.SOUND})
     #: Trust values (such as "trusted" aggregation) that are acceptable beyond the models' safest ones.
     trust: frozenset[str] = frozenset()

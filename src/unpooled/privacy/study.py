@@ -10,7 +10,7 @@ import msgspec
 
 from unpooled.errors import UsageError, listed
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.unit import Adjacency, Budget, Calibration, Unit
+from unpooled.privacy.unit import Adjacency, Calibration, Target, Unit
 
 #: The role of :attr:`Study.trust` that adds up the parties' vectors, and the value that asks for trust in it.
 AGGREGATION, TRUSTED = "aggregation", "trusted"
@@ -87,7 +87,7 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ids: str = ""
 
     def __post_init__(self) -> None:
-        budget = Budget(self.epsilon, self.delta, Unit.parse(self.unit))
+        budget = Target(self.epsilon, self.delta, Unit.parse(self.unit))
         # Plain floats, so that a NumPy number or an int hashes and travels like any other.
         msgspec.structs.force_setattr(self, "epsilon", budget.epsilon)
         msgspec.structs.force_setattr(self, "delta", budget.delta)
@@ -109,9 +109,9 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise UsageError(msg)
 
     @property
-    def budget(self) -> Budget:
+    def target(self) -> Target:
         """The privacy that is asked for."""
-        return Budget(self.epsilon, self.delta, Unit(self.unit))
+        return Target(self.epsilon, self.delta, Unit(self.unit))
 
     @property
     def row(self) -> str:

@@ -107,7 +107,7 @@ def check_delta(value: object, name: str = "delta") -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class Target:
     """A checked (epsilon, delta) for one unit: what a study asks for and what a policy allows in total."""
 
     epsilon: float

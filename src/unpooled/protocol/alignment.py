@@ -39,7 +39,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: str
 
 
-class KeyReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AlignmentKeyReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The same, as the party sends it."""
 
     agreement: Public[str]
@@ -71,9 +71,9 @@ class DigestReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: Public[str]
 
 
-def _key(context: Context, _: Nothing) -> KeyReply:
+def _key(context: Context, _: Nothing) -> AlignmentKeyReply:
     agreement = context.agreement_key
-    return KeyReply(Public(agreement), Public(context.attest(*_signed(context.plan, context.name, agreement))))
+    return AlignmentKeyReply(Public(agreement), Public(context.attest(*_signed(context.plan, context.name, agreement))))
 
 
 def _share(context: Context, request: SecretRequest) -> SecretReply:
@@ -107,7 +107,7 @@ def _compare(context: Context, request: DigestRequest) -> DigestReply:
     return DigestReply(Public(context.table.ids_digest(digest(secret, _hash(plan)))))
 
 
-KEY = Step("ids-key", Nothing, KeyReply, _key)
+KEY = Step("ids-key", Nothing, AlignmentKeyReply, _key)
 SECRET = Step("ids-secret", SecretRequest, SecretReply, _share)
 DIGEST = Step("ids-digest", DigestRequest, DigestReply, _compare)
 STEPS = (KEY, SECRET, DIGEST)

@@ -44,7 +44,7 @@ from unpooled.protocol.messages import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.privacy.budget import Claim
+    from unpooled.privacy.budget import FitClaim
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.mechanisms import Given
     from unpooled.privacy.noise import KeySource
@@ -70,7 +70,7 @@ class Party:
     model: Callable[[str], Model]
     keeper: Keeper = field(default_factory=MemoryKeeper)
     #: A budget that several studies of one process share, debited with the first release (estimators with ``budget=``).
-    claim: Claim | None = None
+    claim: FitClaim | None = None
     _plans: dict[str, Plan] = field(default_factory=dict)
     #: What each plan costs the people here over all parties, worked out once.
     _shared: dict[str, list[Charge]] = field(default_factory=dict)

@@ -69,6 +69,6 @@ class Model:
     def compile(self, study: Study) -> Plan:
         """The plan of a study of this model, in this form."""
         if study.row != self.name:
-            msg = f"a study of {study.row!r} is not one of {self.name!r}: set model and calibration to what they should be"
+            msg = f"model {self.name!r} is asked for {study.model!r} with calibration {study.calibration!r}, which is another form or none at all"
             raise UsageError(msg)
         return self.compile_plan(study)

@@ -16,7 +16,7 @@ from unpooled.errors import StudyError, UsageError
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study, default_delta
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import Budget, Calibration, Scope, Unit
+from unpooled.privacy.unit import Calibration, Scope, Target, Unit
 
 T = TypeVar("T")
 
@@ -162,7 +162,7 @@ def policy_of(text: PartyFile) -> Policy:
             raise UsageError(msg)
         approved = frozenset(policy.approval)
     return Policy(
-        Budget(policy.epsilon, policy.delta, Unit.parse(policy.unit)),
+        Target(policy.epsilon, policy.delta, Unit.parse(policy.unit)),
         frozenset(Calibration.parse(word) for word in policy.calibrations),
         frozenset(policy.trust),
         scope=Scope.parse(policy.bounds),
@@ -191,7 +191,7 @@ def write_party(
     data: str,
     ledger: str,
     columns: tuple[Column, ...],
-    budget: Budget,
+    budget: Target,
     id_column: str | None = None,
     labels: tuple[str, ...] = (),
 ) -> str:

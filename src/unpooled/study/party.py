@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
-    from unpooled.privacy.unit import Budget
+    from unpooled.privacy.unit import Target
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def create_party(
     name: str,
     data: Path,
     columns: tuple[Column, ...],
-    budget: Budget,
+    budget: Target,
     id_column: str | None = None,
     labels: tuple[str, ...] = (),
     *,

@@ -14,7 +14,7 @@ from unpooled.protocol.step import Panel
 
 if TYPE_CHECKING:
     from unpooled.aggregation.moments import LinearFit
-    from unpooled.models.bayes.plan import Setup
+    from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Conversation
 
@@ -30,7 +30,7 @@ class Coefficient(msgspec.Struct, frozen=True):
     identified: bool = True
 
 
-class Result(msgspec.Struct, frozen=True):
+class BayesResult(msgspec.Struct, frozen=True):
     """The posterior, and the released moments it came from, from which other models can be computed free of charge."""
 
     coefficients: tuple[Coefficient, ...]
@@ -47,31 +47,31 @@ def coordinate(plan: Plan) -> Conversation:
     """Ask for deviations (if the data are to be projected), then for the moments."""
     from unpooled.models.bayes.projection import best_multiple, thresholds
 
-    asked: Setup = plan.design
-    members = yield from exchange_keys(asked.aggregation)
+    design: BayesDesign = plan.design
+    members = yield from exchange_keys(design.aggregation)
     settings: tuple[float, ...] = ()
-    if asked.deviations is not None:
-        total = yield from collect(plan, asked.aggregation, asked.deviations, members)
+    if design.deviations is not None:
+        total = yield from collect(plan, design.aggregation, design.deviations, members)
         rows = _rows(plan, total.participants)
-        multiple = asked.parameters.multiple or best_multiple(asked, plan, rows)
-        settings = thresholds(asked, total, rows, multiple)
-    total = yield from collect(plan, asked.aggregation, asked.moments, members, settings)
-    design = asked.narrowed(settings)
-    moments = design.decode(total, _rows(plan, total.participants), plan.hash, str(plan.statement))
-    fit = posterior(asked, moments)
-    interval = fit.interval(asked.parameters.level)
+        multiple = design.parameters.multiple or best_multiple(design, plan, rows)
+        settings = thresholds(design, total, rows, multiple)
+    total = yield from collect(plan, design.aggregation, design.moments, members, settings)
+    layout = design.narrowed(settings)
+    moments = layout.decode(total, _rows(plan, total.participants), plan.hash, str(plan.statement))
+    fit = posterior(design, moments)
+    interval = fit.interval(design.parameters.level)
     coefficients = tuple(
         Coefficient(name, value, low, high, known)
         for name, value, (low, high), known in zip(
-            design.names, fit.coef_.tolist(), interval.tolist(), fit.identified.tolist(), strict=True
+            layout.names, fit.coef_.tolist(), interval.tolist(), fit.identified.tolist(), strict=True
         )
     )
-    return Result(coefficients, fit.intercept_, asked.parameters.level, total.participants, settings, moments.stored())
+    return BayesResult(coefficients, fit.intercept_, design.parameters.level, total.participants, settings, moments.stored())
 
 
-def posterior(asked: Setup, moments: Moments) -> LinearFit:
+def posterior(design: BayesDesign, moments: Moments) -> LinearFit:
     """The posterior that the study asks for."""
-    p = asked.parameters
+    p = design.parameters
     return moments.posterior(p.prior_precision, p.noise_precision, naive=p.posterior == NAIVE)
 
 
@@ -79,7 +79,7 @@ def _rows(plan: Plan, participants: tuple[str, ...]) -> int:
     return sum(plan.study.card(name).rows for name in participants)
 
 
-def render(result: Result) -> str:
+def render(result: BayesResult) -> str:
     """The coefficients as a table."""
     rows = [
         f"{c.name:<24}{c.value:>14.6g}   [{c.low:.6g}, {c.high:.6g}]{'' if c.identified else '   not identified'}"
@@ -99,7 +99,7 @@ def render(result: Result) -> str:
     )
 
 
-def panels(result: Result) -> tuple[Panel, ...]:
+def panels(result: BayesResult) -> tuple[Panel, ...]:
     """The coefficients with their intervals."""
     values, low, high = zip(*((c.value, c.low, c.high) for c in result.coefficients), strict=True)
     title = f"coefficients, {result.level:.0%} credible intervals"

@@ -162,7 +162,7 @@ class PrivateBayesianRegression(LinearRegressor):
     @classmethod
     def from_moments(cls, moments: Moments, **parameters: Any) -> Self:  # noqa: ANN401 - this class's own parameters
         """A fitted estimator from moments that were released before: another prior, another posterior, free of charge."""
-        design = moments.design
+        design = moments.layout
         estimator = cls(fit_intercept=design.intercept, geometry=str(design.geometry), **parameters)
         estimator.n_features_in_ = len(design.features)
         names = [column.name for column in design.features]
@@ -171,7 +171,7 @@ class PrivateBayesianRegression(LinearRegressor):
         return estimator._from(moments)
 
     def _from(self, moments: Moments) -> Self:
-        self.moments_, self._columns = moments, moments.design.features
+        self.moments_, self._columns = moments, moments.layout.features
         self._fit_ = moments.posterior(self.prior_precision, self.noise_precision, naive=self.posterior == NAIVE)
         self.coef_, self.intercept_, self.covariance_ = self._fit_.coef_, self._fit_.intercept_, self._fit_.covariance_
         return self
@@ -182,7 +182,7 @@ class PrivateBayesianRegression(LinearRegressor):
         mean: Vector = rows @ self.coef_ + self.intercept_
         if not return_std:
             return mean
-        if self.moments_.design.intercept:
+        if self.moments_.layout.intercept:
             rows = np.column_stack([rows, np.ones(rows.shape[0])])
         spread = np.einsum("ij,jk,ik->i", rows, self._fit_.joint_covariance_, rows)
         return mean, np.sqrt(np.maximum(spread, 0.0) + 1 / self.noise_precision)

@@ -14,16 +14,16 @@ from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.models.bayes.plan import Setup
+    from unpooled.models.bayes.plan import BayesDesign
     from unpooled.protocol.context import Context
 
 
 def _moments(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
-    asked: Setup = context.design
-    if bool(settings) != (asked.deviations is not None):
+    design: BayesDesign = context.design
+    if bool(settings) != (design.deviations is not None):
         raise PlanMismatch("projection bounds belong to a plan that releases deviations first, and to no other")
     # Whatever bounds a request carries: clipping to them gives coded values in [-1, 1], and the sensitivity holds.
-    return asked.narrowed(settings).statistic(context.table)
+    return design.narrowed(settings).statistic(context.table)
 
 
 def _deviations(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.moments import Design, Geometry
+from unpooled.aggregation.moments import Geometry, MomentsLayout
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Coding, Column
@@ -45,12 +45,12 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Setup:
+class BayesDesign:
     """A study, understood."""
 
     parameters: Parameters
     aggregation: Aggregation
-    design: Design
+    layout: MomentsLayout
     moments: Summed
     deviations: Summed | None
 
@@ -62,17 +62,17 @@ class Setup:
     @property
     def projected(self) -> tuple[Column, ...]:
         """The columns whose ranges Algorithm 2 narrows: numeric features, then the response."""
-        return (*(c for c in self.design.features if c.categories is None), self.design.response)
+        return (*(c for c in self.layout.features if c.categories is None), self.layout.response)
 
     @property
     def coding(self) -> Coding:
         """The code of those columns, whose sums and sums of squares are released."""
-        return Coding(self.projected, self.design.grid)
+        return Coding(self.projected, self.layout.grid)
 
-    def narrowed(self, settings: tuple[float, ...]) -> Design:
-        """The design with the ranges (low, high, low, high ..) that came out of the deviations."""
+    def narrowed(self, settings: tuple[float, ...]) -> MomentsLayout:
+        """The layout with the ranges (low, high, low, high ..) that came out of the deviations."""
         if not settings:
-            return self.design
+            return self.layout
         columns = self.projected
         if len(settings) != 2 * len(columns):
             msg = f"{len(settings)} projection bounds where {len(columns)} columns need two each"
@@ -81,9 +81,11 @@ class Setup:
             column.name: msgspec.structs.replace(column, low=low, high=high)
             for column, low, high in zip(columns, settings[::2], settings[1::2], strict=True)
         }
-        features = tuple(narrow.get(column.name, column) for column in self.design.features)
-        design = self.design
-        return Design(features, narrow[design.response.name], design.grid, design.geometry, design.norm, design.intercept)
+        features = tuple(narrow.get(column.name, column) for column in self.layout.features)
+        layout = self.layout
+        return MomentsLayout(
+            features, narrow[layout.response.name], layout.grid, layout.geometry, layout.norm, layout.intercept
+        )
 
 
 def _check(parameters: Parameters) -> None:
@@ -106,7 +108,7 @@ def _check(parameters: Parameters) -> None:
         raise UsageError(msg)
 
 
-def setup(study: Study) -> Setup:
+def design_of(study: Study) -> BayesDesign:
     """What the study asks for, checked."""
     parameters: Parameters = check_parameters(study, Parameters)
     first, *others = study.parties
@@ -117,7 +119,7 @@ def setup(study: Study) -> Setup:
     _check(parameters)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     rows = sum(card.rows for card in study.parties)
-    design = Design.of(
+    layout = MomentsLayout.of(
         first.columns,
         parameters.response,
         rows,
@@ -126,38 +128,38 @@ def setup(study: Study) -> Setup:
         intercept=parameters.fit_intercept,
     )
     adjacency, rest = Adjacency(study.adjacency), 1 - parameters.projection
-    moments = design.vector(MOMENTS, adjacency, rest)
-    setup = Setup(parameters, aggregation, design, moments, None)
+    moments = layout.vector(MOMENTS, adjacency, rest)
+    design = BayesDesign(parameters, aggregation, layout, moments, None)
     if not parameters.projection:
-        return setup
-    count, unit = len(setup.projected), float(design.grid**2)
+        return design
+    count, unit = len(design.projected), float(layout.grid**2)
     distance = math.sqrt(count) * column_moments(0.0, 1.0, 1.0, adjacency, may_be_absent=False) * unit
     deviations = Summed(
         DEVIATIONS,
-        (Block(count, 1 / design.grid), Block(count, 1.0)),
+        (Block(count, 1 / layout.grid), Block(count, 1.0)),
         # One person moves all columns at once, one value of him moves one of them.
         {Unit.RECORD: Reach(distance, 2 * count), Unit.ATTRIBUTE: Reach(distance / math.sqrt(count), 2)},
-        design.grid**2,
+        layout.grid**2,
         parameters.projection,
     )
-    return Setup(parameters, aggregation, design, moments, deviations)
+    return BayesDesign(parameters, aggregation, layout, moments, deviations)
 
 
 def compile_plan(study: Study) -> Plan:
     """The releases of a Bayes study."""
-    return plan_of(study, setup(study))
+    return plan_of(study, design_of(study))
 
 
-def plan_of(study: Study, asked: Setup, voids: tuple[str, ...] = ()) -> Plan:
+def plan_of(study: Study, design: BayesDesign, voids: tuple[str, ...] = ()) -> Plan:
     """The plan that adds up what this setup says."""
-    not_protected, assumptions = asked.aggregation.sentences
+    not_protected, assumptions = design.aggregation.sentences
     return Plan(
         study,
         Split.HORIZONTAL,
-        tuple(release for vector in asked.totals.values() for release in asked.aggregation.releases(vector, study)),
+        tuple(release for vector in design.totals.values() for release in design.aggregation.releases(vector, study)),
         not_protected=not_protected,
         assumptions=assumptions,
         voids=voids,
-        trusted=asked.aggregation.trusted,
-        design=asked,
+        trusted=design.aggregation.trusted,
+        design=design,
     )

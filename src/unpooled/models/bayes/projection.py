@@ -13,7 +13,7 @@ from unpooled.aggregation.totals import Total
 from unpooled.kernels import noisy_gram
 
 if TYPE_CHECKING:
-    from unpooled.models.bayes.plan import Setup
+    from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.plan import Plan
 
 _MULTIPLES = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
@@ -25,12 +25,12 @@ _SPREAD = 1.25**0.5
 _FLOOR = 0.01
 
 
-def thresholds(asked: Setup, total: Total, rows: int, multiple: float) -> tuple[float, ...]:
+def thresholds(design: BayesDesign, total: Total, rows: int, multiple: float) -> tuple[float, ...]:
     """(low, high) per projected column, inside its declared range."""
-    columns, grid = asked.projected, asked.design.grid
+    columns, grid = design.projected, design.layout.grid
     count = len(columns)
     first, second = total.values[:count] / grid / rows, total.values[count:] / grid**2 / rows
-    middle = np.clip(first, -1, 1) if asked.design.intercept else np.zeros(count)
+    middle = np.clip(first, -1, 1) if design.layout.intercept else np.zeros(count)
     noise = total.deviations[count:] / grid**2 / rows
     deviation = np.sqrt(np.maximum(np.maximum(second - middle**2, noise), _FLOOR**2))
     settings: list[float] = []
@@ -40,12 +40,12 @@ def thresholds(asked: Setup, total: Total, rows: int, multiple: float) -> tuple[
     return tuple(settings)
 
 
-def best_multiple(asked: Setup, plan: Plan, rows: int) -> float:
+def best_multiple(design: BayesDesign, plan: Plan, rows: int) -> float:
     """The multiple with the smallest error of the coefficients on synthetic data of the model with the noise of this plan."""
     rng = np.random.default_rng(plan.study.public_seed)
-    d, n = asked.design.size - asked.design.intercept, min(rows, _ROWS)
-    deviations = asked.moments.deviations(plan) * (n / rows)  # as large beside n rows as they will be beside all
-    variance = asked.design.decode(Total(np.zeros(deviations.size), deviations, ()), n).variance
+    d, n = design.layout.size - design.layout.intercept, min(rows, _ROWS)
+    deviations = design.moments.deviations(plan) * (n / rows)  # as large beside n rows as they will be beside all
+    variance = design.layout.decode(Total(np.zeros(deviations.size), deviations, ()), n).variance
     gram_variance, cross_variance = variance[:d, :d], variance[:d, -1]
     errors = np.zeros(len(_MULTIPLES))
     for _ in range(_REPEATS):

@@ -8,11 +8,11 @@ from functools import partial
 
 import numpy as np
 
-from unpooled.aggregation.moments import Design, Geometry, blocks_of
+from unpooled.aggregation.moments import Geometry, MomentsLayout, blocks_of
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import UsageError
 from unpooled.models import bayes
-from unpooled.models.bayes.plan import MOMENTS, plan_of, setup
+from unpooled.models.bayes.plan import MOMENTS, design_of, plan_of
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sensitivity import moments_box, moments_box_as_published
 from unpooled.privacy.unit import Adjacency, Unit
@@ -26,29 +26,29 @@ _MEANS = "The paper assumes that every column has mean zero at the centre of its
 
 def compile_plan(study: Study) -> Plan:
     """The same totals as in the sound form, with noise as printed."""
-    asked = setup(study)
-    share = asked.parameters.projection
+    design = design_of(study)
+    share = design.parameters.projection
     # Only columns are bounded in the paper: a row is a point of a box.
-    design = replace(asked.design, geometry=Geometry.BOX)
-    moments = moments_as_published(design, Adjacency(study.adjacency), 1 - share, _classical(study, 1 - share))
-    deviations = asked.deviations
+    layout = replace(design.layout, geometry=Geometry.BOX)
+    moments = moments_as_published(layout, Adjacency(study.adjacency), 1 - share, _classical(study, 1 - share))
+    deviations = design.deviations
     if deviations is not None:
         noise = _classical(study, share) * deviations.reach[Unit.RECORD].distance
         deviations = replace(deviations, scale=noise)
-    return plan_of(study, replace(asked, design=design, moments=moments, deviations=deviations), (_FORMULA, _MEANS))
+    return plan_of(study, replace(design, layout=layout, moments=moments, deviations=deviations), (_FORMULA, _MEANS))
 
 
-def moments_as_published(design: Design, adjacency: Adjacency, share: float, sigma: float) -> Summed:
+def moments_as_published(layout: MomentsLayout, adjacency: Adjacency, share: float, sigma: float) -> Summed:
     """Equal noise on every entry in the data's own units: ``sigma`` per unit of equation (12)'s sensitivity.
 
     The reach, for the ledger, is the true one in the same units.
     """
-    first, second = design.pairs
-    half = np.append(design.half_widths, design.response.half_width)
+    first, second = layout.pairs
+    half = np.append(layout.half_widths, layout.response.half_width)
     bounds, response = half[:-1].tolist(), float(half[-1])
-    scale = sigma * float(design.grid**2) * moments_box_as_published(bounds, response)
+    scale = sigma * float(layout.grid**2) * moments_box_as_published(bounds, response)
     shape = blocks_of(1 / (half[first] * half[second]))
-    return design.summed(MOMENTS, shape, partial(moments_box, bounds, response), adjacency, share, scale)
+    return layout.summed(MOMENTS, shape, partial(moments_box, bounds, response), adjacency, share, scale)
 
 
 def _classical(study: Study, share: float) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.models.describe.plan import RELEASE, STEP, Design
+from unpooled.models.describe.plan import RELEASE, STEP, DescribeDesign
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Ask, Dropped, Nothing
 from unpooled.protocol.step import Panel
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from unpooled.models.describe.plan import Layout
+    from unpooled.models.describe.plan import SumsLayout
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Conversation
@@ -51,8 +51,8 @@ class Summary(msgspec.Struct, frozen=True):
     sd: Estimate | None = None
 
 
-def _design(plan: Plan) -> Design:
-    design: Design = plan.design
+def _design(plan: Plan) -> DescribeDesign:
+    design: DescribeDesign = plan.design
     return design
 
 
@@ -69,23 +69,23 @@ def coordinate(plan: Plan) -> Conversation:
         release = plan.release(card.name, RELEASE).mechanism
         assert isinstance(release, GaussianRelease)
         sums, noise = release.decode(reply.sums.values.numpy()), release.deviations**2
-        lay = design.layouts[card.name]
-        summaries += summarise(card.name, lay, card.rows, sums, noise, z)
+        layout = design.layouts[card.name]
+        summaries += summarise(card.name, layout, card.rows, sums, noise, z)
         rows += card.rows
         total = sums if total is None else total + sums
         variance = noise if variance is None else variance + noise
     if total is not None and variance is not None and len(cards) > 1:
-        summaries = [*summarise(POOLED, lay, rows, total, variance, z), *summaries]
+        summaries = [*summarise(POOLED, layout, rows, total, variance, z), *summaries]
     return tuple(summaries)
 
 
 def summarise(
-    source: str, lay: Layout, rows: int, sums: NDArray[np.float64], variance: NDArray[np.float64], z: float
+    source: str, layout: SumsLayout, rows: int, sums: NDArray[np.float64], variance: NDArray[np.float64], z: float
 ) -> Iterator[Summary]:
     """Summaries of one vector of noisy sums whose coordinates have these noise variances."""
     at = 0
-    for i, column in enumerate(lay.columns):
-        width = lay.width(i)
+    for i, column in enumerate(layout.columns):
+        width = layout.width(i)
         part, noise = sums[at : at + width].tolist(), variance[at : at + width].tolist()
         at += width
         if column.categories is not None:
@@ -98,7 +98,7 @@ def summarise(
             continue
         if not column.may_be_absent:
             part, noise = [float(rows), *part], [0.0, *noise]
-        units = (1.0, lay.grid, lay.grid**2)
+        units = (1.0, layout.grid, layout.grid**2)
         coded = [s / unit for s, unit in zip(part, units, strict=True)]
         yield _numeric(source, column, rows, coded, [v / unit**2 for v, unit in zip(noise, units, strict=True)], z)
 

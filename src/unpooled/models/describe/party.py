@@ -18,22 +18,22 @@ from unpooled.protocol.step import Step
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.models.describe.plan import Layout
+    from unpooled.models.describe.plan import SumsLayout
     from unpooled.privacy.table import Table
 
 
-def sums(table: Table, lay: Layout, block_rows: int = BLOCK_ROWS) -> NDArray[np.int64]:
+def sums(table: Table, layout: SumsLayout, block_rows: int = BLOCK_ROWS) -> NDArray[np.int64]:
     """The statistic: exact in int64, so neither row order nor blocking can change a bit of it."""
-    coding = Coding(lay.columns, lay.grid)
-    starts = np.searchsorted(coding.attribute, range(len(lay.columns)))
-    total = np.zeros(sum(lay.width(i) for i in range(len(lay.columns))), dtype=np.int64)
+    coding = Coding(layout.columns, layout.grid)
+    starts = np.searchsorted(coding.attribute, range(len(layout.columns)))
+    total = np.zeros(sum(layout.width(i) for i in range(len(layout.columns))), dtype=np.int64)
     for block in table.blocks(coding.names, block_rows):
         coded, present = coding.code(block)
         at = 0
-        for i, column in enumerate(lay.columns):
+        for i, column in enumerate(layout.columns):
             z = coded[:, starts[i]]
             if column.categories is not None:
-                part = coded[:, starts[i] : starts[i] + len(column.categories)].sum(axis=0) // lay.grid
+                part = coded[:, starts[i] : starts[i] + len(column.categories)].sum(axis=0) // layout.grid
             elif column.may_be_absent:
                 part = np.array([present[:, i].sum(), z.sum(), z @ z])
             else:

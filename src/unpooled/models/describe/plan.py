@@ -38,7 +38,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SumsLayout:
     """Which coordinates the released vector has. Numeric column: [count], sum z, sum z^2; categories: one count each.
 
     The count of a column that cannot be absent is the public number of rows and is not released.
@@ -72,15 +72,15 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Design:
+class DescribeDesign:
     """What the model made of a study."""
 
     parameters: Parameters
     #: Of every party's vector.
-    layouts: dict[str, Layout]
+    layouts: dict[str, SumsLayout]
 
 
-def layout(study: Study, card: Card, parameters: Parameters) -> Layout:
+def layout(study: Study, card: Card, parameters: Parameters) -> SumsLayout:
     """The layout of one party's vector."""
     wanted = parameters.columns or tuple(c.name for c in study.parties[0].columns)
     columns = tuple(card.column(name) for name in wanted)
@@ -91,18 +91,18 @@ def layout(study: Study, card: Card, parameters: Parameters) -> Layout:
                 "parties that are added up must agree on bounds, categories and the missing rule"
             )
             raise UsageError(msg)
-    return Layout(columns, Adjacency(study.adjacency), integer_grid(max(c.rows for c in study.parties), degree=2))
+    return SumsLayout(columns, Adjacency(study.adjacency), integer_grid(max(c.rows for c in study.parties), degree=2))
 
 
-def mechanism(study: Study, lay: Layout) -> GaussianRelease:
+def mechanism(study: Study, layout: SumsLayout) -> GaussianRelease:
     """One party's release: every column gets an equal share of the squared budget."""
-    indices = range(len(lay.columns))
+    indices = range(len(layout.columns))
     # In units of the widths every column has reach 1: a row moves them all, an attribute one of them.
     reach = {
-        Unit.RECORD: Reach(math.sqrt(len(lay.columns)), sum(map(lay.width, indices))),
-        Unit.ATTRIBUTE: Reach(1.0, max(map(lay.width, indices))),
+        Unit.RECORD: Reach(math.sqrt(len(layout.columns)), sum(map(layout.width, indices))),
+        Unit.ATTRIBUTE: Reach(1.0, max(map(layout.width, indices))),
     }
-    blocks = [block for i in indices for block in lay.blocks(i)]
+    blocks = [block for i in indices for block in layout.blocks(i)]
     return GaussianRelease.calibrated(blocks, reach, Unit(study.unit), budget_mu(study.epsilon, study.delta))
 
 
@@ -113,5 +113,5 @@ def compile_plan(study: Study) -> Plan:
         raise UsageError(msg)
     parameters: Parameters = check_parameters(study, Parameters)
     layouts = {card.name: layout(study, card, parameters) for card in study.parties}
-    releases = tuple(Release(RELEASE, name, STEP, mechanism(study, lay)) for name, lay in layouts.items())
-    return Plan(study, Split.HORIZONTAL, releases, design=Design(parameters, layouts))
+    releases = tuple(Release(RELEASE, name, STEP, mechanism(study, layout)) for name, layout in layouts.items())
+    return Plan(study, Split.HORIZONTAL, releases, design=DescribeDesign(parameters, layouts))

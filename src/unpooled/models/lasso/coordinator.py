@@ -13,9 +13,9 @@ import numpy as np
 
 from unpooled.errors import ProtocolError
 from unpooled.kernels.l1_ball import quadratic_in_balls
-from unpooled.models.lasso.messages import Claim, PickRequest, Place, RefitRequest, SharedColumn, ShareRequest, Term
+from unpooled.models.lasso.messages import Bid, ColumnRequest, PickRequest, RefitRequest, ReleasedColumn, Slot, Term
 from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, REFIT, Coupling, grids
-from unpooled.models.lasso.refit import Moments, shrunk
+from unpooled.models.lasso.refit import ColumnMoments, shrunk
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.conversation import everybody
@@ -25,21 +25,21 @@ from unpooled.protocol.step import Panel
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from unpooled.models.lasso.plan import Setup
+    from unpooled.models.lasso.plan import LassoDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Conversation
 
-    Iterate = dict[Place, float]
+    Iterate = dict[Slot, float]
 
 
-class Step(msgspec.Struct, frozen=True):
+class Round(msgspec.Struct, frozen=True):
     """One round: which signed columns were stepped to, and by how much."""
 
     gamma: float
     vertices: tuple[tuple[str, int, float], ...]
 
 
-class Coefficient(msgspec.Struct, frozen=True):
+class ColumnCoefficient(msgspec.Struct, frozen=True):
     """A coefficient in the data's own units."""
 
     party: str
@@ -47,69 +47,69 @@ class Coefficient(msgspec.Struct, frozen=True):
     value: float
 
 
-class Result(msgspec.Struct, frozen=True):
+class LassoResult(msgspec.Struct, frozen=True):
     """The model, and the path of iterates that chose its columns."""
 
-    coefficients: tuple[Coefficient, ...]
+    coefficients: tuple[ColumnCoefficient, ...]
     #: In the data's own units, for a response that is a deviation from its public middle.
     intercept: float
     #: The same coefficients, of coded columns.
     terms: tuple[Term, ...]
-    path: tuple[Step, ...]
+    path: tuple[Round, ...]
     #: Columns that were released, in order.
     shared: tuple[tuple[str, int], ...]
 
 
-def _design(plan: Plan) -> Setup:
-    asked: Setup = plan.design
-    return asked
+def _design(plan: Plan) -> LassoDesign:
+    design: LassoDesign = plan.design
+    return design
 
 
 def coordinate(plan: Plan) -> Conversation:
     """T rounds, and the refit of what they chose."""
-    study, asked = plan.study, _design(plan)
-    cards, rounds = study.parties, asked.parameters.rounds
+    study, design = plan.study, _design(plan)
+    cards, rounds = study.parties, design.parameters.rounds
     iterate: Iterate = {}
-    released: dict[Place, SharedColumn] = {}
+    released: dict[Slot, ReleasedColumn] = {}
     counts = dict.fromkeys((card.name for card in cards), 0)
-    new: tuple[SharedColumn, ...] = ()
-    path: list[Step] = []
-    middle = (yield from _middle(plan)) if asked.centres else 0.0
+    new: tuple[ReleasedColumn, ...] = ()
+    path: list[Round] = []
+    middle = (yield from _middle(plan)) if design.centres else 0.0
     for t in range(rounds):
         terms = tuple(Term(place.party, place.column, value) for place, value in iterate.items())
         picks = yield from everybody([Ask(card.name, PICK, PickRequest(terms, new, middle), t) for card in cards])
         claims = tuple(
-            Claim(card.name, reply.choice, reply.score, reply.signed) for card, reply in zip(cards, picks, strict=True)
+            Bid(card.name, reply.choice, reply.score, reply.signed) for card, reply in zip(cards, picks, strict=True)
         )
         for claim, card in zip(claims, cards, strict=True):
-            if not 0 <= claim.picked < 2 * asked.sampled(card):
+            if not 0 <= claim.picked < 2 * design.sampled(card):
                 msg = f"party {claim.party!r} picked a column that it does not have"
                 raise ProtocolError(msg)
-        moving = [max(claims, key=lambda claim: claim.value)] if asked.competes else list(claims)
-        vertices = [(c.party, *asked.picked(study, study.card(c.party), t, c.picked)) for c in moving]
-        gamma = asked.step(study, t)
-        iterate = stepped(iterate, vertices, gamma, asked.radius(study))
-        path.append(Step(gamma, tuple(vertices)))
-        fresh = [(c, Place(p, j)) for c, (p, j, _) in zip(moving, vertices, strict=True) if Place(p, j) not in released]
-        if t + 1 == rounds and not (asked.refits or asked.centres):
+        moving = [max(claims, key=lambda claim: claim.value)] if design.competes else list(claims)
+        vertices = [(c.party, *design.picked(study, study.card(c.party), t, c.picked)) for c in moving]
+        gamma = design.step(study, t)
+        iterate = stepped(iterate, vertices, gamma, design.radius(study))
+        path.append(Round(gamma, tuple(vertices)))
+        fresh = [(c, Slot(p, j)) for c, (p, j, _) in zip(moving, vertices, strict=True) if Slot(p, j) not in released]
+        if t + 1 == rounds and not (design.refits or design.centres):
             break  # nobody would read it
-        replies = yield from everybody([_share(asked, t, claims, claim, counts) for claim, _ in fresh])
+        replies = yield from everybody([_share(design, t, claims, claim, counts) for claim, _ in fresh])
         new = tuple(_column(plan, place, reply) for (_, place), reply in zip(fresh, replies, strict=True))
         released.update(zip((place for _, place in fresh), new, strict=True))
     means = {}
-    if asked.centres:
-        noise = asked.column_scale / math.sqrt(cards[0].rows)
+    if design.centres:
+        noise = design.column_scale / math.sqrt(cards[0].rows)
         columns = np.array([column.values.numpy().mean() for column in released.values()])
         means = dict(zip(released, shrunk(columns, noise).tolist(), strict=True))
-    if asked.refits:
+    if design.refits:
         iterate, means = yield from _refit(plan, released, new, middle)
     intercept = middle - sum(value * means.get(place, 0.0) for place, value in iterate.items())
     terms = tuple(Term(p.party, p.column, iterate[p]) for p in sorted(iterate, key=lambda p: (p.party, p.column)))
     shared = tuple((place.party, place.column) for place in released)
-    return Result(*_in_own_units(plan, terms, intercept), terms, tuple(path), shared)
+    return LassoResult(*_in_own_units(plan, terms, intercept), terms, tuple(path), shared)
 
 
-def _in_own_units(plan: Plan, terms: tuple[Term, ...], intercept: float) -> tuple[tuple[Coefficient, ...], float]:
+def _in_own_units(plan: Plan, terms: tuple[Term, ...], intercept: float) -> tuple[tuple[ColumnCoefficient, ...], float]:
     codings = {party: Coding(plan.study.card(party).columns, 1) for party in {term.party for term in terms}}
     known = {party: (coding.coded_names, *coding.units) for party, coding in codings.items()}
     found = []
@@ -117,13 +117,13 @@ def _in_own_units(plan: Plan, terms: tuple[Term, ...], intercept: float) -> tupl
         names, width, centre = known[term.party]
         value = term.value / float(width[term.column])
         intercept -= value * float(centre[term.column])
-        found.append(Coefficient(term.party, names[term.column], value))
+        found.append(ColumnCoefficient(term.party, names[term.column], value))
     return tuple(found), intercept
 
 
 def _middle(plan: Plan) -> Generator[Any, Any, float]:
     """The noisy mean of the response, which one party releases for all."""
-    place = Place(plan.study.parties[0].name, 0)
+    place = Slot(plan.study.parties[0].name, 0)
     (reply,) = yield from everybody([Ask(place.party, MEAN, Nothing())])
     mechanism, steps = _mechanism(plan, place, MEAN), MEAN_GRID * plan.study.parties[0].rows
     (part,) = shrunk(mechanism.decode(reply.mean.values.numpy()) / steps, float(mechanism.deviations[0]) / steps)
@@ -131,13 +131,13 @@ def _middle(plan: Plan) -> Generator[Any, Any, float]:
 
 
 def _refit(
-    plan: Plan, released: dict[Place, SharedColumn], new: tuple[SharedColumn, ...], middle: float
+    plan: Plan, released: dict[Slot, ReleasedColumn], new: tuple[ReleasedColumn, ...], middle: float
 ) -> Generator[Any, Any, tuple[Iterate, Iterate]]:
     """Ask for the moments of every released column, one column of every party at a time; their coefficients and means."""
-    study, asked = plan.study, _design(plan)
+    study, design = plan.study, _design(plan)
     order = tuple(released)
     waiting = {card.name: [i for i, place in enumerate(order) if place.party == card.name] for card in study.parties}
-    values = np.zeros((len(order), asked.slots + LEADING))
+    values = np.zeros((len(order), design.slots + LEADING))
     for k in range(max(map(len, waiting.values()))):
         turn = [own[k] for own in waiting.values() if k < len(own)]
         unseen = new if k == 0 else ()
@@ -145,10 +145,10 @@ def _refit(
         for i, reply in zip(turn, (yield from everybody(asks)), strict=True):
             values[i] = _mechanism(plan, order[i], REFIT).decode(reply.moments.values.numpy())
     columns = np.column_stack([column.values.numpy() for column in released.values()])
-    moments = Moments.of(asked, columns, values, float(_mechanism(plan, order[0], REFIT).deviations.max()), middle)
+    moments = ColumnMoments.of(design, columns, values, float(_mechanism(plan, order[0], REFIT).deviations.max()), middle)
     blocks = [i for place in order for i, card in enumerate(study.parties) if card.name == place.party]
-    coupled = None if asked.coupling is Coupling.BALL else blocks
-    fit = quadratic_in_balls(moments.gram(), moments.correlations(), asked.radius(study), coupled).coefficients
+    coupled = None if design.coupling is Coupling.BALL else blocks
+    fit = quadratic_in_balls(moments.gram(), moments.correlations(), design.radius(study), coupled).coefficients
     means = {place: float(mean) for place, mean in zip(order, moments.means, strict=True)}
     return {place: float(value) for place, value in zip(order, fit, strict=True) if value}, means
 
@@ -157,30 +157,30 @@ def stepped(iterate: Iterate, vertices: Sequence[tuple[str, int, float]], gamma:
     """X <- (1 - gamma) x + gamma radius sum of signed vertices. One vertex stays in the ball; one per block stays in the product."""
     moved = {place: (1 - gamma) * value for place, value in iterate.items()}
     for party, column, sign in vertices:
-        place = Place(party, column)
+        place = Slot(party, column)
         moved[place] = moved.get(place, 0.0) + gamma * radius * sign
     return {place: value for place, value in moved.items() if value}
 
 
-def _share(asked: Setup, t: int, claims: tuple[Claim, ...], claim: Claim, counts: dict[str, int]) -> Ask:
+def _share(design: LassoDesign, t: int, claims: tuple[Bid, ...], claim: Bid, counts: dict[str, int]) -> Ask:
     index = counts[claim.party]
     counts[claim.party] += 1
-    shown = claims if asked.competes else (claim,)
-    return Ask(claim.party, COLUMN, ShareRequest(t, shown), index)
+    shown = claims if design.competes else (claim,)
+    return Ask(claim.party, COLUMN, ColumnRequest(t, shown), index)
 
 
-def _mechanism(plan: Plan, place: Place, name: str) -> Any:  # noqa: ANN401 - a mechanism
+def _mechanism(plan: Plan, place: Slot, name: str) -> Any:  # noqa: ANN401 - a mechanism
     return plan.release(place.party, name).mechanism
 
 
-def _column(plan: Plan, place: Place, reply: Any) -> SharedColumn:  # noqa: ANN401 - a ColumnReply
+def _column(plan: Plan, place: Slot, reply: Any) -> ReleasedColumn:  # noqa: ANN401 - a ColumnReply
     mechanism, values = _mechanism(plan, place, COLUMN), reply.column.values
     if isinstance(mechanism, GaussianRelease):  # others are numbers as they stand
         values = Array.of(mechanism.decode(values.numpy()) / grids(mechanism.size)[0])
-    return SharedColumn(place.party, place.column, values)
+    return ReleasedColumn(place.party, place.column, values)
 
 
-def render(result: Result) -> str:
+def render(result: LassoResult) -> str:
     """The coefficients as a table."""
     lines = [f"{'party':<16}{'column':<24}{'coefficient':>14}"]
     lines += [f"{c.party:<16}{c.name:<24}{c.value:>14.6g}" for c in result.coefficients]
@@ -189,7 +189,7 @@ def render(result: Result) -> str:
     return "\n".join(lines)
 
 
-def panels(result: Result) -> tuple[Panel, ...]:
+def panels(result: LassoResult) -> tuple[Panel, ...]:
     """The coefficients that are not zero."""
     chosen = result.coefficients
     if not chosen:

@@ -16,8 +16,8 @@ from unpooled.estimation.tables import RESPONSE
 from unpooled.kernels.columns import Columns, scores
 from unpooled.models.lasso import MODEL, published
 from unpooled.models.lasso.coordinator import stepped
-from unpooled.models.lasso.messages import Place, Term
-from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, Setup
+from unpooled.models.lasso.messages import Slot, Term
+from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, LassoDesign
 from unpooled.models.lasso.planner import VARIANCE, Outlook, outlook, recommend
 from unpooled.privacy.bounds import Bounds, Coding, Column
 
@@ -152,15 +152,15 @@ class PrivateLasso(LinearRegressor):
         chosen column's mean product with y, as a part of the largest there can be (half width of y); ``clip``: where
         predictions of a full-sized iterate are clipped.
         """
-        asked: Setup = self.plan(n_samples, n_features).design
-        largest = asked.parameters.radius + asked.parameters.response_bound
-        end = asked.clip((Term("", 0, asked.parameters.radius),))
-        reach = 2 * (end + asked.parameters.response_bound) / n_samples
+        design: LassoDesign = self.plan(n_samples, n_features).design
+        largest = design.parameters.radius + design.parameters.response_bound
+        end = design.clip((Term("", 0, design.parameters.radius),))
+        reach = 2 * (end + design.parameters.response_bound) / n_samples
         return {
-            "column": asked.column_scale,
-            "pick": 2 * reach / asked.choice_epsilon / largest,
-            "score": asked.score_multiplier * reach / largest,
-            "refit": 2 * asked.refit_multiplier / (RESPONSE_WEIGHT * n_samples),
+            "column": design.column_scale,
+            "pick": 2 * reach / design.choice_epsilon / largest,
+            "score": design.score_multiplier * reach / largest,
+            "refit": 2 * design.refit_multiplier / (RESPONSE_WEIGHT * n_samples),
             "clip": end,
         }
 
@@ -252,18 +252,18 @@ class PrivateLasso(LinearRegressor):
         residual = -np.asarray(tables[study.parties[0].name][RESPONSE])
         for (party, column), value in terms.items():
             residual = residual + value * coded[party].column(column)
-        asked: Setup = self.plan_.design
-        if asked.centres:
+        design: LassoDesign = self.plan_.design
+        if design.centres:
             residual -= residual.mean()
         slopes = {party: scores(matrix, None, residual) / residual.size for party, matrix in coded.items()}
         descent = sum(value * slopes[party][column] for (party, column), value in terms.items())
         steepest = [float(np.abs(slope).max()) for slope in slopes.values()]
-        best = max(steepest) if asked.coupling is Coupling.BALL else math.fsum(steepest)
-        return float(descent + asked.radius(study) * best)
+        best = max(steepest) if design.coupling is Coupling.BALL else math.fsum(steepest)
+        return float(descent + design.radius(study) * best)
 
     def _walked(self, study: Study, path: Any) -> list[dict[tuple[str, int], float]]:  # noqa: ANN401 - a tuple of steps
         radius = self.plan_.design.radius(study)
-        iterate: dict[Place, float] = {}
+        iterate: dict[Slot, float] = {}
         iterates = []
         for step in path:
             iterate = stepped(iterate, step.vertices, step.gamma, radius)

@@ -15,7 +15,7 @@ class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: float
 
 
-class SharedColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ReleasedColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A column as it was released: sent to every party once."""
 
     party: str
@@ -33,7 +33,7 @@ class PickRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The iterate, the response's released mean (0 without a constant), and the columns released since the last round."""
 
     iterate: tuple[Term, ...]
-    new: tuple[SharedColumn, ...]
+    new: tuple[ReleasedColumn, ...]
     middle: float = 0.0
 
 
@@ -45,7 +45,7 @@ class Pick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signed: Signed
 
 
-class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Bid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A party's signed pick of one round, as another party is shown it."""
 
     party: str
@@ -64,11 +64,11 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return float(self.score[0].values.numpy()[0]) if self.score else 0.0
 
 
-class ShareRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ColumnRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Release the column that was picked in this round: the claims show that it won (all parties') or was picked (its own)."""
 
     round: int
-    claims: tuple[Claim, ...]
+    claims: tuple[Bid, ...]
 
 
 class ColumnReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +77,7 @@ class ColumnReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     column: Released
 
 
-class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A coded column of a party."""
 
     party: str
@@ -88,8 +88,8 @@ class RefitRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Release the moments of one of your released columns with all of them, in this order; and those you were not sent yet."""
 
     column: int
-    order: tuple[Place, ...]
-    new: tuple[SharedColumn, ...]
+    order: tuple[Slot, ...]
+    new: tuple[ReleasedColumn, ...]
 
 
 class MomentsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

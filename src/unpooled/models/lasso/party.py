@@ -15,16 +15,16 @@ import numpy as np
 from unpooled.errors import DataError, PlanMismatch, ProtocolError
 from unpooled.kernels.columns import Columns, scores
 from unpooled.models.lasso.messages import (
-    Claim,
+    Bid,
     ColumnReply,
+    ColumnRequest,
     MeanReply,
     MomentsReply,
     Pick,
     PickRequest,
-    Place,
     RefitRequest,
-    SharedColumn,
-    ShareRequest,
+    ReleasedColumn,
+    Slot,
     Term,
 )
 from unpooled.models.lasso.plan import (
@@ -40,7 +40,7 @@ from unpooled.models.lasso.plan import (
     RESPONSE_WEIGHT,
     SCORE,
     Coupling,
-    Setup,
+    LassoDesign,
     grids,
     shortened,
 )
@@ -86,13 +86,13 @@ def coded_columns(context: Context) -> Columns:
     return coded
 
 
-def response_of(context: Context, asked: Setup) -> Vector:
+def response_of(context: Context, design: LassoDesign) -> Vector:
     """The response, clipped to its bound."""
-    values = context.table[asked.parameters.response]
+    values = context.table[design.parameters.response]
     if values.dtype == object:
-        msg = f"the response {asked.parameters.response!r} holds text where numbers are needed: convert it"
+        msg = f"the response {design.parameters.response!r} holds text where numbers are needed: convert it"
         raise DataError(msg)
-    bound = asked.parameters.response_bound
+    bound = design.parameters.response_bound
     return np.asarray(np.clip(values, -bound, bound))
 
 
@@ -105,7 +105,7 @@ def _name(context: Context, party: str, column: int) -> str:
     return f"column_{list(widths).index(party)}_{column}"
 
 
-def _columns(context: Context, places: Sequence[Place | Term], new: tuple[SharedColumn, ...]) -> list[Vector]:
+def _columns(context: Context, places: Sequence[Slot | Term], new: tuple[ReleasedColumn, ...]) -> list[Vector]:
     """The released columns in these places. New ones are kept as they arrive, once it is sure that none is missing or wild."""
     rows = context.design.length or context.table.n_rows
     arrived = {}
@@ -126,20 +126,20 @@ def _columns(context: Context, places: Sequence[Place | Term], new: tuple[Shared
 def mean(context: Context, request: Nothing) -> MeanReply:  # noqa: ARG001 - the request is no more than its name
     """Release the sum of the response, in grid steps."""
     context.planned(MEAN)
-    asked = context.design
-    steps = np.trunc(response_of(context, asked) / asked.parameters.response_bound * MEAN_GRID).astype(np.int64)
+    design = context.design
+    steps = np.trunc(response_of(context, design) / design.parameters.response_bound * MEAN_GRID).astype(np.int64)
     return MeanReply(context.release(MEAN, Statistic(steps.sum(keepdims=True))))
 
 
-def predictions_of(context: Context, asked: Setup, request: PickRequest) -> Vector:
+def predictions_of(context: Context, design: LassoDesign, request: PickRequest) -> Vector:
     """sum_j x_j a_j over the released columns of the iterate, which lies in the ball."""
     # A coefficient that is no number makes the sum none, which is not below the bound either.
     length = math.fsum(abs(term.value) for term in request.iterate)
-    if not length <= asked.longest:
+    if not length <= design.longest:
         raise ProtocolError("an iterate outside the ball of the plan, or with a coefficient that is no number")
-    if not abs(request.middle) <= asked.parameters.response_bound:
+    if not abs(request.middle) <= design.parameters.response_bound:
         raise ProtocolError("a mean of the response beyond its bound, or that is no number")
-    total = np.zeros(asked.length or context.table.n_rows)
+    total = np.zeros(design.length or context.table.n_rows)
     for term, values in zip(request.iterate, _columns(context, request.iterate, request.new), strict=True):
         total += term.value * values
     return total
@@ -147,29 +147,29 @@ def predictions_of(context: Context, asked: Setup, request: PickRequest) -> Vect
 
 def pick(context: Context, request: PickRequest) -> Pick:
     """Choose among the signed columns of this round by the exponential mechanism; where parties compete, release its score too."""
-    asked = context.design
-    if asked.coupling is Coupling.BALL:
+    design = context.design
+    if design.coupling is Coupling.BALL:
         context.affordable(PICK, SCORE)
-    rows, predictions = context.table.n_rows, predictions_of(context, asked, request)
-    end = asked.clip(request.iterate)
-    if asked.centres:  # what a constant of its own would make of them
+    rows, predictions = context.table.n_rows, predictions_of(context, design, request)
+    end = design.clip(request.iterate)
+    if design.centres:  # what a constant of its own would make of them
         predictions -= predictions.mean()
     clipped = (np.clip(predictions, -end, end) + request.middle) / rows
     # How large an entry of g = clip(q) - y / n can be: from released and declared values only.
-    largest = float(np.abs(clipped).max()) + asked.parameters.response_bound / rows
-    columns = asked.columns(context.plan.study, context.card, context.index)
+    largest = float(np.abs(clipped).max()) + design.parameters.response_bound / rows
+    columns = design.columns(context.plan.study, context.card, context.index)
     column_grid, grid = grids(rows)
     step = largest / grid
-    residual = np.trunc((clipped - response_of(context, asked) / rows) / step)
+    residual = np.trunc((clipped - response_of(context, design) / rows) / step)
     descents = -scores(coded_columns(context), columns, residual).astype(
         np.int64
     )  # a step up where the gradient is negative
     # Only a public response may set the noise: otherwise its scale would give the response away.
-    reach = int(np.abs(residual).max()) if asked.parameters.response_public else grid
+    reach = int(np.abs(residual).max()) if design.parameters.response_public else grid
     choice = context.release(PICK, Scores(descents, max(1, 2 * column_grid * reach), signed=True))
     index = int(choice.values.numpy()[0])
     score: tuple[Released, ...] = ()
-    if asked.coupling is Coupling.BALL:
+    if design.coupling is Coupling.BALL:
         unit = step / column_grid
         descent = descents[index] if index < descents.size else -descents[index - descents.size]
         value = np.array([descent * unit])
@@ -177,18 +177,18 @@ def pick(context: Context, request: PickRequest) -> Pick:
     return Pick(choice, score, context.sign(choice, *score))
 
 
-def share(context: Context, request: ShareRequest) -> ColumnReply:
+def share(context: Context, request: ColumnRequest) -> ColumnReply:
     """Release a column that this party picked and, where parties compete, that won its round. Each column is released once."""
     return ColumnReply(context.release(COLUMN, Statistic(next_column(context, request).astype(np.int64))))
 
 
-def next_column(context: Context, request: ShareRequest) -> Vector:
+def next_column(context: Context, request: ColumnRequest) -> Vector:
     """The column that this request releases, in the integers of its code."""
-    plan, asked = context.plan, context.design
-    own = _winner(context, asked, request).picked
-    if not 0 <= own < 2 * asked.sampled(context.card) or not 0 <= request.round < asked.parameters.rounds:
+    plan, design = context.plan, context.design
+    own = _winner(context, design, request).picked
+    if not 0 <= own < 2 * design.sampled(context.card) or not 0 <= request.round < design.parameters.rounds:
         raise ProtocolError("a claim beyond the columns or the rounds of the plan")
-    column, _ = asked.picked(plan.study, context.card, request.round, own)
+    column, _ = design.picked(plan.study, context.card, request.round, own)
     context.planned(COLUMN)
     values = coded_columns(context).column(column)
     _once(context, COLUMN, column)
@@ -197,18 +197,18 @@ def next_column(context: Context, request: ShareRequest) -> Vector:
 
 def refit(context: Context, request: RefitRequest) -> MomentsReply:
     """Release the products of a released column, as it is, with the response, itself and every released column. Once for each."""
-    asked, rows = context.design, context.table.n_rows
+    design, rows = context.design, context.table.n_rows
     context.planned(REFIT)
     if request.column not in _marks(context, COLUMN):
         raise PlanMismatch("moments are released for columns that this party has released before, and for no others")
-    if not 1 <= len(request.order) <= asked.slots:
+    if not 1 <= len(request.order) <= design.slots:
         raise ProtocolError("no columns, or more of them than the plan can release")
     released = np.column_stack(_columns(context, request.order, request.new))
     first, second = grids(rows)
     own = coded_columns(context).column(request.column)
-    factors = np.zeros((rows, asked.slots + LEADING), order="F")
-    bound = asked.parameters.response_bound
-    factors[:, 0] = np.trunc(response_of(context, asked) * (RESPONSE_WEIGHT / bound * second))
+    factors = np.zeros((rows, design.slots + LEADING), order="F")
+    bound = design.parameters.response_bound
+    factors[:, 0] = np.trunc(response_of(context, design) * (RESPONSE_WEIGHT / bound * second))
     factors[:, 1] = own * (second // first)
     factors[:, 2] = np.trunc(CONSTANT_WEIGHT * second)
     factors[:, LEADING : LEADING + len(request.order)] = np.trunc(shortened(released)[0] * (COLUMNS_WEIGHT * second))
@@ -216,10 +216,10 @@ def refit(context: Context, request: RefitRequest) -> MomentsReply:
     return MomentsReply(context.release(REFIT, Statistic((own @ factors).astype(np.int64))))
 
 
-def _winner(context: Context, asked: Setup, request: ShareRequest) -> Claim:
+def _winner(context: Context, design: LassoDesign, request: ColumnRequest) -> Bid:
     """The own pick of the round, after everybody's signature and the order of the scores were checked."""
     plan, name = context.plan, context.name
-    ball = asked.competes
+    ball = design.competes
     expected = [card.name for card in plan.study.parties] if ball else [name]
     if [claim.party for claim in request.claims] != expected or any(len(c.score) != ball for c in request.claims):
         msg = f"a column is shared for the signed picks of {', '.join(expected)}, in this order"
@@ -263,6 +263,6 @@ def _once(context: Context, what: str, column: int) -> None:
 STEPS = (
     Step(MEAN, Nothing, MeanReply, mean),
     Step(PICK, PickRequest, Pick, pick),
-    Step(COLUMN, ShareRequest, ColumnReply, share),
+    Step(COLUMN, ColumnRequest, ColumnReply, share),
     Step(REFIT, RefitRequest, MomentsReply, refit),
 )

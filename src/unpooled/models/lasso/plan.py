@@ -73,7 +73,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Setup:
+class LassoDesign:
     """A study, understood."""
 
     parameters: Parameters
@@ -212,14 +212,14 @@ def widths_of(study: Study) -> dict[str, int]:
     return {card.name: len(Coding(card.columns, 1).attribute) for card in study.parties}
 
 
-def setup(study: Study) -> Setup:
+def design_of(study: Study) -> LassoDesign:
     """What the study asks for, checked."""
     p: Parameters = check_parameters(study, Parameters)
     check(study, p)
     if p.sketch_rows:
         raise UsageError("sketch_rows belongs to the published form: a sketch saves bytes and no noise")
     coupling, widths = Coupling(p.coupling), widths_of(study)
-    silent = Setup(p, coupling, 0.0, 0.0, math.inf, 0.0, 0.0, 0.0, widths)
+    silent = LassoDesign(p, coupling, 0.0, 0.0, math.inf, 0.0, 0.0, 0.0, widths)
     if study.epsilon == math.inf:
         return silent
     rho = budget_rho(study.epsilon, study.delta) * (1 - SAFETY)
@@ -251,12 +251,12 @@ def grids(rows: int) -> tuple[int, int]:
     return 1 << first, 1 << min(bits - first, 24)
 
 
-def _moments(asked: Setup, rows: int) -> GaussianRelease:
+def _moments(design: LassoDesign, rows: int) -> GaussianRelease:
     """The products of one column with the response, itself, the constant, and every released column (L.5)."""
     first, second = grids(rows)
     distance = column_moments(0.0, 1.0, 1.0, Adjacency.REPLACE, may_be_absent=False) * first * second
-    size = asked.slots + LEADING
-    return _gaussian(size, Reach(distance, size), asked.refit_multiplier)
+    size = design.slots + LEADING
+    return _gaussian(size, Reach(distance, size), design.refit_multiplier)
 
 
 def _gaussian(size: int, either: Reach, multiplier: float) -> GaussianRelease:
@@ -288,26 +288,26 @@ def _per_value(study: Study) -> int:
 
 def compile_plan(study: Study) -> Plan:
     """The releases of a LASSO study."""
-    asked = setup(study)
-    rounds, rows = asked.parameters.rounds, study.parties[0].rows
-    ball = asked.coupling is Coupling.BALL
-    column = _gaussian(rows, Reach(2.0 * grids(rows)[0], 1), asked.column_scale / 2)
+    design = design_of(study)
+    rounds, rows = design.parameters.rounds, study.parties[0].rows
+    ball = design.coupling is Coupling.BALL
+    column = _gaussian(rows, Reach(2.0 * grids(rows)[0], 1), design.column_scale / 2)
     # A public response plays no part in a record's guarantee, which is then none.
-    record_epsilon = math.inf if asked.parameters.response_public else asked.choice_epsilon
-    choice = NoisyChoice(((Unit.RECORD, record_epsilon), (Unit.ATTRIBUTE, asked.choice_epsilon)), Unit(study.unit))
-    mu = 1 / asked.score_multiplier if asked.score_multiplier else math.inf
-    score = ScaledGaussian(1, tuple((unit, mu) for unit in Unit), asked.score_multiplier)
-    moments = _moments(asked, rows) if asked.refits else None
-    shared = Exposure(per_value=_per_value(study), together=asked.slots)
+    record_epsilon = math.inf if design.parameters.response_public else design.choice_epsilon
+    choice = NoisyChoice(((Unit.RECORD, record_epsilon), (Unit.ATTRIBUTE, design.choice_epsilon)), Unit(study.unit))
+    mu = 1 / design.score_multiplier if design.score_multiplier else math.inf
+    score = ScaledGaussian(1, tuple((unit, mu) for unit in Unit), design.score_multiplier)
+    moments = _moments(design, rows) if design.refits else None
+    shared = Exposure(per_value=_per_value(study), together=design.slots)
     releases: list[Release] = []
-    if asked.centres:  # everybody has the same response: one party tells its mean
-        mean = _gaussian(1, Reach(2.0 * MEAN_GRID, 1), asked.mean_multiplier)
+    if design.centres:  # everybody has the same response: one party tells its mean
+        mean = _gaussian(1, Reach(2.0 * MEAN_GRID, 1), design.mean_multiplier)
         releases.append(Release(MEAN, study.parties[0].name, MEAN, mean))
     for card in study.parties:
         releases.append(Release(PICK, card.name, PICK, choice, rounds))
         if ball:
             releases.append(Release(SCORE, card.name, PICK, score, rounds))
-        count = min(rounds, asked.width(card))
+        count = min(rounds, design.width(card))
         releases.append(Release(COLUMN, card.name, COLUMN, column, count, shared))
         if moments:
             releases.append(Release(REFIT, card.name, REFIT, moments, count, shared))
@@ -318,7 +318,7 @@ def compile_plan(study: Study) -> Plan:
         tuple(releases),
         not_protected=(
             f"{response}, and it is declared public: nothing is promised for it."
-            if asked.parameters.response_public
+            if design.parameters.response_public
             else f"{response}; a whole record's guarantee covers it, that of one value is for the declared columns.",
         ),
         assumptions=(
@@ -326,5 +326,5 @@ def compile_plan(study: Study) -> Plan:
         )
         if ball
         else (),
-        design=asked,
+        design=design,
     )

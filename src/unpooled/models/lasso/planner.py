@@ -18,12 +18,12 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.kernels.l1_ball import nearest
-from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, setup
+from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, design_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.models.lasso.plan import Setup
+    from unpooled.models.lasso.plan import LassoDesign
     from unpooled.privacy.plan import Study
 
     Vector = NDArray[np.float64]
@@ -53,8 +53,8 @@ def outlook(study: Study, *, relevant: int = 6, variance: float = VARIANCE, repe
     """Simulate this study."""
     if relevant < 1 or not 0 < variance <= 1:
         raise UsageError("relevant is at least 1, and the variance of columns coded to [-1, 1] between 0 and 1")
-    rng, asked = np.random.default_rng(seed), setup(study)
-    runs = [_Run(asked, study, relevant, variance, rng) for _ in range(repetitions)]
+    rng, design = np.random.default_rng(seed), design_of(study)
+    runs = [_Run(design, study, relevant, variance, rng) for _ in range(repetitions)]
     means = np.mean([run.play(study) for run in runs], axis=0)
     return Outlook(*(float(value) for value in means))
 
@@ -66,8 +66,8 @@ def recommend(
     found = []
     for rounds, refit, shares in product(ROUNDS, REFITS, SHARES):
         settings: dict[str, object] = {"rounds": rounds, "refit": refit, "shares": shares}
-        asked = msgspec.structs.replace(study, parameters={**study.parameters, **settings, "shares": list(shares)})
-        found.append((outlook(asked, relevant=relevant, variance=variance, repetitions=repetitions), settings))
+        design = msgspec.structs.replace(study, parameters={**study.parameters, **settings, "shares": list(shares)})
+        found.append((outlook(design, relevant=relevant, variance=variance, repetitions=repetitions), settings))
     best, settings = min(found, key=lambda pair: pair[0].excess)
     return settings, best
 
@@ -75,12 +75,12 @@ def recommend(
 class _Run:
     """One simulated data set."""
 
-    def __init__(self, asked: Setup, study: Study, relevant: int, variance: float, rng: np.random.Generator) -> None:
-        width, radius = sum(asked.widths.values()), asked.parameters.radius
+    def __init__(self, design: LassoDesign, study: Study, relevant: int, variance: float, rng: np.random.Generator) -> None:
+        width, radius = sum(design.widths.values()), design.parameters.radius
         relevant = min(relevant, width)
         size = min(width, _SIMULATED + relevant)
         self._variance = variance
-        self._asked, self._rng, self._rows, self._radius = asked, rng, study.parties[0].rows, asked.radius(study)
+        self._asked, self._rng, self._rows, self._radius = design, rng, study.parties[0].rows, design.radius(study)
         self._truth = np.zeros(size)
         self._truth[:relevant] = np.linspace(1.0, 0.5, relevant)
         self._truth *= radius / self._truth.sum()
@@ -88,8 +88,8 @@ class _Run:
         self._crowd = np.zeros(size)
         if size > relevant:
             self._crowd[relevant:] = math.log((width - relevant) / (size - relevant))
-        owner = rng.permutation(np.arange(size) % len(asked.widths))
-        self._owned = [own for k in range(len(asked.widths)) if (own := np.flatnonzero(owner == k)).size]
+        owner = rng.permutation(np.arange(size) % len(design.widths))
+        self._owned = [own for k in range(len(design.widths)) if (own := np.flatnonzero(owner == k)).size]
         # The residual varies as much as the signal.
         spread = math.sqrt(2 * self._variance * float(self._truth @ self._truth))
         self._sample = spread * self._blur()
@@ -102,16 +102,16 @@ class _Run:
 
     def play(self, study: Study) -> tuple[float, float, float]:
         """Excess risk, part of the relevant columns released, and the last C."""
-        asked, x, end = self._asked, np.zeros(self._truth.size), 0.0
-        for t in range(asked.parameters.rounds):
+        design, x, end = self._asked, np.zeros(self._truth.size), 0.0
+        for t in range(design.parameters.rounds):
             scores, reach, end = self._scores(x)
-            gamma = asked.step(study, t)
+            gamma = design.step(study, t)
             x *= 1 - gamma
             for column, sign in self._steps(scores, reach):
                 x[column] += gamma * self._radius * sign
                 if column not in self._released:
-                    self._released[column] = asked.column_scale * self._blur()
-        if asked.refits:
+                    self._released[column] = design.column_scale * self._blur()
+        if design.refits:
             x = self._refitted()
         relevant = np.flatnonzero(self._truth)
         found = np.isin(relevant, list(self._released)).mean()
@@ -129,15 +129,15 @@ class _Run:
 
     def _steps(self, scores: Vector, reach: float) -> list[tuple[int, float]]:
         """The signed columns that are stepped to: every party's noisy pick, or the best of them."""
-        asked, rng = self._asked, self._rng
-        scale = 2 * reach / asked.choice_epsilon
+        design, rng = self._asked, self._rng
+        scale = 2 * reach / design.choice_epsilon
         picks = []
         for own in self._owned:
             signed = np.concatenate([scores[own], -scores[own]])
             best = int(np.argmax(signed + scale * (np.tile(self._crowd[own], 2) + rng.gumbel(size=signed.size))))
-            value = signed[best] + asked.score_multiplier * reach * rng.normal()
+            value = signed[best] + design.score_multiplier * reach * rng.normal()
             picks.append((value, int(own[best % own.size]), 1.0 if best < own.size else -1.0))
-        moving = [max(picks)] if asked.coupling is Coupling.BALL else picks
+        moving = [max(picks)] if design.coupling is Coupling.BALL else picks
         return [(column, sign) for _, column, sign in moving]
 
     def _refitted(self) -> Vector:

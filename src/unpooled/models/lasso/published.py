@@ -11,9 +11,9 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.kernels.columns import scores
 from unpooled.models import lasso
-from unpooled.models.lasso.messages import ColumnReply, Pick, PickRequest, ShareRequest
+from unpooled.models.lasso.messages import ColumnReply, ColumnRequest, Pick, PickRequest
 from unpooled.models.lasso.party import coded_columns, next_column, predictions_of, response_of
-from unpooled.models.lasso.plan import COLUMN, LARGEST, PICK, Coupling, Parameters, Setup, check, grids, widths_of
+from unpooled.models.lasso.plan import COLUMN, LARGEST, PICK, Coupling, LassoDesign, Parameters, check, grids, widths_of
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.mechanisms.unpriced import Unpriced
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
@@ -44,7 +44,7 @@ class NoisyMaximum(Unpriced):
         return np.array([float(np.argmax(given.values + self.multiplier * given.sensitivity * laplace))])
 
 
-class Printed(Setup):
+class Printed(LassoDesign):
     """Every party steps in every round and is added to the iterate, which leaves the ball; no constant, and no refit."""
 
     refits = centres = competes = False
@@ -109,7 +109,7 @@ def pick(context: Context, request: PickRequest) -> Pick:
     return Pick(choice, (), context.sign(choice))
 
 
-def share(context: Context, request: ShareRequest) -> ColumnReply:
+def share(context: Context, request: ColumnRequest) -> ColumnReply:
     """Release the column that this party picked, or its sketch."""
     values = next_column(context, request)
     values, matrix = values / grids(values.size)[0], sketch(context.plan.study, context.design.parameters)
@@ -120,5 +120,5 @@ MODEL = replace(
     lasso.MODEL,
     name="lasso-published",
     compile_plan=compile_plan,
-    steps=(Step(PICK, PickRequest, Pick, pick), Step(COLUMN, ShareRequest, ColumnReply, share)),
+    steps=(Step(PICK, PickRequest, Pick, pick), Step(COLUMN, ColumnRequest, ColumnReply, share)),
 )

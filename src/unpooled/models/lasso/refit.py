@@ -13,7 +13,7 @@ from unpooled.models.lasso.plan import COLUMNS_WEIGHT, CONSTANT_WEIGHT, LEADING,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.models.lasso.plan import Setup
+    from unpooled.models.lasso.plan import LassoDesign
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
@@ -30,7 +30,7 @@ def shrunk(values: Vector, noise: float) -> Vector:
 
 
 @dataclass(frozen=True)
-class Moments:
+class ColumnMoments:
     """A^T y / n, the diagonal of A^T A / n, the means of A, and A^T (A + noise) / n, with the noise that their release added.
 
     Where a constant is fitted, everything is of columns less their means; a response that has lost its mean then needs no more.
@@ -48,14 +48,14 @@ class Moments:
     rows: int
 
     @classmethod
-    def of(cls, asked: Setup, columns: Matrix, values: Matrix, deviation: float, middle: float) -> Moments:
+    def of(cls, design: LassoDesign, columns: Matrix, values: Matrix, deviation: float, middle: float) -> ColumnMoments:
         """From what was released: the columns, a row of moments (L.5) for each with their noise, and the response's mean."""
         rows, (first, second) = columns.shape[0], grids(columns.shape[0])
         unit = 1.0 / (first * second * rows)
-        response = unit * asked.parameters.response_bound / RESPONSE_WEIGHT
+        response = unit * design.parameters.response_bound / RESPONSE_WEIGHT
         product = unit * shortened(columns)[1] / COLUMNS_WEIGHT
         means = np.zeros(len(values))
-        if asked.centres:
+        if design.centres:
             means = shrunk(values[:, 2] * (unit / CONSTANT_WEIGHT), deviation * unit / CONSTANT_WEIGHT)
         return cls(
             response=values[:, 0] * response - means * middle,
@@ -65,7 +65,7 @@ class Moments:
             response_noise=deviation * response,
             squares_noise=deviation * unit,
             products_noise=deviation * product,
-            column_noise=asked.column_scale,
+            column_noise=design.column_scale,
             rows=rows,
         )
 

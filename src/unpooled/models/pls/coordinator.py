@@ -14,8 +14,8 @@ from unpooled.aggregation.moments import Moments, StoredMoments
 from unpooled.aggregation.totals import Total
 from unpooled.errors import StudyAborted
 from unpooled.kernels.kernel_pls import Centred
-from unpooled.models.pls.fit import Fitted, fit, from_moments
-from unpooled.models.pls.plan import EXACT, Setup
+from unpooled.models.pls.fit import PlsFit, fit, from_moments
+from unpooled.models.pls.plan import EXACT, PlsDesign
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
 from unpooled.protocol.step import Panel
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from unpooled.protocol.step import Conversation, Replies
 
 
-class Model(msgspec.Struct, frozen=True):
+class StoredModel(msgspec.Struct, frozen=True):
     """A PLS model over channels as plain data; arrays have a column per component."""
 
     coefficients: Array
@@ -39,11 +39,11 @@ class Model(msgspec.Struct, frozen=True):
     fallback: str
 
 
-class Result(msgspec.Struct, frozen=True):
+class PlsResult(msgspec.Struct, frozen=True):
     """The model, and the released moments it came from (none where they were exact, or where the model itself was released)."""
 
     channels: tuple[str, ...]
-    model: Model
+    model: StoredModel
     #: Parties whose rows are in it.
     participants: tuple[str, ...]
     moments: StoredMoments | None = None
@@ -54,31 +54,31 @@ class Result(msgspec.Struct, frozen=True):
 def coordinate(plan: Plan) -> Conversation:
     """Ask for the moments, and report what follows from them."""
     study = plan.study
-    asked: Setup = plan.design
-    channels = tuple(column.name for column in asked.channels)
-    wanted = asked.parameters.n_components
+    design: PlsDesign = plan.design
+    channels = tuple(column.name for column in design.channels)
+    wanted = design.parameters.n_components
     if study.epsilon == math.inf:
-        exact, participants = yield from _exact(plan, asked)
-        return Result(
-            channels, stored(fit(exact, asked.frame, wanted)), participants, moments_of(asked, exact, plan).stored()
+        exact, participants = yield from _exact(plan, design)
+        return PlsResult(
+            channels, stored(fit(exact, design.frame, wanted)), participants, moments_of(design, exact, plan).stored()
         )
-    members = yield from exchange_keys(asked.aggregation)
-    total = yield from collect(plan, asked.aggregation, asked.vector, members)
+    members = yield from exchange_keys(design.aggregation)
+    total = yield from collect(plan, design.aggregation, design.vector, members)
     rows = sum(study.card(name).rows for name in total.participants)
-    moments = asked.design.decode(total, rows, plan.hash, str(plan.statement))
-    fitted = from_moments(moments, asked.frame, wanted)
-    return Result(channels, stored(fitted), total.participants, moments.stored())
+    moments = design.layout.decode(total, rows, plan.hash, str(plan.statement))
+    fitted = from_moments(moments, design.frame, wanted)
+    return PlsResult(channels, stored(fitted), total.participants, moments.stored())
 
 
-def _exact(plan: Plan, asked: Setup) -> Generator[list[Ask], Replies, tuple[Centred, tuple[str, ...]]]:
+def _exact(plan: Plan, design: PlsDesign) -> Generator[list[Ask], Replies, tuple[Centred, tuple[str, ...]]]:
     """The exact moments of all parties that answer, added up."""
     cards = plan.study.parties
     replies = yield [Ask(card.name, EXACT, Nothing()) for card in cards]
     arrived = {c.name: (c.rows, r) for c, r in zip(cards, replies, strict=True) if not isinstance(r, Dropped)}
-    if len(cards) - len(arrived) > asked.parameters.tolerate:
+    if len(cards) - len(arrived) > design.parameters.tolerate:
         msg = f"only {len(arrived)} of {len(cards)} parties are there: run it again once they are back"
         raise StudyAborted(msg)
-    size = asked.frame.size
+    size = design.frame.size
     total: Centred | None = None
     for rows, reply in arrived.values():
         mean, (response,), gram, cross, (square,) = np.split(
@@ -90,25 +90,25 @@ def _exact(plan: Plan, asked: Setup) -> Generator[list[Ask], Replies, tuple[Cent
     return total, tuple(arrived)
 
 
-def moments_of(asked: Setup, exact: Centred, plan: Plan) -> Moments:
+def moments_of(design: PlsDesign, exact: Centred, plan: Plan) -> Moments:
     """Exact moments in the form of released ones, with no noise in them."""
-    design = asked.design
-    width = np.append(design.half_widths[:-1], design.response.half_width)
-    mean = np.append(exact.mean, exact.response - design.response.centre) / width
+    layout = design.layout
+    width = np.append(layout.half_widths[:-1], layout.response.half_width)
+    mean = np.append(exact.mean, exact.response - layout.response.centre) / width
     inner = np.block([[exact.gram, exact.cross[:, None]], [exact.cross[None], np.array([[exact.square]])]])
     inner = inner / np.outer(width, width) + exact.rows * np.outer(mean, mean)
     order = [*range(exact.mean.size), -1]
-    gram = np.empty((design.size + 1, design.size + 1))
+    gram = np.empty((layout.size + 1, layout.size + 1))
     gram[np.ix_(order, order)] = inner
-    gram[design.size - 1] = gram[:, design.size - 1] = exact.rows * np.insert(mean, -1, 1.0)
-    first, second = design.pairs
-    total = Total(gram[first, second] * design.grid**2, np.zeros(first.size), ())
-    return design.decode(total, exact.rows, plan.hash, str(plan.statement))
+    gram[layout.size - 1] = gram[:, layout.size - 1] = exact.rows * np.insert(mean, -1, 1.0)
+    first, second = layout.pairs
+    total = Total(gram[first, second] * layout.grid**2, np.zeros(first.size), ())
+    return layout.decode(total, exact.rows, plan.hash, str(plan.statement))
 
 
-def stored(fitted: Fitted) -> Model:
+def stored(fitted: PlsFit) -> StoredModel:
     """A fitted model as plain data."""
-    return Model(
+    return StoredModel(
         coefficients=Array.of(fitted.coefficients),
         intercept=fitted.intercept,
         weights=Array.of(fitted.weights),
@@ -120,7 +120,7 @@ def stored(fitted: Fitted) -> Model:
     )
 
 
-def render(result: Result) -> str:
+def render(result: PlsResult) -> str:
     """What was found, in words, and the coefficients as a table."""
     model = result.model
     count = model.y_loadings.shape[0]
@@ -136,6 +136,6 @@ def render(result: Result) -> str:
     )
 
 
-def panels(result: Result) -> tuple[Panel, ...]:
+def panels(result: PlsResult) -> tuple[Panel, ...]:
     """The coefficients along the channels."""
     return (Panel("coefficients", result.channels, tuple(result.model.coefficients.numpy().tolist()), ordered=True),)

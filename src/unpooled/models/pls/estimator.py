@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.models.pls.coordinator import Model
+    from unpooled.models.pls.coordinator import StoredModel
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.table import Table
 
@@ -238,17 +238,17 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         estimator = cls(**parameters)
         kind, matrix = estimator._basis()
         known = len(matrix) or (0 if estimator.reference is None else np.size(estimator.reference)) or n_features
-        channels = known or len(moments.design.features)
+        channels = known or len(moments.layout.features)
         centre = np.zeros(channels) if estimator.reference is None else estimator._reference(channels)
         frame = Frame.of(kind, channels, estimator.basis_size, centre, matrix)
         estimator.n_features_in_ = channels
-        names = [column.name for column in moments.design.features]
+        names = [column.name for column in moments.layout.features]
         if kind == NO_BASIS and names != [f"x{j}" for j in range(channels)] and not names[0].startswith("coordinate"):
             estimator.feature_names_in_ = np.array(names, dtype=object)
         estimator.moments_, estimator._columns = moments, ()
         return estimator._from(stored(from_moments(moments, frame, estimator._number())))
 
-    def _from(self, model: Model) -> Self:
+    def _from(self, model: StoredModel) -> Self:
         self.coef_, self.intercept_ = model.coefficients.numpy().copy(), model.intercept
         self.x_weights_, self.x_loadings_ = model.weights.numpy().copy(), model.loadings.numpy().copy()
         self.x_rotations_, self.y_loadings_ = model.rotations.numpy().copy(), model.y_loadings.numpy()[None].copy()

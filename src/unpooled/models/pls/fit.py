@@ -34,7 +34,7 @@ _CONSTANT = "The response does not vary with the spectra, so every spectrum is g
 
 
 @dataclass(frozen=True)
-class Fitted:
+class PlsFit:
     """A PLS model of spectra: directions over channels, one column per component."""
 
     coefficients: Matrix
@@ -62,25 +62,25 @@ class _Noise:
     cross: Matrix
 
 
-def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> Fitted:
+def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> PlsFit:
     """The model of released moments of coordinates."""
-    design = moments.design
-    if design.geometry is not Geometry.AUGMENTED or not design.intercept:
+    layout = moments.layout
+    if layout.geometry is not Geometry.AUGMENTED or not layout.intercept:
         raise UsageError("PLS needs moments with sums and squares of the response: release them with geometry = 'augmented'")
-    if len(design.half_widths) != len(design.features) + 1 or any(c.categories is not None for c in design.features):
+    if len(layout.half_widths) != len(layout.features) + 1 or any(c.categories is not None for c in layout.features):
         raise UsageError(
             "PLS needs moments of numbers: categories and indicators of missing values have no place in a spectrum"
         )
-    p, one, y = design.size - 1, design.size - 1, design.size
+    p, one, y = layout.size - 1, layout.size - 1, layout.size
     gram, variance, rows = moments.gram, moments.variance, moments.rows
     mean, middle = gram[:p, one] / rows, float(np.clip(gram[one, y] / rows, -1, 1))
     # Noise can take a mean out of the bounds.
-    mean = mean * min(1.0, 1 / max(float(np.linalg.norm(mean)), 1e-300)) if design.norm else np.clip(mean, -1, 1)
-    width, height = design.half_widths[:p], design.response.half_width
+    mean = mean * min(1.0, 1 / max(float(np.linalg.norm(mean)), 1e-300)) if layout.norm else np.clip(mean, -1, 1)
+    width, height = layout.half_widths[:p], layout.response.half_width
     centred = Centred(
         rows,
-        width * mean + design.centres[:p],
-        height * middle + design.response.centre,
+        width * mean + layout.centres[:p],
+        height * middle + layout.response.centre,
         (gram[:p, :p] - rows * np.outer(mean, mean)) * np.outer(width, width),
         (gram[:p, y] - rows * mean * middle) * width * height,
         (gram[y, y] - rows * middle**2) * height**2,
@@ -88,12 +88,12 @@ def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> Fit
     sums, total = variance[:p, one], variance[one, y]
     cross = variance[:p, y] + middle**2 * sums + mean**2 * total + sums * total / rows
     noise = _Noise(variance[:p, :p] * np.outer(width, width) ** 2, cross * (width * height) ** 2)
-    return fit(centred, frame, n_components, noise if noise.cross.any() else None, design.response.centre)
+    return fit(centred, frame, n_components, noise if noise.cross.any() else None, layout.response.centre)
 
 
 def fit(
     centred: Centred, frame: Frame, n_components: int | str, noise: _Noise | None = None, public_mean: float = 0.0
-) -> Fitted:
+) -> PlsFit:
     """PLS on centred moments of coordinates, whose noise (if any) has known variances.
 
     1. The Gram loses its negative eigenvalues and gains a ridge of 0.3 noise levels.
@@ -146,11 +146,11 @@ def _first(found: Components, count: int) -> Components:
     return Components(b, w, p, r, found.y_loadings[:count])
 
 
-def _folded(found: Components, centred: Centred, frame: Frame, response: float, fallback: str = "") -> Fitted:
+def _folded(found: Components, centred: Centred, frame: Frame, response: float, fallback: str = "") -> PlsFit:
     """From coordinates back to channels: coef = B b, and the intercept takes up reference and means."""
     own = found.coefficients[:, -1] if found.y_loadings.size else np.zeros(frame.size)
     coefficients = frame.channels(own)
     mean = frame.reference + frame.channels(centred.mean)
     intercept = response - float(frame.reference @ coefficients) - float(centred.mean @ own)
     w, p, r = (frame.channels(part) for part in (found.weights, found.loadings, found.rotations))
-    return Fitted(coefficients, intercept, w, p, r, found.y_loadings, mean, fallback)
+    return PlsFit(coefficients, intercept, w, p, r, found.y_loadings, mean, fallback)

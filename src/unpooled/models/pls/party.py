@@ -19,15 +19,15 @@ from unpooled.protocol.step import Step
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.models.pls.plan import Setup
+    from unpooled.models.pls.plan import PlsDesign
     from unpooled.protocol.context import Context
 
 
 def _moments(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
     if settings:
         raise PlanMismatch("moments are those of the declared basis and bounds: their request has no settings")
-    asked: Setup = context.design
-    return asked.design.added_up(asked.blocks(context.table))
+    design: PlsDesign = context.design
+    return design.layout.added_up(design.blocks(context.table))
 
 
 def _exact(context: Context, request: Nothing) -> ExactReply:  # noqa: ARG001 - the request is no more than its name

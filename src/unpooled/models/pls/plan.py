@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.moments import Design, Geometry
+from unpooled.aggregation.moments import Geometry, MomentsLayout
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import DataError, UsageError
 from unpooled.models.pls.frame import BASIS_BITS, Frame, basis_step
@@ -62,14 +62,14 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Setup:
+class PlsDesign:
     """A study, understood."""
 
     parameters: Parameters
     aggregation: Aggregation
     frame: Frame
     channels: tuple[Column, ...]
-    design: Design
+    layout: MomentsLayout
     vector: Summed
 
     @property
@@ -80,13 +80,13 @@ class Setup:
     @property
     def names(self) -> tuple[str, ...]:
         """The columns a party reads: channels, then the response."""
-        return (*(column.name for column in self.channels), self.design.response.name)
+        return (*(column.name for column in self.channels), self.layout.response.name)
 
     @property
     def radius(self) -> float:
         """R."""
-        assert self.design.norm is not None
-        return self.design.norm
+        assert self.layout.norm is not None
+        return self.layout.norm
 
     def blocks(self, table: Table) -> Iterator[tuple[NDArray[np.float64], ...]]:
         """Coordinates of at most length R and the response, some rows at a time; exact products, so that blocks do not matter.
@@ -125,7 +125,7 @@ class Setup:
         rows = self.frame.coordinates(np.clip(np.column_stack(raw), low, high))
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         rows *= np.minimum(1.0, self.radius / np.maximum(lengths, np.finfo(float).tiny))
-        return rows, np.clip(response, *self.design.response.range)
+        return rows, np.clip(response, *self.layout.response.range)
 
 
 def _ranges(columns: Sequence[Column]) -> tuple[Matrix, Matrix]:
@@ -166,7 +166,7 @@ def _check(parameters: Parameters) -> None:
         raise UsageError(msg)
 
 
-def setup(study: Study) -> Setup:
+def design_of(study: Study) -> PlsDesign:
     """What the study asks for, checked."""
     parameters: Parameters = check_parameters(study, Parameters)
     _check(parameters)
@@ -187,9 +187,9 @@ def setup(study: Study) -> Setup:
     rows = sum(card.rows for card in study.parties)
     # Names that no response can have: its own is a part of each.
     columns = (*(Column(f"coordinate {k} for {response.name}", -norm, norm) for k in range(frame.size)), response)
-    design = Design.of(columns, response.name, rows, geometry=Geometry.AUGMENTED, norm=norm)
+    layout = MomentsLayout.of(columns, response.name, rows, geometry=Geometry.AUGMENTED, norm=norm)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
-    return Setup(parameters, aggregation, frame, channels, design, design.vector(MOMENTS, Adjacency(study.adjacency)))
+    return PlsDesign(parameters, aggregation, frame, channels, layout, layout.vector(MOMENTS, Adjacency(study.adjacency)))
 
 
 PUBLIC = "The basis, the reference spectrum and the bound on projected rows, which the study declares."
@@ -201,18 +201,18 @@ ALONE = (
 
 def compile_plan(study: Study) -> Plan:
     """The releases of a PLS study."""
-    asked = setup(study)
+    design = design_of(study)
     not_protected: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
     releases: tuple[Release, ...]
     if study.epsilon == math.inf:
-        size = exact_size(asked.frame.size)
+        size = exact_size(design.frame.size)
         releases = tuple(Release(MOMENTS, card.name, EXACT, ScaledGaussian.silent(size)) for card in study.parties)
     else:
-        releases = asked.aggregation.releases(asked.vector, study)
-        not_protected, assumptions = asked.aggregation.sentences
-        trusted = asked.aggregation.trusted
+        releases = design.aggregation.releases(design.vector, study)
+        not_protected, assumptions = design.aggregation.sentences
+        trusted = design.aggregation.trusted
     return Plan(
         study,
         Split.HORIZONTAL,
@@ -221,7 +221,7 @@ def compile_plan(study: Study) -> Plan:
         not_protected=not_protected,
         assumptions=(ALONE, *assumptions),
         trusted=trusted,
-        design=asked,
+        design=design,
     )
 
 

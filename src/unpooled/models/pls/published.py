@@ -14,11 +14,11 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.models import pls
-from unpooled.models.pls.coordinator import Result, stored
-from unpooled.models.pls.fit import Fitted
+from unpooled.models.pls.coordinator import PlsResult, stored
+from unpooled.models.pls.fit import PlsFit
 from unpooled.models.pls.frame import NONE
 from unpooled.models.pls.messages import PublishedReply
-from unpooled.models.pls.plan import ALONE, PUBLIC, SIGMA, Setup, setup
+from unpooled.models.pls.plan import ALONE, PUBLIC, SIGMA, PlsDesign, design_of
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.mechanisms import Vector
@@ -44,7 +44,7 @@ _FINE = 2.0**18
 
 
 @dataclass(frozen=True)
-class Layout:
+class ComponentsLayout:
     """Where things are in the flat vector of a model."""
 
     rows: int
@@ -69,7 +69,7 @@ class Layout:
         return table[:, :m].T, table[:, m : m + n].T, table[:, m + n : -1].T, table[:, -1], means[:m], float(means[m])
 
 
-def components(X: Matrix, y: Matrix, layout: Layout) -> Matrix:
+def components(X: Matrix, y: Matrix, layout: ComponentsLayout) -> Matrix:
     """The exact model, flat, and behind it the bounds max|E_i| and max|f| of every component."""
     mean, middle = X.mean(axis=0), float(y.mean())
     E, f = X - mean, y - middle
@@ -98,7 +98,7 @@ def coefficients(weights: Matrix, loadings: Matrix, y_loadings: Matrix) -> Matri
 class PublishedModel(Unpriced):
     """The paper's noise on every component. Its bounds are read off the data and its argument fails: the cost is unknown."""
 
-    layout: Layout
+    layout: ComponentsLayout
     #: The analytic scale for sensitivity 1; 0 is no noise.
     multiplier: float
     #: "sigma" is the paper's standard deviation, "sigma^2" that of the authors' package.
@@ -112,16 +112,14 @@ class PublishedModel(Unpriced):
 
     def draw(self, given: Vector, bits: RandomBits) -> Matrix:
         """Noise in the order of Algorithm 1: weights and scores are normalised again after it."""
-        lay, statistic = self.layout, given.values
-        if statistic.shape != (lay.size + 2 * lay.components,):
-            msg = (
-                f"this release is of {lay.size} numbers, with two bounds for each of {lay.components} components behind them"
-            )
+        layout, statistic = self.layout, given.values
+        if statistic.shape != (layout.size + 2 * layout.components,):
+            msg = f"this release is of {layout.size} numbers, with two bounds for each of {layout.components} components behind them"
             raise UsageError(msg)
-        published, bounds = statistic[: lay.size].copy(), statistic[lay.size :].reshape(-1, 2)
-        table = published[: lay.components * lay.width].reshape(lay.components, lay.width)
+        published, bounds = statistic[: layout.size].copy(), statistic[layout.size :].reshape(-1, 2)
+        table = published[: layout.components * layout.width].reshape(layout.components, layout.width)
         z = noise.rounded_gaussian(_FINE, table.size, stream=bits).reshape(table.shape) / _FINE
-        m, n = lay.channels, lay.rows
+        m, n = layout.channels, layout.rows
         x, y = bounds.T
         table += self._deviation(np.repeat([x * y, x, x, y], [m, n, m, 1], axis=0).T) * z
         for part in (table[:, :m], table[:, m : m + n]) if self.multiplier else ():
@@ -144,8 +142,8 @@ _VOIDS = (
 
 def compile_plan(study: Study) -> Plan:
     """One release: the whole model of one data holder."""
-    asked = setup(study)
-    parameters = asked.parameters
+    design = design_of(study)
+    parameters = design.parameters
     if len(study.parties) != 1 or parameters.basis != NONE:
         raise UsageError(
             "the published calibration is for one data holder without a basis: leave out sites, set basis = 'none'"
@@ -156,9 +154,9 @@ def compile_plan(study: Study) -> Plan:
         raise UsageError("the published calibration needs a positive delta")
     (card,) = study.parties
     multiplier = 0.0 if study.epsilon == math.inf else 1 / budget_mu(study.epsilon, study.delta)
-    layout = Layout(card.rows, len(asked.channels), parameters.n_components)
+    layout = ComponentsLayout(card.rows, len(design.channels), parameters.n_components)
     release = Release(MODEL_RELEASE, card.name, PUBLISHED, PublishedModel(layout, multiplier, parameters.sd))
-    return Plan(study, Split.HORIZONTAL, (release,), public=(PUBLIC,), assumptions=(ALONE,), voids=_VOIDS, design=asked)
+    return Plan(study, Split.HORIZONTAL, (release,), public=(PUBLIC,), assumptions=(ALONE,), voids=_VOIDS, design=design)
 
 
 def release_model(context: Context, request: Nothing) -> PublishedReply:  # noqa: ARG001 - the request is no more than its name
@@ -179,10 +177,10 @@ def coordinate(plan: Plan) -> Conversation:
     weights, scores, loadings, y_loadings, mean, response = mechanism.layout.parts(reply.model.values.numpy())
     b = coefficients(weights, loadings, y_loadings)
     rotations = weights @ np.linalg.pinv(loadings.T @ weights)
-    fitted = Fitted(b, response - float(mean @ b), weights, loadings, rotations, y_loadings, mean)
-    design: Setup = plan.design
+    fitted = PlsFit(b, response - float(mean @ b), weights, loadings, rotations, y_loadings, mean)
+    design: PlsDesign = plan.design
     channels = tuple(column.name for column in design.channels)
-    return Result(channels, stored(fitted), (card.name,), scores=Array.of(scores))
+    return PlsResult(channels, stored(fitted), (card.name,), scores=Array.of(scores))
 
 
 MODEL = replace(

@@ -9,7 +9,7 @@ import numpy as np
 
 from unpooled.errors import ProtocolError, StudyAborted
 from unpooled.models.pride.messages import EstimateRequest, FoldsRequest, PredictRequest, Received, ScoreRequest
-from unpooled.models.pride.plan import ESTIMATE, FOLDS, PREDICT, SCORE, SKETCH, Design
+from unpooled.models.pride.plan import ESTIMATE, FOLDS, PREDICT, SCORE, SKETCH, PrideDesign
 from unpooled.protocol.messages import Array, Ask, Dropped, Entrusted, Nothing
 from unpooled.protocol.step import Panel
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GLOBAL_PENALTIES = np.logspace(-5, 5, 41)
 
 
-class Fitted(msgspec.Struct, frozen=True):
+class PrideResult(msgspec.Struct, frozen=True):
     """What the coordinator may know: who estimated, and the penalty if it was chosen globally."""
 
     estimated: tuple[str, ...]
@@ -32,7 +32,7 @@ class Fitted(msgspec.Struct, frozen=True):
 
 def coordinate(plan: Plan) -> Conversation:
     """Two rounds (four with global cross-validation, which is not private)."""
-    design: Design = plan.design
+    design: PrideDesign = plan.design
     parameters, held = design.parameters, design.parts
     replies = yield [Ask(part.card.name, SKETCH, Nothing()) for part in held]
     _complete(replies)
@@ -52,7 +52,7 @@ def coordinate(plan: Plan) -> Conversation:
     if parameters.fitted is not None:
         names = [part.card.name for part in held if part.card.name in (parameters.predicting or received)]
         _complete((yield [Ask(name, PREDICT, PredictRequest(others(name))) for name in names]))
-        return Fitted(tuple(names))
+        return PrideResult(tuple(names))
     names = [part.card.name for part in held if part.knows_response]
     alpha = None
     if parameters.alpha == "global-cv":
@@ -73,7 +73,7 @@ def coordinate(plan: Plan) -> Conversation:
         for name, reply in zip(names, replies, strict=True)
         for release in reply.published
     }
-    return Fitted(tuple(names), alpha, published)
+    return PrideResult(tuple(names), alpha, published)
 
 
 def _complete(replies: Replies) -> None:
@@ -90,7 +90,7 @@ def _shaped(names: list[str], given: list[Entrusted], shape: tuple[int, ...]) ->
             raise ProtocolError(msg)
 
 
-def render(result: Fitted) -> str:
+def render(result: PrideResult) -> str:
     """The result as text."""
     lines = [f"coefficients are kept at {', '.join(result.estimated)}"]
     for name, values in result.published.items():
@@ -100,7 +100,7 @@ def render(result: Fitted) -> str:
     return "\n".join(lines)
 
 
-def panels(result: Fitted) -> tuple[Panel, ...]:
+def panels(result: PrideResult) -> tuple[Panel, ...]:
     """Published coefficients; the others stay where they were estimated."""
     return tuple(
         Panel(f"coefficients published by {name}", tuple(f"column {j}" for j in range(len(values))), tuple(values))

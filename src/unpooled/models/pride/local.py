@@ -27,7 +27,7 @@ RELATIVE_PENALTIES = np.logspace(-6, 6, 25)
 
 
 @dataclass(frozen=True)
-class Calibration:
+class RegressionCalibration:
     """E[Z | X, Z + W] for known noise: a ridge of Z on X with marginal-likelihood penalty, plus the shrunken residual."""
 
     own_means: Vector
@@ -35,7 +35,7 @@ class Calibration:
     coefficients: Matrix
 
     @classmethod
-    def fit(cls, own: Matrix, noisy: Matrix, noise: Vector) -> Calibration:
+    def fit(cls, own: Matrix, noisy: Matrix, noise: Vector) -> RegressionCalibration:
         """Learn the ridge from the training rows; ``noise`` is the standard deviation of every column of ``noisy``."""
         own_means, noisy_means = own.mean(axis=0), noisy.mean(axis=0)
         # One common penalty over all columns: they are brought to noise 1 first.

@@ -54,7 +54,7 @@ class ScoreRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contributions: Entrusted
 
 
-class Scores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PenaltyLosses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Step "score": the loss of every penalty, from a party that knows the response. NOT private."""
 
     losses: Entrusted

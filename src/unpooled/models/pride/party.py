@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
-from unpooled.models.pride.local import Calibration, choose_alpha, path_of, random_folds
+from unpooled.models.pride.local import RegressionCalibration, choose_alpha, path_of, random_folds
 from unpooled.models.pride.messages import (
     Estimated,
     EstimateRequest,
     Folds,
     FoldsRequest,
+    PenaltyLosses,
     Predicted,
     PredictRequest,
     Received,
     ScoreRequest,
-    Scores,
     Sketch,
 )
 from unpooled.models.pride.plan import (
@@ -191,7 +191,7 @@ def _design(context: Context, own: Matrix, received: Sequence[Received]) -> Matr
     if parameters.noise_model == "calibrated" and noisy.any():
         # Public columns are free of noise: they stand on the side of what is known exactly.
         known = np.hstack([own, others[:, ~noisy]])
-        calibration = Calibration.fit(known, others[:, noisy], noise[noisy])
+        calibration = RegressionCalibration.fit(known, others[:, noisy], noise[noisy])
         others = others.copy()
         others[:, noisy] = calibration.apply(known, others[:, noisy], noise[noisy])
         context.keep("known_means", calibration.own_means)
@@ -272,7 +272,7 @@ def folds(context: Context, request: FoldsRequest) -> Folds:
     return Folds(Entrusted("cross-validation", Array.of(contributions)))
 
 
-def score(context: Context, request: ScoreRequest) -> Scores:
+def score(context: Context, request: ScoreRequest) -> PenaltyLosses:
     """Mean squared error of the summed contributions for every penalty, by a party that knows the response."""
     _need_global_cv(_parameters(context), "step 'score'")
     parameters, response = _parameters(context), _response(context)
@@ -281,7 +281,7 @@ def score(context: Context, request: ScoreRequest) -> Scores:
     for fold in random_folds(response.size, parameters.folds, context.plan.study.public_seed):
         train = np.setdiff1d(np.arange(response.size), fold)
         errors[:, fold] = response[fold] - (response[train].mean() if parameters.fit_intercept else 0.0) - total[:, fold]
-    return Scores(Entrusted("cross-validation", Array.of((errors**2).mean(axis=1))))
+    return PenaltyLosses(Entrusted("cross-validation", Array.of((errors**2).mean(axis=1))))
 
 
 # --- new rows --------------------------------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ def predict(context: Context, request: PredictRequest) -> Predicted:
     noisy = noise > 0
     if _parameters(context).noise_model == "calibrated" and noisy.any():
         known = np.hstack([own, others[:, ~noisy]])
-        calibration = Calibration(kept("known_means"), kept("noisy_means"), kept("calibration"))
+        calibration = RegressionCalibration(kept("known_means"), kept("noisy_means"), kept("calibration"))
         others = others.copy()
         others[:, noisy] = calibration.apply(known, others[:, noisy], noise[noisy])
     decision = own @ kept("coefficients") + others @ kept("received_coefficients") + kept("intercept")[0]
@@ -315,7 +315,7 @@ def predict(context: Context, request: PredictRequest) -> Predicted:
 STEPS = (
     Step(SKETCH, Nothing, Sketch, sketch),
     Step(FOLDS, FoldsRequest, Folds, folds),
-    Step(SCORE, ScoreRequest, Scores, score),
+    Step(SCORE, ScoreRequest, PenaltyLosses, score),
     Step(ESTIMATE, EstimateRequest, Estimated, estimate),
     Step(PREDICT, PredictRequest, Predicted, predict),
 )

@@ -165,7 +165,7 @@ def coded(part: Part, table: Table) -> Own:
 
 
 @dataclass(frozen=True)
-class Design:
+class PrideDesign:
     """What the model made of a study."""
 
     parameters: Parameters
@@ -330,7 +330,7 @@ def compile_plan(study: Study) -> Plan:
     if parameters.publish and parameters.fitted is None:
         estimating = [part for part in held if part.knows_response]
         releases += [Release(COEFFICIENTS, p.card.name, ESTIMATE, _publication(study, p, estimating)) for p in estimating]
-    return plan_of(study, tuple(releases), Design(parameters, held))
+    return plan_of(study, tuple(releases), PrideDesign(parameters, held))
 
 
 def check(study: Study, parameters: Parameters) -> None:
@@ -357,7 +357,7 @@ def check(study: Study, parameters: Parameters) -> None:
         raise UsageError(msg)
 
 
-def plan_of(study: Study, releases: tuple[Release, ...], design: Design) -> Plan:
+def plan_of(study: Study, releases: tuple[Release, ...], design: PrideDesign) -> Plan:
     """These releases with all that a statement says about them, in the sound form and in the published one."""
     parameters = design.parameters
     public = tuple(f"The column {name!r}, which the study declares public." for name in parameters.public)

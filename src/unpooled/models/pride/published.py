@@ -12,7 +12,7 @@ from unpooled.errors import UsageError
 from unpooled.models import pride
 from unpooled.models.pride.messages import Sketch
 from unpooled.models.pride.party import sent
-from unpooled.models.pride.plan import SKETCH, Design, Own, Parameters, Part, check, coded, parts, plan_of
+from unpooled.models.pride.plan import SKETCH, Own, Parameters, Part, PrideDesign, check, coded, parts, plan_of
 from unpooled.privacy import noise
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.mechanisms.unpriced import Unpriced
@@ -71,7 +71,7 @@ def compile_plan(study: Study) -> Plan:
         for part in held
         if part.sketch is not None
     )
-    return plan_of(study, releases, Design(parameters, held, standardised))
+    return plan_of(study, releases, PrideDesign(parameters, held, standardised))
 
 
 def _mechanism(study: Study, numbers: int) -> ScaledGaussian | PublishedNoise:

@@ -19,7 +19,7 @@ from unpooled.protocol.step import Panel
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from unpooled.models.stacking.plan import Setup
+    from unpooled.models.stacking.plan import StackingDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Conversation, Replies
 
@@ -36,7 +36,7 @@ class LowModel(msgspec.Struct, frozen=True):
     intercept: float
 
 
-class Result(msgspec.Struct, frozen=True):
+class StackingResult(msgspec.Struct, frozen=True):
     """The low-level models, and the weights of the high-level one on (2 p - 1, .., 1) / sqrt(number), if it was learned."""
 
     models: tuple[LowModel, ...]
@@ -45,11 +45,11 @@ class Result(msgspec.Struct, frozen=True):
 
 def coordinate(plan: Plan) -> Conversation:
     """Low level, predictions of the high-level rows, high level."""
-    asked: Setup = plan.design
-    replies = yield from everybody([Ask(block.card.name, BLOCK, Nothing()) for block in asked.blocks])
+    design: StackingDesign = plan.design
+    replies = yield from everybody([Ask(block.card.name, BLOCK, Nothing()) for block in design.blocks])
     weights = [reply.weights.values for reply in replies]
     models = []
-    for block, released in zip(asked.blocks, weights, strict=True):
+    for block, released in zip(design.blocks, weights, strict=True):
         coefficients, intercept = block.in_own_units(released.numpy())
         models.append(
             LowModel(
@@ -62,33 +62,33 @@ def coordinate(plan: Plan) -> Conversation:
             )
         )
     high: tuple[float, ...] = ()
-    if asked.learns:
-        features = weights if asked.split is Split.HORIZONTAL else (yield from _predictions(plan, asked))
-        (reply,) = yield from everybody([Ask(asked.holder, META, MetaRequest(tuple(features)))])
+    if design.learns:
+        features = weights if design.split is Split.HORIZONTAL else (yield from _predictions(plan, design))
+        (reply,) = yield from everybody([Ask(design.holder, META, MetaRequest(tuple(features)))])
         high = tuple(reply.weights.values.numpy().tolist())
-    return Result(tuple(models), high)
+    return StackingResult(tuple(models), high)
 
 
-def _predictions(plan: Plan, asked: Setup) -> Generator[list[Ask], Replies, list[Array]]:
+def _predictions(plan: Plan, design: StackingDesign) -> Generator[list[Ask], Replies, list[Array]]:
     """Predictions of the high-level rows by every low-level model."""
-    step = "entrust" if asked.meta is Meta.TRUSTED else PREDICTIONS
-    replies = yield from everybody([Ask(block.card.name, step, Nothing()) for block in asked.blocks])
-    if asked.meta is Meta.TRUSTED:
-        rows = asked.high_rows(plan.study.parties[0].rows)
-        for block, reply in zip(asked.blocks, replies, strict=True):
+    step = "entrust" if design.meta is Meta.TRUSTED else PREDICTIONS
+    replies = yield from everybody([Ask(block.card.name, step, Nothing()) for block in design.blocks])
+    if design.meta is Meta.TRUSTED:
+        rows = design.high_rows(plan.study.parties[0].rows)
+        for block, reply in zip(design.blocks, replies, strict=True):
             if reply.probabilities.values.shape != (rows,):
                 msg = f"party {block.card.name!r} predicts another number of rows than the high level has"
                 raise ProtocolError(msg)
         return [reply.probabilities.values for reply in replies]
     noisy = []
-    for block, reply in zip(asked.blocks, replies, strict=True):
+    for block, reply in zip(design.blocks, replies, strict=True):
         mechanism = plan.release(block.card.name, PREDICTIONS).mechanism
         assert isinstance(mechanism, GaussianRelease)
         noisy.append(Array.of(np.clip(mechanism.decode(reply.probabilities.values.numpy()) / GRID, 0.0, 1.0)))
     return noisy
 
 
-def render(result: Result) -> str:
+def render(result: StackingResult) -> str:
     """The models as a table."""
     lines = [f"{'model':<16}{'share':>8}   {'column':<24}{'coefficient':>14}"]
     for model in result.models:
@@ -100,6 +100,6 @@ def render(result: Result) -> str:
     return "\n".join(lines)
 
 
-def panels(result: Result) -> tuple[Panel, ...]:
+def panels(result: StackingResult) -> tuple[Panel, ...]:
     """The coefficients of every low-level model."""
     return tuple(Panel(f"coefficients of {m.party}", m.names, m.coefficients) for m in result.models)

@@ -16,7 +16,7 @@ from unpooled.estimation.binary import BinaryClassifier
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, taking
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.stacking import MODEL, published
-from unpooled.models.stacking.plan import META_ROLE, Block, Meta
+from unpooled.models.stacking.plan import META_ROLE, LowModel, Meta
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.table import Table
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.models.stacking.coordinator import Result
+    from unpooled.models.stacking.coordinator import StackingResult
     from unpooled.privacy.budget import Budget
 
     Vector = NDArray[np.float64]
@@ -53,8 +53,8 @@ class _Stack(BinaryClassifier):
         }
         return self._asked(cards, shared | parameters, declared.derived, {META_ROLE: meta}, pure=meta != Meta.PERTURBED)
 
-    def _released(self, study: Study, tables: Mapping[str, Table], declared: Declared) -> Result:
-        result: Result = self._run(study, tables).outcome.result
+    def _released(self, study: Study, tables: Mapping[str, Table], declared: Declared) -> StackingResult:
+        result: StackingResult = self._run(study, tables).outcome.result
         self.released_ = {m.party: list(m.weights) for m in result.models}
         self._columns = declared.columns
         return result
@@ -313,7 +313,7 @@ class PrivateStackingClassifier(_Stack):
             tables = tables_of(study, table, labels)
         result = self._released(study, tables, declared)
         self.models_, self.high_ = result.models, np.array(result.high)
-        self._blocks: tuple[Block, ...] = self.plan_.design.blocks
+        self._blocks: tuple[LowModel, ...] = self.plan_.design.blocks
         return self
 
     # --- predict -------------------------------------------------------------------------------------------------------------

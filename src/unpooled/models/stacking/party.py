@@ -10,7 +10,7 @@ from scipy.special import expit
 from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.kernels.logistic import logistic_minimum
 from unpooled.models.stacking.messages import MetaRequest, NoisyPredictions, Predictions, Weights
-from unpooled.models.stacking.plan import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS, Block
+from unpooled.models.stacking.plan import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS, LowModel
 from unpooled.privacy.accounting import SAFETY
 from unpooled.privacy.classes import code
 from unpooled.privacy.mechanisms import Objective, ObjectivePerturbation
@@ -23,7 +23,7 @@ from unpooled.protocol.step import Step
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.models.stacking.plan import Setup
+    from unpooled.models.stacking.plan import StackingDesign
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
@@ -59,18 +59,18 @@ def _labels(context: Context, chosen: NDArray[np.intp] | None) -> Vector:
     return labels if chosen is None else labels[chosen]
 
 
-def _own(context: Context) -> tuple[Setup, Block]:
-    asked = context.design
-    block = asked.block(context.name)
+def _own(context: Context) -> tuple[StackingDesign, LowModel]:
+    design = context.design
+    block = design.block(context.name)
     if block is None:
         msg = f"party {context.name!r} fits no low-level model in this plan"
         raise PlanMismatch(msg)
-    return asked, block
+    return design, block
 
 
 def _part(context: Context, name: str) -> NDArray[np.intp] | None:
-    asked: Setup = context.design
-    return asked.part(context.table.n_rows, name, context.plan.study.public_seed)
+    design: StackingDesign = context.design
+    return design.part(context.table.n_rows, name, context.plan.study.public_seed)
 
 
 def fit_block(context: Context, request: Nothing) -> Weights:  # noqa: ARG001 - the request is no more than its name
@@ -107,24 +107,24 @@ def predict_noisily(context: Context, request: Nothing) -> NoisyPredictions:  # 
 
 def fit_meta(context: Context, request: MetaRequest) -> Weights:
     """Release the high-level model, learned from predictions of this party's high-level rows."""
-    asked = context.design
-    if context.name != asked.holder:
+    design = context.design
+    if context.name != design.holder:
         raise PlanMismatch("the high-level model is learned elsewhere, or not at all, in this plan")
     chosen = _part(context, HIGH)
     labels = _labels(context, chosen)
     given = [array.numpy() for array in request.features]
-    if len(given) != len(asked.blocks) or any(array.dtype != np.float64 for array in given):
+    if len(given) != len(design.blocks) or any(array.dtype != np.float64 for array in given):
         raise ProtocolError("the high-level model needs one real vector of each low-level model")
-    if asked.split is Split.HORIZONTAL:
-        for weights, block in zip(given, asked.blocks, strict=True):
+    if design.split is Split.HORIZONTAL:
+        for weights, block in zip(given, design.blocks, strict=True):
             if weights.shape != (block.size,) or not (np.abs(weights) < LARGEST).all():
                 raise ProtocolError(
                     "weights of another size than the low-level models have, or that are no released numbers"
                 )
-        given = [expit(block.rows(context.table) @ w) for block, w in zip(asked.blocks, given, strict=True)]
+        given = [expit(block.rows(context.table) @ w) for block, w in zip(design.blocks, given, strict=True)]
     elif any(array.shape != labels.shape for array in given):
         raise ProtocolError("predictions of another number of rows than the high level has")
-    features = meta_rows(given, intercept=asked.parameters.fit_intercept)
+    features = meta_rows(given, intercept=design.parameters.fit_intercept)
     settings = digest(*(array.data for array in request.features))
     return _fit(context, META, features, labels, np.zeros(features.shape[1]), settings)
 

@@ -17,8 +17,7 @@ from unpooled.privacy.accounting import SAFETY, budget_mu
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.classes import DEFAULT, check_classes
 from unpooled.privacy.exposure import Exposure
-from unpooled.privacy.mechanisms import Block as NoiseBlock
-from unpooled.privacy.mechanisms import GaussianRelease, Reach
+from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Split, Unit
 
@@ -74,7 +73,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Block:
+class LowModel:
     """One low-level model: a party's columns, how its rows are scaled, and its share q of the sensitivity.
 
     A row of all parties has length at most R, in the data's own units (``norm``) or in coded ones; the part of it that is here is
@@ -150,16 +149,16 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Setup:
+class StackingDesign:
     """A study, understood."""
 
     parameters: Parameters
     split: Split
     meta: Meta
     holder: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[LowModel, ...]
 
-    def block(self, party: str) -> Block | None:
+    def block(self, party: str) -> LowModel | None:
         """The low-level model of a party, if it has one."""
         return next((block for block in self.blocks if block.card.name == party), None)
 
@@ -228,7 +227,7 @@ def _implied(columns: tuple[Column, ...], norm: float | None, share: float) -> t
     )
 
 
-def setup(study: Study) -> Setup:
+def design_of(study: Study) -> StackingDesign:
     """What the study asks for, checked."""
     p: Parameters = check_parameters(study, Parameters)
     _check(study, p)
@@ -246,7 +245,7 @@ def setup(study: Study) -> Setup:
     weights = _weights(study, p)
     everything = math.sqrt(len(study.parties[0].columns) if rows_split else sum(len(c.columns) for c in study.parties))
     blocks = tuple(
-        Block(
+        LowModel(
             card,
             _implied(card.columns, p.norm, q),
             q,
@@ -266,64 +265,64 @@ def setup(study: Study) -> Setup:
             raise UsageError(msg)
     if p.source and set(p.source) - {block.card.name for block in blocks}:
         raise UsageError("source names a party that fits no model here")
-    return Setup(p, Split.HORIZONTAL if rows_split else Split.VERTICAL, meta, holder, blocks)
+    return StackingDesign(p, Split.HORIZONTAL if rows_split else Split.VERTICAL, meta, holder, blocks)
 
 
 def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] = ()) -> Plan:
     """The releases of a stacking study, perturbed soundly unless the caller brings its own."""
-    asked = setup(study)
-    penalty = asked.parameters.penalty
-    vertical, learns = asked.split is Split.VERTICAL, asked.learns
+    design = design_of(study)
+    penalty = design.parameters.penalty
+    vertical, learns = design.split is Split.VERTICAL, design.learns
     rows = study.parties[0].rows
-    high = asked.high_rows(rows) if vertical and learns else 0
+    high = design.high_rows(rows) if vertical and learns else 0
     if rows - high < 2 and vertical:  # noqa: PLR2004 - something to learn from
         raise UsageError("too few rows are left for the low-level models: lower high_share")
     part = LOW if high else ""
     if vertical:
-        mechanisms = perturb(study, [block.fit(rows - high) for block in asked.blocks], penalty, study.epsilon)
+        mechanisms = perturb(study, [block.fit(rows - high) for block in design.blocks], penalty, study.epsilon)
     else:
-        mechanisms = [perturb(study, [block.fit(block.card.rows)], penalty, study.epsilon)[0] for block in asked.blocks]
+        mechanisms = [perturb(study, [block.fit(block.card.rows)], penalty, study.epsilon)[0] for block in design.blocks]
     releases = [
         Release(BLOCK, block.card.name, BLOCK, mechanism, exposure=Exposure(part, label=mechanism.label))
-        for block, mechanism in zip(asked.blocks, mechanisms, strict=True)
+        for block, mechanism in zip(design.blocks, mechanisms, strict=True)
     ]
     public: tuple[str, ...] = ()
     if learns:
-        width = len(asked.blocks) + asked.parameters.fit_intercept
-        share = 1 - asked.parameters.predictions_share if asked.meta is Meta.PERTURBED else 1.0
-        count = high or study.card(asked.holder).rows
+        width = len(design.blocks) + design.parameters.fit_intercept
+        share = 1 - design.parameters.predictions_share if design.meta is Meta.PERTURBED else 1.0
+        count = high or study.card(design.holder).rows
         meta = perturb(study, [Fit(width, count, 1.0, apart=2.0)], penalty, study.epsilon * share)[0]
-        if asked.meta is Meta.PERTURBED:
-            releases += [_predictions(study, asked, block.card.name, high) for block in asked.blocks]
-        releases.append(Release(META, asked.holder, META, meta, exposure=Exposure(HIGH if high else "", label=meta.label)))
-    if asked.meta is Meta.TRUSTED:
+        if design.meta is Meta.PERTURBED:
+            releases += [_predictions(study, design, block.card.name, high) for block in design.blocks]
+        releases.append(Release(META, design.holder, META, meta, exposure=Exposure(HIGH if high else "", label=meta.label)))
+    if design.meta is Meta.TRUSTED:
         public = (
-            f"The coordinator and {asked.holder} see every party's prediction of {high} of the rows in the clear: they are trusted.",
+            f"The coordinator and {design.holder} see every party's prediction of {high} of the rows in the clear: they are trusted.",
         )
     return Plan(
         study,
-        asked.split,
+        design.split,
         tuple(releases),
         public=public,
-        not_protected=_not_protected(asked),
+        not_protected=_not_protected(design),
         assumptions=(
             "Noise and minimum are computed in double precision, not on a grid: their last bits are outside the proof.",
         ),
         voids=voids,
-        trusted=("the coordinator", f"{asked.holder}, which learns the high level") if asked.meta is Meta.TRUSTED else (),
-        design=asked,
+        trusted=("the coordinator", f"{design.holder}, which learns the high level") if design.meta is Meta.TRUSTED else (),
+        design=design,
     )
 
 
-def _predictions(study: Study, asked: Setup, party: str, high: int) -> Release:
+def _predictions(study: Study, design: StackingDesign, party: str, high: int) -> Release:
     """Noisy probabilities: one row moves one number of each party by at most 1, so K of them together by sqrt(K)."""
-    mu = budget_mu(study.epsilon * asked.parameters.predictions_share, study.delta) / math.sqrt(len(asked.blocks))
+    mu = budget_mu(study.epsilon * design.parameters.predictions_share, study.delta) / math.sqrt(len(design.blocks))
     reach = dict.fromkeys(Unit, Reach(float(GRID), 1))
-    mechanism = GaussianRelease.calibrated((NoiseBlock(high, 1.0),), reach, Unit.RECORD, mu)
+    mechanism = GaussianRelease.calibrated((Block(high, 1.0),), reach, Unit.RECORD, mu)
     return Release(PREDICTIONS, party, PREDICTIONS, mechanism, exposure=Exposure(HIGH))
 
 
-def _not_protected(asked: Setup) -> tuple[str, ...]:
-    if asked.split is Split.HORIZONTAL:
+def _not_protected(design: StackingDesign) -> tuple[str, ...]:
+    if design.split is Split.HORIZONTAL:
         return ()
     return ("The response is known in the clear to every party that fits; it is protected in what is published.",)

@@ -26,7 +26,7 @@ from unpooled.privacy.ledger.failures import ledger_at
 from unpooled.privacy.ledger.history import History, spent
 from unpooled.privacy.ledger.migration import migrate
 from unpooled.privacy.ledger.store import Store
-from unpooled.privacy.unit import Budget, Scope, Unit
+from unpooled.privacy.unit import Scope, Target, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +104,7 @@ class Ledger:
     def check(
         self,
         charges: Iterable[Charge],
-        budget: Budget | None,
+        budget: Target | None,
         *,
         scope: Scope = Scope.PERSON,
         allow_unbounded: bool = False,
@@ -120,7 +120,7 @@ class Ledger:
     def reserve(
         self,
         charges: Iterable[Charge],
-        budget: Budget | None,
+        budget: Target | None,
         *,
         scope: Scope = Scope.PERSON,
         allow_unbounded: bool = False,
@@ -231,13 +231,13 @@ class Ledger:
         self,
         history: History,
         new: dict[ReleaseKey, Charge],
-        budget: Budget | None,
+        budget: Target | None,
         scope: Scope,
         *,
         allow_unbounded: bool,
     ) -> None:
         """Refuse new charges for which a budget has no room."""
-        require(budget is None or type(budget) is Budget, f"not a Budget or None: {type(budget).__name__}")
+        require(budget is None or type(budget) is Target, f"not a Budget or None: {type(budget).__name__}")
         if budget is None or not new:  # a retry is never refused, even if the policy has become stricter
             return
 

@@ -7,17 +7,17 @@ All of them act on exact integers where they can (F.4). A model may bring its ow
 from unpooled.privacy.mechanisms.base import INTEGERS, REALS, WORDS, Mechanism
 from unpooled.privacy.mechanisms.blocks import Block, Reach
 from unpooled.privacy.mechanisms.choice import NoisyChoice
+from unpooled.privacy.mechanisms.distributed import Contribution, DistributedGaussian
 from unpooled.privacy.mechanisms.gaussian import GaussianRelease
 from unpooled.privacy.mechanisms.given import Given, Objective, Scores, Summand, Vector
 from unpooled.privacy.mechanisms.objective import ObjectivePerturbation
 from unpooled.privacy.mechanisms.scaled import ScaledGaussian
-from unpooled.privacy.mechanisms.shares import Contribution, NoiseShare
 
 #: Every mechanism of the foundation: contract tests run over this table.
 MECHANISMS: tuple[type[Mechanism], ...] = (
     GaussianRelease,
     ScaledGaussian,
-    NoiseShare,
+    DistributedGaussian,
     Contribution,
     NoisyChoice,
     ObjectivePerturbation,
@@ -30,10 +30,10 @@ __all__ = [
     "WORDS",
     "Block",
     "Contribution",
+    "DistributedGaussian",
     "GaussianRelease",
     "Given",
     "Mechanism",
-    "NoiseShare",
     "NoisyChoice",
     "Objective",
     "ObjectivePerturbation",

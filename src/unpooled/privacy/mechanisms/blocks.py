@@ -116,13 +116,13 @@ class Blocked(Mechanism):
             at += block.size
         return out
 
-    def decode(self, released: NDArray[np.int64], shares: int = 1) -> NDArray[np.float64]:
+    def decode(self, released: NDArray[np.int64], fragments: int = 1) -> NDArray[np.float64]:
         """A total of so many released vectors in the statistic's units, the middle of a floored step standing for it."""
         out, at = released.astype(np.float64), 0
         for block in self.blocks:
             shift = self._shift(block)
             if shift:
-                out[at : at + block.size] = (out[at : at + block.size] + 0.5 * shares) * 2.0**shift
+                out[at : at + block.size] = (out[at : at + block.size] + 0.5 * fragments) * 2.0**shift
             at += block.size
         return out
 

@@ -1,4 +1,4 @@
-"""What goes into a total over parties: a vector with a share of its noise, or an exact one for a trusted aggregator."""
+"""What goes into a total over parties: a vector with a fragment of its noise, or an exact one for a trusted aggregator."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class NoiseShare(Blocked):
-    r"""One party's share of a distributed discrete Gaussian (Kairouz, Liu & Steinke 2021, Theorem 1; F.10).
+class DistributedGaussian(Blocked):
+    r"""One party's fragment of a distributed discrete Gaussian (Kairouz, Liu & Steinke 2021, Theorem 1; F.10).
 
-    Each of the ``honest`` shares that are guaranteed to arrive has standard deviation ``scale * width`` in every block; their sum
+    Each of the ``honest`` fragments that are guaranteed to arrive has standard deviation ``scale * width`` in every block; their sum
     protects like a Gaussian of standard deviation :math:`\sqrt{honest}` times that, up to :math:`\tau=10\sum_{k<honest}
     e^{-2\pi^2 s^2 k/(k+1)}` with s the smallest standard deviation on the (floored) grid: :math:`\epsilon^2/2`-zCDP with
     :math:`\epsilon=\min(\sqrt{\mu^2+\tau d/2},\mu+\tau\sqrt d)`.
@@ -38,7 +38,7 @@ class NoiseShare(Blocked):
 
     honest: int
     takes: ClassVar[type[Any]] = Summand
-    #: Of a node's part of the total; a share itself is sealed.
+    #: Of a node's part of the total; a fragment itself is sealed.
     dtype: ClassVar[str] = WORDS
 
     #: Below two grid units the sum is not Gaussian enough (F.10).
@@ -47,32 +47,32 @@ class NoiseShare(Blocked):
     def __post_init__(self) -> None:
         thinnest = min(self.scale * block.width for block in self.blocks)
         if self.honest < 1 or (self.scale and thinnest < self.SMALLEST):
-            msg = "a noise share needs at least one honest party and a scale of at least 2 grid units: refine the grid"
+            msg = "a noise fragment needs at least one honest party and a scale of at least 2 grid units: refine the grid"
             raise UsageError(msg)
 
     @classmethod
     def calibrated(
         cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, rho: float, honest: int
-    ) -> NoiseShare:
-        """The share whose event for ``unit`` is at most rho-zCDP (infinite: no noise)."""
-        share = cls(tuple(blocks), tuple(sorted(reach.items())), 0.0, honest)
+    ) -> DistributedGaussian:
+        """The fragment whose event for ``unit`` is at most rho-zCDP (infinite: no noise)."""
+        fragment = cls(tuple(blocks), tuple(sorted(reach.items())), 0.0, honest)
         if rho == math.inf:
-            return share
+            return fragment
         if not rho > 0:
             msg = f"rho must be positive, not {rho}: ask for a larger epsilon"
             raise UsageError(msg)
         mu = math.sqrt(2 * rho)
-        smallest = cls.SMALLEST * (1 + SAFETY) / min(block.width for block in share.blocks)
+        smallest = cls.SMALLEST * (1 + SAFETY) / min(block.width for block in fragment.blocks)
         wanted = reach[unit].distance * (1 + SAFETY) / (mu * math.sqrt(honest))
-        share = replace(share, scale=max(wanted, smallest))
-        while (spent := share.event(unit).value) > rho:
-            share = share.widened(reach[unit], math.sqrt(2 * spent), mu)
-        return share
+        fragment = replace(fragment, scale=max(wanted, smallest))
+        while (spent := fragment.event(unit).value) > rho:
+            fragment = fragment.widened(reach[unit], math.sqrt(2 * spent), mu)
+        return fragment
 
     @property
     def name(self) -> str:
         """Its name in plans and ledgers."""
-        return "discrete Gaussian share" if self.scale else "no noise"
+        return "distributed Gaussian" if self.scale else "no noise"
 
     def event(self, unit: Unit) -> Event:
         """ZCDP with rho = epsilon^2 / 2 of Theorem F.10."""
@@ -87,16 +87,16 @@ class NoiseShare(Blocked):
         return Event(Kind.ZCDP, epsilon**2 / 2, 1, d * self.honest * noise.TOTAL_VARIATION)
 
     def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
-        """The statistic plus this party's share of the noise: private only inside the secure sum."""
+        """The statistic plus this party's fragment of the noise: private only inside the secure sum."""
         return self._noisy(given.values, bits, noise.discrete_gaussian)
 
     def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
-        """The rho by which two shares with equal noise differ once they are summed with the honest others."""
+        """The rho by which two fragments with equal noise differ once they are summed with the honest others."""
         return self._distance(one, other) ** 2 / (2 * self.honest)
 
-    def total_deviations(self, shares: int) -> NDArray[np.float64]:
-        """Standard deviation of every coordinate of the total of so many shares, in the statistic's units."""
-        return self.deviations * math.sqrt(shares)
+    def total_deviations(self, fragments: int) -> NDArray[np.float64]:
+        """Standard deviation of every coordinate of the total of so many fragments, in the statistic's units."""
+        return self.deviations * math.sqrt(fragments)
 
 
 @dataclass(frozen=True, slots=True)
