@@ -266,7 +266,9 @@ def test_the_solver_s_residual_is_covered_by_noise_of_the_width_of_the_theorem()
     """Theorem S.2: two solutions of residual g lie within 2 g / Lambda of one minimiser; noise of that over e_c costs e_c."""
     from unpooled.models.stacking.plan import Fit, fits
 
-    (mechanism,) = fits(msgspec.structs.replace(CASES["stacking"]().study, simulation_seed=None), [Fit(3, 50, 1.0)], 0.01, 1.0)
+    (mechanism,) = fits(
+        msgspec.structs.replace(CASES["stacking"]().study, simulation_seed=None), [Fit(3, 50, 1.0)], 0.01, 1.0
+    )
     assert mechanism.covering > 0
     bits = (KeySource(sha256(bytes([k % 256, k // 256])).digest()).stream("covering") for k in range(400))
     norms = [float(np.linalg.norm(minimised(mechanism, lambda b: np.zeros(3), bit))) for bit in bits]

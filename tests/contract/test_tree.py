@@ -136,3 +136,13 @@ def test_every_file_says_first_why_it_exists() -> None:
         if not said or not first.startswith('"""') or not said.splitlines()[0].strip().endswith((".", ":")):
             silent.append(name)
     assert silent == []
+
+
+def test_no_name_of_a_class_stands_for_two_things() -> None:
+    """Only what every model has one of is called alike everywhere."""
+    homes: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: files for name, files in homes.items() if len(files) > 1 and name != "Parameters"} == {}

@@ -27,7 +27,7 @@ from unpooled.errors import DataError, StudyAborted, UsageError
 from unpooled.models import load
 from unpooled.models.pride.local import RegressionCalibration
 from unpooled.models.pride.party import exact_sketch
-from unpooled.models.pride.plan import parts
+from unpooled.models.pride.plan import parts_of
 from unpooled.models.pride.published import published_sigma
 from unpooled.models.pride.sketch import PublicSketch, low_frequencies
 from unpooled.privacy.accounting import gaussian_mu, gaussian_sigma
@@ -75,7 +75,7 @@ def test_sound_noise_is_nearly_half_of_the_published() -> None:
 def test_the_released_noise_is_the_stated_one() -> None:
     """SRHT rows have norm 1 and coded columns range 2: sigma = 2 / mu* in coded units, and nothing else is added."""
     model = PrideRegressor(parties=2, bounds=(-1, 1), epsilon=1.0, delta=1e-5, sketch_dim=4, noise_model="plain").fit(X, Y)
-    for part in parts(model.plan_.study):
+    for part in parts_of(model.plan_.study):
         mechanism = model.plan_.release(part.card.name, "sketch").mechanism
         sigma = mechanism.scale * part.sketch.unit / part.private.grid
         assert sigma == pytest.approx(2 / gaussian_mu(1.0, 1e-5), rel=1e-4)
@@ -252,7 +252,7 @@ def test_replay_never_exceeds_the_declared_sensitivity(kind: str, unit: Unit) ->
 def test_clipped_rows_never_exceed_the_bound_and_unclipped_ones_are_exact() -> None:
     cards = tuple(Card(name, 12, columns, ("y",)) for name, columns in STUDY_COLUMNS.items())
     study = Study("pride", cards, 2.0, 1e-5, unit="record", parameters={"sketch_dim": 3, "clip_norm": 0.7}, derived=())
-    for part in parts(study):
+    for part in parts_of(study):
         table = study_tables()[part.card.name]
         clip = math.floor(0.7 * part.private.grid / part.sketch.unit)
         whole, short = exact_sketch(part, table, None), exact_sketch(part, table, clip)
@@ -650,7 +650,7 @@ def test_published_coefficients_move_by_at_most_the_closed_form(loss: str) -> No
     rng = np.random.default_rng(6)
     columns = Bounds(-1, 1).columns([f"x{j}" for j in range(4)])
     study = Study("pride", (Card("a", 15, columns, ("y",)),), 1.0, 1e-6, unit="attribute", derived=())
-    part = parts(study)[0]
+    part = parts_of(study)[0]
     task = "classification" if loss == "logistic" else "regression"
     declared = {"threshold": 0.5} if loss == "huber" else {"response_bound": 2.0}
     for alpha in (0.5, 5.0, 50.0):

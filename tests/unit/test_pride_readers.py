@@ -12,7 +12,7 @@ from unpooled import PrideRegressor
 from unpooled.errors import PlanMismatch, UsageError
 from unpooled.models import load
 from unpooled.models.pride.messages import Folds, PenaltyLosses, Predicted, Sketch
-from unpooled.models.pride.plan import Parameters, parts
+from unpooled.models.pride.plan import Parameters, parts_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
@@ -60,7 +60,7 @@ def random_study(seed: int) -> Study:
 def conversation(plan: Plan) -> dict[str, dict[str, set[str]]]:
     """Who is shown whose sketch and disclosed columns, as the coordinator has it: reader -> kind -> senders."""
     shown: dict[str, dict[str, set[str]]] = {}
-    held = {part.card.name: part for part in parts(plan.study)}
+    held = {part.card.name: part for part in parts_of(plan.study)}
     talk, replies = MODEL.coordinate(plan), None
     while True:
         try:
@@ -107,10 +107,12 @@ def test_every_planned_sketch_has_a_reader_and_every_reader_all_sketches(seed: i
     )
     sending = {r.party for r in plan.releases if r.name == "sketch"}
     assert sending == {party for into in shown.values() for party in into["sketch"]}
-    disclosing = {part.card.name for part in parts(study) if part.public.columns and readers - {part.card.name}}
+    disclosing = {part.card.name for part in parts_of(study) if part.public.columns and readers - {part.card.name}}
     for reader in readers:
         into = shown.get(reader, {"sketch": set(), "disclosed": set()})
-        could = {p.card.name for p in parts(study) if p.card.name != reader and p.private.columns and parameters.sketch_dim}
+        could = {
+            p.card.name for p in parts_of(study) if p.card.name != reader and p.private.columns and parameters.sketch_dim
+        }
         assert into["sketch"] == could
         assert into["disclosed"] == disclosing - {reader}
     assert plan.epsilon(DELTA) <= 1.0

@@ -758,7 +758,9 @@ def test_steps_of_one_mode_are_refused_under_the_plan_of_another() -> None:
             "noisy": TotalRequest(everybody[1:], tuple(Sealed(name, b"", b"") for name in names[1:])),
             "local": LocalRequest(),
         }
-        own = {Mode.DISTRIBUTED: {"fragment", "agree", "total"}, Mode.TRUSTED: {"fragment", "noisy"}, Mode.LOCAL: {"local"}}[mode]
+        own = {Mode.DISTRIBUTED: {"fragment", "agree", "total"}, Mode.TRUSTED: {"fragment", "noisy"}, Mode.LOCAL: {"local"}}[
+            mode
+        ]
         for act, payload in payloads.items():
             for name in names:
                 if act not in own or (mode is Mode.TRUSTED and (act == "noisy") != (name == "site000")):

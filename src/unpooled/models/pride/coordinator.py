@@ -33,33 +33,33 @@ class PrideResult(msgspec.Struct, frozen=True):
 def coordinate(plan: Plan) -> Conversation:
     """Two rounds (four with global cross-validation, which is not private)."""
     design: PrideDesign = plan.design
-    parameters, held = design.parameters, design.parts
-    replies = yield [Ask(part.card.name, SKETCH, Nothing()) for part in held]
+    parameters, parts = design.parameters, design.parts
+    replies = yield [Ask(part.card.name, SKETCH, Nothing()) for part in parts]
     _complete(replies)
-    for part, reply in zip(held, replies, strict=True):
+    for part, reply in zip(parts, replies, strict=True):
         wanted = [part.public.names] if part.public.columns and part.is_read else []
         if [disclosed.columns for disclosed in reply.disclosed] != wanted:
             msg = f"party {part.card.name!r} disclosed other columns than the study declares public"
             raise ProtocolError(msg)
     received = {
         part.card.name: Received(part.card.name, reply.sketch, reply.disclosed)
-        for part, reply in zip(held, replies, strict=True)
+        for part, reply in zip(parts, replies, strict=True)
     }
 
     def others(name: str) -> tuple[Received, ...]:
         return tuple(r for other, r in received.items() if other != name and (r.sketch or r.disclosed))
 
     if parameters.fitted is not None:
-        names = [part.card.name for part in held if part.card.name in (parameters.predicting or received)]
+        names = [part.card.name for part in parts if part.card.name in (parameters.predicting or received)]
         _complete((yield [Ask(name, PREDICT, PredictRequest(others(name))) for name in names]))
         return PrideResult(tuple(names))
-    names = [part.card.name for part in held if part.knows_response]
+    names = [part.card.name for part in parts if part.knows_response]
     alpha = None
     if parameters.alpha == "global-cv":
-        alphas = tuple((GLOBAL_PENALTIES * held[0].card.rows).tolist())
+        alphas = tuple((GLOBAL_PENALTIES * parts[0].card.rows).tolist())
         replies = yield [Ask(name, FOLDS, FoldsRequest(others(name), alphas)) for name in names]
         _complete(replies)
-        _shaped(names, [reply.contributions for reply in replies], (len(alphas), held[0].card.rows))
+        _shaped(names, [reply.contributions for reply in replies], (len(alphas), parts[0].card.rows))
         total = sum(reply.contributions.values.numpy() for reply in replies)
         request = ScoreRequest(Entrusted("cross-validation", Array.of(np.asarray(total))))
         replies = yield [Ask(names[0], SCORE, request)]

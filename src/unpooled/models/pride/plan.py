@@ -184,7 +184,7 @@ def data_grid(features: int) -> int:
     return 1 << min(16, 30 - max(features - 1, 1).bit_length())
 
 
-def parts(study: Study) -> tuple[Part, ...]:
+def parts_of(study: Study) -> tuple[Part, ...]:
     """What every party holds and sends, in the study's order: a function of the public study."""
     parameters = check_parameters(study, Parameters)
     declared, disclosed = {c.name for card in study.parties for c in card.columns}, set(parameters.public)
@@ -193,7 +193,7 @@ def parts(study: Study) -> tuple[Part, ...]:
             msg = f"parameters.public names the column {name!r}, which no party declares"
             raise UsageError(msg)
     readers = _readers(study, parameters)
-    held = []
+    parts = []
     for index, card in enumerate(study.parties):
         private = tuple(c for c in card.columns if c.name not in disclosed)
         public = tuple(c for c in card.columns if c.name in disclosed)
@@ -214,8 +214,8 @@ def parts(study: Study) -> tuple[Part, ...]:
                 matrix=None if given is None else np.array(given, dtype=np.float64),
             )
         knows = parameters.response in card.labels
-        held.append(Part(card, Coding(private, grid), Coding(public, grid), sketch, knows, is_read))
-    return tuple(held)
+        parts.append(Part(card, Coding(private, grid), Coding(public, grid), sketch, knows, is_read))
+    return tuple(parts)
 
 
 def _readers(study: Study, parameters: Parameters) -> set[str]:
@@ -324,13 +324,13 @@ def compile_plan(study: Study) -> Plan:
     """The plan of a PRIDE study."""
     parameters = check_parameters(study, Parameters)
     check(study, parameters)
-    held = parts(study)
-    senders = [part for part in held if part.sketch is not None]
+    parts = parts_of(study)
+    senders = [part for part in parts if part.sketch is not None]
     releases = [Release(SKETCH, part.card.name, SKETCH, _mechanism(study, part, senders)) for part in senders]
     if parameters.publish and parameters.fitted is None:
-        estimating = [part for part in held if part.knows_response]
+        estimating = [part for part in parts if part.knows_response]
         releases += [Release(COEFFICIENTS, p.card.name, ESTIMATE, _publication(study, p, estimating)) for p in estimating]
-    return plan_of(study, tuple(releases), PrideDesign(parameters, held))
+    return plan_of(study, tuple(releases), PrideDesign(parameters, parts))
 
 
 def check(study: Study, parameters: Parameters) -> None:

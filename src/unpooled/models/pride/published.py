@@ -12,7 +12,7 @@ from unpooled.errors import UsageError
 from unpooled.models import pride
 from unpooled.models.pride.messages import Sketch
 from unpooled.models.pride.party import sent
-from unpooled.models.pride.plan import SKETCH, Own, Parameters, Part, PrideDesign, check, coded, parts, plan_of
+from unpooled.models.pride.plan import SKETCH, Own, Parameters, Part, PrideDesign, check, coded, parts_of, plan_of
 from unpooled.privacy import noise
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.mechanisms.unpriced import Unpriced
@@ -65,13 +65,13 @@ def compile_plan(study: Study) -> Plan:
         raise UsageError("the published calibration needs delta > 0, and has no release for new rows")
     if parameters.publish:
         raise UsageError("the paper publishes no coefficients: publish needs calibration = 'sound'")
-    held = parts(study)
+    parts = parts_of(study)
     releases = tuple(
         Release(SKETCH, part.card.name, SKETCH, _mechanism(study, part.card.rows * part.sketch.size))
-        for part in held
+        for part in parts
         if part.sketch is not None
     )
-    return plan_of(study, releases, PrideDesign(parameters, held, standardised))
+    return plan_of(study, releases, PrideDesign(parameters, parts, standardised))
 
 
 def _mechanism(study: Study, numbers: int) -> ScaledGaussian | PublishedNoise:

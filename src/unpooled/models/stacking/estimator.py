@@ -16,7 +16,7 @@ from unpooled.estimation.binary import BinaryClassifier
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, taking
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.stacking import MODEL, published
-from unpooled.models.stacking.plan import META_ROLE, LowModel, Meta
+from unpooled.models.stacking.plan import META_ROLE, LowLevel, Meta
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.table import Table
@@ -313,7 +313,7 @@ class PrivateStackingClassifier(_Stack):
             tables = tables_of(study, table, labels)
         result = self._released(study, tables, declared)
         self.models_, self.high_ = result.models, np.array(result.high)
-        self._blocks: tuple[LowModel, ...] = self.plan_.design.blocks
+        self._blocks: tuple[LowLevel, ...] = self.plan_.design.blocks
         return self
 
     # --- predict -------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from scipy.special import expit
 from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.kernels.logistic import logistic_minimum
 from unpooled.models.stacking.messages import MetaRequest, NoisyPredictions, Predictions, Weights
-from unpooled.models.stacking.plan import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS, LowModel
+from unpooled.models.stacking.plan import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS, LowLevel
 from unpooled.privacy.accounting import SAFETY
 from unpooled.privacy.classes import code
 from unpooled.privacy.mechanisms import Objective, ObjectivePerturbation
@@ -59,7 +59,7 @@ def _labels(context: Context, chosen: NDArray[np.intp] | None) -> Vector:
     return labels if chosen is None else labels[chosen]
 
 
-def _own(context: Context) -> tuple[StackingDesign, LowModel]:
+def _own(context: Context) -> tuple[StackingDesign, LowLevel]:
     design = context.design
     block = design.block(context.name)
     if block is None:

@@ -73,7 +73,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class LowModel:
+class LowLevel:
     """One low-level model: a party's columns, how its rows are scaled, and its share q of the sensitivity.
 
     A row of all parties has length at most R, in the data's own units (``norm``) or in coded ones; the part of it that is here is
@@ -156,9 +156,9 @@ class StackingDesign:
     split: Split
     meta: Meta
     holder: str
-    blocks: tuple[LowModel, ...]
+    blocks: tuple[LowLevel, ...]
 
-    def block(self, party: str) -> LowModel | None:
+    def block(self, party: str) -> LowLevel | None:
         """The low-level model of a party, if it has one."""
         return next((block for block in self.blocks if block.card.name == party), None)
 
@@ -245,7 +245,7 @@ def design_of(study: Study) -> StackingDesign:
     weights = _weights(study, p)
     everything = math.sqrt(len(study.parties[0].columns) if rows_split else sum(len(c.columns) for c in study.parties))
     blocks = tuple(
-        LowModel(
+        LowLevel(
             card,
             _implied(card.columns, p.norm, q),
             q,
