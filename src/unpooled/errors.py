@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: So many names tell a reader where he is; a party of documents has tens of thousands.
+#: An error lists at most so many names: a party of documents may have tens of thousands of columns.
 _LISTED = 5
 
 

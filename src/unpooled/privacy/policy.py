@@ -42,7 +42,7 @@ class Policy:
 
     @classmethod
     def in_process(cls) -> Policy:
-        """Whoever calls an estimator on data in his own process has all of it already: everything is allowed."""
+        """Everything is allowed: whoever calls an estimator in one process has all the data already."""
         return cls(
             None,
             frozenset(Calibration),

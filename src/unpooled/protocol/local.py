@@ -82,7 +82,7 @@ def drive(
 class _Recorded:
     """An exchange that plays a transcript to its end, then asks the parties and records what they say.
 
-    Somebody's silence goes on record only once the coordinator has gone on without him: a study that ended because a party was
+    That a party did not answer is recorded only once the coordinator has gone on without it: a study that ended because a party was
     away must ask that party again when it is resumed.
     """
 

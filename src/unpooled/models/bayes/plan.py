@@ -137,7 +137,7 @@ def design_of(study: Study) -> BayesDesign:
     deviations = Summed(
         DEVIATIONS,
         (Block(count, 1 / layout.grid), Block(count, 1.0)),
-        # One person moves all columns at once, one value of him moves one of them.
+        # One person moves all columns at once, one value moves one of them.
         {Unit.RECORD: Reach(distance, 2 * count), Unit.ATTRIBUTE: Reach(distance / math.sqrt(count), 2)},
         layout.grid**2,
         parameters.projection,
