@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from cases import CASES, Case
 from test_hostile_coordinator import parts_of, places, wild
 from test_models import parties
+from world import FULL, sized
 
 from unpooled.errors import ProtocolError, UnpooledError
 from unpooled.models import load
@@ -28,9 +28,8 @@ from unpooled.protocol.local import _opened, drive, in_process
 from unpooled.protocol.messages import WRAPPERS, Ask, open_body, open_envelope
 from unpooled.protocol.transcript import Transcript
 
-FULL = os.environ.get("UNPOOLED_FULL") == "1"
 #: Mutated replies per study.
-MUTANTS = 6000 if FULL else 200
+MUTANTS = sized(6000, 100)
 DTYPES = ("<i8", "<i4", "<u8", "<f8", "<f4", "|u1", "|O", "<c16", "")
 
 

@@ -11,6 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import stats
+from world import sized
 
 from unpooled.errors import UsageError
 from unpooled.kernels import sampler
@@ -383,8 +384,8 @@ CHOICES = {
 
 
 def choice_p_value(scores: np.ndarray, rate: float, signed: bool, name: str, law: np.ndarray | None = None) -> float:
-    """Chi-square of 30,000 choices against the closed form (or another law), cells of at least 20 expected."""
-    draws, candidates = 30_000, [int(s) for s in scores] + [-int(s) for s in scores] * signed
+    """Chi-square of 12,000 choices (full size: 30,000) against the closed form (or another law), cells of at least 20 expected."""
+    draws, candidates = sized(30_000, 12_000), [int(s) for s in scores] + [-int(s) for s in scores] * signed
     if law is None:
         law = np.exp([-rate * float(max(candidates) - s) for s in candidates])
     bits = KeySource.simulation(20261121)

@@ -9,6 +9,7 @@ import pytest
 from scipy.sparse import csc_array, csc_matrix, random_array
 from scipy.stats import chisquare
 from sklearn.linear_model import Lasso
+from world import sized
 
 from unpooled.kernels.columns import Columns, scores
 from unpooled.kernels.frank_wolfe import Sampling, bound, expected_curvature, frank_wolfe, full, interactions
@@ -390,7 +391,7 @@ def test_first_picks_follow_the_exponential_mechanism(kind, share):
     g = -A.T @ y / y.size / (2 if kind == "logistic" else 1)
     temperature = share * np.abs(g).max()
     expected = np.exp(np.concatenate([-g, g]) / temperature)
-    draws, held = 4000, Columns.of(matrix)
+    draws, held = sized(4000, 2000), Columns.of(matrix)
     expected *= draws / expected.sum()
     loss = "logistic" if kind == "logistic" else "squared"
     picks = [

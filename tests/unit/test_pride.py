@@ -19,6 +19,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from world import sized
 
 from unpooled import Bounds, PrideClassifier, PrideRegressor, PrivacyLeakWarning
 from unpooled.audit.replay import replay
@@ -242,7 +243,7 @@ def test_replay_never_exceeds_the_declared_sensitivity(kind: str, unit: Unit) ->
         parameters={"sketch": kind, "sketch_dim": 1 if kind == "dct" else 3, "clip_norm": 0.5},
         derived=(),
     )
-    report = replay(load("pride"), study, study_tables(), registry=load, rounds=8)
+    report = replay(load("pride"), study, study_tables(), registry=load, rounds=sized(8, 2))
     assert report.passed, str(report)
     own = [share for (u, _, _), share in report.largest.items() if u is unit]
     assert max(own) > 0.9

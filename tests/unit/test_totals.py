@@ -11,6 +11,7 @@ from hashlib import sha256
 import msgspec
 import numpy as np
 import pytest
+from world import sized
 
 from unpooled.aggregation import keys, secure_sum
 from unpooled.aggregation.distributed import Distributed
@@ -49,6 +50,9 @@ from unpooled.protocol.party import Party
 MODEL = load("bayes")
 COLUMNS = (Column("a", -1.0, 3.0), Column("y", -4.0, 4.0))
 ROWS = 5
+MANY = sized(100, 40)
+#: Parties, how many may be lost, how many are.
+LOST = ((3, 1, 1), (10, 2, 1), (10, 2, 2), (20, 5, 5), (MANY, 3, 3))
 
 
 def root(name: str) -> bytes:
@@ -157,10 +161,13 @@ def plain_sum(study: Study, participants: tuple[str, ...]) -> np.ndarray:
 
 
 @pytest.mark.minutes
-@pytest.mark.parametrize("where", ["keys", "moments-share"])
 @pytest.mark.parametrize(
-    ("n", "tolerate", "gone"),
-    [(3, 0, 0), (3, 1, 1), (10, 2, 0), (10, 2, 1), (10, 2, 2), (20, 5, 5), (100, 3, 0), (100, 3, 3)],
+    ("n", "tolerate", "gone", "where"),
+    [
+        *((n, tolerate, 0, "keys") for n, tolerate in ((3, 0), (10, 2), (MANY, 3))),
+        *((*w, "keys") for w in LOST),
+        *((*w, "moments-share") for w in LOST),
+    ],
 )
 def test_the_opened_sum_is_the_plain_sum(monkeypatch, n: int, tolerate: int, gone: int, where: str) -> None:
     study = study_of(n, tolerate=tolerate)
