@@ -41,6 +41,7 @@ def pieces(case: Case) -> tuple[list[tuple[str, bytes, str]], list[str]]:
     return [(e.step, bytes(e.body), to) for e, to in entries], [step.name for step in model.steps]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(sized(3, 1)))
 def test_nothing_unplanned_comes_back_and_no_budget_is_exceeded(case: Case, seed: int) -> None:
     model, rng = load(case.model), np.random.default_rng(seed)

@@ -242,6 +242,7 @@ def outcome(case: Case, place: tuple[Ask, int], mutant: bytes) -> str:
     return "a result"
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
 @pytest.mark.parametrize("name", STUDIES)
@@ -285,6 +286,7 @@ def test_a_nested_reply_is_refused(case: Case, depth: int) -> None:
             _opened(load(case.model), load(case.model).compile(case.study), ask, with_body(reply, b"\x91" * depth + b"\xc0"))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "change",
     [

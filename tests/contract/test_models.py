@@ -103,6 +103,7 @@ def test_runs_are_bitwise_equal_in_process_redelivered_and_replayed(case: Case) 
         assert len(charged) <= sum(r.count for r in plan.releases if r.party == party.name)
 
 
+@pytest.mark.no_cover
 def test_a_crash_after_any_message_and_a_resume_draw_no_second_noise(case: Case, tmp_path: Path) -> None:
     model = load(case.model)
     plan = model.compile(case.study)
@@ -174,6 +175,7 @@ def test_releases_are_equal_under_row_permutation_and_block_size(case: Case, mon
         assert [entry.reply for entry in transcript_of(case).entries] == wanted
 
 
+@pytest.mark.no_cover
 def test_replay_audit_finds_nothing(case: Case) -> None:
     """Under the study's own unit; under the other one test_replay_audit.py does it, on data that are made up."""
     for unit in Unit if FULL else [case.study.unit]:

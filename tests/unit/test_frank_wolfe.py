@@ -379,6 +379,7 @@ def picked(fit):
     return int(place) + (fit.coefficients.size if fit.coefficients[place] < 0 else 0)
 
 
+@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("kind", ["sparse", "dense", "sampled", "logistic"])
 @pytest.mark.parametrize("share", [0.15, 1.0])

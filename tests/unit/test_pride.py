@@ -229,6 +229,7 @@ def study_tables(rows: int = 12) -> dict[str, Table]:
     return tables
 
 
+@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("unit", list(Unit))
 @pytest.mark.parametrize("kind", KINDS)
@@ -290,6 +291,7 @@ def test_calibration_brings_a_noisy_sketch_closer_to_the_truth() -> None:
     assert np.linalg.norm(quiet - truth) < 1e-3 * np.linalg.norm(truth)
 
 
+@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", ["marginal-likelihood", "local-cv"])

@@ -37,6 +37,7 @@ def _are_numbers(value: object) -> bool:
 NONE = Kind("None", lambda value: value is None)
 NUMBER = Kind("a number", _is_number)
 WHOLE = Kind("a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool))
+SHARE = Kind("a float from 0 to 1", lambda value: _is_number(value) and not isinstance(value, Integral) and 0 <= value <= 1)
 FLAG = Kind("True or False", lambda value: isinstance(value, bool | np.bool_))
 WORD = Kind("a word", lambda value: isinstance(value, str))
 PAIR = Kind("a pair of numbers (low, high)", lambda value: _are_numbers(value) and len(value) == 2)  # noqa: PLR2004
