@@ -286,7 +286,6 @@ def test_a_nested_reply_is_refused(case: Case, depth: int) -> None:
             _opened(load(case.model), load(case.model).compile(case.study), ask, with_body(reply, b"\x91" * depth + b"\xc0"))
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "change",
     [
@@ -344,3 +343,26 @@ def test_other_names_and_numbers_of_a_release_are_refused(name: str) -> None:
                         _opened(model, plan, ask, with_body(reply, msgspec.msgpack.encode(body)))
                     part.update(old)
     assert tried > 0
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("columns", ["age"]),  # of another party
+        ("values", lambda values: {**values, "shape": [values["shape"][0] // 2, 2]}),
+        ("values", lambda values: {**values, "shape": values["shape"][:1]}),
+        ("values", lambda values: {**values, "data": np.full(values["shape"][0], math.nan).tobytes()}),
+    ],
+    ids=["columns", "rows", "dimensions", "nan"],
+)
+def test_other_columns_or_rows_than_a_party_s_own_are_not_disclosed(field: str, wrong: Any) -> None:
+    case, tried = CASES["pride"](), 0
+    model = load(case.model)
+    for ask, reply in honest(case):
+        body = msgspec.msgpack.decode(open_envelope(reply).body)
+        for part in body.get("disclosed", ()):
+            tried += 1
+            part[field] = wrong(part[field]) if callable(wrong) else wrong
+            with pytest.raises(ProtocolError, match="discloses something else"):
+                _opened(model, model.compile(case.study), ask, with_body(reply, msgspec.msgpack.encode(body)))
+    assert tried

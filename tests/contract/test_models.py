@@ -103,7 +103,6 @@ def test_runs_are_bitwise_equal_in_process_redelivered_and_replayed(case: Case) 
         assert len(charged) <= sum(r.count for r in plan.releases if r.party == party.name)
 
 
-@pytest.mark.no_cover
 def test_a_crash_after_any_message_and_a_resume_draw_no_second_noise(case: Case, tmp_path: Path) -> None:
     model = load(case.model)
     plan = model.compile(case.study)

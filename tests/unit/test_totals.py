@@ -11,6 +11,8 @@ from hashlib import sha256
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from strategies import Sum, examples, sums
 from world import sized
 
 from unpooled.aggregation import keys, secure_sum
@@ -186,6 +188,30 @@ def test_the_opened_sum_is_the_plain_sum(monkeypatch, n: int, tolerate: int, gon
     assert 0 < np.abs(spread).max() < 6
     assert len(wire.issued(Partial)) == max(2, tolerate + 1)
     assert not wire.issued(Released)
+
+
+@examples(25)
+@given(sums())
+def test_whoever_is_lost_the_sum_of_the_others_is_opened_or_nothing_is(asked: Sum) -> None:
+    study = study_of(asked.parties, tolerate=asked.tolerate)
+    names, plan = names_of(asked.parties), MODEL.compile(study)
+    wire = Wire(parties_of(study), {step: {names[k] for k in lost} for step, lost in asked.lost.items()})
+    with pytest.MonkeyPatch.context() as patch:
+        notes = Notebook(patch)
+        if len(asked.gone) > asked.tolerate:
+            with pytest.raises(StudyAborted):
+                drive(MODEL, plan, wire)
+            assert not notes.opened
+            assert not wire.issued(Partial)
+            return
+        result = drive(MODEL, plan, wire).result
+    assert result.participants == tuple(name for k, name in enumerate(names) if k not in asked.gone)
+    (opened,) = notes.opened
+    assert len(notes.vectors) == len(result.participants)
+    assert np.array_equal(opened, sum(notes.vectors))
+    mechanism = plan.releases[0].mechanism
+    noise = mechanism.decode(opened, len(notes.vectors)) - plain_sum(study, result.participants)
+    assert 0 < np.abs(noise / mechanism.total_deviations(len(notes.vectors))).max() < 7
 
 
 @pytest.mark.parametrize("gone", [0, 1])
