@@ -366,3 +366,28 @@ def test_other_columns_or_rows_than_a_party_s_own_are_not_disclosed(field: str, 
             with pytest.raises(ProtocolError, match="discloses something else"):
                 _opened(model, model.compile(case.study), ask, with_body(reply, msgspec.msgpack.encode(body)))
     assert tried
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "words"),
+    [
+        ("pride, cross-validation", "role", "entrusts somebody"),
+        ("stacking", "role", "entrusts somebody"),
+        ("bayes", "node", "seals something for nobody"),
+    ],
+)
+def test_nothing_is_sealed_or_entrusted_to_somebody_who_is_not_in_the_plan(name: str, field: str, words: str) -> None:
+    case, tried = STUDIES[name](), 0
+    model = load(case.model)
+    plan = model.compile(case.study)
+    for ask, reply in honest(case):
+        body = msgspec.msgpack.decode(open_envelope(reply).body)
+        parts = [part for value in body.values() for part in (value if isinstance(value, list) else [value])]
+        for part in parts:
+            if isinstance(part, dict) and field in part:
+                tried += 1
+                old, part[field] = part[field], "nobody"
+                with pytest.raises(ProtocolError, match=words):
+                    _opened(model, plan, ask, with_body(reply, msgspec.msgpack.encode(body)))
+                part[field] = old
+    assert tried
