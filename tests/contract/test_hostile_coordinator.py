@@ -122,6 +122,7 @@ def wild(value: object, rng: np.random.Generator) -> object:
     return others[int(rng.integers(len(others)))]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(2))
 def test_wild_payloads_are_answered_within_the_plan_or_refused_in_words(case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)

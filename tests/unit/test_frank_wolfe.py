@@ -78,6 +78,7 @@ CASES = [
 # --- the optimum --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("share", [0.2, 0.5])
 def test_line_search_reaches_the_lasso(sparse, share):
@@ -100,6 +101,7 @@ def test_line_search_reaches_the_lasso(sparse, share):
     np.testing.assert_allclose(fit.coefficients, lasso.coef_, atol=1e-3)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize(("shape", "name", "rule"), CASES)
 def test_every_iterate_is_feasible_and_gaps_are_right(shape, name, rule, loss):
@@ -153,6 +155,7 @@ def test_the_logistic_line_search_is_exact():
 # --- theory -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("shape", "name", "rule"), CASES)
 def test_the_mean_excess_stays_under_theorem_1(shape, name, rule):
     blocks = BALL if shape == "ball" else LABELS
@@ -235,6 +238,7 @@ def test_the_bound_by_hand():
 # --- samplings ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("sampling", "size"),
     [

@@ -713,6 +713,7 @@ def test_coefficients_can_be_published_for_a_share_of_the_budget() -> None:
 # --- scikit-learn ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.filterwarnings("ignore::unpooled.errors.PrivacyLeakWarning")
 @parametrize_with_checks([PrideRegressor(sketch_dim=0.5), PrideClassifier(sketch_dim=0.5, epsilon=100.0)])

@@ -16,6 +16,8 @@ from unpooled.kernels import sdca as module
 from unpooled.kernels.newton import LogisticPath, logistic_evidence, logistic_newton
 from unpooled.kernels.sdca import sdca
 
+pytestmark = pytest.mark.no_cover
+
 SHAPES = [(60, 8), (25, 70), (40, 40)]
 
 
