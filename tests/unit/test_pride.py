@@ -296,9 +296,9 @@ def test_calibration_brings_a_noisy_sketch_closer_to_the_truth() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", ["marginal-likelihood", "local-cv"])
 def test_calibration_beats_the_published_method_in_the_papers_simulation(alpha: str) -> None:
-    """6 of the 20 repetitions of experiments/pride_simulation.py; the full figures are in experiments/results."""
+    """12 (full size: all) of the 20 repetitions of experiments/pride_simulation.py; the full figures are in experiments/results."""
     theta, ratios = 7.4118, {"srht": [], "dct": []}
-    for seed in range(6):
+    for seed in range(sized(20, 12)):
         field = make_confounded_field(800, seed=seed)
         b, true = field.block, field.coefficients
 
