@@ -18,7 +18,7 @@ test: .venv/dev.stamp
 	$(BIN)/pytest -q -n 2 --dist loadgroup --cov --cov-report=term:skip-covered
 	$(BIN)/python tests/coverage_floor.py
 
-# Statistical tests, mutated replies and random plans at full size.
+# Audits, mutated replies, deaths, random plans and properties, and statistical tests at full size (`sized` in tests/world.py).
 test-full: .venv/dev.stamp
 	UNPOOLED_FULL=1 $(BIN)/pytest -q -n 2 --dist loadgroup --timeout 3600
 

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from unpooled.models.pride.party import exact_sketch
-from unpooled.models.pride.plan import SKETCH, compile_plan, parts
+from unpooled.models.pride.plan import SKETCH, compile_plan, parts_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.noise import KeySource
@@ -46,7 +46,7 @@ def main() -> None:
         write(path, names)
         card = Card("a", ROWS, tuple(Column(name, 0.0, 1.0) for name in names), ("y",))
         study = Study("pride", (card,), 1.0, 1e-8, unit="attribute", derived=())
-        plan, part = compile_plan(study), parts(study)[0]
+        plan, part = compile_plan(study), parts_of(study)[0]
         start = time.perf_counter()
         table = read_table(path, tuple(names))
         for _ in table.blocks(part.private.names, BLOCK):

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import os
 import sys
 import zlib
 from pathlib import Path
 
-import numpy as np
-import pytest
+# Before NumPy loads its BLAS: two test processes with a thread for each of two cores wait for one another, up to 20 times as long.
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter
 
 import numpy as np
@@ -12,6 +13,15 @@ from unpooled.privacy.exposure import Worst
 from unpooled.privacy.mechanisms import Objective, Scores, Summand, Vector
 from unpooled.privacy.plan import Plan
 from unpooled.privacy.unit import Split, Unit
+
+#: `make test-full`: statistical tests, audits and random searches at full size; `make test` runs the same assertions on less.
+FULL = os.environ.get("UNPOOLED_FULL") == "1"
+
+
+def sized(full: int, reduced: int) -> int:
+    """How often to repeat what may be repeated less in `make test`."""
+    return full if FULL else reduced
+
 
 # --- the truth, worked out the slow way ------------------------------------------------------------------------------------
 

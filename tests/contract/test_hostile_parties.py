@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from cases import CASES, Case
 from test_hostile_coordinator import parts_of, places, wild
 from test_models import parties
+from world import FULL, sized
 
 from unpooled.errors import ProtocolError, UnpooledError
 from unpooled.models import REGISTRY, load
@@ -28,9 +28,8 @@ from unpooled.protocol.local import _opened, drive, in_process
 from unpooled.protocol.messages import WRAPPERS, Ask, open_body, open_envelope
 from unpooled.protocol.transcript import Transcript
 
-FULL = os.environ.get("UNPOOLED_FULL") == "1"
 #: Mutated replies per study.
-MUTANTS = 6000 if FULL else 200
+MUTANTS = sized(6000, 100)
 DTYPES = ("<i8", "<i4", "<u8", "<f8", "<f4", "|u1", "|O", "<c16", "")
 
 
@@ -249,6 +248,7 @@ def outcome(case: Case, place: tuple[Ask, int], mutant: bytes) -> str:
     return "a result"
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
 @pytest.mark.parametrize("name", STUDIES)
@@ -349,3 +349,51 @@ def test_other_names_and_numbers_of_a_release_are_refused(name: str) -> None:
                         _opened(model, plan, ask, with_body(reply, msgspec.msgpack.encode(body)))
                     part.update(old)
     assert tried > 0
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("columns", ["age"]),  # of another party
+        ("values", lambda values: {**values, "shape": [values["shape"][0] // 2, 2]}),
+        ("values", lambda values: {**values, "shape": values["shape"][:1]}),
+        ("values", lambda values: {**values, "data": np.full(values["shape"][0], math.nan).tobytes()}),
+    ],
+    ids=["columns", "rows", "dimensions", "nan"],
+)
+def test_other_columns_or_rows_than_a_party_s_own_are_not_disclosed(field: str, wrong: Any) -> None:
+    case, tried = CASES["pride"](), 0
+    model = load(case.model)
+    for ask, reply in honest(case):
+        body = msgspec.msgpack.decode(open_envelope(reply).body)
+        for part in body.get("disclosed", ()):
+            tried += 1
+            part[field] = wrong(part[field]) if callable(wrong) else wrong
+            with pytest.raises(ProtocolError, match="discloses something else"):
+                _opened(model, model.compile(case.study), ask, with_body(reply, msgspec.msgpack.encode(body)))
+    assert tried
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "words"),
+    [
+        ("pride, cross-validation", "role", "entrusts somebody"),
+        ("stacking", "role", "entrusts somebody"),
+        ("bayes", "node", "seals something for nobody"),
+    ],
+)
+def test_nothing_is_sealed_or_entrusted_to_somebody_who_is_not_in_the_plan(name: str, field: str, words: str) -> None:
+    case, tried = STUDIES[name](), 0
+    model = load(case.model)
+    plan = model.compile(case.study)
+    for ask, reply in honest(case):
+        body = msgspec.msgpack.decode(open_envelope(reply).body)
+        parts = [part for value in body.values() for part in (value if isinstance(value, list) else [value])]
+        for part in parts:
+            if isinstance(part, dict) and field in part:
+                tried += 1
+                old, part[field] = part[field], "nobody"
+                with pytest.raises(ProtocolError, match=words):
+                    _opened(model, plan, ask, with_body(reply, msgspec.msgpack.encode(body)))
+                part[field] = old
+    assert tried

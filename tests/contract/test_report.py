@@ -43,6 +43,7 @@ def ran(folder: Path, study: Study, tables: dict[str, Table]) -> Path:
     return folder
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("simulated", [True, False])
 def test_every_model_has_a_page(name: str, simulated: bool, tmp_path: Path) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 
 import numpy as np
 import pytest
+from world import FULL
 
 from unpooled import Bounds, PrivatePLSRegression
 from unpooled.datasets import make_spectra
 from unpooled.models.pls.frame import Frame
 
+pytestmark = pytest.mark.no_cover
+
 DELTA, RUNS = 0.01, 12
-FULL = os.environ.get("UNPOOLED_FULL") == "1"
 
 
 def snv(X: np.ndarray) -> np.ndarray:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from world import covered, truth
+from world import covered, sized, truth
 
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import NO_COST, Composition, Event, Kind
@@ -19,7 +18,6 @@ from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.unit import Scope, Split, Unit
 
 #: 10^4 plans; a twentieth of them otherwise.
-FULL = os.environ.get("UNPOOLED_FULL") == "1"
 
 
 @dataclass(frozen=True)
@@ -113,10 +111,11 @@ def orders(plan: Plan, rng: np.random.Generator) -> list[Release]:
     return made
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(10))
 def test_no_prefix_of_any_plan_in_any_order_costs_more_than_the_ledgers_say(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    for _ in range(1000 if FULL else 50):
+    for _ in range(sized(1000, 50)):
         plan = random_plan(rng)
         books = Books(plan)
         for release in orders(plan, rng):

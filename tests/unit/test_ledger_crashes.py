@@ -1,6 +1,6 @@
 """Processes that die, race and fork: never an under-count, resends byte for byte, and the ledger always opens.
 
-Workers are forked from the test, so that 200 of them cost seconds. Each one is killed by its own process id.
+Workers are forked from the test, so that dozens of them cost seconds. Each one is killed by its own process id.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
+from world import sized
 
 from unpooled.errors import BudgetRefusal, LedgerDamaged, Refusal, UsageError
 from unpooled.privacy import ledger as package
@@ -149,9 +150,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 
 
-def test_killed_120_times_at_points_of_the_code(tmp_path: Path) -> None:
-    """Opening, reserving and committing: the first death falls on evenly spaced lines, the second anywhere."""
-    random, count, rounds = Random(1), 2, 60
+def test_killed_twice_at_points_of_the_code(tmp_path: Path) -> None:
+    """40 times, at full size 120. Opening, reserving and committing: the first death falls on evenly spaced lines, the second anywhere."""
+    random, count, rounds = Random(1), 2, sized(60, 20)
     Ledger.create(tmp_path / "measured.db").close()
     ended, said = gather(*fork(dying(releases(tmp_path / "measured.db", "release", 0, count), -1)))
     lines = int(said[count * LINE :])
@@ -177,10 +178,10 @@ def test_killed_120_times_at_points_of_the_code(tmp_path: Path) -> None:
     assert set(heard) >= {0, 1}, "the deaths fell before and after the first sending"
 
 
-def test_two_processes_killed_80_times_at_any_moment(path: Path) -> None:
+def test_two_processes_killed_at_any_moment_again_and_again(path: Path) -> None:
     # From outside, so also inside SQLite's own writing. The two share the ledger and die at different moments.
-    witness, random = Witness(path), Random(2)
-    for _ in range(40):
+    witness, random, times = Witness(path), Random(2), sized(40, 15)
+    for _ in range(times):
         children = {step: fork(releases(path, step, witness.next(step), 10**6)) for step in ("one", "two")}
         for step, (child, pipe) in children.items():
             time.sleep(random.uniform(0.01, 0.05))
@@ -189,7 +190,7 @@ def test_two_processes_killed_80_times_at_any_moment(path: Path) -> None:
             witness.hears(step, said)
             witness.deaths[ended] += 1
         witness.inspects()
-    assert witness.deaths == {-signal.SIGKILL: 80}
+    assert witness.deaths == {-signal.SIGKILL: 2 * times}
     assert {step for step, _ in witness.sent} == {"one", "two"}
 
 
@@ -214,7 +215,7 @@ def test_a_database_rolled_back_by_one_row_after_a_crash_is_refused(path: Path) 
 
 
 def test_eight_processes_race_for_the_last_budget(path: Path) -> None:
-    for race in range(10):
+    for race in range(sized(10, 4)):
         fresh = path.with_name(f"race-{race}.db")
         Ledger.create(fresh).close()
         gate, start = os.pipe()

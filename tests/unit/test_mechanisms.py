@@ -434,6 +434,7 @@ def test_no_noise_is_unbounded_and_changes_nothing() -> None:
 
 def test_scaled_noise_is_a_multiple_of_the_sensitivity_of_the_run() -> None:
     release = ScaledGaussian(DRAWS, ((RECORD, 0.5), (ATTRIBUTE, 0.25)), 2.0)
+    assert release.change(np.zeros(DRAWS), np.ones(DRAWS)) is None  # the sensitivity is known during the run only
     assert release.sensitivity(RECORD) is release.scale is None
     assert release.event(RECORD).value == 0.5
     truth = np.random.default_rng(0).normal(size=DRAWS)

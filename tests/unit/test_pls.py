@@ -60,12 +60,14 @@ EXACT = {"epsilon": math.inf, "basis": "none"}
 # --- scikit-learn -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.minutes
 @parametrize_with_checks([PrivatePLSRegression(**EXACT), PrivatePLSRegression(1, **EXACT)])
 def test_scikit_learns_contract(estimator, check) -> None:
     check(estimator)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("count", range(1, 11))
 def test_without_noise_and_basis_it_is_scikit_learns_pls(count: int) -> None:
     ours, wanted = PrivatePLSRegression(count, **EXACT).fit(X, Y), PLSRegression(count, scale=False).fit(X, Y)

@@ -19,6 +19,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from world import sized
 
 from unpooled import Bounds, PrideClassifier, PrideRegressor, PrivacyLeakWarning
 from unpooled.audit.replay import replay
@@ -229,6 +230,7 @@ def study_tables(rows: int = 12) -> dict[str, Table]:
     return tables
 
 
+@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("unit", list(Unit))
 @pytest.mark.parametrize("kind", KINDS)
@@ -243,7 +245,7 @@ def test_replay_never_exceeds_the_declared_sensitivity(kind: str, unit: Unit) ->
         parameters={"sketch": kind, "sketch_dim": 1 if kind == "dct" else 3, "clip_norm": 0.5},
         derived=(),
     )
-    report = replay(load("pride"), study, study_tables(), registry=load, rounds=8)
+    report = replay(load("pride"), study, study_tables(), registry=load, rounds=sized(8, 2))
     assert report.passed, str(report)
     own = [share for (u, _, _), share in report.largest.items() if u is unit]
     assert max(own) > 0.9
@@ -290,13 +292,14 @@ def test_calibration_brings_a_noisy_sketch_closer_to_the_truth() -> None:
     assert np.linalg.norm(quiet - truth) < 1e-3 * np.linalg.norm(truth)
 
 
+@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", ["marginal-likelihood", "local-cv"])
 def test_calibration_beats_the_published_method_in_the_papers_simulation(alpha: str) -> None:
-    """6 of the 20 repetitions of experiments/pride_simulation.py; the full figures are in experiments/results."""
+    """12 (full size: all) of the 20 repetitions of experiments/pride_simulation.py; the full figures are in experiments/results."""
     theta, ratios = 7.4118, {"srht": [], "dct": []}
-    for seed in range(6):
+    for seed in range(sized(20, 12)):
         field = make_confounded_field(800, seed=seed)
         b, true = field.block, field.coefficients
 
@@ -713,6 +716,7 @@ def test_coefficients_can_be_published_for_a_share_of_the_budget() -> None:
 # --- scikit-learn ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.filterwarnings("ignore::unpooled.errors.PrivacyLeakWarning")
 @parametrize_with_checks([PrideRegressor(sketch_dim=0.5), PrideClassifier(sketch_dim=0.5, epsilon=100.0)])

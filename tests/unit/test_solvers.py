@@ -17,6 +17,8 @@ from unpooled.kernels.newton import NewtonPath
 from unpooled.kernels.sdca import sdca
 from unpooled.models.families import LOGISTIC
 
+pytestmark = pytest.mark.no_cover
+
 SHAPES = [(60, 8), (25, 70), (40, 40)]
 
 

@@ -355,6 +355,7 @@ def test_a_source_pulls_the_weights_to_it() -> None:
         PrivateLogisticRegression(**options, source=[1.0]).fit(X, Y)
 
 
+@pytest.mark.no_cover
 @pytest.mark.minutes
 @parametrize_with_checks(
     [

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import numpy as np
 
 from unpooled.audit.neighbours import ROW, bases, changed_once, neighbours, vanishing
@@ -108,12 +109,13 @@ def replay(
     keys = FrozenKeys.secret()
     rng = np.random.default_rng(seed)
     report = Report()
+    sealing: dict[str, SealedVectors] = {}
+    watched, rules = _watched(model, sealing), Policy.in_process()
 
     def party(name: str, table: Table, sealed: SealedVectors) -> Party:
         # Each party has one identity in all worlds, so that sealed fragments can be opened again.
         ledger = Ledger.in_memory(root_key=sha256(name.encode()).digest())
-        watched = _watched(model, sealed)
-        rules = Policy.in_process()
+        sealing[name] = sealed
         return Party(
             name, table, study.card(name), ledger, keys, rules, lambda w: watched if w == model.name else registry(w)
         )
@@ -229,28 +231,37 @@ class _Witness:
 
     mechanism: Mechanism
     release: str
-    sealed: SealedVectors
+    party: str
+    sealing: Mapping[str, SealedVectors]
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the mechanism has
         return getattr(self.mechanism, name)
 
     def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
         vector = self.mechanism.draw(given, bits)
-        self.sealed.append((self.release, vector))
+        self.sealing[self.party].append((self.release, vector))
         return vector
 
 
-def _watched(model: Model, sealed: SealedVectors) -> Model:
-    """The model with witnesses in its plans; hashes and costs stay what they are."""
+def _watched(model: Model, sealing: Mapping[str, SealedVectors]) -> Model:
+    """The model with witnesses in its plans, which write to the list of the party that seals; hashes and costs stay what they are.
+
+    A plan is a function of its study alone, so each is compiled once, not anew for every neighbour.
+    """
+    plans: dict[bytes, Plan] = {}
 
     def watch(release: Release) -> Release:
         if release.mechanism.takes is not Summand:
             return release
-        return replace(release, mechanism=cast("Mechanism", _Witness(release.mechanism, release.name, sealed)))
+        witness = _Witness(release.mechanism, release.name, release.party, sealing)
+        return replace(release, mechanism=cast("Mechanism", witness))
 
     def compile_plan(study: Study) -> Plan:
-        plan = model.compile(study)
-        return replace(plan, releases=tuple(watch(release) for release in plan.releases))
+        asked = msgspec.msgpack.encode(study)
+        if asked not in plans:
+            plan = model.compile(study)
+            plans[asked] = replace(plan, releases=tuple(watch(release) for release in plan.releases))
+        return plans[asked]
 
     return replace(model, compile_plan=compile_plan)
 

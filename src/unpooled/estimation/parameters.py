@@ -37,6 +37,9 @@ def _are_numbers(value: object) -> bool:
 NONE = ParameterKind("None", lambda value: value is None)
 NUMBER = ParameterKind("a number", _is_number)
 WHOLE = ParameterKind("a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool))
+SHARE = ParameterKind(
+    "a float from 0 to 1", lambda value: _is_number(value) and not isinstance(value, Integral) and 0 <= value <= 1
+)
 FLAG = ParameterKind("True or False", lambda value: isinstance(value, bool | np.bool_))
 WORD = ParameterKind("a word", lambda value: isinstance(value, str))
 PAIR = ParameterKind("a pair of numbers (low, high)", lambda value: _are_numbers(value) and len(value) == 2)  # noqa: PLR2004

@@ -45,7 +45,7 @@ class PrivateLasso(LinearRegressor):
     radius : float
         Bound on the sum of absolute coefficients of the scaled columns, in units of y. Not "generous to be safe": steps are parts of it, and so is
         their noise.
-    epsilon, delta, unit
+    epsilon, delta, unit, adjacency
         The privacy asked for, per value ("attribute", the default) or per row ("record", which costs far more here: prefer row-split
         moments, :class:`~unpooled.PrivateBayesianRegression`, if rows can be split instead). ``epsilon=inf`` adds no noise.
     bounds, y_bounds

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, run, tables_of
 from unpooled.estimation.binary import BinaryClassifier
-from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARED, WHOLE, WORD, plain, taking
+from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARE, SHARED, WHOLE, WORD, plain, taking
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.pride import MODEL, published
 from unpooled.privacy.bounds import Bounds, Coding
@@ -41,7 +41,8 @@ class _Pride(StudyEstimator):
         SHARED
         | taking("alpha", NUMBER, WORD)
         | taking("sketch", WORD, MAPPING)
-        | taking("sketch_dim publish", NUMBER)
+        | taking("sketch_dim", WHOLE, SHARE)
+        | taking("publish", NUMBER)
         | taking("grids", MAPPING, NONE)
         | taking("noise_model", WORD)
         | taking("loss", WORD, NONE)
@@ -226,7 +227,7 @@ class PrideRegressor(RegressorMixin, _Pride):
     alpha : "marginal-likelihood", "local-cv", "global-cv" (not private), or a number
         The penalty, as scikit-learn's alpha on columns scaled by their declared half width.
     sketch : "srht", "gaussian", "dct", or a mapping from party names to public matrices
-    sketch_dim : int, or float as a fraction of a party's columns; 0 is the semi-naive baseline (nothing is sent)
+    sketch_dim : int, or float from 0 to 1 as a fraction of a party's columns; 0 is the semi-naive baseline (nothing is sent)
     grids : mapping from party names to the shape of the grid its columns lie on (dct)
     noise_model : "calibrated" or "plain"
         Regression calibration of the received sketches, or the paper's plain use of them.

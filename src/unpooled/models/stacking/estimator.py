@@ -262,7 +262,9 @@ class PrivateStackingClassifier(_Stack):
     def _dealt(self, rows: int) -> list[str]:
         """Which of the random groups every row is dealt to, where rows are split without sites."""
         if isinstance(self.parties, Mapping) or self.parties < 1:
-            raise UsageError("where rows are split, give sites=, or a number of parties to deal the rows to")
+            raise UsageError(
+                "parties must be at least 1, a number of groups to deal the rows to, where rows are split without sites="
+            )
         count = int(self.parties) + (self.meta == "high-level")
         dealt = np.random.default_rng(int(self.public_seed)).permutation(rows) % count
         return [f"group{k:03d}" for k in dealt.tolist()]

@@ -1,0 +1,183 @@
+"""The public names agree wherever they are written down, and so do the parameters that several estimators share."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import itertools
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unpooled
+from unpooled.estimation.base import StudyEstimator
+from unpooled.estimation.parameters import SHARED
+
+ROOT = Path(__file__).parents[2]
+ESTIMATORS = {
+    name: thing
+    for name in unpooled.__all__
+    if inspect.isclass(thing := getattr(unpooled, name)) and issubclass(thing, StudyEstimator)
+}
+#: The parameters that mean the same wherever they occur, in the order that every signature keeps.
+ORDER = [
+    "parties",
+    "epsilon",
+    "delta",
+    "bounds",
+    "y_bounds",
+    "classes",
+    "unit",
+    "adjacency",
+    "calibration",
+    "aggregation",
+    "tolerate",
+    "nodes",
+    "fit_intercept",
+    "public_seed",
+    "random_state",
+    "budget",
+]
+
+
+def test_all_and_the_loader_s_table_hold_the_same_names_in_order() -> None:
+    assert unpooled.__all__ == sorted(unpooled.__all__) == sorted(unpooled._HOME) == list(unpooled._HOME)
+    assert set(unpooled.__all__) <= set(dir(unpooled))
+
+
+def test_each_name_is_loaded_from_where_it_is_defined() -> None:
+    for name, home in unpooled._HOME.items():
+        assert getattr(unpooled, name).__module__ == home
+        assert getattr(unpooled, name).__name__ == name
+
+
+def test_type_checkers_see_the_names_that_the_loader_loads() -> None:
+    (block,) = (
+        node
+        for node in ast.parse(Path(unpooled.__file__).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    imports = [statement for statement in block.body if isinstance(statement, ast.ImportFrom)]
+    seen = {alias.name: statement.module for statement in imports for alias in statement.names}
+    assert all(alias.asname == alias.name for statement in imports for alias in statement.names)  # what is re-exported
+    assert seen == unpooled._HOME
+    assert files("unpooled").joinpath("py.typed").is_file()
+
+
+def documented() -> dict[str, list[str]]:
+    """Every name of docs/api.md with the members that it lists."""
+    found: dict[str, list[str]] = {}
+    for line in (ROOT / "docs" / "api.md").read_text(encoding="utf-8").splitlines():
+        if entry := re.match(r"\.\. auto\w+:: ([\w.]+)", line):
+            found[entry[1]] = []
+        elif members := re.match(r"\s+:members: (.+)", line):
+            found[list(found)[-1]] = members[1].split(", ")
+    return found
+
+
+def resolved(path: str) -> Any:
+    """The module, class or function of this dotted path."""
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError:
+        module, _, name = path.rpartition(".")
+        return getattr(resolved(module), name)
+
+
+def test_the_names_of_the_manual_exist_and_the_public_ones_are_among_them() -> None:
+    names = documented()
+    for path, members in names.items():
+        thing = resolved(path)
+        fields = getattr(thing, "__annotations__", {})
+        missing = [member for member in members if not hasattr(thing, member) and member not in fields]
+        assert not missing, (path, missing)
+    for name, home in unpooled._HOME.items():
+        assert {f"{home}.{name}", home} & set(names), f"docs/api.md does not list {name}"
+
+
+def test_every_estimator_is_in_the_readme_and_every_folder_in_the_architecture() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in ESTIMATORS:
+        assert f"`{name}`" in readme, name
+    assert "`unpooled.describe`" in readme
+    listed = re.findall(r"^\| `(\w+)/` \|", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), re.MULTILINE)
+    folders = [path.parent.name for path in Path(unpooled.__file__).parent.glob("*/__init__.py")]
+    assert sorted(listed) == sorted(folders)
+
+
+def test_every_estimator_of_the_package_is_public() -> None:
+    """Walks the registry of models, so that a new one cannot be forgotten."""
+    found = set()
+    for model in importlib.import_module("unpooled.models").REGISTRY:
+        module = importlib.import_module(f"unpooled.models.{model}.estimator")
+        found |= {
+            name
+            for name, thing in vars(module).items()
+            if inspect.isclass(thing)
+            and issubclass(thing, StudyEstimator)
+            and thing.__module__ == module.__name__
+            and name[0] != "_"
+        }
+    assert found == set(ESTIMATORS)
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------------
+
+
+def parameters(of: Any) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(of).parameters)
+
+
+def test_every_shared_parameter_has_a_place_in_the_order() -> None:
+    assert set(SHARED) == {*ORDER, "penalty"}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_shared_parameters_stand_in_one_order_and_only_the_first_may_go_without_its_name(name: str) -> None:
+    own = parameters(ESTIMATORS[name])
+    assert [p for p in own if p in ORDER] == [p for p in ORDER if p in own]
+    kinds = [p.kind for p in own.values()]
+    assert set(kinds[1:]) == {inspect.Parameter.KEYWORD_ONLY}
+    assert {"epsilon", "delta", "bounds", "adjacency", "calibration", "public_seed", "random_state", "budget"} <= set(own)
+    asked = [p for p in parameters(unpooled.describe) if p in ORDER and p != "bounds"]
+    assert asked == [p for p in ORDER if p in asked]
+
+
+@pytest.mark.parametrize(("one", "other"), [*itertools.combinations(ESTIMATORS, 2)])
+def test_a_parameter_of_two_estimators_has_one_default_and_one_type(one: str, other: str) -> None:
+    first, second = parameters(ESTIMATORS[one]), parameters(ESTIMATORS[other])
+    for name in (first.keys() & second.keys()) - {"source"}:  # a list of one model's weights, or such a list per party
+        assert first[name].default == second[name].default, name
+        assert type(first[name].default) is type(second[name].default), name
+        assert first[name].annotation == second[name].annotation, name
+
+
+def test_describe_has_the_defaults_of_the_estimators() -> None:
+    """But for the unit: a table is described per row, where an estimator of split columns promises per value."""
+    own, theirs = parameters(unpooled.describe), parameters(unpooled.PrivateBayesianRegression)
+    for name in own.keys() & theirs.keys():
+        assert own[name].default == theirs[name].default, name
+        assert own[name].annotation == theirs[name].annotation, name
+
+
+def section(kind: Any) -> str:
+    """The section of a docstring that lists parameters, with that of the class it refers to for the others."""
+    text = inspect.getdoc(kind) or ""
+    own = text.split("Parameters\n----------\n")[1].split("\n\nAttributes\n")[0]
+    others = re.search(r"other parameters and attributes as for :class:`(\w+)`", text)
+    return own + ("\n" + section(getattr(unpooled, others[1])) if others else "")
+
+
+@pytest.mark.parametrize("name", [*ESTIMATORS, "describe"])
+def test_every_parameter_is_documented(name: str) -> None:
+    thing = getattr(unpooled, name)
+    """As an entry of its own or, where it belongs to another parameter, in that one's text."""
+    text = section(thing)
+    heads = [line.split(" : ")[0] for line in text.splitlines() if line and not line.startswith(" ")]
+    listed = {word for head in heads for word in re.findall(r"\w+", head)} | set(re.findall(r"``(\w+)``", text))
+    missing = [parameter for parameter in parameters(thing) if parameter not in listed]
+    assert not missing
