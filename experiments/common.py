@@ -1,15 +1,38 @@
-"""What the experiment scripts share: where real data lie, running methods, tables and figures."""
+"""What the experiments share: their two sizes, where real data lie, tables and figures under ``results/``.
+
+A script is run as ``python -m experiments.pride.figure_4 [--full]``. The reduced size (the default; ``make papers`` runs all of them at it)
+shows every line of a figure with fewer repetitions or settings; ``--full`` is the paper's own. Each table says at its head which it was.
+"""
 
 from __future__ import annotations
 
+import argparse
+import inspect
 import os
 import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
 DATA = Path(os.environ.get("UNPOOLED_DATA", Path(__file__).parents[2] / "shared" / "data"))
+#: Figures are drawn at a lower resolution until they are smaller than this.
+LARGEST_FIGURE = 150_000
+_size = "reduced"
+
+
+def run(main: Callable[[bool], None]) -> None:
+    """Run a script's ``main(full)`` at the size that the command line asks for."""
+    global _size
+    parser = argparse.ArgumentParser(description=inspect.getdoc(sys.modules["__main__"]))
+    parser.add_argument("--full", action="store_true", help="the paper's repetitions and settings")
+    full = parser.parse_args().full
+    _size = "full" if full else "reduced"
+    start = time.perf_counter()
+    main(full)
+    print(f"{sys.argv[0]}: {time.perf_counter() - start:.0f} s at {_size} size")
 
 
 def data_file(name: str) -> Path:
@@ -22,39 +45,56 @@ def data_file(name: str) -> Path:
     return path
 
 
-def write_table(name: str, title: str, header: list[str], rows: list[list[str]]) -> None:
-    """A Markdown table, printed and written."""
-    RESULTS.mkdir(exist_ok=True)
-    lines = [f"# {title}", "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+def write_table(name: str, title: str, header: Sequence[str], rows: Sequence[Sequence[str]], notes: str = "") -> None:
+    """A Markdown table at ``results/<name>.md`` (name: "pride/figure_4"), printed and written."""
+    path = RESULTS / f"{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [f"# {title}", "", f"Size: {_size}. {notes}".strip(), "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     text = "\n".join(lines) + "\n"
-    (RESULTS / f"{name}.md").write_text(text)
-    print(text)
+    path.write_text(text)
+    print(text, flush=True)
+
+
+def write_figure(name: str, figure: object) -> None:
+    """A matplotlib figure at ``results/<name>.png``, small enough to be committed."""
+    import matplotlib.pyplot as plt
+
+    path = RESULTS / f"{name}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for dpi in (110, 90, 75, 60, 45):
+        figure.savefig(path, dpi=dpi)
+        if path.stat().st_size <= LARGEST_FIGURE:
+            break
+    plt.close(figure)
+    print(f"figure: {path}", flush=True)
 
 
 def curves(
-    name: str, panels: dict[str, dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]], xlabel: str, *, log: bool = True
+    name: str,
+    panels: dict[str, dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]],
+    xlabel: str,
+    *,
+    log: bool = True,
+    logy: bool = True,
 ) -> None:
-    """One panel per key, one line per method: (x, median, quartile band); a single x is drawn as a horizontal line."""
+    """One panel per key, one line per method: (x, middle, band); a single x is drawn as a horizontal line."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.6), squeeze=False)
-    colours = {method: f"C{i}" for i, method in enumerate(next(iter(panels.values())))}
+    colours = {method: f"C{i}" for i, method in enumerate(dict.fromkeys(m for lines in panels.values() for m in lines))}
     for axis, (title, lines) in zip(axes[0], panels.items(), strict=True):
         for method, (x, middle, band) in lines.items():
-            if x.size == 1:
+            if np.size(x) == 1:
                 axis.axhline(middle[0], color=colours[method], linestyle="--", linewidth=1, label=method)
                 continue
             axis.plot(x, middle, color=colours[method], marker="o", markersize=3, label=method)
             axis.fill_between(x, band[0], band[1], color=colours[method], alpha=0.12, linewidth=0)
-        axis.set(title=title, xlabel=xlabel, xscale="log" if log else "linear", yscale="log")
+        axis.set(title=title, xlabel=xlabel, xscale="log" if log else "linear", yscale="log" if logy else "linear")
         axis.grid(alpha=0.3)
     axes[0][-1].legend(fontsize=7)
     figure.tight_layout()
-    RESULTS.mkdir(exist_ok=True)
-    figure.savefig(RESULTS / f"{name}.png", dpi=110)
-    plt.close(figure)
-    print(f"figure: {RESULTS / f'{name}.png'}")
+    write_figure(name, figure)
