@@ -1,6 +1,6 @@
 """Run every figure and table of the five papers, each in a process of its own, and say how long each took.
 
-    python -m experiments.all_papers [--full] [paper ...]
+python -m experiments.all_papers [--full] [paper ...]
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
                 continue
             start = time.perf_counter()
             print(f"=== {paper}/{script.stem}", flush=True)
-            done = subprocess.run(
+            done = subprocess.run(  # noqa: S603 - our own scripts
                 [sys.executable, "-m", f"experiments.{paper}.{script.stem}", *full], cwd=HERE.parent, check=False
             )
             print(f"=== {paper}/{script.stem}: {time.perf_counter() - start:.0f} s, exit {done.returncode}", flush=True)

@@ -20,19 +20,18 @@ RESULTS = Path(__file__).parent / "results"
 DATA = Path(os.environ.get("UNPOOLED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 #: Figures are drawn at a lower resolution until they are smaller than this.
 LARGEST_FIGURE = 150_000
-_size = "reduced"
+_size = ["reduced"]
 
 
 def run(main: Callable[[bool], None]) -> None:
     """Run a script's ``main(full)`` at the size that the command line asks for."""
-    global _size
     parser = argparse.ArgumentParser(description=inspect.getdoc(sys.modules["__main__"]))
     parser.add_argument("--full", action="store_true", help="the paper's repetitions and settings")
     full = parser.parse_args().full
-    _size = "full" if full else "reduced"
+    _size[0] = "full" if full else "reduced"
     start = time.perf_counter()
     main(full)
-    print(f"{sys.argv[0]}: {time.perf_counter() - start:.0f} s at {_size} size")
+    print(f"{sys.argv[0]}: {time.perf_counter() - start:.0f} s at {_size[0]} size")
 
 
 def data_file(name: str) -> Path:
@@ -49,7 +48,14 @@ def write_table(name: str, title: str, header: Sequence[str], rows: Sequence[Seq
     """A Markdown table at ``results/<name>.md`` (name: "pride/figure_4"), printed and written."""
     path = RESULTS / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [f"# {title}", "", f"Size: {_size}. {notes}".strip(), "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines = [
+        f"# {title}",
+        "",
+        f"Size: {_size[0]}. {notes}".strip(),
+        "",
+        "| " + " | ".join(header) + " |",
+        "|" + "---|" * len(header),
+    ]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     text = "\n".join(lines) + "\n"
     path.write_text(text)

@@ -181,7 +181,7 @@ def test_shares_open_to_the_sum_of_their_vectors_and_to_nothing_else(rows: list[
     for k, row in enumerate(rows):
         secret = bytes(b ^ k for b in seed)
         for at, share in enumerate(secure_sum.split(np.array(row, dtype=np.int64), nodes, secret)):
-            secure_sum.add_share(partials[at], share, at, nodes)
+            secure_sum.add_fragment(partials[at], share, at, nodes)
     wanted = [sum(column) % 2**64 for column in zip(*rows, strict=True)]
     assert [v % 2**64 for v in secure_sum.opened(partials).tolist()] == wanted
     for absent in range(nodes if nodes > 1 else 0):
