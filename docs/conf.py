@@ -13,3 +13,4 @@ html_show_sourcelink = False
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 myst_heading_anchors = 3
+myst_enable_extensions = ["deflist"]
