@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from pathlib import Path
 
@@ -68,3 +70,24 @@ def test_the_example_has_as_many_lines_as_its_page_says() -> None:
     assert {name: int(said) for name, said in re.findall(r"^\| `(\S+)` \| (\d+) \|", page, re.MULTILINE)} == lines
     theory = lines.pop("THEORY.md")
     assert f"{sum(lines.values())} lines of Python and {theory} of theory" in page
+
+
+@pytest.mark.parametrize("name", sorted(name for name in unpooled.__all__ if name == "describe" or name.startswith("Pri")))
+def test_every_parameter_of_an_estimator_has_its_own_entry_with_its_default(name: str) -> None:
+    public = getattr(unpooled, name)
+    if name == "PrivacyLeakWarning":
+        return
+    said = inspect.getdoc(public) or ""
+    section = said.split("Parameters\n----------\n")[1].split("\n\n")[0]
+    entries = dict(re.findall(r"^(\w+) : (.*)$", section, re.MULTILINE))
+    parameters = inspect.signature(public).parameters
+    if name == "PrideClassifier":  # "other parameters and attributes as for PrideRegressor"
+        parameters = {"classes": parameters["classes"]}
+    assert set(entries) == set(parameters)
+    for parameter, entry in entries.items():
+        default = parameters[parameter].default
+        if default is None:
+            assert entry.endswith(", optional"), parameter
+        elif default is not inspect.Parameter.empty:
+            (told,) = re.findall(r", default (.+)$", entry)
+            assert ast.literal_eval(told) == default, parameter
