@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo check test test-full test-network lint docs bench wheel lock clean
+.PHONY: demo check test test-full test-network test-pythons lint docs bench wheel lock clean
 
 demo: .venv/core.stamp
 	@$(BIN)/unpooled demo
@@ -25,6 +25,18 @@ test-full: .venv/dev.stamp
 # The tests that start the network engine more than once, or wait for time-outs; walks the registry of models.
 test-network: .venv/dev.stamp
 	$(BIN)/pytest -q -m "network or network_slow" tests/network
+
+# The fast unit tests under each of these Pythons that is installed, each in an environment of its own.
+PYTHONS ?= 3.11 3.12 3.13
+UNIT ?= tests/unit
+test-pythons:
+	for v in $(PYTHONS); do \
+	  python$$v --version || { echo "no python$$v here: left out"; continue; }; \
+	  test -x .venv-$$v/bin/python || python$$v -m venv .venv-$$v || exit; \
+	  .venv-$$v/bin/pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt || exit; \
+	  .venv-$$v/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . || exit; \
+	  .venv-$$v/bin/pytest -q -n 2 --no-header -m "not minutes and not network and not network_slow" $(UNIT) || exit; \
+	done
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
@@ -60,4 +72,4 @@ lock:
 	for part in core network dev; do uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/$$part.in -o requirements/$$part.txt; done
 
 clean:
-	rm -rf .venv build dist docs/_build .mypy_cache .ruff_cache .import_linter_cache .coverage
+	rm -rf .venv .venv-* build dist docs/_build .mypy_cache .ruff_cache .import_linter_cache .coverage
