@@ -191,7 +191,7 @@ class PrivateStackingClassifier(_Stack):
     holder : str, optional
         The party that learns a high level. None: the first where columns are split, the last where rows are.
     high_share : float, default 0.2
-        Share of the rows that is kept for a learned high level.
+        The part of the rows that is kept for a learned high level.
     predictions_share : float, default 0.5
         Share of those rows' epsilon that their noisy predictions cost (``meta="perturbed"``).
     fit_intercept : bool, default True
