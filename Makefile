@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo check test test-full test-network lint docs bench wheel lock clean
+.PHONY: demo check test coverage test-full test-network test-pythons lint papers papers-full docs bench wheel lock clean
 
 demo: .venv/core.stamp
 	@$(BIN)/unpooled demo
@@ -15,7 +15,11 @@ check: .venv/dev.stamp
 
 # Minutes: everything, on two processes.
 test: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup --cov --cov-report=term:skip-covered
+	$(BIN)/pytest -q -n 2 --dist loadgroup
+
+# The same once more under coverage, which nearly doubles the time: privacy/, protocol/ and party files fully, by branch. CI runs it.
+coverage: .venv/dev.stamp
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not no_cover and not network" --cov --cov-report=term:skip-covered
 	$(BIN)/python tests/coverage_floor.py
 
 # Audits, mutated replies, deaths, random plans and properties, and statistical tests at full size (`sized` in tests/world.py).
@@ -26,11 +30,30 @@ test-full: .venv/dev.stamp
 test-network: .venv/dev.stamp
 	$(BIN)/pytest -q -m "network or network_slow" tests/network
 
+# The fast unit tests under each of these Pythons that is installed, each in an environment of its own.
+PYTHONS ?= 3.11 3.12 3.13
+UNIT ?= tests/unit
+test-pythons:
+	for v in $(PYTHONS); do \
+	  python$$v --version || { echo "no python$$v here: left out"; continue; }; \
+	  test -x .venv-$$v/bin/python || python$$v -m venv .venv-$$v || exit; \
+	  .venv-$$v/bin/pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt || exit; \
+	  .venv-$$v/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . || exit; \
+	  .venv-$$v/bin/pytest -q -n 2 --no-header -m "not minutes and not network and not network_slow" $(UNIT) || exit; \
+	done
+
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Every figure and table of the five papers; real data come from UNPOOLED_DATA. The reduced size takes minutes, the papers' own hours.
+papers: .venv/dev.stamp
+	$(BIN)/python -m experiments.all_papers
+
+papers-full: .venv/dev.stamp
+	$(BIN)/python -m experiments.all_papers --full
 
 docs: .venv/dev.stamp
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
@@ -60,4 +83,4 @@ lock:
 	for part in core network dev; do uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/$$part.in -o requirements/$$part.txt; done
 
 clean:
-	rm -rf .venv build dist docs/_build .mypy_cache .ruff_cache .import_linter_cache .coverage
+	rm -rf .venv .venv-* build dist docs/_build .mypy_cache .ruff_cache .import_linter_cache .coverage

@@ -13,3 +13,20 @@ html_show_sourcelink = False
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 myst_heading_anchors = 3
+myst_enable_extensions = ["deflist"]
+
+
+def setup(app):
+    """Keep napoleon away from docstrings of properties and attributes: it takes whatever stands before their first colon for a type."""
+    held = {}
+
+    def hold(_app, what, name, _obj, _options, lines):
+        if what in {"property", "attribute"}:
+            held[name] = lines[:]
+            lines.clear()
+
+    def give_back(_app, _what, name, _obj, _options, lines):
+        lines.extend(held.pop(name, ()))
+
+    app.connect("autodoc-process-docstring", hold, priority=400)  # napoleon has 500
+    app.connect("autodoc-process-docstring", give_back, priority=600)

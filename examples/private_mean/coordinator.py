@@ -7,6 +7,7 @@ import math
 import msgspec
 
 from private_mean.plan import RELEASE, STEP
+from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.plan import Plan
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Ask, Nothing
@@ -24,13 +25,16 @@ def coordinate(plan: Plan) -> Conversation:
     """One round."""
     parties, coding = plan.study.parties, plan.design
     replies = yield from everybody([Ask(card.name, STEP, Nothing()) for card in parties])
-    mechanisms = [plan.release(card.name, RELEASE).mechanism for card in parties]
-    total = math.fsum(float(m.decode(r.total.values.numpy())[0]) for m, r in zip(mechanisms, replies, strict=True))
-    noise = math.hypot(*(float(m.deviations[0]) for m in mechanisms))
+    sums, deviations = [], []
+    for card, reply in zip(parties, replies, strict=True):
+        mechanism = plan.release(card.name, RELEASE).mechanism
+        assert isinstance(mechanism, GaussianRelease)
+        sums.append(float(mechanism.decode(reply.total.values.numpy())[0]))
+        deviations.append(float(mechanism.deviations[0]))
     # From grid steps to the column's own units.
     (column,), rows = coding.columns, sum(card.rows for card in parties)
     unit = column.half_width / coding.grid / rows
-    return Result(column.centre + unit * total, unit * noise)
+    return Result(column.centre + unit * math.fsum(sums), unit * math.hypot(*deviations))
 
 
 def render(result: Result) -> str:

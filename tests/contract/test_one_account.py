@@ -30,9 +30,8 @@ from unpooled.protocol.messages import Released, Sealed, open_body, open_envelop
 from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript
 
-#: Where a study says whom it trusts or how parties compete: every way that the models know.
+#: Where a study says whom it trusts or how parties compete: every way that the models know. A model without an entry has one way.
 WAYS: dict[str, list[dict]] = {
-    "describe": [{}],
     "pride": [
         {},
         {
@@ -58,7 +57,7 @@ WAYS: dict[str, list[dict]] = {
 
 def variants() -> Iterator[tuple[str, Case]]:
     for name, make in CASES.items():
-        for k, way in enumerate(WAYS[name]):
+        for k, way in enumerate(WAYS.get(name, [{}])):
             for unit, adjacency in itertools.product(Unit, Adjacency):
                 case = make()
                 merged = {**way, "parameters": {**case.study.parameters, **way.get("parameters", {})}}

@@ -83,12 +83,14 @@ def test_every_quoted_figure_is_the_stored_one(page: Path) -> None:
     text = page.read_text()
     assert wrong(text) == []
     assert unmarked(text) == []
-    assert len(MARK.findall(text)) == text.count("<!--="), "a mark stands behind no number"
+    assert len(MARK.findall(text)) + text.count("<!--= given -->") >= text.count("<!--="), "a mark stands behind no number"
 
 
 def test_a_wrong_figure_is_caught(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
-    (tmp_path / "made" / "table.md").write_text("# made\n\n| a | b | c |\n|---|---|---|\n| x | 1 | .7449 ± .01 |\n| x | 2 | 3 |\n")
+    (tmp_path / "made" / "table.md").write_text(
+        "# made\n\n| a | b | c |\n|---|---|---|\n| x | 1 | .7449 ± .01 |\n| x | 2 | 3 |\n"
+    )
     monkeypatch.setitem(globals(), "RESULTS", tmp_path)
     assert wrong("it is .745 <!--= made/table | x, 1 | c --> and 3 <!--= made/table | x, 2 | c -->") == []
     for text in (

@@ -35,35 +35,66 @@ class PrivateBayesianRegression(LinearRegressor):
 
     Parameters
     ----------
-    epsilon, delta, adjacency
-        The privacy asked for, per row. ``delta=None`` is min(1e-5, 0.1/n); ``epsilon=inf`` is the noise-free algorithm.
-    bounds : Bounds, (low, high), or mapping from column names to a range or a list of categories
-        Declared ranges of the features, or ``Bounds(norm=R)`` for an L2 bound on rows. None derives them, warns, promises nothing.
-    y_bounds : (low, high)
-        Declared range of y. None derives it likewise.
-    aggregation : "distributed", "trusted" or "local"
-        Who adds the noise: all sites in shares, one of them, or each all of it. One site alone adds all of it in any case.
-    tolerate : int
-        T: sites that may collude or drop out; costs N/(N - T - 1) in noise variance under "distributed".
-    nodes : names of the sites that may be nodes of the secure sum, or the trusted one
-    geometry : "ball", "box" or "augmented"
-        Which bound sets the noise; "augmented" also releases the sums and y^2, for models that need them.
-    posterior : "noise-aware" or "naive" (takes noisy moments for exact ones, as published: its intervals are too short)
-    projection : share of the squared budget
-        Narrows the ranges to multiples of private standard deviations first (Algorithm 2). 0 uses the declared ranges.
+    epsilon : float, default 1.0
+        The privacy asked for, for each row: smaller protects more. ``inf`` adds no noise and promises nothing.
+    delta : float, optional
+        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
+    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
+        Declared ranges of the features; or ``Bounds(norm=R)``, an L2 bound on rows. None reads them off the data, warns, and
+        promises nothing.
+    y_bounds : (low, high), optional
+        Declared range of y. None reads it off the data, warns, and promises nothing.
+    adjacency : {"replace", "zero-out"}, default "replace"
+        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
+    calibration : {"sound", "published"}, default "sound"
+        The noise whose guarantee is proved, or the paper's, which promises nothing.
+    aggregation : {"distributed", "trusted", "local"}, default "distributed"
+        Who adds the noise: all sites in parts, one of them that the others trust, or each all of it. One site alone adds all of it in any case.
+    tolerate : int, default 0
+        T, the sites that may collude or drop out. It costs a factor N / (N - T - 1) in noise variance where the noise is distributed.
+    nodes : list of site names, default ()
+        Sites that may be nodes of the secure sum, or the trusted one. Empty: all of them, or the first.
+    geometry : {"ball", "box", "augmented"}, default "ball"
+        Which bound sets the noise. "augmented" also releases the sums and y^2, for models that need them.
+    posterior : {"noise-aware", "naive"}, default "noise-aware"
+        Whether the posterior accounts for the noise. "naive" takes noisy moments for exact ones, as published: its intervals are too short.
+    projection : float, default 0.0
+        Share of the squared budget that first narrows the ranges to multiples of private standard deviations (Algorithm 2). 0: declared ranges.
     multiple : float, optional
-        Those multiples; None picks the best on synthetic data of the model.
-    prior_precision, noise_precision, calibration, fit_intercept, public_seed, random_state
-        ``random_state`` makes the noise a reproducible simulation that protects nobody.
+        Those multiples. None picks the best on synthetic data of the model.
+    prior_precision : float, default 1.0
+        Precision (one over variance) of the prior of every coefficient.
+    noise_precision : float, default 1.0
+        Precision of y around its mean.
+    fit_intercept : bool, default True
+        Whether to fit a constant.
+    public_seed : int, default 0
+        Seed of the public randomness.
+    random_state : int, optional
+        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
     budget : Budget, optional
         A total that several fits on the same people share.
 
     Attributes
     ----------
-    coef_, intercept_, covariance_ : posterior mean and covariance (one coefficient per category where categories are declared)
-    moments_ : the released moments, from which ``ridge``, ``ols`` and :meth:`from_moments` compute other models free of charge
-    projection_ : the ranges that the data were projected to
-    statement_, plan_, ledger_, communication_
+    coef_ : array
+        Posterior mean of the coefficients, one for each category where categories are declared.
+    intercept_ : float
+        Posterior mean of the constant.
+    covariance_ : array
+        Posterior covariance of the coefficients.
+    moments_ : Moments
+        The released moments, from which ``ridge``, ``ols`` and :meth:`from_moments` compute other models free of charge.
+    projection_ : object
+        The ranges that the data were projected to.
+    statement_ : Statement
+        What the fit promises, and what it does not.
+    plan_ : Plan
+        What was released, with which noise.
+    ledger_ : tuple of Entry
+        What was debited.
+    communication_ : dict
+        Bytes sent to and received from each party.
 
     Examples
     --------

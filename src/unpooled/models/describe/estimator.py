@@ -34,8 +34,14 @@ class Description:
     summaries_ : tuple of Summary
         One per source (``"pooled"`` first, then the sites), column and category; ``count``, ``mean`` and ``sd`` each have
         ``value``, ``low``, ``high`` and ``noise``.
-    statement_, plan_, ledger_, communication_
-        What is promised, what was released, what was debited, how many bytes were exchanged.
+    statement_ : Statement
+        What is promised, and what is not.
+    plan_ : Plan
+        What was released, with which noise.
+    ledger_ : tuple of Entry
+        What was debited.
+    communication_ : dict
+        Bytes sent to and received from each party.
 
     """
 
@@ -80,18 +86,25 @@ def describe(
     Parameters
     ----------
     data : array of shape (n, p), mapping from names to columns, or data frame
-    bounds : Bounds, (low, high), or mapping from column names to a range or a list of categories
-        Declared ranges or categories. None derives them from the data, warns, and promises nothing.
+        The rows.
+    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
+        Declared ranges or categories. None reads them off the data, warns, and promises nothing.
     sites : array of n labels, optional
-        Which party each row belongs to; None is one party.
-    columns : list of names, optional
-        Names for an array's columns (default x0, x1, ..).
-    epsilon, delta, unit, adjacency
-        The privacy asked for. ``delta=None`` is min(1e-5, 0.1/n). ``epsilon=inf`` adds no noise.
-    confidence : float
+        Which party each row belongs to. None is one party.
+    columns : list of str, optional
+        Names for an array's columns. None calls them x0, x1, ..
+    epsilon : float, default 1.0
+        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
+    delta : float, optional
+        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
+    unit : {"record", "attribute"}, default "record"
+        Whom the promise is for: a whole row, or one value of one person.
+    adjacency : {"replace", "zero-out"}, default "replace"
+        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
+    confidence : float, default 0.95
         Of the intervals, which contain the noise.
     random_state : int, optional
-        A seed makes the noise reproducible, and the result a simulation that protects nobody.
+        A seed makes the noise reproducible, and the result a simulation that protects nobody. None draws real noise.
     budget : Budget, optional
         A total that several calls and fits on the same people share.
 

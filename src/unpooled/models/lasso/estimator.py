@@ -41,44 +41,75 @@ class PrivateLasso(LinearRegressor):
 
     Parameters
     ----------
-    parties : int or mapping from party names to columns (indices or names)
-    radius : float
+    parties : int or mapping from party names to columns (indices or names), default 2
+        Who holds which columns. An int splits the columns evenly.
+    radius : float, default 1.0
         Bound on the sum of absolute coefficients of the scaled columns, in units of y. Not "generous to be safe": steps are parts of it, and so is
         their noise.
-    epsilon, delta, unit, adjacency
-        The privacy asked for, per value ("attribute", the default) or per row ("record", which costs far more here: prefer row-split
-        moments, :class:`~unpooled.PrivateBayesianRegression`, if rows can be split instead). ``epsilon=inf`` adds no noise.
-    bounds, y_bounds
-        Declared ranges (or categories, by name) of the features, and of y. None derives them, warns, promises nothing.
-    coupling : "ball" or "blocks"
+    epsilon : float, default 1.0
+        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
+    delta : float, optional
+        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
+    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
+        Declared ranges of the features; they also set centre and scale of every column. None reads them off the data, warns,
+        and promises nothing.
+    y_bounds : (low, high), optional
+        Declared range of y. None reads it off the data, warns, and promises nothing.
+    unit : {"attribute", "record"}, default "attribute"
+        Whom the promise is for: one value of one person, or a whole row. Rows cost far more here: prefer row-split moments,
+        :class:`~unpooled.PrivateBayesianRegression`, if rows can be split instead.
+    adjacency : {"replace", "zero-out"}, default "replace"
+        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
+    calibration : {"sound", "published"}, default "sound"
+        The published form, kept for comparison, is not private and leaves the ball (THEORY.md).
+    coupling : {"ball", "blocks"}, default "ball"
         One ball, of which the best party steps; or an equal ball for each party, of which all step: another, more constrained problem.
-    rounds : int
+    rounds : int, default 20
         T. The noise of picks grows with sqrt T, that of columns does not (unit attribute).
-    sampled : int
-        Columns that each party looks at per round; 0: all.
-    clip : float
-        C, where noisy predictions are clipped; 0 chooses by the noise, before any data (see :meth:`predicted_noise`).
-    refit : float
-        Part of the budget that pays for moments of the chosen columns, to which their coefficients are fitted at the end; 0 leaves them as the
+    sampled : int, default 0
+        Columns that each party looks at in a round. 0: all.
+    clip : float, default 0.0
+        C, where noisy predictions are clipped. 0 chooses by the noise, before any data (see :meth:`predicted_noise`).
+    refit : float, default 0.25
+        Share of the budget that pays for moments of the chosen columns, to which their coefficients are fitted at the end. 0 leaves them as the
         rounds left them, which was less accurate throughout ``experiments/results/lasso_private.md``.
-    shares : three parts of the rest, for columns, picks and scores
-    fit_intercept : bool
+    shares : three floats, default (0.6, 0.2, 0.2)
+        Shares of the rest, for columns, picks and scores.
+    fit_intercept : bool, default True
         Fit c, from a noisy mean of y (a fiftieth of the budget) and centred columns; otherwise c is the middle of ``y_bounds``.
-    response_public : bool
+    response_public : bool, default False
         Declares y public: less noise at unit attribute, and no promise for records.
-    calibration : "sound" or "published"
-        The published form, kept for comparison, is not private and leaves the ball (THEORY.md); ``sketch_rows`` is its m.
+    sketch_rows : int, default 0
+        Rows m of the published form's sketch of shared columns. 0: no sketch.
+    public_seed : int, default 0
+        Seed of the public randomness (sampled columns).
+    random_state : int, optional
+        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
     budget : Budget, optional
         A total that several fits on the same people share.
-    public_seed, random_state
 
     Attributes
     ----------
-    coef_, intercept_ : in the data's own units (one coefficient per category where categories are declared)
-    path_ : per round, the coefficients of the scaled columns so far, as {(party, coded column): value}
-    shared_ : the columns that were released, in order
-    dual_gap_ : Frank-Wolfe's gap of the noise-free algorithm (``epsilon=inf``); None otherwise, for it needs the data
-    n_iter_, statement_, plan_, ledger_, communication_
+    coef_ : array
+        Coefficients in the data's own units, one for each category where categories are declared.
+    intercept_ : float
+        The constant.
+    path_ : list of dict
+        For each round, the coefficients of the scaled columns so far, as {(party, coded column): value}.
+    shared_ : tuple
+        The columns that were released, in order.
+    dual_gap_ : float or None
+        Frank-Wolfe's gap of the noise-free algorithm (``epsilon=inf``); None otherwise, for it needs the data.
+    n_iter_ : int
+        Rounds.
+    statement_ : Statement
+        What the fit promises, and what it does not.
+    plan_ : Plan
+        What was released, with which noise.
+    ledger_ : tuple of Entry
+        What was debited.
+    communication_ : dict
+        Bytes sent to and received from each party.
 
     Examples
     --------

@@ -50,42 +50,72 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
 
     Parameters
     ----------
-    n_components : int or "cv"
+    n_components : int or "cv", default "cv"
         "cv" estimates the error of 1 .. 12 components on new rows from the released moments and the known law of their noise.
-    basis : "dct", "bspline", "none" or an array (channels x vectors)
+    basis : {"dct", "bspline", "none"} or array of shape (channels, vectors), default "dct"
         Public vectors that spectra are projected onto: smooth ones for ordered channels, loadings of public spectra, or none. An array is
         made orthonormal.
-    basis_size : int
+    basis_size : int, default 20
         How many vectors "dct" and "bspline" have.
     reference : array, optional
-        A public spectrum that is subtracted; None is the middle of the declared ranges.
-    epsilon, delta, adjacency
-        The privacy asked for, per row. ``delta=None`` is min(1e-5, 0.1/n); ``epsilon=inf`` is the noise-free algorithm.
-    bounds : Bounds(norm=R), Bounds(low, high, norm=R) or (low, high)
-        R bounds the length of a projected row; longer ones are shortened. None derives it, warns, promises nothing.
-    y_bounds : (low, high)
-        Declared range of y. None derives it likewise.
-    aggregation, tolerate, nodes
+        A public spectrum that is subtracted. None is the middle of the declared ranges.
+    epsilon : float, default 1.0
+        The privacy asked for, for each row: smaller protects more. ``inf`` adds no noise and promises nothing.
+    delta : float, optional
+        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
+    bounds : Bounds(norm=R), Bounds(low, high, norm=R) or (low, high), optional
+        R bounds the length of a projected row; longer ones are shortened. None reads it off the data, warns, and promises nothing.
+    y_bounds : (low, high), optional
+        Declared range of y. None reads it off the data, warns, and promises nothing.
+    adjacency : {"replace", "zero-out"}, default "replace"
+        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
+    calibration : {"sound", "published"}, default "sound"
+        "published" is edPLS: noise on the components of one data holder (``basis="none"``, a number of components), without any guarantee.
+    aggregation : {"distributed", "trusted", "local"}, default "distributed"
         Who adds the noise, as for :class:`~unpooled.PrivateBayesianRegression`.
-    calibration : "sound" or "published"
-        "published" is edPLS: noise on the components of one data holder (basis="none", a number of components), without any guarantee.
-    sd : "sigma" (the paper) or "sigma^2" (its package)
-        Standard deviation of the published noise.
-    public_seed, random_state
-        ``random_state`` makes the noise a reproducible simulation that protects nobody.
+    tolerate : int, default 0
+        T, the sites that may collude or drop out.
+    nodes : list of site names, default ()
+        Sites that may be nodes of the secure sum, or the trusted one.
+    sd : {"sigma", "sigma^2"}, default "sigma"
+        Standard deviation of the published noise: the paper's, or that of its package.
+    public_seed : int, default 0
+        Seed of the public randomness.
+    random_state : int, optional
+        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
     budget : Budget, optional
         A total that several fits on the same people share.
 
     Attributes
     ----------
-    coef_, intercept_ : of the channels: ``predict(X)`` is ``X @ coef_ + intercept_``
-    x_weights_, x_loadings_, x_rotations_ : (channels x components), as in scikit-learn's PLSRegression
-    y_loadings_ : (1 x components)
-    n_components_ : how many components were kept; 0 where the model fell back to a constant
-    fallback_ : why it did, in words; empty where it did not
-    moments_ : the released moments, from which :meth:`from_moments` computes other models free of charge
-    x_scores_ : noisy scores of the training rows ("published" only)
-    statement_, plan_, ledger_, communication_
+    coef_ : array
+        Coefficients of the channels: ``predict(X)`` is ``X @ coef_ + intercept_``.
+    intercept_ : float
+        The constant.
+    x_weights_ : array of shape (channels, components)
+        As in scikit-learn's PLSRegression.
+    x_loadings_ : array of shape (channels, components)
+        As in scikit-learn's PLSRegression.
+    x_rotations_ : array of shape (channels, components)
+        As in scikit-learn's PLSRegression.
+    y_loadings_ : array of shape (1, components)
+        As in scikit-learn's PLSRegression.
+    n_components_ : int
+        How many components were kept; 0 where the model fell back to a constant.
+    fallback_ : str
+        Why it did, in words; empty where it did not.
+    moments_ : Moments
+        The released moments, from which :meth:`from_moments` computes other models free of charge.
+    x_scores_ : array
+        Noisy scores of the training rows ("published" only).
+    statement_ : Statement
+        What the fit promises, and what it does not.
+    plan_ : Plan
+        What was released, with which noise.
+    ledger_ : tuple of Entry
+        What was debited.
+    communication_ : dict
+        Bytes sent to and received from each party.
 
     Examples
     --------

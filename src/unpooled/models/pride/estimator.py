@@ -214,44 +214,76 @@ class PrideRegressor(RegressorMixin, _Pride):
 
     Parameters
     ----------
-    parties : int or mapping from party names to columns (indices or names)
-        An int splits the columns evenly.
-    epsilon, delta, unit, adjacency
-        The privacy asked for: one value of one person (unit "attribute", the paper's S-differential privacy) or a whole row
-        ("record", sketched rows are then shortened to ``clip_norm``). ``delta=None`` is min(1e-5, 0.1/n); ``epsilon=inf`` is DUAL-LOCO.
-    bounds : Bounds, (low, high), or mapping from column names to a range or a list of categories
-        Declared ranges; they also set centre and scale of every column. None derives them, warns, and promises nothing.
+    parties : int or mapping from party names to columns (indices or names), default 2
+        Who holds which columns. An int splits the columns evenly.
+    epsilon : float, default 1.0
+        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing (the algorithm is then DUAL-LOCO).
+    delta : float, optional
+        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
+    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
+        Declared ranges of the features; they also set centre and scale of every column. None reads them off the data, warns,
+        and promises nothing.
     y_bounds : (low, high), optional
-        Needed only to publish the coefficients of a regression; otherwise the response stays with the parties.
-    calibration : "sound" or "published"
-    alpha : "marginal-likelihood", "local-cv", "global-cv" (not private), or a number
-        The penalty, as scikit-learn's alpha on columns scaled by their declared half width.
-    sketch : "srht", "gaussian", "dct", or a mapping from party names to public matrices
-    sketch_dim : int, or float from 0 to 1 as a fraction of a party's columns; 0 is the semi-naive baseline (nothing is sent)
-    grids : mapping from party names to the shape of the grid its columns lie on (dct)
-    noise_model : "calibrated" or "plain"
+        Declared range of y. Needed only to publish the coefficients of a regression; otherwise the response stays with the parties.
+    unit : {"attribute", "record"}, default "attribute"
+        Whom the promise is for: one value of one person (the paper's S-differential privacy), or a whole row.
+    adjacency : {"replace", "zero-out"}, default "replace"
+        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
+    calibration : {"sound", "published"}, default "sound"
+        The noise whose guarantee is proved, or the paper's, which promises nothing.
+    alpha : {"marginal-likelihood", "local-cv", "global-cv"} or float, default "marginal-likelihood"
+        The penalty, as scikit-learn's alpha on columns scaled by their declared half width. "global-cv" is not private.
+    sketch : {"srht", "gaussian", "dct"} or mapping from party names to public matrices, default "srht"
+        The public random matrix that a party's columns are multiplied by before they get noise.
+    sketch_dim : int or float, default 0.05
+        Columns of a sketch: a number, or a fraction up to 1 of the party's columns. 0 sends nothing: the semi-naive baseline.
+    grids : mapping from party names to shapes, optional
+        The shape of the grid that a party's columns lie on, for the sketch "dct".
+    noise_model : {"calibrated", "plain"}, default "calibrated"
         Regression calibration of the received sketches, or the paper's plain use of them.
-    public : columns that are not sensitive and sent as they are
-    publish : share of the squared budget
-        Releases the coefficients too (``published_``, of the coded columns); needs a number ``alpha``, ``fit_intercept=False`` and
-        ``noise_model="plain"``, because everything else reads the data. 0 keeps them at their parties.
-    loss : "squared" (None) or "huber"
-        "huber" lets responses far from the fit pull no harder than those ``threshold`` away from it. The choice costs nothing: it is made
-        of what the party has and has received.
+    public : list of columns, default ()
+        Columns that are not sensitive; they are sent as they are.
+    clip_norm : float, optional
+        With ``unit="record"``, the length to which sketched rows are shortened. None is 1.25 sqrt(columns / 3).
+    folds : int, default 5
+        Folds of a cross-validation of ``alpha``.
+    publish : float, default 0.0
+        Share of the squared budget that releases the coefficients too (``published_``, of the coded columns). It needs a number ``alpha``,
+        ``fit_intercept=False`` and ``noise_model="plain"``, because everything else reads the data. 0 keeps them at their parties.
+    loss : {"squared", "huber"}, optional
+        "huber" lets responses far from the fit pull no harder than those ``threshold`` away from it. The choice costs no privacy.
+        None is "squared", for a classifier "logistic".
     threshold : float, optional
-        In units of y; None is 1.345 robust deviations of what a first fit leaves, as each party computes them.
+        In units of y. None is 1.345 robust deviations of what a first fit leaves, as each party computes them.
+    fit_intercept : bool, default True
+        Whether to fit a constant.
+    public_seed : int, default 0
+        Seed of the public randomness (sketch matrices).
+    random_state : int, optional
+        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
     budget : Budget, optional
         A total that several fits and predictions on the same people share.
-    clip_norm, folds, fit_intercept, public_seed, random_state
-        ``random_state`` makes the noise a reproducible simulation that protects nobody.
 
     Attributes
     ----------
-    coef_, intercept_ : in the data's own units (one coefficient per category where categories are declared)
-    alpha_ : the penalty of each party
-    published_ : privately published coefficients of each party's coded columns
-    kept_ : what each party keeps for new rows: raw functions of its data, in no pickle and no copy
-    statement_, plan_, ledger_, communication_
+    coef_ : array
+        Coefficients in the data's own units, one for each category where categories are declared.
+    intercept_ : float
+        The constant, in the data's own units.
+    alpha_ : dict
+        The penalty of each party.
+    published_ : dict
+        Privately published coefficients of each party's coded columns.
+    kept_ : dict
+        What each party keeps for new rows: raw functions of its data, in no pickle and no copy.
+    statement_ : Statement
+        What the fit promises, and what it does not.
+    plan_ : Plan
+        What was released, with which noise.
+    ledger_ : tuple of Entry
+        What was debited.
+    communication_ : dict
+        Bytes sent to and received from each party.
 
     Examples
     --------
@@ -291,7 +323,7 @@ class PrideClassifier(_Pride, BinaryClassifier):
 
     Parameters
     ----------
-    classes : (first, second)
+    classes : (first, second), optional
         The declared labels, public like bounds. ``classes_`` holds them as :func:`numpy.unique` sorts them, whichever of them occur: data
         with one class fit, another label is an error. None reads them off ``y``, warns, and promises nothing.
 

@@ -65,29 +65,41 @@ class PrivateLogisticRegression(_Stack):
 
     Parameters
     ----------
-    epsilon, adjacency
-        The privacy asked for, per row and label. ``epsilon=inf`` is scikit-learn's LogisticRegression with C = 1/(n penalty) on scaled rows.
-    bounds : Bounds, (low, high), or mapping from column names to a range or a list of categories
-        Declared ranges, or ``Bounds(norm=R)``: rows are scaled to length 1 by them. None derives them, warns, promises nothing.
-    classes : (first, second)
-        The declared labels, public like bounds. ``classes_`` holds them as :func:`numpy.unique` sorts them, whichever of them occur: data
-        with one class fit, another label is an error. None reads them off ``y``, warns, and promises nothing.
-    penalty : float
+    epsilon : float, default 1.0
+        The privacy asked for, for each row and label. ``inf``: scikit-learn's LogisticRegression, C = 1/(n penalty), no promise.
+    delta : float, optional
+        Plays no part in a pure promise. None is 0.
+    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
+        Declared ranges; by them, or by ``Bounds(norm=R)``, rows are scaled to length 1. None reads them off the data, and
+        promises nothing.
+    classes : (first, second), optional
+        The declared labels, public like bounds; ``classes_`` holds them sorted, whichever of them occur. Another label is an error. None
+        reads them off ``y``, warns, and promises nothing.
+    adjacency : {"replace", "zero-out"}, default "replace"
+        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
+    calibration : {"sound", "published"}, default "sound"
+        The sound form counts one Jacobian factor and covers the solver's residual. The published one promises nothing.
+    penalty : float, default 0.01
         lambda of the mean loss, on scaled rows. The constant is penalised with the rest.
-    calibration : "sound" (one Jacobian factor, residual covered) or "published"
-    source : list of released weights, optional
-        The weights (``released_["all"]``) of another fit of the same columns, to which the penalty pulls instead of to 0.
+    source : list of float, optional
+        Weights (``released_["all"]``) of another fit of the same columns, to which the penalty pulls instead of to 0.
+    fit_intercept : bool, default True
+        Whether to fit a constant.
+    public_seed : int, default 0
+        Seed of the public randomness.
+    random_state : int, optional
+        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
     budget : Budget, optional
         A total that several fits on the same people share.
-    delta, fit_intercept, public_seed, random_state
-        ``random_state`` makes the noise a reproducible simulation that protects nobody.
 
     Attributes
     ----------
-    coef_, intercept_ : in the data's own units, shapes (1, columns) and (1,) as in scikit-learn. They were learned on rows clipped to their
-        bounds; predictions are ``X @ coef_`` of the rows as they are, also beyond them.
-    released_ : the weights as released, for scaled rows, under "all"
-    classes_, statement_, plan_, ledger_, communication_
+    coef_, intercept_ : arrays of shapes (1, columns) and (1,)
+        Coefficients and constant in the data's own units, learned on rows clipped to their bounds; predictions use the rows as they are.
+    released_, classes_
+        The weights as released, for scaled rows, under "all"; and the two labels.
+    statement_, plan_, ledger_, communication_
+        What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
 
     Examples
     --------
@@ -147,29 +159,61 @@ class PrivateStackingClassifier(_Stack):
 
     Parameters
     ----------
-    parties : int or mapping from party names to columns (indices or names)
+    parties : int or mapping from party names to columns (indices or names), default 2
         Where columns are split. An int makes so many groups: of falling importance if ``importance`` is given, else random and equal.
         Where rows are split without ``sites``, the number of random groups of rows.
-    split : "features" or "samples"
-    importance : per column (``parties`` an int) or per party (a mapping), optional
+    split : {"features", "samples"}, default "features"
+        Whether parties hold columns or rows.
+    epsilon : float, default 1.0
+        The privacy asked for, for each row and label: smaller protects more. ``inf`` adds no noise and promises nothing.
+    delta : float, optional
+        None is 0, or min(1e-5, 0.1 / n) with ``meta="perturbed"``, which alone needs it.
+    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
+        Declared ranges; by them, or by ``Bounds(norm=R)``, rows are scaled to length 1. None reads them off the data, and
+        promises nothing.
+    classes : (first, second), optional
+        The declared labels, as for :class:`PrivateLogisticRegression`.
+    adjacency : {"replace", "zero-out"}, default "replace"
+        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
+    calibration : {"sound", "published"}, default "sound"
+        The sound form counts one Jacobian factor and covers the solver's residual. The published one promises nothing.
+    importance : array with a number for each column, or mapping from party names, optional
         Public. The budget's shares q_k are proportional to a group's importance; a group of importance 0 is dropped. None: equal shares.
-    meta : "public-weights", "trusted" or "perturbed" (columns split); "public-weights" or "high-level" (rows split)
+    meta : {"public-weights", "trusted", "perturbed", "high-level"}, default "public-weights"
         How low-level models are combined: by their public shares; by a model learned from predictions that a trusted coordinator sees,
-        or that are released with noise; by a model that one site (``holder``, default the last) learns on rows of its own.
-    combiner : "probability", "majority" or "weighted-majority"
+        or that are released with noise (columns split); by a model that one site learns on rows of its own (rows split).
+    combiner : {"probability", "majority", "weighted-majority"}, default "probability"
         How public weights are applied. A learned high level replaces it.
-    source : released weights per party, optional
+    source : mapping from party names to released weights, optional
         ``released_`` of a fit with the same columns elsewhere: the penalty pulls to them (PST-H).
-    epsilon, delta, bounds, classes, adjacency, calibration, penalty, high_share, predictions_share, fit_intercept, public_seed, random_state, budget
-        As for :class:`PrivateLogisticRegression`; ``high_share`` of the rows is kept for a learned high level.
+    penalty : float, default 0.01
+        lambda of the mean loss, on scaled rows.
+    holder : str, optional
+        The party that learns a high level. None: the first where columns are split, the last where rows are.
+    high_share : float, default 0.2
+        The part of the rows that is kept for a learned high level.
+    predictions_share : float, default 0.5
+        Share of those rows' epsilon that their noisy predictions cost (``meta="perturbed"``).
+    fit_intercept : bool, default True
+        Whether to fit a constant.
+    public_seed : int, default 0
+        Seed of the public randomness (groups).
+    random_state : int, optional
+        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
+    budget : Budget, optional
+        A total that several fits on the same people share.
 
     Attributes
     ----------
-    models_ : the low-level models, with shares, weights and coefficients in the data's own units
-    high_ : weights of the high-level model, empty if there is none. It sees low-level predictions of rows clipped to their bounds, learning
-        and predicting; without it predictions are of the rows as they are, as ``models_``' coefficients give them.
-    released_ : weights per party, for ``source``
-    classes_, statement_, plan_, ledger_, communication_
+    models_ : tuple
+        The low-level models, with shares, weights and coefficients in the data's own units.
+    high_ : array
+        Weights of the high-level model, empty if there is none. It sees predictions of rows clipped to their bounds; without it
+        predictions are of the rows as they are.
+    released_, classes_
+        Weights of each party, for ``source``; and the two labels.
+    statement_, plan_, ledger_, communication_
+        What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
 
     Examples
     --------
@@ -329,12 +373,8 @@ class PrivateStackingClassifier(_Stack):
             own = [new[name] for name in block.coding.names]
             if self.high_.size:  # learned on predictions of clipped and shortened rows: applied to the same
                 # A table has at least two rows.
-                twice = Table(
-                    {
-                        name: np.resize(values, max(2, values.size))
-                        for name, values in zip(block.coding.names, own, strict=True)
-                    }
-                )
+                repeated = [np.resize(values, max(2, values.size)) for values in own]
+                twice = Table(dict(zip(block.coding.names, repeated, strict=True)))
                 columns.append(expit((block.rows(twice) @ np.array(model.weights))[: own[0].size]))
                 continue
             columns.append(expit(block.coding.natural(own) @ np.array(model.coefficients) + model.intercept))

@@ -33,14 +33,18 @@ class Bounds:
 
     Parameters
     ----------
-    low, high : number, one number per column, or mapping from column name (or index)
-        The declared range; values outside are clipped into it. By name, ``low`` alone may say everything of a column: two numbers
-        are its range, any other list its categories. Columns of a frame are matched by name, whatever their order.
-    norm : number, optional
+    low : float, one number for each column, or mapping from column name (or index), optional
+        The lower end of the declared range; values outside are clipped into the range. By name, ``low`` alone may say everything of a
+        column: two numbers are its range, any other list its categories. Columns of a frame are matched by name, whatever their order.
+    high : float, one number for each column, or mapping from column name (or index), optional
+        The upper end of the declared range.
+    norm : float, optional
         Declared bound on the L2 norm of a row's centred values; longer rows are shortened to it, their direction kept. Alone, it
         implies the range [-norm, norm] for every column, to which nothing is clipped; other ranges are clipped to first.
     categories : mapping from column name (or index) to its values, optional
-    missing : "refuse", "absent" or "indicator"; or a mapping from column name (or index) to one of them
+        The declared categories of columns that are not numbers.
+    missing : {"refuse", "absent", "indicator"} or mapping from column name (or index) to one of them, default "refuse"
+        What a missing value becomes: an error; nothing (the middle of the range); or nothing, and a coded column that says so.
 
     """
 

@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import threading
 import time
+import weakref
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -52,6 +53,8 @@ class Store:
             self.connection = sqlite3.connect(
                 uri, uri=True, timeout=failures.PATIENCE, isolation_level=None, check_same_thread=False
             )
+        # A ledger in memory is closed when nobody holds it any more: Python 3.13 warns of connections that are collected while open.
+        weakref.finalize(self, self.connection.close).atexit = False
         try:
             with explained(path):
                 # EXTRA also syncs the directory, so that a commit which was reported survives a loss of power.
