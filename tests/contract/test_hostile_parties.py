@@ -397,3 +397,23 @@ def test_nothing_is_sealed_or_entrusted_to_somebody_who_is_not_in_the_plan(name:
                     _opened(model, plan, ask, with_body(reply, msgspec.msgpack.encode(body)))
                 part[field] = old
     assert tried
+
+
+def test_a_refused_reply_is_not_in_the_transcript_and_is_asked_for_again(case: Case) -> None:
+    """What was accepted before the spoilt reply is played, the spoilt one is asked for anew."""
+    model, seen = load(case.model), honest(case)
+    plan = model.compile(case.study)
+    for at in range(len(seen)) if FULL else sorted({0, len(seen) // 2, len(seen) - 1}):
+        spoilt = seen[at][0]
+        transcript, people = Transcript(), parties(case, Policy.in_process())
+
+        def dishonest(batch, spoilt=spoilt, people=people):
+            answers = in_process(people)(batch)
+            same = [(ask.to, ask.step, ask.index) == (spoilt.to, spoilt.step, spoilt.index) for ask, _ in batch]
+            return [answer + b"\xc0" if bad else answer for bad, answer in zip(same, answers, strict=True)]
+
+        with pytest.raises(ProtocolError):
+            drive(model, plan, dishonest, transcript)
+        assert len(transcript.entries) == at
+        resumed = drive(model, plan, in_process(people), transcript).result
+        assert msgspec.msgpack.encode(resumed) == msgspec.msgpack.encode(drive(model, plan, in_process(people)).result)

@@ -7,6 +7,7 @@ three cannot differ: every message is encoded and decoded even when it never lea
 from __future__ import annotations
 
 import operator
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -64,7 +65,11 @@ def drive(
             for (ask, request), answer in zip(requests, answers, strict=True):
                 communication[ask.to]["sent"] += len(request)
                 communication[ask.to]["received"] += 0 if isinstance(answer, Dropped) else len(answer)
-            replies = [_opened(model, plan, ask, answer) for ask, answer in zip(asks, answers, strict=True)]
+            replies = []
+            for ask, answer in zip(asks, answers, strict=True):
+                replies.append(_opened(model, plan, ask, answer))
+                if recorded is not None:
+                    recorded.accept()
             try:
                 asks = conversation.send(replies)
             except (ArithmeticError, np.linalg.LinAlgError) as error:
@@ -80,15 +85,17 @@ def drive(
 
 
 class _Recorded:
-    """An exchange that plays a transcript to its end, then asks the parties and records what they say.
+    """An exchange that plays a transcript to its end, then asks the parties; what they say is recorded once it is accepted.
 
-    That a party did not answer is recorded only once the coordinator has gone on without it: a study that ended because a party was
-    away must ask that party again when it is resumed.
+    A reply that was refused is not in the transcript: the same study asks that party again when it is resumed. That a party did not answer
+    is recorded only once the coordinator has gone on without it: a study that ended because a party was away asks that party again, too.
     """
 
     def __init__(self, exchange: Exchange, transcript: Transcript) -> None:
         self._exchange, self._transcript = exchange, transcript
         self._opening: list[tuple[Ask, bytes]] | None = None
+        #: The answers of the last batch that are not yet accepted (None: it was played), and those that wait behind a silence.
+        self._answered: deque[tuple[str, bytes, bytes | Dropped] | None] = deque()
         self._unsettled: list[tuple[str, bytes, bytes | Dropped]] = []
 
     def __call__(self, batch: list[tuple[Ask, bytes]]) -> list[bytes | Dropped]:
@@ -101,22 +108,28 @@ class _Recorded:
             known.append(played)
         if self._opening is None:
             self._opening = batch[: len(known)]
-        missing = batch[len(known) :]
-        if not missing:
-            return known
-        if self._opening:  # parties that were started anew have the study's replies on disk, but have not opened it yet
-            self._exchange(self._opening)
-            self._opening = []
-        fresh = self._exchange(missing)
-        self._unsettled = [(ask.to, request, answer) for (ask, request), answer in zip(missing, fresh, strict=True)]
-        while self._unsettled and not isinstance(self._unsettled[0][2], Dropped):
-            self._transcript.record(*self._unsettled.pop(0))
+        missing, fresh = batch[len(known) :], []
+        if missing:
+            if self._opening:  # parties that were started anew have the study's replies on disk, but have not opened it yet
+                self._exchange(self._opening)
+                self._opening = []
+            fresh = self._exchange(missing)
+        new = [(ask.to, request, answer) for (ask, request), answer in zip(missing, fresh, strict=True)]
+        self._answered = deque([*[None] * len(known), *new])
         return known + fresh
 
+    def accept(self) -> None:
+        """Record the next answer of the batch, which fits the plan; or let it wait, from the first silence of the batch on."""
+        answered = self._answered.popleft()
+        if answered is not None and (self._unsettled or isinstance(answered[2], Dropped)):
+            self._unsettled.append(answered)
+        elif answered is not None:
+            self._transcript.record(*answered)
+
     def settle(self) -> None:
-        """Record what came from the first silence of a batch on: the coordinator has accepted it."""
-        for exchanged in self._unsettled:
-            self._transcript.record(*exchanged)
+        """Record what came from the first silence of a batch on: the coordinator has gone on without it."""
+        for answered in self._unsettled:
+            self._transcript.record(*answered)
         self._unsettled = []
 
 
