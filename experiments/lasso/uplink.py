@@ -59,8 +59,9 @@ def main(full: bool) -> None:
                         continue
                     line = [str(n), design, f"{epsilon:g}", name.removeprefix("PRIDE, "), f"{error:.4f}", f"{traffic:.2f}"]
                     for kind in ("LASSO", "published, T", "published, sketch"):
-                        enough = [m for method, (e, m) in cells.items() if method.startswith(kind) and e <= error]
-                        line.append(f"{min(enough):.2f}" if enough else "not reached")
+                        own = [found for method, found in cells.items() if method.startswith(kind)]
+                        enough = [m for e, m in own if e <= error]
+                        line.append(f"{min(enough):.2f}" if enough else "not reached" if own else "not run")
                     equal.append(line)
     title = f"Error of predictions and bytes sent, unit attribute, {repetitions} data sets"
     write_table("lasso/uplink", title, ["n", "design", "eps", "method", "relative error", "MB sent by the parties"], rows)
