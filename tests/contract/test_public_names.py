@@ -100,6 +100,15 @@ def test_the_names_of_the_manual_exist_and_the_public_ones_are_among_them() -> N
         assert {f"{home}.{name}", home} & set(names), f"docs/api.md does not list {name}"
 
 
+def test_the_engine_of_the_lasso_paper_is_public_and_in_the_manual() -> None:
+    """Algorithm 1 stands on its own: everything it is called with comes from one module."""
+    engine = importlib.import_module("unpooled.kernels.frank_wolfe")
+    assert {"Sampling", "bound", "expected_curvature", "frank_wolfe"} <= set(engine.__all__)
+    for name in engine.__all__:
+        assert f"unpooled.kernels.frank_wolfe.{name}" in documented()
+        assert inspect.getdoc(getattr(engine, name))
+
+
 def test_every_estimator_is_in_the_readme_and_every_folder_in_the_architecture() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for name in ESTIMATORS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -582,3 +583,13 @@ def test_what_it_refuses():
             frank_wolfe(A, y, 1.0, temperature=temperature)
     with pytest.raises(ValueError, match="without an oracle"):
         frank_wolfe(A, y, 1.0, temperature=1.0, oracle=lambda _columns, slopes: slopes)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_round_that_draws_no_block_stays_where_it_is(loss: str) -> None:
+    rng = np.random.default_rng(0)
+    A, y, blocks = rng.normal(size=(60, 12)), np.sign(rng.normal(size=60)), np.arange(12) % 3
+    law = Sampling.of(lambda rng, _t: np.flatnonzero(rng.random(3) < 0.2), np.full(3, 0.2)).of_blocks(blocks)
+    path = frank_wolfe(A, y, 3.0, blocks=blocks, sampling=law, loss=loss, steps=40, record=list(range(41)), seed=1).path
+    still = sum(a.objective == b.objective for a, b in itertools.pairwise(path))
+    assert 10 <= still < 40  # 0.8^3 of the rounds, and those that led uphill

@@ -93,8 +93,8 @@ class Sampling:
         members = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
 
         def start() -> Draw:
-            inner = self.start()
-            return lambda rng, t: np.concatenate([members[k] for k in inner(rng, t)])
+            inner, none = self.start(), np.zeros(0, dtype=np.int64)  # a round may draw no block at all
+            return lambda rng, t: np.concatenate([none, *(members[k] for k in inner(rng, t))])
 
         return Sampling(self.probabilities[labels], start, full=self.full)
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.plan import Plan
 
-_MULTIPLES = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
-#: Synthetic rows and data sets: enough to rank six multiples.
+_MULTIPLES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
+#: Synthetic rows and data sets: enough to rank nine multiples.
 _ROWS, _REPEATS = 1000, 8
 #: Deviation of y in the synthetic model.
 _SPREAD = 1.25**0.5

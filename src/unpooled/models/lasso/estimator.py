@@ -72,7 +72,7 @@ class PrivateLasso(LinearRegressor):
         C, where noisy predictions are clipped. 0 chooses by the noise, before any data (see :meth:`predicted_noise`).
     refit : float, default 0.25
         Share of the budget that pays for moments of the chosen columns, to which their coefficients are fitted at the end. 0 leaves them as the
-        rounds left them, which was less accurate throughout ``experiments/results/lasso_private.md``.
+        rounds left them, which was less accurate throughout ``experiments/results/lasso/private.md``.
     shares : three floats, default (0.6, 0.2, 0.2)
         Shares of the rest, for columns, picks and scores.
     fit_intercept : bool, default True

@@ -163,7 +163,7 @@ def clip_ceiling(response_bound: float, rows: int, choice_epsilon: float) -> flo
     """The C at which the Gumbel scale of a pick, 4 (C + Y) / (n eps0), is 1/300 of Y, a tenth or so of a typical score.
 
     Predictions carry the noise of the released columns. Clipping them tightly biases them, which is what limits accurate picks; clipping
-    them loosely makes picks noisier. Simulations (`experiments/lasso_private.py`) are flat around this value.
+    them loosely makes picks noisier. Simulations (`experiments/lasso/private.py`) are flat around this value.
     """
     return response_bound * rows * choice_epsilon / 1200 - response_bound
 

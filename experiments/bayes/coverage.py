@@ -1,0 +1,78 @@
+"""Coverage of 95 % intervals, and what bounds and inference do to the error: the table of ``models/bayes/THEORY.md`` (ours, not the paper's).
+
+Simulator: rows normal, of length 1; beta ~ N(0, I); y = x.beta + N(0, 1), clipped to +-Y.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from experiments.bayes._blr import Blr, ball, unit_rows
+from experiments.common import run, write_table
+
+from unpooled.aggregation.moments import LinearFit
+
+COVERAGE = ((500, 0.5), (500, 1.0), (500, 10.0), (5000, 0.1), (5000, 1.0), (50_000, 1.0))
+SETTINGS = ((10_000, 5.0), (1000, 5.0), (1000, 1.0))
+FORMS = {
+    "paper (12), classical sigma": {"calibration": "published", "fit_intercept": False},
+    "box": {"geometry": "box", "fit_intercept": False},
+    "ball, y rescaled": ball(),
+    "ball, zero-out": {**ball(), "adjacency": "zero-out"},
+}
+
+
+def simulated(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, response, coefficients."""
+    rng = np.random.default_rng(seed)
+    X, beta = unit_rows(rng.normal(size=(n, d))), rng.normal(size=d)
+    return X, X @ beta + rng.normal(size=n), beta
+
+
+def measured(fit: LinearFit, beta: np.ndarray) -> tuple[float, float]:
+    """Share of the coefficients in their intervals, mean squared error."""
+    low, high = fit.interval(0.95).T
+    return float(np.mean((low <= beta) & (beta <= high))), float(np.mean((fit.coef_ - beta) ** 2))
+
+
+def releases(n: int, d: int, epsilon: float, y_bound: float, sets: int, **options: object) -> np.ndarray:
+    """Coverage and squared error of the noise-aware and of the naive posterior of one release, for every data set."""
+    study, found = Blr(n, d, epsilon, y_bound, sites=1, **{"delta": 1e-5, **options}), []
+    for seed in range(sets):
+        X, y, beta = simulated(n, d, seed)
+        moments = study.moments(X, y, np.random.default_rng([seed, n]))
+        found.append([measured(moments.posterior(naive=naive), beta) for naive in (False, True)])
+    return np.array(found)
+
+
+def main(full: bool) -> None:
+    """200 data sets at both sizes; 1000 in full."""
+    sets, rows = 1000 if full else 200, []
+    for n, epsilon in COVERAGE:
+        private, exact = (releases(n, 5, e, 4.0, sets, **ball()).mean(axis=0) for e in (epsilon, float("inf")))
+        rows.append(
+            [f"{n}, {epsilon:g}", f"{exact[0, 0]:.3f}", f"{private[1, 0]:.3f}", f"{private[0, 0]:.3f}"]
+            + [f"{np.sqrt(v):.3f}" for v in (exact[0, 1], private[1, 1], private[0, 1])]
+        )
+    write_table(
+        "bayes/coverage",
+        f"Coverage of 95 % intervals over {sets} data sets (d = 5, unit rows, Y = 4, delta = 1e-5, replace)",
+        ["n, eps", "no noise", "naive", "noise-aware", "rmse: no noise", "rmse: naive", "rmse: noise-aware"],
+        rows,
+    )
+    rows = []
+    for n, epsilon in SETTINGS:
+        for form, options in FORMS.items():
+            found = releases(n, 10, epsilon, 7.5, sets // 2, **options)
+            rmse = np.sqrt(np.median(found[:, :, 1], axis=0))
+            numbers = [f"{rmse[1]:.3g}", f"{rmse[0]:.3g}", *(f"{found[:, k, 0].mean():.3f}" for k in (0, 1))]
+            rows.append([f"{n}, {epsilon:g}", form, *numbers])
+    write_table(
+        "bayes/bounds",
+        "Bounds and inference (d = 10, Y = 7.5, unit rows): median rmse of the coefficients and coverage",
+        ["n, eps", "form", "rmse, naive", "rmse, noise-aware", "coverage, noise-aware", "coverage, naive"],
+        rows,
+    )
+
+
+if __name__ == "__main__":
+    run(main)
