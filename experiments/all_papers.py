@@ -1,6 +1,6 @@
 """Run every figure and table of the five papers, each in a process of its own, and say how long each took.
 
-    python -m experiments.all_papers [--full] [paper ...]
+python -m experiments.all_papers [--full] [paper ...]
 """
 
 from __future__ import annotations

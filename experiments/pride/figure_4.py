@@ -8,7 +8,6 @@ Beside the paper's protocol: marginal likelihood (our default) and local cross-v
 from __future__ import annotations
 
 import numpy as np
-
 from experiments.common import curves, run, write_table
 from experiments.pride._protocol import (
     EPSILONS,
@@ -21,6 +20,7 @@ from experiments.pride._protocol import (
     mean_and_error,
     verdict,
 )
+
 from unpooled.datasets import make_confounded_field
 
 THETA, TRAIN = 7.4118, 800

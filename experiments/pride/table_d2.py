@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.common import run, write_table
+
 from unpooled.models.pride.published import published_sigma
 from unpooled.privacy.accounting import gaussian_sigma
 

@@ -1,6 +1,6 @@
 """PLR and stacking on MNIST 0/8, newsgroups sci/talk (Figures 1 to 4) and four heart-disease hospitals (like Table 2).
 
-    python experiments/stacking.py [repetitions]
+    python experiments/stacking_tables.py [repetitions]
 
 The first rows are used for a projection to 100 principal components, for their variances (the public importance) and for the bound on row
 norms, and are then dropped. Everything else is private at the stated epsilon, but the penalty: the best of four by test AUC is shown for each method,
