@@ -383,6 +383,25 @@ def test_parties_without_labels_only_send() -> None:
         model.compile(alone)
 
 
+def test_estimating_parties_alone_have_coefficients_and_predict_at_home() -> None:
+    parties = {"clinic": range(6), "register": range(6, 12)}
+    shared = {"parties": parties, "sketch": "dct", "sketch_dim": 1.0, "epsilon": math.inf, "noise_model": "plain", **FIXED}
+    model = PrideRegressor(estimating=["clinic"], **shared).fit(X, Y)
+    both = PrideRegressor(**shared).fit(X, Y)
+    assert np.array_equal(np.isnan(model.coef_), np.repeat([False, True], 6))
+    assert np.array_equal(model.coef_[:6], both.coef_[:6])
+    assert list(model.kept_) == list(model.alpha_) == ["clinic"]
+    assert np.isfinite(model.intercept_)
+    assert np.abs(model.predict_at("clinic", X) - both.predict_at("clinic", X)).max() < 1e-10
+    with pytest.raises(UsageError, match="predict_at at an estimating party"):
+        model.predict(X)
+    with pytest.raises(UsageError, match="no party 'register' that has estimated"):
+        model.predict_at("register", X)
+    assert np.array_equal(PrideRegressor(estimating=list(parties), **shared).fit(X, Y).predict(X), both.predict(X))
+    noisy = PrideRegressor(estimating=["clinic"], parties=parties, epsilon=1.0, **FIXED).fit(X, Y)
+    assert [release.party for release in noisy.plan_.releases] == ["register"]  # nobody reads the clinic's sketch
+
+
 def test_a_party_that_only_sends_refuses_to_estimate_and_a_lost_party_ends_the_study() -> None:
     from unpooled.models.pride.coordinator import PrideResult, render
     from unpooled.models.pride.messages import EstimateRequest
@@ -599,6 +618,8 @@ REFUSED = [
     ({"parties": {"a": [0], "b": [1]}}, "exactly once"),
     ({"parties": 0}, "at least 1"),
     ({"public": [99]}, "no column"),
+    ({"estimating": ["nobody"]}, "has the response"),
+    ({"estimating": []}, "has the response"),
     ({"calibration": "published", "unit": "record"}, "published"),
     ({"clip_norm": 0.0, "unit": "record"}, "clip_norm"),
     ({"sketch": {"party0": np.zeros((6, 2)), "party1": np.zeros((6, 2))}}, "non-zero"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import msgspec
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -13,8 +14,9 @@ from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, run, tables_of
 from unpooled.estimation.binary import BinaryClassifier
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARE, SHARED, WHOLE, WORD, plain, taking
-from unpooled.estimation.tables import RESPONSE
+from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.pride import MODEL, published
+from unpooled.models.pride.units import in_own_units
 from unpooled.privacy.bounds import Bounds, Coding
 from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.table import Table
@@ -48,6 +50,7 @@ class _Pride(StudyEstimator):
         | taking("loss", WORD, NONE)
         | taking("threshold", NUMBER, NONE)
         | taking("public", LIST)
+        | taking("estimating", LIST, NONE)
         | taking("clip_norm", NUMBER, NONE)
         | taking("folds", WHOLE)
     )
@@ -69,6 +72,7 @@ class _Pride(StudyEstimator):
         grids: Mapping[str, tuple[int, ...]] | None = None,
         noise_model: str = "calibrated",
         public: Sequence[int | str] = (),
+        estimating: Sequence[str] | None = None,
         clip_norm: float | None = None,
         folds: int = 5,
         publish: float = 0.0,
@@ -89,6 +93,7 @@ class _Pride(StudyEstimator):
         self.grids = grids
         self.noise_model = noise_model
         self.public = public
+        self.estimating = estimating
         self.clip_norm = clip_norm
         self.folds = folds
         self.publish = publish
@@ -104,6 +109,12 @@ class _Pride(StudyEstimator):
     def _about(self, rows: int, declared: Declared, fitted: str | None = None, predicting: tuple[str, ...] = ()) -> Study:
         """The study of a fit, or of what some parties predict of new rows by a plan that was fitted."""
         cards = cards_of(self._groups(declared.names), declared, rows, labels=not fitted)
+        if self.estimating is not None and not fitted:
+            names = [card.name for card in cards]
+            if not self.estimating or not set(self.estimating) <= set(names):
+                msg = f"estimating names at least one party that has the response, out of {', '.join(names)}"
+                raise UsageError(msg)
+            cards = tuple(c if c.name in self.estimating else msgspec.structs.replace(c, labels=()) for c in cards)
         widest = max(len(Coding(card.columns, 1).attribute) for card in cards)
         most = 1 << max(widest - 1, 0).bit_length()  # a Hadamard transform works on a power of two
         if isinstance(self.sketch_dim, Integral) and self.sketch_dim > most and isinstance(self.sketch, str):
@@ -140,44 +151,36 @@ class _Pride(StudyEstimator):
 
     def _fit(self, table: Table, declared: Declared, response: NDArray[Any]) -> Self:
         study = self._study({ALL: table.n_rows}, declared)
-        done = self._run(study, tables_of(study, table, response))
+        tables = tables_of(study, table, response) | {
+            card.name: part(table, [column.name for column in card.columns], None)
+            for card in study.parties
+            if not card.labels
+        }
+        done = self._run(study, tables)
+        estimated = {card.name for card in study.parties if card.labels}
         self.kept_ = {
             name: {key: values for (_, key), values in keeper.items()}
             for name, keeper in done.kept.items()
-            if isinstance(keeper, MemoryKeeper)
+            if isinstance(keeper, MemoryKeeper) and name in estimated
         }
         self.published_ = {name: np.array(values) for name, values in done.outcome.result.published.items()}
         self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
         self._columns, self._promised = declared.columns, declared
-        self._unscale(table)
+        coded = Coding(declared.columns, 1).real([table[column.name] for column in declared.columns])
+        self.coef_, self.intercept_ = in_own_units(
+            self.plan_.design, self.kept_, declared.columns, coded.mean(axis=0), fit_intercept=self.fit_intercept
+        )
         return self
 
-    def _unscale(self, table: Table) -> None:
-        """Coefficients of the coded columns to those of the data's own: b / half width, the intercept takes up the centres."""
-        columns = self._columns
-        coding = Coding(columns, 1)
-        coded = coding.real([table[name] for name in coding.names])
-        first = {
-            column.name: int(i)
-            for column, i in zip(columns, np.searchsorted(coding.attribute, range(len(columns))), strict=True)
-        }
-        coefficients = np.zeros(coded.shape[1])
-        for part in self.plan_.design.parts:
-            kept = iter(self.kept_[part.card.name]["coded_coefficients"].tolist())
-            for half in (part.private, part.public):
-                for j, column in enumerate(half.columns):
-                    for k in range(half.attribute.count(j)):
-                        coefficients[first[column.name] + k] = next(kept)
-        decision = float(np.mean([kept["mean_decision"][0] for kept in self.kept_.values()]))
-        intercept = decision - float(coded.mean(axis=0) @ coefficients)
-        if not self.fit_intercept:
-            intercept = float(sum(kept["offset"][0] for kept in self.kept_.values()))
-        for column in columns:
-            if column.categories is None:
-                at = first[column.name]
-                coefficients[at] /= column.half_width
-                intercept -= column.centre * coefficients[at]
-        self.coef_, self.intercept_ = coefficients, float(intercept)
+    def _linear(self, X: ArrayLike) -> Vector:
+        check_is_fitted(self)
+        if np.isnan(self.coef_).any():
+            msg = (
+                "parties that only send have no coefficients, and their columns carry a part of every prediction: use predict_at at an "
+                "estimating party, or leave estimating=None so that every party estimates"
+            )
+            raise UsageError(msg)
+        return super()._linear(X)
 
     def _decision_at(self, party: str, X: ArrayLike) -> Vector:
         """Decision values of new rows at one party: the others release perturbed sketches of them (a ledger entry each)."""
@@ -188,7 +191,7 @@ class _Pride(StudyEstimator):
                 "party, or use predict, which needs all columns of the new rows"
             )
         if party not in self.kept_:
-            msg = f"there is no party {party!r}; there are {', '.join(self.kept_)}"
+            msg = f"there is no party {party!r} that has estimated; there are {', '.join(self.kept_)}"
             raise UsageError(msg)
         new = Table(self._new(X))
         study = self._about(new.n_rows, self._promised, self.plan_.hash, (party,))
@@ -243,6 +246,9 @@ class PrideRegressor(RegressorMixin, _Pride):
         Regression calibration of the received sketches, or the paper's plain use of them.
     public : list of columns, default ()
         Columns that are not sensitive; they are sent as they are.
+    estimating : list of party names, optional
+        The parties that have the response (the paper's scenario B): the others only send. None: all of them. The ``coef_`` of parties that
+        only send are nan; ``predict`` then refuses, and ``predict_at`` works at an estimating party.
     clip_norm : float, optional
         With ``unit="record"``, the length to which sketched rows are shortened. None is 1.25 sqrt(columns / 3).
     folds : int, default 5
@@ -349,6 +355,7 @@ class PrideClassifier(_Pride, BinaryClassifier):
         grids: Mapping[str, tuple[int, ...]] | None = None,
         noise_model: str = "calibrated",
         public: Sequence[int | str] = (),
+        estimating: Sequence[str] | None = None,
         clip_norm: float | None = None,
         folds: int = 5,
         publish: float = 0.0,
