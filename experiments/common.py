@@ -49,7 +49,14 @@ def write_table(name: str, title: str, header: Sequence[str], rows: Sequence[Seq
     """A Markdown table at ``results/<name>.md`` (name: "pride/figure_4"), printed and written."""
     path = RESULTS / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [f"# {title}", "", f"Size: {_size}. {notes}".strip(), "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines = [
+        f"# {title}",
+        "",
+        f"Size: {_size}. {notes}".strip(),
+        "",
+        "| " + " | ".join(header) + " |",
+        "|" + "---|" * len(header),
+    ]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     text = "\n".join(lines) + "\n"
     path.write_text(text)
