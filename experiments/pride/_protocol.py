@@ -148,7 +148,7 @@ def check_against_the_estimator(problem: Problem, fraction: float = 0.05, seed: 
 
 
 def mean_and_error(values: np.ndarray) -> str:
-    """ "0.744 ± 0.012": mean and standard error."""
+    """Mean and standard error, as in 0.744 ± 0.012."""
     error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else 0.0
     return f"{values.mean():.3f} ± {error:.3f}"
 

@@ -85,6 +85,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "coupling": WORD,
     "noise_model": WORD,
     "sd": WORD,
+    "estimating": (3, "ab"),
     "loss": (3, True),
     "threshold": ("3", True),
     "split": WORD,
