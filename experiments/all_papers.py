@@ -1,36 +1,50 @@
-"""Run every figure and table of the five papers, each in a process of its own, and say how long each took.
+"""Run every figure and table of the five papers, two at a time, each in a process of its own; say how long each took.
 
 python -m experiments.all_papers [--full] [paper ...]
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).parent
 PAPERS = ("pride", "stacking", "bayes", "lasso", "pls")
+#: One thread each: two processes with two threads each would wait for one another.
+ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def run(script: Path, full: list[str]) -> tuple[str, float, subprocess.CompletedProcess[str]]:
+    """One script, its seconds, and what it printed."""
+    start = time.perf_counter()
+    name = f"{script.parent.name}.{script.stem}"
+    done = subprocess.run(  # noqa: S603 - our own scripts
+        [sys.executable, "-W", "ignore", "-m", f"experiments.{name}", *full],
+        cwd=HERE.parent,
+        env={**os.environ, **ALONE},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return name, time.perf_counter() - start, done
 
 
 def main(arguments: list[str]) -> int:
     """Every script of the papers that are named (all of them, if none is)."""
     full = [a for a in arguments if a == "--full"]
     papers = [a for a in arguments if a not in full] or PAPERS
+    scripts = [s for paper in papers for s in sorted((HERE / paper).glob("*.py")) if not s.stem.startswith("_")]
     failed, begun = [], time.perf_counter()
-    for paper in papers:
-        for script in sorted((HERE / paper).glob("*.py")):
-            if script.stem.startswith("_"):
-                continue
-            start = time.perf_counter()
-            print(f"=== {paper}/{script.stem}", flush=True)
-            done = subprocess.run(  # noqa: S603 - our own scripts
-                [sys.executable, "-m", f"experiments.{paper}.{script.stem}", *full], cwd=HERE.parent, check=False
-            )
-            print(f"=== {paper}/{script.stem}: {time.perf_counter() - start:.0f} s, exit {done.returncode}", flush=True)
+    with ThreadPoolExecutor(2) as pool:
+        for name, seconds, done in pool.map(lambda script: run(script, full), scripts):
+            print(f"{done.stdout}=== {name}: {seconds:.0f} s, exit {done.returncode}", flush=True)
             if done.returncode:
-                failed.append(f"{paper}/{script.stem}")
+                failed.append(name)
     print(f"all: {time.perf_counter() - begun:.0f} s; failed: {', '.join(failed) or 'none'}")
     return bool(failed)
 

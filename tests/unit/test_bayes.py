@@ -456,6 +456,17 @@ def test_published_noise_is_equation_12_times_the_classical_sigma(aggregation: s
     assert "mean zero" in text
 
 
+def test_published_deviations_have_the_classical_noise_of_their_share() -> None:
+    asked = study(calibration="published", projection=0.2)
+    design = load("bayes-published").compile(asked).design
+    sigma = math.sqrt(2 * math.log(1.25 / (0.2 * asked.delta))) / (0.2 * asked.epsilon)
+    assert design.deviations.scale == pytest.approx(sigma * design.deviations.reach[Unit.RECORD].distance)
+    rest = math.sqrt(2 * math.log(1.25 / (0.8 * asked.delta))) / (0.8 * asked.epsilon)
+    half = np.append(design.layout.half_widths, design.layout.response.half_width)
+    wanted = rest * moments_box_as_published(half[:-1].tolist(), float(half[-1])) * design.layout.grid**2
+    assert design.moments.scale == pytest.approx(wanted)
+
+
 def test_the_published_formula_is_short_where_the_theory_says_so() -> None:
     """At (10, 1e-5) the classical sigma is 0.4845 where 0.4999 is needed (Theorem B.3)."""
     assert math.sqrt(2 * math.log(1.25 / 1e-5)) / 10 == pytest.approx(0.4845, abs=1e-4)

@@ -29,7 +29,7 @@ from unpooled.models import load
 from unpooled.models.pride.local import RegressionCalibration
 from unpooled.models.pride.party import exact_sketch
 from unpooled.models.pride.plan import parts_of
-from unpooled.models.pride.published import published_sigma
+from unpooled.models.pride.published import published_sigma, standardised
 from unpooled.models.pride.sketch import PublicSketch, low_frequencies
 from unpooled.privacy.accounting import gaussian_mu, gaussian_sigma
 from unpooled.privacy.bounds import Coding, Column
@@ -663,6 +663,16 @@ def test_parties_with_other_rows_labels_or_classes_are_refused() -> None:
         run(["a"] * 10)
     with pytest.raises(DataError, match="missing"):
         run([*range(9), np.nan])
+
+
+def test_the_published_form_standardises_by_the_datas_own_moments() -> None:
+    columns = (Column("a", 0.0, 8.0), Column("b", -1.0, 1.0))
+    study = Study("pride", (Card("one", 40, columns, ("y",)),), 1.0, 1e-6, unit="attribute", derived=())
+    values = np.random.default_rng(3).uniform(0, 4, 40)
+    own = standardised(parts_of(study)[0], Table({"a": values, "b": np.full(40, 0.5)}))
+    np.testing.assert_allclose(own.rows.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(own.rows.std(axis=0), [1, 0], atol=1e-12)  # a constant column stays one
+    np.testing.assert_allclose(own.rows * own.deviation + own.mean, np.column_stack([(values - 4) / 4, np.full(40, 0.5)]))
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber", "logistic"])
