@@ -7,35 +7,19 @@ mean AUC on a validation set (a third of the training rows), never by the test s
 from __future__ import annotations
 
 import numpy as np
-from experiments.common import data_file, run, write_table
-from scipy.sparse import csr_matrix
-from sklearn.decomposition import TruncatedSVD
+from experiments.common import run, write_table
+from experiments.stacking._protocol import GROUPS, Data, newsgroups
 from sklearn.metrics import roc_auc_score
 
 from unpooled import Bounds, PrivateStackingClassifier
 
 ALPHAS = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1)
 PENALTIES = (1e-3, 1e-2, 1e-1)
-GROUPS = 5
 
 
-def newsgroups() -> tuple[np.ndarray, ...]:
-    """100 components learned on 1000 rows that are then dropped, which also give the bound on a row's length."""
-    file = np.load(data_file("newsgroups_sci_talk_tfidf.npz"))
-    X = csr_matrix((file["data"], file["indices"], file["indptr"]), shape=file["shape"])
-    train, y = file["train"].astype(bool), file["y"]
-    order = np.random.default_rng(0).permutation(int(train.sum()))
-    rows, labels = X[train][order], y[train][order]
-    svd = TruncatedSVD(100, random_state=0).fit(rows[:1000])
-    centre = svd.transform(rows[:1000]).mean(axis=0)
-    held, low, test = (svd.transform(part) - centre for part in (rows[:1000], rows[1000:], X[~train]))
-    norm = float(np.quantile(np.linalg.norm(held, axis=1), 0.95))
-    return low, (labels[1000:] > 0).astype(int), test, (y[~train] > 0).astype(int), np.array(norm)
-
-
-def best(data: tuple[np.ndarray, ...], repetitions: int, importance: np.ndarray | None, meta: str) -> np.ndarray:
+def best(data: Data, repetitions: int, importance: np.ndarray | None, meta: str) -> np.ndarray:
     """Test AUC over repetitions at the penalty of the best mean validation AUC."""
-    X, y, X_test, y_test, norm = data
+    X, y, X_test, y_test, norm, _ = data
     tested, validated = np.empty((2, len(PENALTIES), repetitions))
     for seed in range(repetitions):
         order = np.random.default_rng(seed).permutation(y.size)
