@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import unpooled
 from unpooled import Bounds, PrivacyLeakWarning, PrivateBayesianRegression
-from unpooled.aggregation.moments import Moments
+from unpooled.aggregation.released import Moments
 from unpooled.errors import DataError, UsageError
 from unpooled.models import load
 from unpooled.models.bayes.coordinator import render

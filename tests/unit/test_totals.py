@@ -20,7 +20,7 @@ from unpooled.aggregation.distributed import Distributed
 from unpooled.aggregation.local import Local
 from unpooled.aggregation.messages import AgreeRequest, FragmentRequest, LocalRequest, Member, TotalRequest
 from unpooled.aggregation.modes import Mode, aggregation_of
-from unpooled.aggregation.moments import Moments
+from unpooled.aggregation.released import Moments
 from unpooled.aggregation.totals import Summed
 from unpooled.aggregation.trusted import Trusted
 from unpooled.errors import (
@@ -453,7 +453,7 @@ def test_the_largest_statistics_and_their_noise_do_not_wrap_around() -> None:
 
 
 def test_a_statistic_beyond_its_declared_range_never_leaves(monkeypatch) -> None:
-    from unpooled.aggregation.moments import MomentsLayout
+    from unpooled.aggregation.released import MomentsLayout
 
     study = study_of(3)
     statistic = MomentsLayout.statistic

@@ -1,4 +1,4 @@
-r"""The second-moment statistic: what is summed, how far one person moves it, and what can be computed from the noisy total for free.
+r"""The second-moment statistic: what is summed, and how far one person moves it.
 
 A row is coded into integers (:class:`~unpooled.privacy.bounds.Coding`): x in [-1, 1]^p, a constant 1 for the intercept, y in [-1, 1], all
 times the grid. Summed are products of two coded values, exact in int64, in one of four geometries:
@@ -15,32 +15,25 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.moments_file import FORMAT, StoredMoments, read, write
 from unpooled.aggregation.totals import Summed
-from unpooled.errors import DataError, UsageError
-from unpooled.kernels import noisy_gram
+from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import moments_augmented, moments_ball, moments_box
 from unpooled.privacy.unit import Adjacency, Unit
-from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Total
     from unpooled.privacy.table import Table
 
-    Matrix = NDArray[np.float64]
     Row = NDArray[np.float64]
 
 #: Squared weights of x, y and the constant in the augmented row: measured to serve partial least squares well.
@@ -209,19 +202,6 @@ class MomentsLayout:
             add_gram(coded, self.grid, total)
         return total[self.pairs]
 
-    # --- from the total --------------------------------------------------------------------------------------------------
-
-    def decode(self, total: Total, rows: int, plan: str = "", statement: str = "") -> Moments:
-        """The noisy moments of the coded row (x, 1, y), in coded units."""
-        width, (first, second) = self.size + 1, self.pairs
-        gram, variance = (np.full((width, width), np.nan) for _ in range(2))
-        gram[first, second] = gram[second, first] = total.values / self.grid**2
-        variance[first, second] = variance[second, first] = (total.deviations / self.grid**2) ** 2
-        if self.intercept:  # the number of rows is public
-            one = self.size - 1
-            gram[one, one], variance[one, one] = rows, 0.0
-        return Moments(self, rows, gram, variance, plan, statement)
-
 
 def _symmetric(column: Column) -> Column:
     if column.categories is not None:
@@ -234,125 +214,3 @@ def blocks_of(widths: Row) -> tuple[Block, ...]:
     """Runs of equal noise."""
     edges = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), widths.size]
     return tuple(Block(end - start, float(widths[start])) for start, end in itertools.pairwise(edges))
-
-
-# --- what everybody may compute ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Released second moments of coded rows (x, 1, y): one release, many models, at no further cost.
-
-    ``gram`` and ``variance`` are those of the whole coded row; entries that were not released (y^2, unless augmented) are nan.
-    """
-
-    layout: MomentsLayout
-    rows: int
-    gram: Matrix
-    variance: Matrix
-    plan: str = ""
-    statement: str = ""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Moments) and self.stored() == other.stored()
-
-    __hash__ = None  # type: ignore[assignment]
-
-    @property
-    def xx(self) -> tuple[Matrix, Matrix]:
-        """The Gram of (x, 1) and the variances of its noise."""
-        d = self.layout.size
-        return self.gram[:d, :d], self.variance[:d, :d]
-
-    @property
-    def xy(self) -> tuple[Row, Row]:
-        """The cross moments of (x, 1) with y, and the variances of their noise."""
-        d = self.layout.size
-        return self.gram[:d, d], self.variance[:d, d]
-
-    def posterior(self, prior_precision: float = 1.0, noise_precision: float = 1.0, *, naive: bool = False) -> LinearFit:
-        """Posterior of y ~ N(x.beta + b, 1/noise_precision), beta ~ N(0, I/prior_precision), in the data's own units.
-
-        The intercept, at the centre of the declared ranges, has the half width of y as its prior standard deviation.
-        """
-        prior_precision, noise_precision = (_positive(p) for p in (prior_precision, noise_precision))
-        y = self.layout.response.half_width
-        prior = prior_precision * (y / self.layout.half_widths) ** 2
-        if self.layout.intercept:
-            prior[-1] = 1.0
-        (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
-        precision = noise_precision * y**2
-        if naive:
-            return self._in_own_units(*noisy_gram.naive_posterior(gram, cross, prior, precision))
-        return self._in_own_units(*noisy_gram.posterior(gram, cross, gram_variance, cross_variance, prior, precision))
-
-    def ridge(self, alpha: float = 1.0, noise_precision: float = 1.0) -> LinearFit:
-        """Ridge regression with scikit-learn's ``alpha`` (on centred data of the declared ranges, intercept not penalised).
-
-        Its covariance holds sampling (with noise of this precision) and privacy noise, not the bias of the penalty.
-        """
-        if not 0 <= alpha < math.inf:
-            raise UsageError("alpha must be a finite number >= 0")
-        penalty = alpha / self.layout.half_widths**2
-        if self.layout.intercept:
-            penalty[-1] = 0.0
-        precision = _positive(noise_precision) * self.layout.response.half_width**2
-        (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
-        found = noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, precision)
-        return self._in_own_units(*found, prior=False)
-
-    def ols(self, noise_precision: float = 1.0) -> LinearFit:
-        """Ordinary least squares: ridge with ``alpha = 0`` on moments repaired where they are not positive definite."""
-        return self.ridge(0.0, noise_precision)
-
-    def _in_own_units(self, mean: Row, covariance: Matrix, *, prior: bool = True) -> LinearFit:
-        """beta_j = Y b_j / h_j; the intercept takes up the centres."""
-        layout = self.layout
-        back = np.diag(layout.response.half_width / layout.half_widths)
-        if layout.intercept:
-            back[-1] -= layout.centres * back.diagonal()
-        own, spread = back @ mean, back @ covariance @ back.T
-        p = own.size - layout.intercept
-        intercept = float(own[-1]) + layout.response.centre if layout.intercept else 0.0
-        return LinearFit(own[:p], intercept, spread, noisy_gram.identified(*self.xx)[:p], prior)
-
-    # --- files -----------------------------------------------------------------------------------------------------------
-
-    def stored(self) -> StoredMoments:
-        """Everything as plain data."""
-        d = self.layout
-        gram, variance = Array.of(self.gram), Array.of(self.variance)
-        head = (FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept)
-        return StoredMoments(*head, self.rows, gram, variance, self.plan, self.statement)
-
-    @classmethod
-    def of(cls, stored: StoredMoments) -> Self:
-        """From plain data; refused where they do not fit together."""
-        if stored.format != FORMAT or stored.geometry not in list(Geometry):
-            msg = f"moments of another format: this program reads {FORMAT!r}"
-            raise DataError(msg)
-        geometry = Geometry(stored.geometry)
-        layout = MomentsLayout(stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept)
-        square = (layout.size + 1, layout.size + 1)
-        if any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
-            raise DataError("moments whose matrices do not fit their columns")
-        return cls(layout, stored.rows, stored.gram.numpy(), stored.variance.numpy(), stored.plan, stored.statement)
-
-    def save(self, path: str | Path) -> None:
-        """Write everything, exactly, to a file that can be read again."""
-        write(path, self.stored())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read what :meth:`save` wrote."""
-        return read(path, cls.of)
-
-
-def _positive(precision: Any) -> float:  # noqa: ANN401 - whatever a caller passes
-    number = float(precision)
-    if not 0 < number < math.inf:
-        raise UsageError("a precision must be a positive finite number")
-    return number
-
-
-__all__ = ["AUGMENTED_WEIGHTS", "Geometry", "LinearFit", "Moments", "MomentsLayout", "StoredMoments"]

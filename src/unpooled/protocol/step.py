@@ -28,6 +28,8 @@ class Step:
     request: type[msgspec.Struct]
     reply: type[msgspec.Struct]
     answer: Callable[[Context, Any], msgspec.Struct]
+    #: The release that it belongs to without making it (adding up what others released): it is asked for as often as that one is made.
+    of: str = ""
 
     def __post_init__(self) -> None:
         check_reply_type(self.reply)

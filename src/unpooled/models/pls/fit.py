@@ -17,7 +17,7 @@ from unpooled.models.pls.plan import CHOSEN
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.moments import Moments
+    from unpooled.aggregation.released import Moments
     from unpooled.models.pls.frame import Frame
 
     Matrix = NDArray[np.float64]

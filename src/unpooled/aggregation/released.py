@@ -1,0 +1,246 @@
+"""Released second moments: one release, many models, at no further cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from unpooled.aggregation.frame import Frame
+from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.moments import Geometry, MomentsLayout
+from unpooled.aggregation.moments_file import FORMAT, StoredMoments, read, write
+from unpooled.errors import DataError, UsageError
+from unpooled.kernels import noisy_gram
+from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
+from unpooled.protocol.messages import Array
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.totals import Total
+
+    Matrix = NDArray[np.float64]
+    Row = NDArray[np.float64]
+
+#: In the place of a precision: estimated from the moments themselves.
+ESTIMATE = "estimate"
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Released second moments of rows (x, 1, y) in coordinates of their own (:class:`Frame`), over so many rows.
+
+    ``gram`` and ``variance`` are those of the whole row; entries that were not released are nan. Where the study had rounds, y is what
+    their coefficients left of the response.
+    """
+
+    layout: MomentsLayout
+    rows: int
+    gram: Matrix
+    variance: Matrix
+    plan: str = ""
+    statement: str = ""
+    #: None: the coordinates are the coded ones of the declared ranges.
+    standard: Frame | None = field(default=None)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Moments) and self.stored() == other.stored()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def decode(cls, layout: MomentsLayout, total: Total, rows: int, plan: str = "", statement: str = "") -> Self:
+        """The noisy moments of the coded row (x, 1, y), in coded units."""
+        width, (first, second) = layout.size + 1, layout.pairs
+        gram, variance = (np.full((width, width), np.nan) for _ in range(2))
+        gram[first, second] = gram[second, first] = total.values / layout.grid**2
+        variance[first, second] = variance[second, first] = (total.deviations / layout.grid**2) ** 2
+        if layout.intercept:  # the number of rows is public
+            one = layout.size - 1
+            gram[one, one], variance[one, one] = rows, 0.0
+        return cls(layout, rows, gram, variance, plan, statement)
+
+    @cached_property
+    def frame(self) -> Frame:
+        """In which units the coordinates are, and about which coefficients."""
+        if self.standard is not None:
+            return self.standard
+        layout, last = self.layout, (-1, -1)
+        response = layout.response.half_width, layout.response.centre
+        squares = float(self.gram[last]), float(self.variance[last])
+        return Frame(layout.half_widths, layout.centres, *response, np.zeros(layout.size), squares)
+
+    @property
+    def xx(self) -> tuple[Matrix, Matrix]:
+        """The Gram of (x, 1) and the variances of its noise."""
+        d = self.layout.size
+        return self.gram[:d, :d], self.variance[:d, :d]
+
+    @property
+    def xy(self) -> tuple[Row, Row]:
+        """The cross moments of (x, 1) with y, and the variances of their noise."""
+        d = self.layout.size
+        return self.gram[:d, d], self.variance[:d, d]
+
+    @property
+    def noisy(self) -> NoisyMoments:
+        """The moments that a fit needs."""
+        (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
+        return NoisyMoments(gram, cross, gram_variance, cross_variance, self.rows)
+
+    # --- models ----------------------------------------------------------------------------------------------------------
+
+    def posterior(
+        self, prior_precision: float | str = ESTIMATE, noise_precision: float | str = ESTIMATE, *, naive: bool = False
+    ) -> LinearFit:
+        """Posterior of y ~ N(x.beta + b, 1/noise_precision), beta ~ N(0, I/prior_precision), in the data's own units.
+
+        "estimate": as the moments themselves tell (THEORY.md, section 9); where they hold no sum of y^2, the residual variance is the
+        largest that the declared range allows. The intercept, at the centre of the declared ranges, has the
+        half width of y as its prior standard deviation.
+        """
+        frame = self.frame
+        noise = None if _estimated(noise_precision) else 1 / (_positive(noise_precision) * frame.response_width**2)
+        prior = None if _estimated(prior_precision) else self._prior(_positive(prior_precision))
+        if naive:
+            if prior is None or noise is None:
+                raise UsageError("the naive posterior estimates nothing: give prior_precision and noise_precision")
+            found = noisy_gram.naive_posterior(self.xx[0], self.xy[0], 1 / prior, 1 / noise)
+            return self._in_own_units(*found, noise)
+        if frame.refined:
+            return self._about_start(prior, noise)
+        squares = frame.squares[0]
+        if noise is None and math.isnan(squares):
+            noise = 1.0  # y lies within one half width of its centre: no residual variance is larger
+        priors = [prior] if prior is not None else [self._scaled(t * t) for t in PRIORS.tolist()]
+        estimated = self.noisy.averaged(squares, priors, noise)
+        return self._in_own_units(estimated.mean, estimated.covariance, estimated.noise_variance)
+
+    def ridge(self, alpha: float = 1.0, noise_precision: float | str = ESTIMATE) -> LinearFit:
+        """Ridge regression with scikit-learn's ``alpha`` (on centred data of the declared ranges, intercept not penalised).
+
+        Its covariance holds sampling (with noise of this precision) and privacy noise, not the bias of the penalty.
+        """
+        if not 0 <= alpha < math.inf:
+            raise UsageError("alpha must be a finite number >= 0")
+        frame = self.frame
+        penalty = alpha / frame.widths**2
+        if self.layout.intercept:
+            penalty[-1] = 0.0
+        noise = self._noise_variance(noise_precision)
+        (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
+        mean, covariance = noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, 1 / noise, frame.start)
+        return self._in_own_units(mean, covariance, noise, prior=False)
+
+    def ols(self, noise_precision: float | str = ESTIMATE) -> LinearFit:
+        """Ordinary least squares: ridge with ``alpha = 0`` on moments repaired where they are not positive definite."""
+        return self.ridge(0.0, noise_precision)
+
+    def _noise_variance(self, noise_precision: float | str) -> float:
+        """In coordinates: as given in the data's own units, or estimated."""
+        width = self.frame.response_width
+        if not _estimated(noise_precision):
+            return 1 / (_positive(noise_precision) * width**2)
+        return self.posterior().noise_variance / width**2
+
+    def _prior(self, precision: float) -> Row:
+        """Prior variances in coordinates of one precision in the data's own units."""
+        frame = self.frame
+        prior = (frame.widths / frame.response_width) ** 2 / precision
+        if self.layout.intercept:
+            prior[-1] = 1.0
+        return np.asarray(prior)
+
+    def _scaled(self, variance: float) -> Row:
+        """One prior variance for every coordinate but the constant's, which has the half width of the response."""
+        prior = np.full(self.layout.size, variance)
+        if self.layout.intercept:
+            prior[-1] = 1.0
+        return prior
+
+    def _about_start(self, prior: Row | None, noise: float | None) -> LinearFit:
+        """The least squares solution of the rows from residual moments, then the coefficients behind it (THEORY.md, section 9)."""
+        frame, (gram, gram_variance) = self.frame, self.xx
+        found, spread = least_squares_state(self.noisy, frame.least)
+        if noise is None:
+            noise = self._residual_variance()
+        sampled = noise * np.linalg.inv(noisy_gram.repaired(gram, gram_variance))
+        mean, covariance = frame.start + found, spread + sampled
+        if prior is not None:
+            # beta | t: N(A t, (Lambda + M / sigma^2)^-1), A = (Lambda + M / sigma^2)^-1 M / sigma^2.
+            behind = np.linalg.inv(np.diag(1 / prior) + np.linalg.inv(sampled))
+            a = behind @ np.linalg.inv(sampled)
+            mean, covariance = a @ mean, a @ spread @ a.T + behind
+        return self._in_own_units(mean, covariance, noise)
+
+    def _residual_variance(self) -> float:
+        """Of what the rounds' coefficients left, which are nearly the rows' own; never below the noise of that number."""
+        squares, variance = self.frame.squares
+        free = max(self.rows - self.layout.size, 1)
+        return max(squares, math.sqrt(variance), 1e-12) / free
+
+    def _in_own_units(self, mean: Row, covariance: Matrix, noise: float, *, prior: bool = True) -> LinearFit:
+        """beta_j = Y b_j / h_j; the intercept takes up the centres."""
+        layout, frame = self.layout, self.frame
+        back = frame.back(intercept=layout.intercept)
+        own, spread = back @ mean, back @ covariance @ back.T
+        p = own.size - layout.intercept
+        intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
+        known = noisy_gram.identified(*self.xx)[:p]
+        return LinearFit(own[:p], intercept, spread, known, prior, noise * frame.response_width**2)
+
+    # --- files -----------------------------------------------------------------------------------------------------------
+
+    def stored(self) -> StoredMoments:
+        """Everything as plain data."""
+        d = self.layout
+        gram, variance = Array.of(self.gram), Array.of(self.variance)
+        head = (FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept)
+        frame = None if self.standard is None else self.standard.stored()
+        return StoredMoments(*head, self.rows, gram, variance, self.plan, self.statement, frame)
+
+    @classmethod
+    def of(cls, stored: StoredMoments) -> Self:
+        """From plain data; refused where they do not fit together."""
+        if stored.format != FORMAT or stored.geometry not in list(Geometry):
+            msg = f"moments of another format: this program reads {FORMAT!r}"
+            raise DataError(msg)
+        geometry = Geometry(stored.geometry)
+        layout = MomentsLayout(stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept)
+        square = (layout.size + 1, layout.size + 1)
+        frame = None if stored.frame is None else Frame.of(stored.frame)
+        fits = frame is None or {frame.widths.size, frame.centres.size, frame.start.size} == {layout.size}
+        if not fits or any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
+            raise DataError("moments whose matrices do not fit their columns")
+        matrices = stored.gram.numpy(), stored.variance.numpy()
+        return cls(layout, stored.rows, *matrices, stored.plan, stored.statement, frame)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything, exactly, to a file that can be read again."""
+        write(path, self.stored())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what :meth:`save` wrote."""
+        return read(path, cls.of)
+
+
+def _estimated(precision: object) -> bool:
+    """Whether a precision is to be estimated; another word is an error."""
+    if isinstance(precision, str) and precision != ESTIMATE:
+        msg = f"a precision is a positive number or {ESTIMATE!r}"
+        raise UsageError(msg)
+    return isinstance(precision, str)
+
+
+def _positive(precision: float | str) -> float:
+    number = float(precision)
+    if not 0 < number < math.inf:
+        raise UsageError("a precision must be a positive finite number")
+    return number
