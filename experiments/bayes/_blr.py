@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 from unpooled import Bounds, PrivateBayesianRegression
 from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.released import Moments
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 from unpooled.models.bayes.coordinator import posterior
 from unpooled.models.bayes.projection import best_multiple, thresholds

@@ -10,7 +10,7 @@ import pytest
 from cases import CASES
 from world import FULL
 
-from unpooled.aggregation.moments import MomentsLayout
+from unpooled.aggregation.layout import MomentsLayout
 from unpooled.audit.made_up import made_up
 from unpooled.audit.replay import Report, _moved, replay
 from unpooled.errors import DataError

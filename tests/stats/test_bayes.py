@@ -7,8 +7,8 @@ import pytest
 from world import drawn, summed
 
 from unpooled import Bounds
-from unpooled.aggregation.moments import MomentsLayout
-from unpooled.aggregation.released import Moments
+from unpooled.aggregation.layout import MomentsLayout
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 from unpooled.privacy.accounting import budget_mu, budget_rho
 from unpooled.privacy.bounds import Column

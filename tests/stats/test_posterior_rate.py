@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unpooled import Bounds, PrivateBayesianRegression
-from unpooled.aggregation.released import Moments
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 
 pytestmark = pytest.mark.no_cover

@@ -14,9 +14,9 @@ import pytest
 from threadpoolctl import threadpool_limits
 from world import drawn
 
+from unpooled.aggregation.layout import AUGMENTED_WEIGHTS, Geometry, MomentsLayout
 from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.moments import AUGMENTED_WEIGHTS, Geometry, MomentsLayout
-from unpooled.aggregation.released import Moments
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels import moments as kernel

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from unpooled.aggregation.moments import Geometry, MomentsLayout
-from unpooled.aggregation.released import Moments
+from unpooled.aggregation.layout import Geometry, MomentsLayout
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 from unpooled.kernels import noisy_gram
 from unpooled.privacy.bounds import Column

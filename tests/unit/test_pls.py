@@ -20,7 +20,7 @@ from world import drawn
 
 import unpooled
 from unpooled import Bounds, PrivacyLeakWarning, PrivateBayesianRegression, PrivatePLSRegression
-from unpooled.aggregation.released import Moments
+from unpooled.aggregation.moments import Moments
 from unpooled.audit.reconstruction import reconstruction
 from unpooled.datasets import make_spectra
 from unpooled.errors import BudgetRefusal, DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UsageError

@@ -20,7 +20,7 @@ from unpooled.aggregation.distributed import Distributed
 from unpooled.aggregation.local import Local
 from unpooled.aggregation.messages import AgreeRequest, FragmentRequest, LocalRequest, Member, TotalRequest
 from unpooled.aggregation.modes import Mode, aggregation_of
-from unpooled.aggregation.released import Moments
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Summed
 from unpooled.aggregation.trusted import Trusted
 from unpooled.errors import (
@@ -68,7 +68,8 @@ def names_of(n: int) -> list[str]:
 def study_of(
     n: int, *, tolerate: int = 0, mode: str = "distributed", pinned: bool = True, epsilon: float = 1.0, **rest
 ) -> Study:
-    parameters = {"response": "y", "tolerate": tolerate, **rest.pop("parameters", {})}
+    one_release = {"method": "moments", "prior_precision": 1.0, "noise_precision": 1.0}
+    parameters = {"response": "y", "tolerate": tolerate, **one_release, **rest.pop("parameters", {})}
     cards = tuple(
         Card(name, ROWS + k % 3, COLUMNS, key=Identity(root(name)).public if pinned else "")
         for k, name in enumerate(names_of(n))
@@ -453,7 +454,7 @@ def test_the_largest_statistics_and_their_noise_do_not_wrap_around() -> None:
 
 
 def test_a_statistic_beyond_its_declared_range_never_leaves(monkeypatch) -> None:
-    from unpooled.aggregation.released import MomentsLayout
+    from unpooled.aggregation.layout import MomentsLayout
 
     study = study_of(3)
     statistic = MomentsLayout.statistic
@@ -913,7 +914,10 @@ class Cheat:
         self.refused = self.answered = 0
         self.count = design_of(study).aggregation.count
         # Two plans of attack per release, from which the random choices mostly come.
-        self.plots = {name: [(self.some(self.count), self.set_of()) for _ in range(2)] for name in ("moments", "deviations")}
+        self.plots = {
+            name: [(self.some(self.count), self.set_of()) for _ in range(2)]
+            for name in {step.name.rsplit("-", 1)[0] for step in MODEL.steps}
+        }
         for name in self.names:
             self.people[name].answer(encode(self.plan.hash, "open", 0, OpenRequest(study)))
 

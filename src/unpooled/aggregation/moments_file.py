@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from unpooled.aggregation.frame import StoredFrame
+from unpooled.aggregation.coordinates import StoredCoordinates
 from unpooled.errors import DataError
 from unpooled.privacy.bounds import Column
 from unpooled.protocol.messages import Array
@@ -35,7 +35,7 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plan: str
     statement: str
     #: Where the rows were standardised, by what.
-    frame: StoredFrame | None = None
+    frame: StoredCoordinates | None = None
 
 
 def write(path: str | Path, stored: StoredMoments) -> None:

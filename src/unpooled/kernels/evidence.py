@@ -28,7 +28,7 @@ _ROUNDS = 4
 
 
 @dataclass(frozen=True)
-class Estimated:
+class AveragedPosterior:
     """A posterior averaged over priors, and the precisions that were found."""
 
     mean: Vector
@@ -74,7 +74,7 @@ class NoisyMoments:
             found = float(np.clip(left, least, squares / self.rows))
         return found
 
-    def averaged(self, squares: float, priors: Sequence[Vector], noise_variance: float | None = None) -> Estimated:
+    def averaged(self, squares: float, priors: Sequence[Vector], noise_variance: float | None = None) -> AveragedPosterior:
         """The posterior averaged by evidence over several prior variances of all coefficients.
 
         ``squares`` is the noisy sum of y^2, from which the residual variance follows where it is not given.
@@ -86,7 +86,7 @@ class NoisyMoments:
         return _mixture(found)
 
 
-def _mixture(found: Sequence[tuple[float, Vector, Matrix, float, float]]) -> Estimated:
+def _mixture(found: Sequence[tuple[float, Vector, Matrix, float, float]]) -> AveragedPosterior:
     """Posteriors weighted by their evidence: its covariance holds how far their means are apart."""
     evidence = np.array([each[0] for each in found])
     weights = np.exp(evidence - evidence.max())
@@ -96,7 +96,7 @@ def _mixture(found: Sequence[tuple[float, Vector, Matrix, float, float]]) -> Est
         sum(w * (each[2] + np.outer(each[1] - mean, each[1] - mean)) for w, each in zip(weights, found, strict=True))
     )
     noise, prior = (float(sum(w * each[i] for w, each in zip(weights, found, strict=True))) for i in (3, 4))
-    return Estimated(mean, covariance, noise, prior)
+    return AveragedPosterior(mean, covariance, noise, prior)
 
 
 def least_squares_state(moments: NoisyMoments, least: float) -> tuple[Vector, Matrix]:

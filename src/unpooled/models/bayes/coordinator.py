@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.frame import Frame
+from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.keys import exchange_keys
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.modes import collect
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
-from unpooled.aggregation.released import Moments
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, NAIVE, SQUARE
 from unpooled.models.bayes.rounds import Method
 from unpooled.models.bayes.standard import CAP, CONSTANT, DESCENT, RESIDUAL, SCALES, SPREAD, Standard
@@ -174,7 +174,7 @@ def shrunk(start: Row, least: float, standard: Standard, *, intercept: bool) -> 
     return result
 
 
-def _frame(design: BayesDesign, standard: Standard, start: Row, squares: tuple[float, float], least: float) -> Frame:
+def _frame(design: BayesDesign, standard: Standard, start: Row, squares: tuple[float, float], least: float) -> Coordinates:
     """The units of standardised rows of these means and deviations."""
     layout, y = design.layout, design.layout.response
     widths, centres = layout.half_widths, layout.centres
@@ -183,10 +183,10 @@ def _frame(design: BayesDesign, standard: Standard, start: Row, squares: tuple[f
     middles = np.concatenate([centres[:p] + widths[:p] * standard.middle[:-1], [0.0] * layout.intercept])
     width, centre = y.half_width * float(standard.width[-1]), y.centre + y.half_width * float(standard.middle[-1])
     value, noise = (number / float(standard.width[-1]) ** 2 for number in standard.variance)
-    return Frame(own, middles, width, centre, start, squares, (value, noise**2), max(least, 1e-12))
+    return Coordinates(own, middles, width, centre, start, squares, (value, noise**2), max(least, 1e-12))
 
 
-def _without_errors(design: BayesDesign, frame: Frame) -> LinearFit:
+def _without_errors(design: BayesDesign, frame: Coordinates) -> LinearFit:
     """The coefficients of the rounds in the data's own units."""
     layout = design.layout
     own = frame.back(intercept=layout.intercept) @ frame.start

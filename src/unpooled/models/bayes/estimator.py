@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.released import ESTIMATE, Moments
+from unpooled.aggregation.moments import ESTIMATE, Moments
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WHOLE, WORD, taking

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.moments import MomentsLayout
+    from unpooled.aggregation.layout import MomentsLayout
     from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.table import Table
     from unpooled.protocol.context import Context

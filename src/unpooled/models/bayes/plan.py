@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.moments import Geometry, MomentsLayout
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import UsageError
 from unpooled.models.bayes.rounds import ROUNDS, Method, Schedule, schedule_of

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.moments import Geometry, MomentsLayout, blocks_of
+from unpooled.aggregation.layout import Geometry, MomentsLayout, blocks_of
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import UsageError
 from unpooled.models import bayes

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.moments import MomentsLayout
+    from unpooled.aggregation.layout import MomentsLayout
     from unpooled.aggregation.totals import Total
     from unpooled.privacy.table import Table
 

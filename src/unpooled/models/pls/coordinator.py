@@ -10,8 +10,8 @@ import numpy as np
 
 from unpooled.aggregation.keys import exchange_keys
 from unpooled.aggregation.modes import collect
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
-from unpooled.aggregation.released import Moments
 from unpooled.aggregation.totals import Total
 from unpooled.errors import StudyAborted
 from unpooled.kernels.kernel_pls import Centred

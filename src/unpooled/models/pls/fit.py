@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.moments import Geometry
+from unpooled.aggregation.layout import Geometry
 from unpooled.errors import UsageError
 from unpooled.kernels.kernel_pls import Centred, Components, kernel_pls
 from unpooled.kernels.noisy_gram import noise_covariance, noise_level, psd_part
@@ -17,7 +17,7 @@ from unpooled.models.pls.plan import CHOSEN
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.released import Moments
+    from unpooled.aggregation.moments import Moments
     from unpooled.models.pls.frame import Frame
 
     Matrix = NDArray[np.float64]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Row = NDArray[np.float64]
 
 
-class StoredFrame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StoredCoordinates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A frame as plain data."""
 
     widths: tuple[float, ...]
@@ -29,7 +29,7 @@ class StoredFrame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Frame:
+class Coordinates:
     """Coordinates z = (x - centre) / width and v = (y - centre) / width; the constant has the width by which it must be multiplied to be 1.
 
     Moments of rounds are about ``start``: their cross moments are those of v - z.start. Zeros where there were no rounds.
@@ -59,14 +59,14 @@ class Frame:
             back[-1] -= self.centres * back.diagonal()
         return back
 
-    def stored(self) -> StoredFrame:
+    def stored(self) -> StoredCoordinates:
         """As plain data."""
         widths, centres, start = (tuple(row.tolist()) for row in (self.widths, self.centres, self.start))
         rest = (self.response_width, self.response_centre, start, self.squares, self.variance, self.least)
-        return StoredFrame(widths, centres, *rest)
+        return StoredCoordinates(widths, centres, *rest)
 
     @classmethod
-    def of(cls, stored: StoredFrame) -> Frame:
+    def of(cls, stored: StoredCoordinates) -> Coordinates:
         """From plain data."""
         widths, centres, start = (np.array(row) for row in (stored.widths, stored.centres, stored.start))
         rest = (start, stored.squares, stored.variance, stored.least)
