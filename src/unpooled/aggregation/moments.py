@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from unpooled.aggregation import derived, inference
 from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_fit import LinearFit
@@ -19,10 +20,12 @@ from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
 from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.inference import Summary, Test
     from unpooled.aggregation.totals import Total
 
     Matrix = NDArray[np.float64]
@@ -194,6 +197,82 @@ class Moments:
         intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
         known = noisy_gram.identified(*self.xx)[:p]
         return LinearFit(own[:p], intercept, spread, known, prior, noise * frame.response_width**2)
+
+    # --- other models and tables, all post-processing ----------------------------------------------------------------------
+
+    def summary(self, level: float = 0.95, adjust: str | None = None) -> Summary:
+        """Estimates with standard errors, tests and intervals."""
+        return inference.summarise(self, level, adjust)
+
+    def contrast(self, C: Any, value: Any = 0.0) -> Test:  # noqa: ANN401 - weights in several forms
+        """The test that ``C @ beta`` is ``value``: a row of weights, several rows, or mappings from names to weights."""
+        return inference.contrast(self, C, value)
+
+    def anova(self, smaller: Sequence[str]) -> Test:
+        """Whether the coefficients that ``smaller`` does not name explain anything."""
+        return inference.anova(self, smaller)
+
+    def correlation(self) -> Matrix:
+        """Of the coded features, in the order of ``layout.names``."""
+        return derived.correlation(*self.xx, self.rows, intercept=self.layout.intercept)
+
+    def pca(self) -> derived.PrincipalComponents:
+        """Principal components of the standardised features."""
+        return derived.principal_components(self.correlation())
+
+    def vif(self) -> Row:
+        """Variance inflation of every coefficient."""
+        return derived.inflation(self.correlation())
+
+    def lasso(self, alpha: float) -> LinearFit:
+        """scikit-learn's lasso (``alpha`` in the data's own units, the intercept free), without standard errors."""
+        if not 0 <= alpha < math.inf:
+            raise UsageError("alpha must be a finite number >= 0")
+        frame, layout, (gram, variance) = self.frame, self.layout, self.xx
+        m = noisy_gram.repaired(gram, variance)
+        penalties = alpha / (frame.widths * frame.response_width)
+        if layout.intercept:
+            penalties[-1] = 0.0
+        found = derived.lasso(m, self.xy[0] + m @ frame.start, penalties, self.rows)
+        own = frame.back(intercept=layout.intercept) @ found
+        p = own.size - layout.intercept
+        intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
+        return LinearFit.without_errors(own[:p], intercept, has_intercept=layout.intercept)
+
+    def submodel(self, columns: Sequence[str]) -> Moments:
+        """The moments of a model of some of the declared columns alone."""
+        layout, d = self.layout, self.layout.size
+        unknown = [name for name in columns if name not in {c.name for c in layout.features}]
+        if unknown or not columns:
+            msg = f"a submodel names declared columns ({', '.join(c.name for c in layout.features)}), at least one"
+            raise UsageError(msg)
+        features = tuple(c for c in layout.features if c.name in set(columns))
+        kept = [k for k, at in enumerate(layout.coding.attribute) if layout.features[at].name in set(columns)]
+        kept += [d - 1] * layout.intercept
+        out = [k for k in range(d) if k not in kept]
+        frame = self.frame
+        b, gram, variance = frame.start[out], self.gram.copy(), self.variance.copy()
+        # The response is what all of ``start`` left: what the columns left out had of it goes back.
+        gram[:d, d] += self.gram[:d, out] @ b
+        variance[:d, d] += self.variance[:d, out] @ b**2
+        cross, own = self.gram[out, d], self.gram[np.ix_(out, out)]
+        squares = frame.squares[0] + 2 * b @ cross + b @ own @ b
+        spread = frame.squares[1] + 4 * self.variance[out, d] @ b**2 + b**2 @ self.variance[np.ix_(out, out)] @ b**2
+        at = [*kept, d]
+        frame = replace(
+            frame,
+            widths=frame.widths[kept],
+            centres=frame.centres[kept],
+            start=frame.start[kept],
+            squares=(float(squares), float(spread)),
+        )
+        return replace(
+            self,
+            layout=replace(layout, features=features),
+            gram=np.ascontiguousarray(gram[np.ix_(at, at)]),
+            variance=np.ascontiguousarray(variance[np.ix_(at, at)]),
+            standard=frame,
+        )
 
     # --- files -----------------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from unpooled.aggregation.derived import PrincipalComponents
+    from unpooled.aggregation.inference import Summary, Test
     from unpooled.privacy.budget import Budget
 
     Vector = NDArray[np.float64]
@@ -280,6 +282,41 @@ class PrivateBayesianRegression(LinearRegressor):
     def ols(self) -> LinearFit:
         """Ordinary least squares with intervals from the same moments, free of charge."""
         return self._released().ols(self.noise_precision)
+
+    def lasso(self, alpha: float) -> LinearFit:
+        """The lasso (scikit-learn's ``alpha``) from the same moments, free of charge."""
+        return self._released().lasso(alpha)
+
+    def summary(self, level: float = 0.95, adjust: str | None = None) -> Summary:
+        """Estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
+
+        Estimates are generalised least squares, unbiased for tests of nothing: ``coef_``, shrunk for predictions, may differ from them.
+        """
+        return self._released().summary(level, adjust)
+
+    def contrast(self, C: Any, value: Any = 0.0) -> Test:  # noqa: ANN401 - weights in several forms
+        """The test that ``C @ coef`` is ``value``: a row of weights, several rows, or mappings from names to weights."""
+        return self._released().contrast(C, value)
+
+    def anova(self, smaller: Sequence[str]) -> Test:
+        """Whether the coefficients that ``smaller`` does not name explain anything."""
+        return self._released().anova(smaller)
+
+    def submodel(self, columns: Sequence[str]) -> PrivateBayesianRegression:
+        """A fitted model of some of the columns alone, free of charge."""
+        return type(self).from_moments(self._released().submodel(columns))
+
+    def correlation(self) -> NDArray[np.float64]:
+        """Correlations of the features, free of charge."""
+        return self._released().correlation()
+
+    def pca(self) -> PrincipalComponents:
+        """Principal components of the standardised features, free of charge."""
+        return self._released().pca()
+
+    def vif(self) -> Vector:
+        """Variance inflation of every coefficient, free of charge."""
+        return self._released().vif()
 
 
 def _number(precision: float | str) -> float | str:
