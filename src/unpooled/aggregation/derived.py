@@ -53,7 +53,7 @@ def inflation(correlations: Matrix) -> Row:
     """VIF: how many times larger the variance of a coefficient is than if its column were unrelated to the others."""
     size = correlations.shape[0]
     least = 1e-8 + max(0.0, -float(np.linalg.eigvalsh(correlations)[0]))
-    return np.maximum(np.linalg.inv(correlations + least * np.eye(size)).diagonal(), 1.0)
+    return np.asarray(np.maximum(np.linalg.inv(correlations + least * np.eye(size)).diagonal(), 1.0))
 
 
 def lasso(gram: Matrix, cross: Row, penalties: Row, rows: int) -> Row:

@@ -211,8 +211,8 @@ def summarise(moments: Released, level: float = 0.95, adjust: str | None = None,
     half = _NORMAL.inv_cdf(0.5 + level / 2) * np.where(known, errors, np.inf)
     p = np.where(known, p, np.nan)
     columns = (values, np.where(known, errors, np.nan), privacy, z, p, values - half, values + half)
-    rows = np.column_stack(columns).tolist()
-    terms = tuple(Term(name, *row, tells) for name, row, tells in zip(names, rows, known.tolist(), strict=True))
+    lines = zip(names, *(column.tolist() for column in columns), known.tolist(), strict=True)
+    terms = tuple(Term(*line) for line in lines)
     law = Bootstrap(moments, fit, np.random.default_rng(seed))
     test = law.test(list(range(fit.coef_.size))) if slopes.size == fit.coef_.size else None
     square, interval = law.r_squared(level)
@@ -330,35 +330,36 @@ class Bootstrap:
 
     def r_squared(self, level: float) -> tuple[float, tuple[float, float]]:
         """1 - residual variance over the variance of y, and the interval of the drawn release around it."""
-        explained, error = self._explained()
-        total = explained + self.noise
-        square = explained / total if total > 0 else 0.0
         n = self.moments.rows
         released = np.nan_to_num(self.moments.frame.squares[1])
-        noise_error = math.hypot(self.noise * math.sqrt(2 / n), math.sqrt(max(released, 0.0)) / n)
-        draws = self.rng.standard_normal((2, DRAWS))
-        noise = np.maximum(self.noise + noise_error * draws[0], 0.0)
-        found = np.clip((explained + error * draws[1]) / np.maximum(explained + error * draws[1] + noise, 1e-300), 0.0, 1.0)
-        low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
-        return square, (float(min(low, square)), float(max(high, square)))
+        noise_error = math.hypot(self.noise * math.sqrt(2 / n), math.sqrt(max(float(released), 0.0)) / n)
+        first, second = self.rng.standard_normal((2, DRAWS))
+        noise = np.maximum(self.noise + noise_error * first, 0.0)
+        value, spread = self.moments.frame.variance
+        if math.isnan(value):  # only the moments tell how much the fitted values vary
+            explained, error = self._explained()
+            total, totals = explained + self.noise, np.maximum(explained + error * second, 0.0) + noise
+        else:
+            total, totals = value, value + math.hypot(value * math.sqrt(2 / n), math.sqrt(spread)) * second
+        square = min(max(1 - self.noise / total, 0.0), 1.0) if total > 0 else 0.0
+        found = np.clip(1 - noise / np.maximum(totals, 1e-300), 0.0, 1.0)
+        low, high = (float(np.quantile(found, share)) for share in ((1 - level) / 2, (1 + level) / 2))
+        return square, (min(low, square), max(high, square))
 
     def _explained(self) -> tuple[float, float]:
         """The variance of the fitted values, and its standard error."""
         moments, n = self.moments, self.moments.rows
-        value, noise = moments.frame.variance
-        if not math.isnan(value):  # released about the mean of all rows
-            explained = max(value - self.noise, 0.0)
-            sampling = math.sqrt(2 / n) * value
-            return explained, math.hypot(sampling, math.sqrt(noise)) if noise else sampling
         b, k = self.coordinates, self.slopes
         gram = self.gram[:k, :k] / n
         if moments.layout.intercept:
             mean = self.gram[:k, -1] / n
             gram = gram - np.outer(mean, mean)
-        explained = float(max(b[:k] @ gram @ b[:k], 0.0))
+        explained = max(float(b[:k] @ gram @ b[:k]), 0.0)
         slope = 2 * gram @ b[:k]
         fitted = float(slope @ self._covariance(b)[:k, :k] @ slope)
-        release = float(b[:k] @ (self.gram_variance[:k, :k] * np.outer(b[:k], b[:k])).sum(axis=1)) / n**2
+        # A symmetric noise N moves b'Nb by the sum of V_jj b_j^4 + 4 sum over pairs of V_jk b_j^2 b_k^2, in variance.
+        squares = np.outer(b[:k] ** 2, b[:k] ** 2) * self.gram_variance[:k, :k]
+        release = (2 * float(squares.sum()) - float(np.trace(squares))) / n**2
         return explained, math.sqrt(max(fitted, 0.0) + max(release, 0.0) + 2 * explained**2 / n)
 
 

@@ -28,8 +28,10 @@ class Method(StrEnum):
 
 #: Below so many k only the mean of the response is worth its budget; from so many on, standard errors cost next to nothing.
 WORTH_SLOPES, WORTH_ERRORS = 3.0, 40.0
-#: Passes over the data: rounds beyond so many gain nothing.
-ROUNDS = 60
+#: Rounds: more gain nothing, and where noise is small so many do (from this k on).
+FEW, ROUNDS, MANY_FROM = 60, 100, 20.0
+#: |r||z| of one record in a round: for each k and root of the columns, up to a clip that is the same for all numbers of columns.
+_CLIP_PER_K, _CLIP, _SHORTEST, _QUIET = 0.015, 1.1, 0.04, 100.0
 #: Fewer rounds than this do not arrive: one release is then better.
 _FEWEST = 8
 
@@ -64,14 +66,14 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int) ->
     if method is Method.MOMENTS:
         return Schedule(method, products=1.0)
     refined = method is Method.REFINEMENT
-    rounds = max(1, min(ROUNDS, max_passes - (3 if refined else 1)))
-    shares = (0.1, 0.45, 0.05, 0.4) if refined else (0.15, 0.85, 0.0, 0.0)
+    rounds = max(1, min(ROUNDS if k >= MANY_FROM else FEW, max_passes - (3 if refined else 1)))
+    shares = (0.1, 0.42, 0.1, 0.38) if refined else (0.15, 0.85, 0.0, 0.0)
     # Small clips work like signs of gradients: many small noisy steps, whose errors the mean of the later half averages out.
-    clip = min(0.4, max(0.04, 0.015 * k)) if k <= 100 else min(1.0, 0.4 * math.sqrt(k / 100))  # noqa: PLR2004 - where noise ends
-    step = min(1.0, 0.6 * ROUNDS / rounds, 12 / coefficients)
-    if rounds == ROUNDS:
-        step = min(0.6, step)
-    return Schedule(method, *shares, rounds, clip * math.sqrt(coefficients), step)
+    # Where noise is negligible the clip grows, so that it cuts nothing of what is not normal.
+    root = math.sqrt(coefficients)
+    longest = min(_CLIP, max(_SHORTEST, _CLIP_PER_K * k) * root) if k <= _QUIET else min(4.0, _CLIP * math.sqrt(k / _QUIET))
+    step = min(1.0, 0.6 * max(1.0, FEW / rounds), 12 / coefficients)
+    return Schedule(method, *shares, rounds, longest, step)
 
 
 def _best(k: float, max_passes: int) -> Method:
