@@ -122,10 +122,12 @@ def _one_release(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[Moments,
 def _standardised(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments | None]]:
     """Means and deviations; gradients; what they leave."""
     design, rows = rounds.design, rounds.design.standard
+    if design.method is Method.MEAN:
+        standard = Standard.declared()
+        (start,), _ = yield from _descent(rounds, standard)
+        return _mean_alone(design, CONSTANT * float(start) * float(standard.width[-1])), None
     total = yield from rounds.total(SCALES)
     standard = design.scales.decode(total, rounds.rows)
-    if design.method is Method.MEAN:
-        return _mean_alone(design, standard), None
     start, least = yield from _descent(rounds, standard)
     if design.method is Method.GRADIENT:
         shrunken = shrunk(start, least, standard, intercept=design.layout.intercept)
@@ -145,7 +147,7 @@ def _standardised(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[LinearF
 def _descent(rounds: Rounds, standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
     """Steps along noisy clipped gradients; the mean of the later half of the iterates, and the deviation of its noise."""
     design, schedule = rounds.design, rounds.design.schedule
-    current = np.zeros(design.layout.size)
+    current = np.zeros(design.standard.layout.size)
     later = np.zeros_like(current)
     first = schedule.rounds // 2
     noise = 0.0
@@ -195,11 +197,11 @@ def _without_errors(design: BayesDesign, frame: Coordinates) -> LinearFit:
     return LinearFit.without_errors(own[:p], intercept, has_intercept=layout.intercept)
 
 
-def _mean_alone(design: BayesDesign, standard: Standard) -> LinearFit:
-    """No slopes, and the mean of the response (its middle where there is no constant)."""
+def _mean_alone(design: BayesDesign, mean: float) -> LinearFit:
+    """No slopes, and this mean of the response in half ranges, inside them."""
     p, y = len(design.layout.coding.attribute), design.layout.response
-    mean = y.centre + y.half_width * float(standard.middle[-1]) if design.layout.intercept else 0.0
-    return LinearFit.without_errors(np.zeros(p), mean, has_intercept=design.layout.intercept)
+    own = y.centre + y.half_width * min(max(mean, -1.0), 1.0)
+    return LinearFit.without_errors(np.zeros(p), own, has_intercept=True)
 
 
 def posterior(design: BayesDesign, moments: Moments) -> LinearFit:

@@ -77,19 +77,19 @@ def _no_settings(settings: Settings) -> None:
 
 def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: BayesDesign = context.design
-    standard, start, _ = public_numbers(design.layout, settings, 0)
+    standard, start, _ = public_numbers(design.standard.layout, settings, 0)
     return design.standard.gradient(_rows(context, standard), start)
 
 
 def _spread(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: BayesDesign = context.design
-    standard, start, _ = public_numbers(design.layout, settings, 0)
+    standard, start, _ = public_numbers(design.standard.layout, settings, 0)
     return design.standard.squares(_rows(context, standard), start)
 
 
 def _residual(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: BayesDesign = context.design
-    standard, start, (clip,) = public_numbers(design.layout, settings, 1)
+    standard, start, (clip,) = public_numbers(design.standard.layout, settings, 1)
     return design.standard.products(_rows(context, standard), start, float(clip))
 
 
@@ -106,13 +106,15 @@ def _rows(context: Context, standard: tuple[NDArray[np.float64], NDArray[np.floa
     return iter(known[1])
 
 
-STEPS = (
-    KEYS,
-    *steps_of(DEVIATIONS, _deviations),
-    *steps_of(SQUARE, _square),
-    *steps_of(MOMENTS, _moments),
-    *steps_of(SCALES, _scales),
-    *steps_of(DESCENT, _descent),
-    *steps_of(SPREAD, _spread),
-    *steps_of(RESIDUAL, _residual),
-)
+#: What a party adds up, by the name of the total.
+STATISTICS = {
+    DEVIATIONS: _deviations,
+    SQUARE: _square,
+    MOMENTS: _moments,
+    SCALES: _scales,
+    DESCENT: _descent,
+    SPREAD: _spread,
+    RESIDUAL: _residual,
+}
+
+STEPS = (KEYS, *(step for name, statistic in STATISTICS.items() for step in steps_of(name, statistic)))

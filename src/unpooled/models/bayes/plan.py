@@ -88,8 +88,8 @@ class BayesDesign:
 
     @property
     def scales(self) -> Scales:
-        """What standardises: of all columns, or of the response alone."""
-        return Scales(self.layout, self.method is not Method.MEAN)
+        """What standardises."""
+        return Scales(self.layout)
 
     @property
     def projected(self) -> tuple[Column, ...]:
@@ -189,7 +189,15 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
     coefficients = len(layout.coding.attribute) + 1
     k = rows * aggregation.multiplier(study) / coefficients
     schedule = schedule_of(wanted, k, coefficients, parameters.max_passes)
-    design = BayesDesign(parameters, aggregation, layout, schedule, {}, StandardRows(layout, rows, schedule.longest))
+    used = layout
+    if schedule.method is Method.MEAN:
+        if not layout.intercept:
+            if wanted is Method.MEAN:
+                raise UsageError("method 'mean' is the mean of the response: it goes without fit_intercept=False")
+            schedule = schedule_of(Method.GRADIENT, k, coefficients, parameters.max_passes)
+        else:
+            used = replace(layout, features=())
+    design = BayesDesign(parameters, aggregation, layout, schedule, {}, StandardRows(used, rows, schedule.longest))
     adjacency = Adjacency(study.adjacency)
     vectors = (
         _moments(design, adjacency, estimates=method is None)
@@ -202,7 +210,8 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
 def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
     """Means and deviations, gradients, and what standard errors need."""
     schedule, rows = design.schedule, design.standard
-    yield design.scales.vector(schedule.scales, adjacency)
+    if schedule.scales:
+        yield design.scales.vector(schedule.scales, adjacency)
     if schedule.rounds:
         yield rows.descent(schedule.descent, adjacency, schedule.rounds)
     if schedule.products:

@@ -22,7 +22,7 @@ class Method(StrEnum):
     REFINEMENT = "refinement"
     #: Standardised rows and rounds of clipped gradients alone: the smallest error of predictions, no standard errors.
     GRADIENT = "gradient"
-    #: The mean of the response alone.
+    #: The mean of the response alone, by rounds of residuals clipped to a small part of its range.
     MEAN = "mean"
 
 
@@ -32,6 +32,8 @@ WORTH_SLOPES, WORTH_ERRORS = 3.0, 40.0
 FEW, ROUNDS, MANY_FROM = 60, 100, 20.0
 #: |r||z| of one record in a round: for each k and root of the columns, up to a clip that is the same for all numbers of columns.
 _CLIP_PER_K, _CLIP, _SHORTEST, _QUIET = 0.015, 1.1, 0.04, 100.0
+#: Of the mean alone: as many rounds; a half range of the response is so many units of |r||z|; a step of twice the gradient undoes a residual.
+_MEAN_ROUNDS, _MEAN_UNIT, _MEAN_STEP = 30, 2.8, 2.0
 #: Fewer rounds than this do not arrive: one release is then better.
 _FEWEST = 8
 
@@ -62,7 +64,9 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int) ->
     if method is Method.AUTO:
         method = _best(k, max_passes)
     if method is Method.MEAN:
-        return Schedule(method, scales=1.0)
+        rounds = min(_MEAN_ROUNDS, max_passes)
+        clip = min(0.5, max(0.1, k * coefficients / 150))
+        return Schedule(method, descent=1.0, rounds=rounds, longest=_MEAN_UNIT * clip, step=_MEAN_STEP)
     if method is Method.MOMENTS:
         return Schedule(method, products=1.0)
     refined = method is Method.REFINEMENT

@@ -68,6 +68,11 @@ class Standard:
     #: Variance of the response about its mean, and the deviation of that number's noise, in coded units.
     variance: tuple[float, float]
 
+    @classmethod
+    def declared(cls) -> Standard:
+        """Of a response alone, nothing released: the middle of its range, a quarter of half of it."""
+        return cls(np.zeros(1), np.array([1 / CAP]), math.inf, (math.nan, math.nan))
+
     @property
     def settings(self) -> tuple[float, ...]:
         """As a request carries it."""
@@ -79,29 +84,22 @@ class Scales:
     """Sums and sums of squares of coded columns and of the response, from which means and deviations follow."""
 
     layout: MomentsLayout
-    #: Whether the features are in it, or the response alone.
-    features: bool = True
 
     @property
     def count(self) -> int:
         """Coded columns before the response."""
-        return len(self.layout.coding.attribute) if self.features else 0
+        return len(self.layout.coding.attribute)
 
     @property
     def weight(self) -> float:
         """Of the response beside one column: as much as all of them, for every prediction starts from its mean."""
-        return math.sqrt(max(self.count, 1))
-
-    @property
-    def first(self) -> float:
-        """Weight of sums beside sums of squares: the mean is what is wanted of a response alone."""
-        return FIRST if self.features else 2.0
+        return math.sqrt(self.count)
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
         """The statistic with its noise (Theorem B.7)."""
-        p, g, first, weight = self.count, float(self.layout.grid), self.first, self.weight
+        p, g, first, weight = self.count, float(self.layout.grid), FIRST, self.weight
         blocks = [Block(p, g / first), Block(1, g / first / weight), Block(p, g * g), Block(1, g * g / weight)]
-        kinds = [c.categories is not None or c.missing == "indicator" for c in self.layout.features] if self.features else []
+        kinds = [c.categories is not None or c.missing == "indicator" for c in self.layout.features]
         one = Adjacency.REPLACE if self.layout.makes_other_rows else adjacency
         row = standardising_sums(kinds, first, weight, adjacency)
         value = max([standardising_sums([], first, weight, one), *(standardising_sums([k], first, 0.0, one) for k in kinds)])
@@ -113,7 +111,7 @@ class Scales:
         """The exact sums of one party's rows."""
         p = self.count
         total = np.zeros(2 * (p + 1), dtype=np.int64)
-        for coded, response in coded_blocks(self.layout, table, features=self.features):
+        for coded, response in coded_blocks(self.layout, table):
             rows = np.column_stack([coded, response]).astype(np.int64)
             total += np.concatenate([rows.sum(axis=0), (rows * rows).sum(axis=0)])
         return total
@@ -263,16 +261,14 @@ class StandardRows:
         return gram, variance
 
 
-def coded_blocks(layout: MomentsLayout, table: Table, *, features: bool = True) -> Iterator[tuple[Floats, Floats]]:
+def coded_blocks(layout: MomentsLayout, table: Table) -> Iterator[tuple[Floats, Floats]]:
     """Coded features and responses of a table, block by block, as floats that hold integers."""
     coding, response = layout.coding, Coding((layout.response,), layout.grid)
-    names = coding.names if features else ()
-    for block in table.blocks((*names, layout.response.name)):
-        rows = block[0].size
-        coded = np.empty((rows, len(coding.attribute) if features else 0), order="F")
-        if features:
+    for block in table.blocks((*coding.names, layout.response.name)):
+        coded = np.empty((block[0].size, len(coding.attribute)), order="F")
+        if coding.columns:
             coding.code_into(block[:-1], coded)
-        own = np.empty((rows, 1))
+        own = np.empty((block[0].size, 1))
         response.code_into(block[-1:], own)
         yield coded, own[:, 0]
 
