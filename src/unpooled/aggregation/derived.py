@@ -56,7 +56,7 @@ def inflation(correlations: Matrix) -> Row:
     return np.asarray(np.maximum(np.linalg.inv(correlations + least * np.eye(size)).diagonal(), 1.0))
 
 
-def lasso(gram: Matrix, cross: Row, penalties: Row, rows: int) -> Row:
+def lasso(gram: Matrix, cross: Row, penalties: Row, rows: float) -> Row:
     """Argmin |v - Z t|^2 / (2 n) + sum_j penalty_j |t_j| from a positive semidefinite Gram and Z'v, by coordinate descent."""
     from unpooled.errors import UsageError
 

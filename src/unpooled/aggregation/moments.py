@@ -92,6 +92,14 @@ class Moments:
         return self.gram[:d, d], self.variance[:d, d]
 
     @property
+    def weight(self) -> float:
+        """How many whole rows the moments count: rows of rounds are shortened, and the constant beside them with them."""
+        if not (self.frame.refined and self.layout.intercept):
+            return float(self.rows)
+        last = self.layout.size - 1
+        return float(np.clip(self.gram[last, last] * self.frame.widths[last] ** 2, self.rows / 4, self.rows))
+
+    @property
     def noisy(self) -> NoisyMoments:
         """The moments that a fit needs."""
         (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
@@ -133,7 +141,7 @@ class Moments:
         if not 0 <= alpha < math.inf:
             raise UsageError("alpha must be a finite number >= 0")
         frame = self.frame
-        penalty = alpha / frame.widths**2
+        penalty = alpha / frame.widths**2 * (self.weight / self.rows)
         if self.layout.intercept:
             penalty[-1] = 0.0
         noise = self._noise_variance(noise_precision)
@@ -233,7 +241,7 @@ class Moments:
         penalties = alpha / (frame.widths * frame.response_width)
         if layout.intercept:
             penalties[-1] = 0.0
-        found = derived.lasso(m, self.xy[0] + m @ frame.start, penalties, self.rows)
+        found = derived.lasso(m, self.xy[0] + m @ frame.start, penalties, self.weight)
         own = frame.back(intercept=layout.intercept) @ found
         p = own.size - layout.intercept
         intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
