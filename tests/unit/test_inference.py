@@ -174,7 +174,7 @@ def test_a_submodel_is_the_model_of_its_columns(method: str) -> None:
 def test_lasso_is_scikit_learns(method: str) -> None:
     wanted = Lasso(alpha=0.2).fit(X, Y)
     found = fitted(method).lasso(0.2)
-    assert found.coef_ == pytest.approx(wanted.coef_, abs=0.005 if method == "moments" else 0.03)
+    assert found.coef_ == pytest.approx(wanted.coef_, abs=0.005 if method == "moments" else 0.06)
     assert found.coef_[3] == 0.0
     assert np.isinf(found.interval()).all()
     assert not fitted(method).lasso(100.0).coef_.any()
