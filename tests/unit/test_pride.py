@@ -529,6 +529,55 @@ def test_published_form_says_that_nothing_holds() -> None:
     assert model.plan_.epsilon(0.05) == math.inf
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("alpha", [3.0, "marginal-likelihood", "local-cv", "global-cv"])
+def test_the_published_solver_reports_a_gap_that_bounds_its_distance_to_the_closed_form(
+    alpha: float | str, fit_intercept: bool
+) -> None:
+    """|b - b*|^2 <= 2 gap / alpha, on standardised columns; the received ones have coefficients too, so the own ones are closer yet."""
+    options = {
+        "parties": 2,
+        "bounds": (-1, 1),
+        "epsilon": math.inf,
+        "sketch": "srht",
+        "sketch_dim": 3,
+        "noise_model": "plain",
+    }
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = PrideRegressor(calibration="published", alpha=alpha, fit_intercept=fit_intercept, delta=0.05, **options).fit(
+        X, Y
+    )
+    assert set(model.duality_gap_) == {"party0", "party1"}
+    target = Y - Y.mean() if fit_intercept else Y
+    for k, part in enumerate(parts_of(model.plan_.study)):
+        own, other = scaled[:, 6 * k : 6 * k + 6], scaled[:, 6 - 6 * k : 12 - 6 * k]
+        design = np.hstack([own, parts_of(model.plan_.study)[1 - k].sketch.apply_real(other)])
+        penalty, gap = model.alpha_[part.card.name], model.duality_gap_[part.card.name]
+        exact = np.linalg.solve(design.T @ design + penalty * np.eye(9), design.T @ target)
+        kept = model.kept_[part.card.name]
+        distance = np.linalg.norm(np.append(kept["coefficients"], kept["received_coefficients"]) - exact)
+        objective = ((target - design @ exact) ** 2).sum() / 2 + penalty * (exact**2).sum() / 2
+        assert 0 <= gap <= 1.1e-14 * max(1.0, objective)
+        assert distance <= math.sqrt(2 * gap / penalty) + 1e-12 * np.linalg.norm(exact)
+
+
+def test_the_published_classifier_has_a_gap_where_its_dual_has_no_intercept() -> None:
+    labels = np.where(np.median(Y) < Y, "ill", "healthy")
+    options = {"parties": 2, "epsilon": math.inf, "delta": 0.05, "calibration": "published", **FIXED}
+    model = PrideClassifier(fit_intercept=False, sketch_dim=0, **options).fit(X, labels)
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    for k, (name, gap) in enumerate(model.duality_gap_.items()):
+        exact = LogisticRegression(C=1 / 3.0, solver="newton-cholesky", tol=1e-12, fit_intercept=False, max_iter=1000)
+        exact.fit(scaled[:, 6 * k : 6 * k + 6], labels)
+        assert 0 <= gap <= 1e-11
+        distance = np.linalg.norm(model.kept_[name]["coefficients"] - exact.coef_[0])
+        assert distance <= math.sqrt(2 * gap / 3.0) + 1e-7
+    assert len(model.duality_gap_) == 2
+    assert PrideClassifier(sketch_dim=0, **options).fit(X, labels).duality_gap_ == {}
+    assert PrideRegressor(sketch_dim=0, loss="huber", **options).fit(X, Y).duality_gap_ == {}
+    assert PrideRegressor(sketch_dim=0, **FIXED).fit(X, Y).duality_gap_ == {}
+
+
 def test_an_attribute_held_by_several_parties_is_charged_at_each() -> None:
     age, dose = Column("age", 0.0, 100.0), Column("dose", -1.0, 1.0)
     cards = (Card("a", 50, (age,), ("y",)), Card("b", 50, (age, dose), ("y",)))

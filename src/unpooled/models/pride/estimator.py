@@ -165,6 +165,8 @@ class _Pride(StudyEstimator):
         }
         self.published_ = {name: np.array(values) for name, values in done.outcome.result.published.items()}
         self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
+        gaps = {name: kept.get(published.DUALITY_GAP) for name, kept in self.kept_.items()}
+        self.duality_gap_ = {name: float(gap[0]) for name, gap in gaps.items() if gap is not None}
         self._columns, self._promised = declared.columns, declared
         coded = Coding(declared.columns, 1).real([table[column.name] for column in declared.columns])
         self.coef_, self.intercept_ = in_own_units(
@@ -278,6 +280,10 @@ class PrideRegressor(RegressorMixin, _Pride):
         The constant, in the data's own units.
     alpha_ : dict
         The penalty of each party.
+    duality_gap_ : dict
+        With ``calibration="published"``, whose solver is SDCA: how far each party's objective, half the squared errors plus ``alpha / 2``
+        times the squared coefficients, is from its minimum at most. Empty where the solver is exact: the sound form, ``loss="huber"``, and a
+        classifier with an intercept.
     published_ : dict
         Privately published coefficients of each party's coded columns.
     kept_ : dict
