@@ -134,7 +134,8 @@ class _Pride(StudyEstimator):
             "grids": {k: [int(n) for n in v] for k, v in (self.grids or {}).items()},
             "matrices": matrices,
             "public": [column_named(declared.names, column) for column in self.public],
-            "alpha": plain(self.alpha),
+            # New rows are predicted with what is kept: their plan chooses no penalty, and has nothing to trust.
+            "alpha": "marginal-likelihood" if fitted and self.alpha == "global-cv" else plain(self.alpha),
             "noise_model": self.noise_model,
             "fit_intercept": bool(self.fit_intercept),
             "clip_norm": None if self.clip_norm is None else float(self.clip_norm),
