@@ -96,6 +96,7 @@ def curves(
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullLocator
 
     figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.6), squeeze=False)
     colours = {method: f"C{i}" for i, method in enumerate(dict.fromkeys(m for lines in panels.values() for m in lines))}
@@ -110,7 +111,7 @@ def curves(
         points = np.unique(np.concatenate([np.ravel(x) for x, *_ in lines.values() if np.size(x) > 1]))
         if log and points.size <= 8:  # so few can have their own labels
             axis.set_xticks(points, [f"{point:g}" for point in points])
-            axis.minorticks_off()
+            axis.xaxis.set_minor_locator(NullLocator())
         axis.grid(alpha=0.3)
     axes[0][-1].legend(fontsize=7)
     figure.tight_layout()

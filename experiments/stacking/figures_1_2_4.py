@@ -7,7 +7,6 @@ from experiments.common import curves, run, write_table
 from experiments.stacking._protocol import (
     EPSILONS,
     GROUPS,
-    NOTE,
     REPETITIONS,
     Data,
     cell,
@@ -43,9 +42,7 @@ def main(full: bool) -> None:
         for name in ("PST-S", "PST-F(U)", "PST-F(W)", "PST-F(U), trusted, published", "PST-F(W), trusted, published")
     ]
     header = ["data", "method", *(f"K = {k}" for k in groups)]
-    write_table(
-        "stacking/figure_2", f"Figure 2: AUC against K at epsilon = 1, {repetitions} repetitions", header, rows, NOTE
-    )
+    write_table("stacking/figure_2", f"Figure 2: AUC against K at epsilon = 1, {repetitions} repetitions", header, rows)
     rows = [[label, *combined(data, form, repetitions)] for label, data in sets.items() for form in ("published", "sound")]
     title = f"Figure 4: low-level models of PST-F(W) and how they are combined, epsilon = 1, K = {GROUPS}, {repetitions} repetitions"
     header = ["data", "form", *(f"C-{k}" for k in range(GROUPS)), "C-mv", "C-wmv", "C-hl", "public weights (ours)"]

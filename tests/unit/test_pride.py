@@ -575,6 +575,9 @@ def test_the_published_classifier_has_a_gap_where_its_dual_has_no_intercept() ->
         distance = np.linalg.norm(model.kept_[name]["coefficients"] - exact.coef_[0])
         assert distance <= math.sqrt(2 * gap / 3.0) + 1e-7
     assert len(model.duality_gap_) == 2
+    # A penalty at which the ascent crawls: the exact solver finishes, and its gap is the square of its gradient over 2 alpha.
+    crawling = PrideClassifier(fit_intercept=False, sketch_dim=0, **{**options, "alpha": 1e-6}).fit(X, labels)
+    assert all(0 <= gap <= 1e-8 for gap in crawling.duality_gap_.values())
     assert PrideClassifier(sketch_dim=0, **options).fit(X, labels).duality_gap_ == {}
     assert PrideRegressor(sketch_dim=0, loss="huber", **options).fit(X, Y).duality_gap_ == {}
     assert PrideRegressor(sketch_dim=0, **FIXED).fit(X, Y).duality_gap_ == {}
