@@ -17,9 +17,9 @@ from experiments.pride.figure_4 import THETA, problem_of
 from unpooled import PrideRegressor
 
 EPSILONS = (0.1, 1.0, 5.0, 20.0)
-SEMI_NAIVE, LOCO = {"sketch_dim": 0}, {"epsilon": np.inf, "noise_model": "plain"}
+SEMI_NAIVE, LOCO = {"sketch_dim": 0, "noise_model": "plain"}, {"epsilon": np.inf, "noise_model": "plain"}
 SCENARIOS = ("both private", "A: X public", "B: X has the response")
-FORMS = {"plain": {"noise_model": "plain"}, "calibrated": {}}
+FORMS = {"plain": {"noise_model": "plain"}, "calibrated": {"noise_model": "calibrated"}}
 
 
 def main(full: bool) -> None:
