@@ -134,7 +134,8 @@ class _Pride(StudyEstimator):
             "grids": {k: [int(n) for n in v] for k, v in (self.grids or {}).items()},
             "matrices": matrices,
             "public": [column_named(declared.names, column) for column in self.public],
-            "alpha": plain(self.alpha),
+            # New rows are predicted with what is kept: their plan chooses no penalty, and has nothing to trust.
+            "alpha": "marginal-likelihood" if fitted and self.alpha == "global-cv" else plain(self.alpha),
             "noise_model": self.noise_model,
             "fit_intercept": bool(self.fit_intercept),
             "clip_norm": None if self.clip_norm is None else float(self.clip_norm),
@@ -165,6 +166,8 @@ class _Pride(StudyEstimator):
         }
         self.published_ = {name: np.array(values) for name, values in done.outcome.result.published.items()}
         self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
+        gaps = {name: kept.get(published.DUALITY_GAP) for name, kept in self.kept_.items()}
+        self.duality_gap_ = {name: float(gap[0]) for name, gap in gaps.items() if gap is not None}
         self._columns, self._promised = declared.columns, declared
         coded = Coding(declared.columns, 1).real([table[column.name] for column in declared.columns])
         self.coef_, self.intercept_ = in_own_units(
@@ -278,6 +281,10 @@ class PrideRegressor(RegressorMixin, _Pride):
         The constant, in the data's own units.
     alpha_ : dict
         The penalty of each party.
+    duality_gap_ : dict
+        With ``calibration="published"``, whose solver is SDCA: how far each party's objective, half the squared errors plus ``alpha / 2``
+        times the squared coefficients, is from its minimum at most. Empty where the solver is exact: the sound form, ``loss="huber"``, and a
+        classifier with an intercept.
     published_ : dict
         Privately published coefficients of each party's coded columns.
     kept_ : dict

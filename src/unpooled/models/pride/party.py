@@ -48,10 +48,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.kernels.newton import NewtonPath
+    from unpooled.kernels.ridge import RidgePath
     from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
+    #: Coefficients and intercept of a local problem at a penalty.
+    Solver = Callable[[Context, RidgePath | NewtonPath, float], tuple[Vector, float]]
 
 #: Rows sketched at a time: coded block and sketch stay in the cache.
 BLOCK_ROWS = 4096
@@ -203,7 +207,12 @@ def _design(context: Context, own: Matrix, received: Sequence[Received]) -> Matr
 # --- step 2: coefficients ------------------------------------------------------------------------------------------------
 
 
-def estimate(context: Context, request: EstimateRequest) -> Estimated:
+def minimum(context: Context, path: RidgePath | NewtonPath, alpha: float) -> tuple[Vector, float]:  # noqa: ARG001 - as other solvers
+    """The solution to machine precision: in closed form, or by Newton's method."""
+    return path.solve(alpha)
+
+
+def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum) -> Estimated:
     """Solve the local problem and keep its solution: own coefficients, those of the received columns, intercept, alpha."""
     part, parameters = part_of(context), _parameters(context)
     _need_response(part, parameters)
@@ -216,7 +225,7 @@ def estimate(context: Context, request: EstimateRequest) -> Estimated:
     def solved(unit: float) -> tuple[float, Vector, float]:
         path = path_of(parameters.family, design, response / unit, fit_intercept=parameters.fit_intercept)
         alpha = choose_alpha(path, parameters.alpha if request.alpha is None else request.alpha, folds)
-        coefficients, intercept = path.solve(alpha)
+        coefficients, intercept = solve(context, path, alpha)
         return alpha, unit * coefficients, unit * intercept
 
     unit = unit_of(parameters, response)
