@@ -12,7 +12,7 @@ from sklearn.linear_model import Lasso, LinearRegression
 
 from unpooled import PrivateBayesianRegression
 from unpooled.aggregation.derived import correlation, inflation, principal_components
-from unpooled.aggregation.inference import CONSTANT_TERM, DRAWS, Summary, Test, holm
+from unpooled.aggregation.inference import CONSTANT_TERM, DRAWS, LinearSummary, JointTest, holm
 from unpooled.errors import UsageError
 
 N, NAMES = 4000, ("age", "dose", "<b>weight</b>", "none")
@@ -207,6 +207,6 @@ def test_holm_is_holms() -> None:
 
 
 def test_p_values_in_words() -> None:
-    assert Test("F", 1.0, 1, 0.04).p_words == "0.04"
-    assert Test("F", 1.0, 1, 0.001, 999).p_words == "< 3/999"
-    assert isinstance(fitted().summary(), Summary)
+    assert JointTest("F", 1.0, 1, 0.04).p_words == "0.04"
+    assert JointTest("F", 1.0, 1, 0.001, 999).p_words == "< 3/999"
+    assert isinstance(fitted().summary(), LinearSummary)

@@ -37,7 +37,7 @@ _NORMAL = NormalDist()
 CONSTANT_TERM = "(intercept)"
 
 
-class Released(Protocol):
+class FittedMoments(Protocol):
     """What inference needs of released moments (:class:`unpooled.aggregation.moments.Moments`)."""
 
     @property
@@ -56,7 +56,7 @@ class Released(Protocol):
 
 
 @dataclass(frozen=True)
-class Term:
+class SummaryTerm:
     """A line of a summary. ``privacy`` is the part of the standard error that privacy adds: the root of its share of the variance."""
 
     term: str
@@ -71,11 +71,8 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Test:
+class JointTest:
     """A joint test: of some contrasts, of a smaller model, of all slopes."""
-
-    #: So that a test runner that collects classes by name leaves it alone.
-    __test__ = False
 
     name: str
     statistic: float
@@ -93,15 +90,15 @@ class Test:
 
 
 @dataclass(frozen=True)
-class Summary:
+class LinearSummary:
     """Estimates, standard errors, tests and intervals of a linear model, as statisticians are used to read them."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[SummaryTerm, ...]
     rows: int
     residual_variance: float
     r_squared: float
     r_squared_interval: tuple[float, float]
-    f_test: Test | None
+    f_test: JointTest | None
     level: float
     #: Epsilon and what else the release promises, in words.
     statement: str
@@ -185,7 +182,7 @@ class Summary:
         return f"<table><thead><tr>{titles}</tr></thead><tbody>{cells}</tbody></table>{foot}"
 
 
-def summarise(moments: Released, level: float = 0.95, adjust: str | None = None, seed: int = 0) -> Summary:
+def summarise(moments: FittedMoments, level: float = 0.95, adjust: str | None = None, seed: int = 0) -> LinearSummary:
     """The table of a linear model from its released moments: generalised least squares, so that null coefficients are tested fairly.
 
     ``adjust="holm"`` corrects the p-values of the slopes for their number.
@@ -212,11 +209,11 @@ def summarise(moments: Released, level: float = 0.95, adjust: str | None = None,
     p = np.where(known, p, np.nan)
     columns = (values, np.where(known, errors, np.nan), privacy, z, p, values - half, values + half)
     lines = zip(names, *(column.tolist() for column in columns), known.tolist(), strict=True)
-    terms = tuple(Term(*line) for line in lines)
+    terms = tuple(SummaryTerm(*line) for line in lines)
     law = Bootstrap(moments, fit, np.random.default_rng(seed))
     test = law.test(list(range(fit.coef_.size))) if slopes.size == fit.coef_.size else None
     square, interval = law.r_squared(level)
-    return Summary(terms, moments.rows, fit.noise_variance, square, interval, test, level, moments.statement, adjust)
+    return LinearSummary(terms, moments.rows, fit.noise_variance, square, interval, test, level, moments.statement, adjust)
 
 
 def holm(p_values: Row) -> Row:
@@ -232,7 +229,7 @@ def holm(p_values: Row) -> Row:
     return result
 
 
-def _sampling(moments: Released, fit: LinearFit) -> Matrix:
+def _sampling(moments: FittedMoments, fit: LinearFit) -> Matrix:
     """The covariance that the same rows would give without privacy noise, in the data's own units."""
     gram, variance = moments.xx
     m = noisy_gram.repaired(gram, variance)
@@ -242,7 +239,7 @@ def _sampling(moments: Released, fit: LinearFit) -> Matrix:
     return np.asarray(covariance)
 
 
-def contrast(moments: Released, C: Any, value: Any = 0.0) -> Test:  # noqa: ANN401 - rows of weights, or a mapping from names
+def contrast(moments: FittedMoments, C: Any, value: Any = 0.0) -> JointTest:  # noqa: ANN401 - rows of weights, or a mapping from names
     """The chi-squared test that ``C @ beta`` is ``value``: rows of weights over the coefficients, or mappings from their names."""
     fit = moments.ols()
     weights = _weights(moments, C)
@@ -254,10 +251,10 @@ def contrast(moments: Released, C: Any, value: Any = 0.0) -> Test:  # noqa: ANN4
     gap = weights @ fit.coef_ - np.broadcast_to(np.asarray(value, dtype=np.float64), (weights.shape[0],))
     covariance = weights @ fit.covariance_ @ weights.T
     statistic, rank = _wald(gap, covariance)
-    return Test("chi2", statistic, rank, _chi2_tail(statistic, rank))
+    return JointTest("chi2", statistic, rank, _chi2_tail(statistic, rank))
 
 
-def _weights(moments: Released, C: Any) -> Matrix:  # noqa: ANN401
+def _weights(moments: FittedMoments, C: Any) -> Matrix:  # noqa: ANN401
     names = moments.layout.names
     rows = [C] if isinstance(C, dict) else C
     if isinstance(rows, (list, tuple)) and rows and isinstance(rows[0], dict):
@@ -293,7 +290,7 @@ def _chi2_tail(statistic: float, degrees: int) -> float:
 class Bootstrap:
     """The law of a release, drawn again: second moments of rows of the fitted model with fresh sampling and privacy noise."""
 
-    def __init__(self, moments: Released, fit: LinearFit, rng: np.random.Generator) -> None:
+    def __init__(self, moments: FittedMoments, fit: LinearFit, rng: np.random.Generator) -> None:
         self.moments, self.fit, self.rng = moments, fit, rng
         self.width = moments.frame.response_width
         gram, self.gram_variance = moments.xx
@@ -317,7 +314,7 @@ class Bootstrap:
         own = np.append(self.fit.coef_, [self.fit.intercept_ - frame.response_centre] * layout.intercept)
         return np.linalg.solve(frame.back(intercept=layout.intercept), own)
 
-    def test(self, left: list[int]) -> Test:
+    def test(self, left: list[int]) -> JointTest:
         """These slopes are 0: the Wald statistic over their number, against its law where they are."""
         found, null, pick = self.coordinates, self.coordinates, np.ix_(left, left)
         null[left] = 0.0
@@ -326,7 +323,7 @@ class Bootstrap:
         root = np.linalg.cholesky(self._covariance(null) + 1e-300 * np.eye(found.size))
         drawn = null + self.rng.standard_normal((DRAWS, found.size)) @ root.T
         hits = sum(_wald(one[left], self._covariance(one)[pick])[0] >= observed for one in drawn)
-        return Test(f"F({len(left)})", observed / len(left), len(left), (1 + hits) / (DRAWS + 1), DRAWS)
+        return JointTest(f"F({len(left)})", observed / len(left), len(left), (1 + hits) / (DRAWS + 1), DRAWS)
 
     def r_squared(self, level: float) -> tuple[float, tuple[float, float]]:
         """1 - residual variance over the variance of y, and the interval of the drawn release around it."""
@@ -363,7 +360,7 @@ class Bootstrap:
         return explained, math.sqrt(max(fitted, 0.0) + max(release, 0.0) + 2 * explained**2 / n)
 
 
-def anova(larger: Released, smaller: Sequence[str], seed: int = 0) -> Test:
+def anova(larger: FittedMoments, smaller: Sequence[str], seed: int = 0) -> JointTest:
     """Whether the columns that ``smaller`` leaves out explain anything: their joint test, by bootstrap of the release."""
     names = larger.layout.names
     unknown = [name for name in smaller if name not in names]

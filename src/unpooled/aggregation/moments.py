@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.inference import Summary, Test
+    from unpooled.aggregation.inference import LinearSummary, JointTest
     from unpooled.aggregation.totals import Total
 
     Matrix = NDArray[np.float64]
@@ -208,15 +208,15 @@ class Moments:
 
     # --- other models and tables, all post-processing ----------------------------------------------------------------------
 
-    def summary(self, level: float = 0.95, adjust: str | None = None) -> Summary:
+    def summary(self, level: float = 0.95, adjust: str | None = None) -> LinearSummary:
         """Estimates with standard errors, tests and intervals."""
         return inference.summarise(self, level, adjust)
 
-    def contrast(self, C: Any, value: Any = 0.0) -> Test:  # noqa: ANN401 - weights in several forms
+    def contrast(self, C: Any, value: Any = 0.0) -> JointTest:  # noqa: ANN401 - weights in several forms
         """The test that ``C @ beta`` is ``value``: a row of weights, several rows, or mappings from names to weights."""
         return inference.contrast(self, C, value)
 
-    def anova(self, smaller: Sequence[str]) -> Test:
+    def anova(self, smaller: Sequence[str]) -> JointTest:
         """Whether the coefficients that ``smaller`` does not name explain anything."""
         return inference.anova(self, smaller)
 

@@ -107,7 +107,7 @@ def least_squares_state(moments: NoisyMoments, least: float) -> tuple[Vector, Ma
     size, found = moments.cross.size, []
     for deviation in np.geomspace(min(max(least, 2e-3), 0.5), 1.5, 14).tolist():
         prior = np.full(size, deviation**2)
-        # The state is a number of these rows: no sampling noise is between it and their moments (SPEC 7).
+        # The state is a number of these rows: no sampling noise is between it and their moments (Theorem B.8).
         evidence = moments.log_evidence(prior, 0.0)
         found.append((evidence, *moments.posterior(prior, 1e-8), 0.0, deviation**2))
     best = _mixture(found)

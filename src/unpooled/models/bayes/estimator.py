@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.aggregation.derived import PrincipalComponents
-    from unpooled.aggregation.inference import Summary, Test
+    from unpooled.aggregation.inference import LinearSummary, JointTest
     from unpooled.estimation.outlook import Outlook, Range
     from unpooled.privacy.budget import Budget
 
@@ -68,7 +68,7 @@ class PrivateBayesianRegression(LinearRegressor):
         "gradient": without the last, for predictions alone. "moments": one release inside the declared ranges, as in the paper.
         "mean": of y alone. "auto" chooses by rows, columns and privacy, before data; with any of the parameters from ``geometry`` to
         ``noise_precision`` set it is "moments".
-    max_passes : int, default 63
+    max_passes : int, default 103
         The most passes over every party's data.
     geometry : {"ball", "box", "augmented"}, default "ball"
         Which bound sets the noise. "augmented" also releases the sums and y^2, for models that need them.
@@ -319,18 +319,18 @@ class PrivateBayesianRegression(LinearRegressor):
         """The lasso (scikit-learn's ``alpha``) from the same moments, free of charge."""
         return self._released().lasso(alpha)
 
-    def summary(self, level: float = 0.95, adjust: str | None = None) -> Summary:
+    def summary(self, level: float = 0.95, adjust: str | None = None) -> LinearSummary:
         """Estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
 
         Estimates are generalised least squares, unbiased for tests of nothing: ``coef_``, shrunk for predictions, may differ from them.
         """
         return self._released().summary(level, adjust)
 
-    def contrast(self, C: Any, value: Any = 0.0) -> Test:  # noqa: ANN401 - weights in several forms
+    def contrast(self, C: Any, value: Any = 0.0) -> JointTest:  # noqa: ANN401 - weights in several forms
         """The test that ``C @ coef`` is ``value``: a row of weights, several rows, or mappings from names to weights."""
         return self._released().contrast(C, value)
 
-    def anova(self, smaller: Sequence[str]) -> Test:
+    def anova(self, smaller: Sequence[str]) -> JointTest:
         """Whether the coefficients that ``smaller`` does not name explain anything."""
         return self._released().anova(smaller)
 

@@ -44,7 +44,7 @@ CAP = 4.0
 LARGEST_SQUARE = 9.0
 #: The constant beside the columns: short, so that it costs little of a row's length.
 CONSTANT = 0.7
-#: Weight of a sum beside its sum of squares: half saves the squares 43 % of their noise for 13 % more of the sum's (SPEC 7).
+#: Weight of a sum beside its sum of squares: half saves the squares 43 % of their noise for 13 % more of the sum's (Theorem B.7).
 FIRST = 0.5
 #: What is believed of a mean before it is released: its deviation from the middle of the declared range, in half widths.
 _MEAN_PRIOR = 0.35
