@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.inference import LinearSummary, JointTest
+    from unpooled.aggregation.inference import JointTest, LinearSummary
     from unpooled.aggregation.totals import Total
 
     Matrix = NDArray[np.float64]
@@ -93,7 +93,10 @@ class Moments:
 
     @property
     def weight(self) -> float:
-        """How many whole rows the moments count: rows of rounds are shortened, and the constant beside them with them."""
+        """How many whole rows the moments count: rows of rounds are shortened, and the constant beside them with them.
+
+        Over the rows it is the mean of the squared weights, by which sampling variance is smaller than sigma^2 M^-1 (Theorem B.9).
+        """
         if not (self.frame.refined and self.layout.intercept):
             return float(self.rows)
         last = self.layout.size - 1
@@ -146,7 +149,8 @@ class Moments:
             penalty[-1] = 0.0
         noise = self._noise_variance(noise_precision)
         (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
-        mean, covariance = noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, 1 / noise, frame.start)
+        precision = self.rows / (noise * self.weight)
+        mean, covariance = noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, precision, frame.start)
         return self._in_own_units(mean, covariance, noise, prior=False)
 
     def ols(self, noise_precision: float | str = ESTIMATE) -> LinearFit:
@@ -181,7 +185,7 @@ class Moments:
         found, spread = least_squares_state(self.noisy, frame.least)
         if noise is None:
             noise = self._residual_variance()
-        sampled = noise * np.linalg.inv(noisy_gram.repaired(gram, gram_variance))
+        sampled = noise * (self.weight / self.rows) * np.linalg.inv(noisy_gram.repaired(gram, gram_variance))
         mean, covariance = frame.start + found, spread + sampled
         if prior is not None:
             # beta | t: N(A t, (Lambda + M / sigma^2)^-1), A = (Lambda + M / sigma^2)^-1 M / sigma^2.

@@ -175,6 +175,7 @@ class StudyEstimator(BaseEstimator):
             trust=trust or {},
             public_seed=int(self.public_seed),
             simulation_seed=seed_of(self.random_state),
+            earlier=self.bounds.paid if isinstance(self.bounds, Bounds) else (),
             derived=derived,
         )
 
