@@ -47,6 +47,7 @@ class _Pride(StudyEstimator):
         | taking("publish", NUMBER)
         | taking("grids", MAPPING, NONE)
         | taking("noise_model", WORD)
+        | taking("others", WORD)
         | taking("loss", WORD, NONE)
         | taking("threshold", NUMBER, NONE)
         | taking("public", LIST)
@@ -70,7 +71,8 @@ class _Pride(StudyEstimator):
         sketch: str | Mapping[str, ArrayLike] = "srht",
         sketch_dim: float = 0.05,
         grids: Mapping[str, tuple[int, ...]] | None = None,
-        noise_model: str = "calibrated",
+        noise_model: str = "gram",
+        others: str = "like mine",
         public: Sequence[int | str] = (),
         estimating: Sequence[str] | None = None,
         clip_norm: float | None = None,
@@ -92,6 +94,7 @@ class _Pride(StudyEstimator):
         self.sketch_dim = sketch_dim
         self.grids = grids
         self.noise_model = noise_model
+        self.others = others
         self.public = public
         self.estimating = estimating
         self.clip_norm = clip_norm
@@ -136,6 +139,7 @@ class _Pride(StudyEstimator):
             "public": [column_named(declared.names, column) for column in self.public],
             "alpha": plain(self.alpha),
             "noise_model": self.noise_model,
+            "others": self.others,
             "fit_intercept": bool(self.fit_intercept),
             "clip_norm": None if self.clip_norm is None else float(self.clip_norm),
             "folds": int(self.folds),
@@ -220,7 +224,8 @@ class PrideRegressor(RegressorMixin, _Pride):
     parties : int or mapping from party names to columns (indices or names), default 2
         Who holds which columns. An int splits the columns evenly.
     epsilon : float, default 1.0
-        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing (the algorithm is then DUAL-LOCO).
+        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing (with
+        ``noise_model="plain"`` the algorithm is then DUAL-LOCO).
     delta : float, optional
         The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
     bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
@@ -239,11 +244,16 @@ class PrideRegressor(RegressorMixin, _Pride):
     sketch : {"srht", "gaussian", "dct"} or mapping from party names to public matrices, default "srht"
         The public random matrix that a party's columns are multiplied by before they get noise.
     sketch_dim : int or float, default 0.05
-        Columns of a sketch: a number, or a fraction up to 1 of the party's columns. 0 sends nothing: the semi-naive baseline.
+        Columns of a sketch: a number, or a fraction up to 1 of the party's columns. 0 sends nothing: each party has its own columns only
+        (with another ``noise_model`` than "gram", the semi-naive baseline).
     grids : mapping from party names to shapes, optional
         The shape of the grid that a party's columns lie on, for the sketch "dct".
-    noise_model : {"calibrated", "plain"}, default "calibrated"
-        Regression calibration of the received sketches, or the paper's plain use of them.
+    noise_model : {"gram", "calibrated", "plain"}, default "gram"
+        What a party makes of the sketches that it received: a model of the others' Gram matrix from its own columns and the sketches'
+        likelihood, regression calibration, or the paper's plain use of them. All three release the same.
+    others : {"like mine", "copies", "unrelated"}, default "like mine"
+        With ``noise_model="gram"``, what the study declares of the others' columns: that they relate to a party's own as halves of its
+        own do to each other, that they measure the same variables again, or that they have nothing in common.
     public : list of columns, default ()
         Columns that are not sensitive; they are sent as they are.
     estimating : list of party names, optional
@@ -353,7 +363,8 @@ class PrideClassifier(_Pride, BinaryClassifier):
         sketch: str | Mapping[str, ArrayLike] = "srht",
         sketch_dim: float = 0.05,
         grids: Mapping[str, tuple[int, ...]] | None = None,
-        noise_model: str = "calibrated",
+        noise_model: str = "gram",
+        others: str = "like mine",
         public: Sequence[int | str] = (),
         estimating: Sequence[str] | None = None,
         clip_norm: float | None = None,

@@ -11,8 +11,9 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.models import pride
 from unpooled.models.pride.messages import Sketch
+from unpooled.models.pride.parameters import Parameters
 from unpooled.models.pride.party import sent
-from unpooled.models.pride.plan import SKETCH, Own, Parameters, Part, PrideDesign, check, coded, parts_of, plan_of
+from unpooled.models.pride.plan import SKETCH, Own, Part, PrideDesign, check, coded, parts_of, plan_of
 from unpooled.privacy import noise
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.mechanisms.unpriced import Unpriced
