@@ -59,17 +59,20 @@ class Envelope:
 
     def shifted(self, u: Vector, y: Vector) -> Vector:
         """The roots v, by Newton's steps inside a bracket that shrinks with each: f' rises, so they lie between u and u - t f'(u)."""
-        far = u + self.variance * self.loss.pull(u, y)
-        low, high = np.minimum(u, far), np.maximum(u, far)
-        v = (low + high) / 2
+        reach = self.variance * self.loss.pull(u, y)
+        low, high = np.minimum(u, u + reach), np.maximum(u, u + reach)
+        v = u + reach / (1 + self.variance * self.loss.weight(u, y))
+        last = np.full(u.shape, np.inf)
         for _ in range(_ITERATIONS):
             excess = v - self.variance * self.loss.pull(v, y) - u
             low, high = np.where(excess < 0, v, low), np.where(excess > 0, v, high)
             tried = v - excess / (1 + self.variance * self.loss.weight(v, y))
-            # A step that leaves the bracket, or is lost in rounding, is replaced by the middle.
-            tried = np.where((tried >= low) & (tried <= high), tried, (low + high) / 2)
+            # The middle instead of a step out of the bracket, and after one that did not halve the excess: where f'' is next to 0 on one
+            # side of the root Newton's steps would go to and fro.
+            tried = np.where((tried > low) & (tried < high) & (np.abs(excess) <= last / 2), tried, (low + high) / 2)
+            last = np.abs(excess)
             moved, v = np.abs(tried - v), np.where(excess == 0, v, tried)
-            if (moved <= _PRECISION * (1 + np.abs(v))).all():
+            if (moved <= _PRECISION * (1 + np.abs(u) + np.abs(v))).all():
                 break
         return v
 
