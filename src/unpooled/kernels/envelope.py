@@ -6,7 +6,7 @@ Minimising :math:`\sum f(u_i + e_i; y_i) + |e|^2/(2t)` over e leaves :math:`f_t(
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +29,8 @@ class Envelope:
     loss: Loss
     #: t: the random effects' variance where the penalty on the coefficients is 1.
     variance: float
+    #: The last decisions, responses and roots: value, pull and weight ask for the same ones.
+    _last: list[Vector] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def slope(self) -> float:
@@ -59,21 +61,27 @@ class Envelope:
 
     def shifted(self, u: Vector, y: Vector) -> Vector:
         """The roots v, by Newton's steps inside a bracket that shrinks with each: f' rises, so they lie between u and u - t f'(u)."""
+        if not self._last or not (np.array_equal(self._last[0], u) and self._last[1] is y):
+            self._last[:] = [u, y, self._roots(u, y)]
+        return self._last[2]
+
+    def _roots(self, u: Vector, y: Vector) -> Vector:
         reach = self.variance * self.loss.pull(u, y)
         low, high = np.minimum(u, u + reach), np.maximum(u, u + reach)
         v = u + reach / (1 + self.variance * self.loss.weight(u, y))
         last = np.full(u.shape, np.inf)
         for _ in range(_ITERATIONS):
             excess = v - self.variance * self.loss.pull(v, y) - u
+            size = np.abs(excess)
+            open_ = size > _PRECISION * (1 + np.abs(u) + np.abs(v))
+            if not open_.any():
+                break
             low, high = np.where(excess < 0, v, low), np.where(excess > 0, v, high)
             tried = v - excess / (1 + self.variance * self.loss.weight(v, y))
             # The middle instead of a step out of the bracket, and after one that did not halve the excess: where f'' is next to 0 on one
             # side of the root Newton's steps would go to and fro.
-            tried = np.where((tried > low) & (tried < high) & (np.abs(excess) <= last / 2), tried, (low + high) / 2)
-            last = np.abs(excess)
-            moved, v = np.abs(tried - v), np.where(excess == 0, v, tried)
-            if (moved <= _PRECISION * (1 + np.abs(u) + np.abs(v))).all():
-                break
+            tried = np.where((tried > low) & (tried < high) & (size <= last / 2), tried, (low + high) / 2)
+            v, last = np.where(open_, tried, v), size
         return v
 
     def value(self, u: Vector, y: Vector) -> Vector:

@@ -64,13 +64,11 @@ class Heard:
 
 @dataclass(frozen=True)
 class Share:
-    """A party's solution: what it keeps, and how it predicts rows at its own place."""
+    """A party's solution."""
 
     #: beta_k.
     own: Vector
-    #: What the own columns say of the others' share in a new row, as far as their Gram matrix looks like the own.
-    expected: Vector
-    #: Coefficients of the received columns, calibrated.
+    #: Coefficients of the received columns; none where only their Gram matrix was used.
     received: Vector
     intercept: float
     #: The mean decision of the training rows.
@@ -89,10 +87,8 @@ class Kernel:
     inside: Vector
     outside: float
     weight: float
-    #: H = [sqrt(a) Z_cal, P] in the order of the received columns, centred; their means, and the factor that each of them got.
+    #: H = [sqrt(a) Z_cal, P] in the order of the received columns, centred.
     features: Matrix
-    feature_means: Vector
-    factors: Vector
     #: U'H and what H'H has outside the own span.
     towards: Matrix
     beyond: Matrix
@@ -111,28 +107,21 @@ class Kernel:
         noisy = heard.received[:, heard.sketched]
         noisy = noisy - centre * noisy.mean(axis=0)
         inside, outside, weight = _others(mine, heard, noisy, features[:, heard.sketched])
-        factors[heard.sketched] *= np.sqrt(weight)
         features[:, heard.sketched] *= np.sqrt(weight)
         towards = mine.coordinates(features)
         beyond = product(features.T, features) - product(towards.T, towards)
         if mine.rank >= degrees:
             beyond = np.zeros_like(beyond)
-        means = centre * heard.calibrated.mean(axis=0) * factors
-        return cls(mine, own_means, inside, outside, weight, features, means, factors, towards, beyond)
+        return cls(mine, own_means, inside, outside, weight, features, towards, beyond)
 
     def coordinates(self, target: Vector) -> Vector:
         """U'y."""
         return self.own.coordinates(target[:, None])[:, 0]
 
-    def share(self, inside: Vector, features: Vector, mean: float, fitted: Vector | None = None) -> Share:
-        """From U'v and H'v of the weights v = V^-1 y of the rows."""
+    def share(self, inside: Vector, mean: float, fitted: Vector | None = None) -> Share:
+        """From U'v of the rows' weights v = V^-1 y."""
         own = self.own.coefficients(inside)
-        # A direction of the others' Gram matrix extends to new rows as far as it is a multiple of the own one's.
-        total = float(self.own.squares.sum())
-        alike = float(self.inside.sum()) / total if total > 0 else 0.0
-        expected = self.own.coefficients(np.minimum(self.inside / self.own.squares, alike) * inside)
-        intercept = mean - float(self.own_means @ (own + expected)) - float(self.feature_means @ features)
-        return Share(own, expected, features * self.factors, intercept, mean, fitted)
+        return Share(own, np.empty(0), mean - float(self.own_means @ own), mean, fitted)
 
 
 def _others(own: OwnColumns, heard: Heard, noisy: Matrix, calibrated: Matrix) -> tuple[Vector, float, float]:
@@ -174,8 +163,8 @@ class GramPath:
         return cls(kernel, target - mean, mean, fit_intercept)
 
     @cached_property
-    def _reduced(self) -> tuple[Vector, Matrix, Vector, Matrix]:
-        """Eigenvalues and eigenvectors on the span of U and H, y there, and the map from there to H'v.
+    def _reduced(self) -> tuple[Vector, Matrix, Vector]:
+        """Eigenvalues and eigenvectors on the span of U and H, and y there.
 
         Outside U an orthonormal basis E of what H has there: H = U T + E S, S = L^(1/2) R' with the eigenpairs of the ``beyond`` Gram.
         """
@@ -193,14 +182,14 @@ class GramPath:
             matrix = product(maps, maps.T)
             matrix[np.diag_indices_from(matrix)] += np.concatenate([inside, np.full(roots.size, kernel.outside)])
             if matrix.size == 0:
-                return np.empty(0), matrix, np.empty(0), maps
+                return np.empty(0), matrix, np.empty(0)
             squares, basis = eigh(matrix, driver="evd")
-        return np.maximum(squares, 0.0), basis, basis.T @ np.concatenate([ours, outer]), maps
+        return np.maximum(squares, 0.0), basis, basis.T @ np.concatenate([ours, outer])
 
     @property
     def _beyond(self) -> tuple[int, float]:
         """Directions outside the span of U and H, and y's energy there."""
-        squares, _, rotated, _ = self._reduced
+        squares, _, rotated = self._reduced
         degrees = self.kernel.own.degrees
         rest = float(self.target @ self.target - rotated @ rotated)
         return max(degrees - squares.size, 0), max(rest, 0.0)
@@ -212,7 +201,7 @@ class GramPath:
 
     def evidence(self, alpha: float) -> float:
         """Twice the negative log marginal likelihood of y ~ N(0, s^2 V / alpha), s^2 profiled out, up to a constant."""
-        squares, _, rotated, _ = self._reduced
+        squares, _, rotated = self._reduced
         count, rest = self._beyond
         ratio, outer = squares / alpha, self.kernel.outside / alpha
         explained = float((rotated**2 / (1 + ratio)).sum()) + rest / (1 + outer)
@@ -230,9 +219,9 @@ class GramPath:
 
     def solve(self, alpha: float) -> Share:
         """The party's share at this penalty."""
-        squares, basis, rotated, maps = self._reduced
+        squares, basis, rotated = self._reduced
         weights = basis @ (rotated / (squares + alpha))
-        return self.kernel.share(weights[: self.kernel.own.rank], maps.T @ weights, self.target_mean)
+        return self.kernel.share(weights[: self.kernel.own.rank], self.target_mean)
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
         """Mean squared error of held-out predictions: of the kernel by its features, e_0 as independent noise of each row."""
@@ -273,11 +262,11 @@ class GramNewtonPath:
         return lowest(self.evidence, scale * np.logspace(-6, 6, 13), 1e-3)
 
     def solve(self, alpha: float) -> Share:
-        """The party's share at this penalty: features b = F'v, so U'v and H'v stand in b itself."""
+        """The party's share at this penalty: F's coefficients are F'v, so U'v stands in them."""
         coefficients, intercept = self._at(alpha).solve(alpha)
-        mean, rank = intercept + float(self.path.column_means @ coefficients), self.kernel.own.rank
-        inside = coefficients[:rank] / _raised(self.kernel)
-        return self.kernel.share(inside, coefficients[rank:], mean, self.path.design @ coefficients + mean)
+        mean = intercept + float(self.path.column_means @ coefficients)
+        inside = coefficients[: self.kernel.own.rank] / _raised(self.kernel)
+        return self.kernel.share(inside, mean, self.path.design @ coefficients + mean)
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
         """Mean loss of held-out decisions, whose rows' effects nobody knows."""

@@ -118,7 +118,6 @@ class DesignPath:
         coefficients, intercept = self.inner.solve(alpha)
         return Share(
             coefficients[: self.own],
-            np.zeros(self.own),
             coefficients[self.own :],
             intercept,
             float(self.design.mean(axis=0) @ coefficients) + intercept,
@@ -149,6 +148,10 @@ class GramProblem:
 
     own: Matrix
     heard: Heard
+
+    def at_home(self) -> DesignProblem:
+        """What predicts new rows from the own columns and newly received sketches: the calibrated design."""
+        return DesignProblem(self.own, self.heard.calibrated)
 
     def path(self, family: Family, response: Vector, *, fit_intercept: bool) -> GramPath | GramNewtonPath:
         """In closed form where the loss is squared."""

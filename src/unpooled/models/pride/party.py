@@ -262,26 +262,27 @@ def estimate(context: Context, request: EstimateRequest) -> Estimated:
     problem = _problem(context, columns.rows, request.received)
     folds = random_folds(response.size, parameters.folds, context.plan.study.public_seed)
 
-    def solved(unit: float) -> tuple[float, Share]:
+    def solved(problem: Problem, unit: float) -> tuple[float, Share]:
         path = problem.path(parameters.family, response / unit, fit_intercept=parameters.fit_intercept)
         alpha = choose_alpha(path, parameters.alpha if request.alpha is None else request.alpha, folds)
         return alpha, path.solve(alpha)
 
     unit = unit_of(parameters, response)
-    alpha, share = solved(unit)
+    alpha, share = solved(problem, unit)
     if share.fitted is not None:
         residual_unit = unit_of(parameters, response - unit * share.fitted)
         if residual_unit != unit:  # a threshold that follows the data follows what the fit leaves of them
             unit = residual_unit
-            alpha, share = solved(unit)
-    coefficients = unit * share.own
+            alpha, share = solved(problem, unit)
+    coefficients, at_home = unit * share.own, share
+    if isinstance(problem, GramProblem):  # new rows are predicted from sketches of them, if at all
+        at_home = solved(problem.at_home(), unit)[1]
+        context.keep("home_coefficients", unit * at_home.own)
     context.keep("coefficients", coefficients)
-    context.keep("received_coefficients", unit * share.received)
-    context.keep("intercept", np.array([unit * share.intercept]))
+    context.keep("received_coefficients", unit * at_home.received)
+    context.keep("intercept", np.array([unit * at_home.intercept]))
     context.keep("alpha", np.array([alpha]))
     context.keep("mean_decision", np.array([unit * share.mean]))
-    if is_gram(context):  # what the own columns say of the others', for rows whose sketches say little
-        context.keep("expected_coefficients", unit * share.expected)
     in_coded_units = coefficients / columns.deviation
     context.keep("coded_coefficients", in_coded_units)
     context.keep("offset", np.array([-float(columns.mean @ in_coded_units)]))
@@ -364,10 +365,11 @@ def predict(context: Context, request: PredictRequest) -> Predicted:
         raise PlanMismatch(
             "the fitted plan received other columns than this one sends: give the study of new rows its sketch_dim"
         )
-    coefficients = kept("coefficients")
-    if is_gram(context):
-        coefficients = coefficients + kept("expected_coefficients")
-    decision = own @ coefficients + others @ kept("received_coefficients") + kept("intercept")[0]
+    decision = (
+        own @ kept("home_coefficients" if is_gram(context) else "coefficients")
+        + others @ kept("received_coefficients")
+        + kept("intercept")[0]
+    )
     context.keep("predictions", decision)
     return Predicted(Public(part.card.rows))
 

@@ -33,6 +33,9 @@ _SHOWN = (
     "What an estimator that runs all parties in one process shows of them (coef_, intercept_, alpha_, kept_, predictions, scores): "
     "between organisations that stays with the parties, and it is a function of raw data."
 )
+_LOCAL = (
+    " A party's model of the others' columns is made of its own and of what stands here: nothing further is released for it."
+)
 
 
 @dataclass(frozen=True)
@@ -286,7 +289,8 @@ def plan_of(study: Study, releases: tuple[Release, ...], design: PrideDesign) ->
         trusted=("the coordinator", "the party that scores penalties") if parameters.alpha == "global-cv" else (),
         not_protected=(
             f"The labels (column {parameters.response!r}): every estimating party has its own copy, nobody else gets one.",
-            "The coefficients beta_k, which stay with their party and are functions of its raw data: publishing them is another release.",
+            "The coefficients beta_k, which stay with their party and are functions of its raw data: publishing them is another release."
+            + (_LOCAL if parameters.noise_model == "gram" and study.calibration == "sound" else ""),
             _SHOWN,
             "A choice of alpha by global cross-validation, which needs raw predictions; the default and local cross-validation are free.",
         ),
