@@ -84,6 +84,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "posterior": WORD,
     "coupling": WORD,
     "noise_model": WORD,
+    "others": WORD,
     "sd": WORD,
     "estimating": (3, "ab"),
     "loss": (3, True),

@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from unpooled import PrideClassifier, PrideRegressor
+from unpooled import Bounds, PrideClassifier, PrideRegressor
 from unpooled.errors import UsageError
 from unpooled.kernels.envelope import Envelope
 from unpooled.kernels.ridge import RidgePath
+from unpooled.models import load
 from unpooled.models.families import FAMILIES
 from unpooled.models.pride.curve import (
     OTHERS,
@@ -22,6 +23,8 @@ from unpooled.models.pride.curve import (
 )
 from unpooled.models.pride.gram import GramNewtonPath, GramPath, Heard, Kernel
 from unpooled.models.pride.local import RegressionCalibration, random_folds
+from unpooled.models.pride.parameters import automatic_size
+from unpooled.privacy.plan import Card, Study
 
 SHAPES = [(40, 30, 5), (30, 70, 4), (25, 25, 1), (30, 40, 9), (60, 8, 3), (30, 1, 2), (24, 10, 40)]
 
@@ -432,3 +435,22 @@ def test_a_classifier_with_it_finds_the_signal() -> None:
         parties=4, bounds=(-1, 1), classes=(False, True), epsilon=5.0, delta=1e-5, sketch_dim=2, random_state=0
     )
     assert model.fit(X, y > 0).score(X, y > 0) > 0.65
+
+
+def test_an_automatic_sketch_follows_what_is_public_and_new_rows_get_the_same_one() -> None:
+    assert automatic_size(800, 200, 0.1) == automatic_size(800, 200, 1.0) == 10
+    assert automatic_size(800, 200, 4.0) == 40
+    assert automatic_size(800, 200, 50.0) == automatic_size(800, 200, math.inf) == 100
+    assert automatic_size(30, 200, 50.0) == 30
+    assert automatic_size(800, 3, 1.0) == 2
+    assert automatic_size(800, 1, 1.0) == 1
+    X, y = field()
+    model = PrideRegressor(parties=4, bounds=(-1, 1), epsilon=8.0, delta=1e-5).fit(X, y)
+    assert {part.sketch.size for part in model.plan_.design.parts} == {4}
+    assert np.corrcoef(model.predict_at("party2", X[:3]), model.predict_at("party2", X[:3]))[0, 1] > 0.5
+    assert {part.sketch.size for part in model.prediction_plan_.design.parts if part.sketch} == {4}
+    cards = tuple(Card(f"p{k}", 9, Bounds(-1, 1).columns([f"x{k}"]), ("y",)) for k in range(2))
+    with pytest.raises(UsageError, match="sketch_dim"):
+        load("pride").compile(Study("pride", cards, 1.0, 1e-6, parameters={"fitted": "00"}, derived=()))
+    with pytest.raises(UsageError, match="none for 'p1'"):
+        load("pride").compile(Study("pride", cards, 1.0, 1e-6, parameters={"sketch_dim": {"p0": 1}}, derived=()))

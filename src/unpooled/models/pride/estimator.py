@@ -16,6 +16,7 @@ from unpooled.estimation.binary import BinaryClassifier
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARE, SHARED, WHOLE, WORD, plain, taking
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.pride import MODEL, published
+from unpooled.models.pride.parameters import AUTO, automatic_size
 from unpooled.models.pride.units import in_own_units
 from unpooled.privacy.bounds import Bounds, Coding
 from unpooled.privacy.classes import DEFAULT
@@ -43,7 +44,7 @@ class _Pride(StudyEstimator):
         SHARED
         | taking("alpha", NUMBER, WORD)
         | taking("sketch", WORD, MAPPING)
-        | taking("sketch_dim", WHOLE, SHARE)
+        | taking("sketch_dim", WHOLE, SHARE, WORD)
         | taking("publish", NUMBER)
         | taking("grids", MAPPING, NONE)
         | taking("noise_model", WORD)
@@ -69,7 +70,7 @@ class _Pride(StudyEstimator):
         calibration: str = "sound",
         alpha: float | str = "marginal-likelihood",
         sketch: str | Mapping[str, ArrayLike] = "srht",
-        sketch_dim: float = 0.05,
+        sketch_dim: float | str = AUTO,
         grids: Mapping[str, tuple[int, ...]] | None = None,
         noise_model: str = "gram",
         others: str = "like mine",
@@ -133,7 +134,7 @@ class _Pride(StudyEstimator):
             "threshold": None if self.threshold is None else float(self.threshold),
             "classes": list(DEFAULT if declared.classes is None else declared.classes.texts),
             "sketch": self.sketch if isinstance(self.sketch, str) else "matrix",
-            "sketch_dim": plain(self.sketch_dim),
+            "sketch_dim": self._sizes() if fitted else plain(self.sketch_dim),
             "grids": {k: [int(n) for n in v] for k, v in (self.grids or {}).items()},
             "matrices": matrices,
             "public": [column_named(declared.names, column) for column in self.public],
@@ -150,6 +151,13 @@ class _Pride(StudyEstimator):
         }
         trust = {"cross-validation": "trusted"} if self.alpha == "global-cv" and not fitted else {}
         return self._asked(cards, parameters, declared.derived, trust)
+
+    def _sizes(self) -> object:
+        """For new rows: as large as in the fit, whatever their number."""
+        if self.sketch_dim != AUTO:
+            return plain(self.sketch_dim)
+        rows = self.plan_.study.parties[0].rows
+        return {p.card.name: automatic_size(rows, len(p.private.attribute), self.epsilon) for p in self.plan_.design.parts}
 
     # --- fit ---------------------------------------------------------------------------------------------------------------
 
@@ -243,9 +251,10 @@ class PrideRegressor(RegressorMixin, _Pride):
         The penalty, as scikit-learn's alpha on columns scaled by their declared half width. "global-cv" is not private.
     sketch : {"srht", "gaussian", "dct"} or mapping from party names to public matrices, default "srht"
         The public random matrix that a party's columns are multiplied by before they get noise.
-    sketch_dim : int or float, default 0.05
-        Columns of a sketch: a number, or a fraction up to 1 of the party's columns. 0 sends nothing: each party has its own columns only
-        (with another ``noise_model`` than "gram", the semi-naive baseline).
+    sketch_dim : "auto", int or float, default "auto"
+        Columns of a sketch: a number, or a fraction up to 1 of the party's columns. "auto" is 5 % of them, times epsilon where that is
+        above 1, up to half. 0 sends nothing: each party has its own columns only (the semi-naive baseline if ``noise_model`` is not
+        "gram").
     grids : mapping from party names to shapes, optional
         The shape of the grid that a party's columns lie on, for the sketch "dct".
     noise_model : {"gram", "calibrated", "plain"}, default "gram"
@@ -361,7 +370,7 @@ class PrideClassifier(_Pride, BinaryClassifier):
         calibration: str = "sound",
         alpha: float | str = "marginal-likelihood",
         sketch: str | Mapping[str, ArrayLike] = "srht",
-        sketch_dim: float = 0.05,
+        sketch_dim: float | str = AUTO,
         grids: Mapping[str, tuple[int, ...]] | None = None,
         noise_model: str = "gram",
         others: str = "like mine",

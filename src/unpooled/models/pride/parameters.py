@@ -13,6 +13,16 @@ from unpooled.privacy.classes import DEFAULT, check_classes
 
 if TYPE_CHECKING:
     from unpooled.models.families import Family
+#: A sketch as large as is worth its noise.
+AUTO = "auto"
+#: Its share of the party's columns at epsilon 1 and below, the largest share, and the fewest columns (THEORY.md, section 9).
+_SHARE, _LARGEST, _FEWEST = 0.05, 0.5, 2
+
+
+def automatic_size(rows: int, columns: int, epsilon: float) -> int:
+    """Columns of a sketch from what is public before any data: 5 % of the party's, times epsilon above 1, up to half; at most n."""
+    share = min(_LARGEST, _SHARE * max(1.0, epsilon))
+    return min(max(_FEWEST, round(share * columns)), columns, max(rows, 1))
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,8 +38,9 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Where Huber's loss becomes straight, in the response's own units; None: 1.345 robust deviations of what a first fit leaves.
     threshold: float | None = None
     sketch: str = "srht"
-    #: Columns of the sketch: a number, or a fraction of the party's coded columns; 0 sends nothing (semi-naive).
-    sketch_dim: int | float = 0.05
+    #: Columns of the sketch: "auto" (from rows, columns and epsilon), a number, a fraction of the party's coded columns, or a number for
+    #: every party; 0 sends nothing.
+    sketch_dim: int | float | str | dict[str, int] = AUTO
     #: Shape of the grid a party's columns lie on, row by row (dct only; default: one axis).
     grids: dict[str, tuple[int, ...]] = {}
     #: A public matrix per party (sketch = "matrix").
@@ -82,8 +93,17 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("alpha must be positive and finite")
         if self.alpha == "global-cv" and self.family is not FAMILIES["squared"]:
             raise ValueError("global-cv reproduces the paper's regressions only: choose another alpha")
-        if not 0 <= self.sketch_dim < math.inf or (self.clip_norm is not None and not 0 < self.clip_norm < math.inf):
-            raise ValueError("sketch_dim must be >= 0, clip_norm positive, both finite")
+        if isinstance(self.sketch_dim, str) and (self.sketch_dim != AUTO or self.fitted is not None):
+            raise ValueError(
+                "sketch_dim must be auto, a number, a fraction, or a number for every party; where new rows are predicted, the numbers "
+                "that the fitted plan had"
+            )
+        sizes = self.sketch_dim.values() if isinstance(self.sketch_dim, dict) else [self.sketch_dim]
+        given = [size for size in sizes if not isinstance(size, str)]
+        if not all(0 <= size < math.inf for size in given):
+            raise ValueError("sketch_dim must be >= 0 and finite")
+        if self.clip_norm is not None and not 0 < self.clip_norm < math.inf:
+            raise ValueError("clip_norm must be positive and finite")
         if not 0 <= self.publish < 1:
             raise ValueError("publish must lie in [0, 1)")
         if self.publish and (isinstance(self.alpha, str) or self.fit_intercept or self.noise_model != "plain"):

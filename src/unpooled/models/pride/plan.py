@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.models.pride.parameters import Parameters
+from unpooled.models.pride.parameters import Parameters, automatic_size
 from unpooled.models.pride.sketch import PublicSketch
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding
@@ -117,7 +117,7 @@ def parts_of(study: Study) -> tuple[Part, ...]:
 def sketch_of(study: Study, card: Card, features: int) -> PublicSketch | None:
     """The public matrix for so many private coded columns of a party; None where the study sends nothing of them."""
     parameters = check_parameters(study, Parameters)
-    size = _size(parameters, card, features)
+    size = _size(study, parameters, card, features)
     if not size:
         return None
     given = parameters.matrices.get(card.name)
@@ -142,7 +142,7 @@ def _readers(study: Study, parameters: Parameters) -> set[str]:
     return set(parameters.predicting) or names
 
 
-def _size(parameters: Parameters, card: Card, features: int) -> int:
+def _size(study: Study, parameters: Parameters, card: Card, features: int) -> int:
     if parameters.sketch == "matrix" and features:
         given = parameters.matrices.get(card.name)
         if given is None:
@@ -150,7 +150,16 @@ def _size(parameters: Parameters, card: Card, features: int) -> int:
             raise UsageError(msg)
         return len(given[0])
     wanted = parameters.sketch_dim
-    if wanted == 0 or features == 0:
+    if features == 0:
+        return 0
+    if isinstance(wanted, str):
+        wanted = automatic_size(card.rows, features, study.epsilon)
+    if isinstance(wanted, dict):
+        if card.name not in wanted:
+            msg = f"sketch_dim names the columns of every party's sketch, and none for {card.name!r}"
+            raise UsageError(msg)
+        wanted = wanted[card.name]
+    if wanted == 0:
         return 0
     size = max(1, round(min(wanted, 1e9) * features)) if isinstance(wanted, float) else wanted
     most = features if parameters.sketch == "dct" else 1 << max(features - 1, 0).bit_length()
