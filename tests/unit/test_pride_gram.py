@@ -93,7 +93,7 @@ def twin_energy(power: float, mu: float, q: int, s2: float, shift: float) -> tup
 
 
 def twin(own: np.ndarray, heard: Heard) -> tuple[np.ndarray, np.ndarray, float]:
-    """(V - alpha I, g in all directions, a) as SPEC prints them."""
+    """(V - alpha I, g in all directions, a) as the page of theory prints them."""
     own, z, zc = (m - m.mean(axis=0) for m in (own, heard.received, heard.calibrated))
     n, q, s2 = own.shape[0], z.shape[1], float((heard.noise**2).mean())
     w, u, rank = full_basis(own)

@@ -1,6 +1,6 @@
 r"""What a party's own columns say of the others': energies direction by direction, before and after it looks at the sketches.
 
-SPEC of the rule: THEORY.md, section 8. ``A = X X'`` of the centred own columns has eigenvectors u_i, eigenvalues w_i (falling) and rank r;
+The rule is in THEORY.md, section 8. ``A = X X'`` of the centred own columns has eigenvectors u_i, eigenvalues w_i (falling) and rank r;
 G is the Gram matrix of the others' columns and N the degrees of freedom (n - 1 where there is a constant). All functions are pure, and
 local: what they read is the party's own, what was released to it, and numbers that the study declares.
 
@@ -210,7 +210,7 @@ def calibrated_weight(inside: Vector, square: Matrix, beyond: Matrix, directions
     """(a, mean energy outside): how far the calibrated columns' Gram matrix may be believed.
 
     ``inside`` are the c_i, ``square`` is G_c = Z_cal'Z_cal, ``beyond`` what of it lies outside the own span (its ``directions``). a is 1
-    less what independent columns of the same energies would show off the diagonal, four standard deviations above their mean.
+    less what independent columns of the same energies would show off the diagonal, two standard deviations above their mean.
     """
     columns = square.shape[0]
     outside = float(beyond.trace()) if directions else 0.0
