@@ -9,7 +9,7 @@ import pytest
 
 from unpooled import Bounds, PrideClassifier, PrideRegressor
 from unpooled.errors import UsageError
-from unpooled.kernels.envelope import Envelope
+from unpooled.kernels.envelope import MoreauEnvelope
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models import load
 from unpooled.models.families import FAMILIES
@@ -270,7 +270,7 @@ def test_the_envelope_is_the_minimum_over_the_rows_own_effect(loss: str, varianc
     from scipy.optimize import minimize_scalar
 
     family, rng = FAMILIES[loss], np.random.default_rng(0)
-    envelope = Envelope(family, variance)
+    envelope = MoreauEnvelope(family, variance)
     u = np.concatenate([rng.normal(size=20) * 5, np.linspace(-30, 30, 9)])
     y = rng.choice([-1.0, 1.0], u.size)
     root = envelope.shifted(u, y)

@@ -23,7 +23,7 @@ _PRECISION = 4 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
-class Envelope:
+class MoreauEnvelope:
     """f_t of a loss, a :class:`unpooled.kernels.newton.Loss` itself."""
 
     loss: Loss

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import eigh
 
-from unpooled.kernels.envelope import Envelope
+from unpooled.kernels.envelope import MoreauEnvelope
 from unpooled.kernels.newton import NewtonPath
 from unpooled.kernels.ridge import RidgePath, lowest, product
 from unpooled.kernels.threads import one_thread
@@ -243,7 +243,7 @@ class GramNewtonPath:
 
     def _at(self, alpha: float) -> NewtonPath:
         outside = self.kernel.outside
-        return self.path.with_loss(Envelope(self.path.loss, outside / alpha)) if outside > 0 else self.path
+        return self.path.with_loss(MoreauEnvelope(self.path.loss, outside / alpha)) if outside > 0 else self.path
 
     @property
     def squares(self) -> Vector:

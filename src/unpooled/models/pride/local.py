@@ -82,13 +82,13 @@ class LocalPath(Penalised, Protocol):
         """At this penalty."""
 
 
-class Problem(Protocol):
+class LocalProblem(Protocol):
     """What a party fits on."""
 
     def path(self, family: Family, response: Vector, *, fit_intercept: bool) -> LocalPath:
         """Its solutions for a response."""
 
-    def of_rows(self, rows: NDArray[np.intp]) -> Problem:
+    def of_rows(self, rows: NDArray[np.intp]) -> LocalProblem:
         """The problem of some rows only."""
 
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.models.pride.gram import Share
-    from unpooled.models.pride.local import Problem
+    from unpooled.models.pride.local import LocalProblem
     from unpooled.models.pride.parameters import Parameters
     from unpooled.privacy.table import Table
 
@@ -191,7 +191,7 @@ def _response(context: Context) -> Vector:
     return np.asarray(values, dtype=np.float64)
 
 
-def _problem(context: Context, own: Matrix, received: Sequence[Received]) -> Problem:
+def _problem(context: Context, own: Matrix, received: Sequence[Received]) -> LocalProblem:
     """What the party fits on, noisy columns calibrated where that was asked for; keeps what new rows will need."""
     parameters = _parameters(context)
     columns_received, noise, sketched = _others(context, received)
@@ -262,7 +262,7 @@ def estimate(context: Context, request: EstimateRequest) -> Estimated:
     problem = _problem(context, columns.rows, request.received)
     folds = random_folds(response.size, parameters.folds, context.plan.study.public_seed)
 
-    def solved(problem: Problem, unit: float) -> tuple[float, Share]:
+    def solved(problem: LocalProblem, unit: float) -> tuple[float, Share]:
         path = problem.path(parameters.family, response / unit, fit_intercept=parameters.fit_intercept)
         alpha = choose_alpha(path, parameters.alpha if request.alpha is None else request.alpha, folds)
         return alpha, path.solve(alpha)
