@@ -22,8 +22,8 @@ MEASURES = ("error to pooled", "correlation", "training MSE", "test MSE")
 PRIVATE = {
     "published": {"calibration": "published", "noise_model": "plain"},
     "sound": {"noise_model": "plain"},
-    "sound + calibrated": {},
-    "DCT + calibrated": {"sketch": "dct"},
+    "sound + calibrated": {"noise_model": "calibrated"},
+    "DCT + calibrated": {"noise_model": "calibrated", "sketch": "dct"},
 }
 
 
@@ -82,7 +82,9 @@ def study(
     pooled = PrideRegressor(**{**base, "parties": 1, "sketch_dim": 0, "random_state": 0}).fit(X, y)
     optimum = pooled.coef_
     rows = [[name, "pooled", "", "", *(f"{v:.3f}" for v in measures(pooled, optimum, split))]]
-    naive = measures(PrideRegressor(**{**base, "sketch_dim": 0, "random_state": 0}).fit(X, y), optimum, split)
+    naive = measures(
+        PrideRegressor(**{**base, "sketch_dim": 0, "noise_model": "plain", "random_state": 0}).fit(X, y), optimum, split
+    )
     rows.append([name, "semi-naive", "", "", *(f"{v:.3f}" for v in naive)])
     for fraction in fractions:
         settings = {**base, "sketch_dim": fraction}

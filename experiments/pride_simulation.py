@@ -22,15 +22,15 @@ EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 FRACTIONS = (0.01, 0.05, 0.1, 0.2)
 PENALTIES = ("marginal-likelihood", "local-cv")
 FIXED = {
-    "semi-naive": {"sketch_dim": 0},
+    "semi-naive": {"sketch_dim": 0, "noise_model": "plain"},
     "DUAL-LOCO": {"epsilon": np.inf, "noise_model": "plain"},
     "pooled": {"parties": 1, "sketch_dim": 0},
 }
 PRIVATE = {
     "published": {"calibration": "published", "noise_model": "plain"},
     "sound": {"noise_model": "plain"},
-    "sound + calibrated": {},
-    "DCT + calibrated": {"sketch": "dct"},
+    "sound + calibrated": {"noise_model": "calibrated"},
+    "DCT + calibrated": {"noise_model": "calibrated", "sketch": "dct"},
 }
 MEASURES = ("block X", "block C", "overall", "test MSE")
 

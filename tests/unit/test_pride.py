@@ -313,7 +313,8 @@ def test_calibration_beats_the_published_method_in_the_papers_simulation(alpha: 
                 random_state=seed,
                 public_seed=seed,
                 grids={"x": field.shape, "c": field.shape},
-                **options,
+                sketch_dim=0.05,
+                **{"noise_model": "calibrated", **options},
             ).fit(field.design, field.response)
             return float(((model.coef_[:b] - true[:b]) ** 2).sum() / (true[:b] ** 2).sum())
 
