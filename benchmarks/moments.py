@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from unpooled.aggregation.moments import MomentsLayout
+from unpooled.aggregation.layout import MomentsLayout
 from unpooled.privacy.bounds import Column
 from unpooled.study.data import read_table
 

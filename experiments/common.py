@@ -45,7 +45,7 @@ def data_file(name: str) -> Path:
 
 
 def write_table(name: str, title: str, header: Sequence[str], rows: Sequence[Sequence[str]], notes: str = "") -> None:
-    """A Markdown table at ``results/<name>.md`` (name: "pride/figure_4"), printed and written."""
+    """A Markdown table at ``results/<name>.md`` (name: "pride/figure_4"), printed and written; a full one is not overwritten by a reduced one."""
     path = RESULTS / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [
@@ -58,18 +58,25 @@ def write_table(name: str, title: str, header: Sequence[str], rows: Sequence[Seq
     ]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     text = "\n".join(lines) + "\n"
-    path.write_text(text)
     print(text, flush=True)
+    if _size[0] == "reduced" and path.is_file() and "\nSize: full." in path.read_text():
+        print(f"{path} is of full size and stays", flush=True)
+        return
+    path.write_text(text)
 
 
 def write_figure(name: str, figure: object) -> None:
-    """A matplotlib figure at ``results/<name>.png``, small enough to be committed."""
+    """A matplotlib figure at ``results/<name>.png``, small enough to be committed; a full one is not overwritten by a reduced one."""
     import matplotlib.pyplot as plt
+    from PIL import Image
 
     path = RESULTS / f"{name}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
+    if _size[0] == "reduced" and path.is_file() and Image.open(path).info.get("Description") == "full":
+        print(f"{path} is of full size and stays", flush=True)
+        return
     for dpi in (110, 90, 75, 60, 45):
-        figure.savefig(path, dpi=dpi)
+        figure.savefig(path, dpi=dpi, metadata={"Description": _size[0]})
         if path.stat().st_size <= LARGEST_FIGURE:
             break
     plt.close(figure)
@@ -89,6 +96,7 @@ def curves(
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullLocator
 
     figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.6), squeeze=False)
     colours = {method: f"C{i}" for i, method in enumerate(dict.fromkeys(m for lines in panels.values() for m in lines))}
@@ -100,6 +108,10 @@ def curves(
             axis.plot(x, middle, color=colours[method], marker="o", markersize=3, label=method)
             axis.fill_between(x, band[0], band[1], color=colours[method], alpha=0.12, linewidth=0)
         axis.set(title=title, xlabel=xlabel, xscale="log" if log else "linear", yscale="log" if logy else "linear")
+        points = np.unique(np.concatenate([np.ravel(x) for x, *_ in lines.values() if np.size(x) > 1]))
+        if log and points.size <= 8:  # so few can have their own labels
+            axis.set_xticks(points, [f"{point:g}" for point in points])
+            axis.xaxis.set_minor_locator(NullLocator())
         axis.grid(alpha=0.3)
     axes[0][-1].legend(fontsize=7)
     figure.tight_layout()

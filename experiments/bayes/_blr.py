@@ -10,7 +10,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from unpooled import Bounds, PrivateBayesianRegression
-from unpooled.aggregation.moments import LinearFit, Moments
+from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 from unpooled.models.bayes.coordinator import posterior
 from unpooled.models.bayes.projection import best_multiple, thresholds
@@ -58,7 +59,7 @@ class Blr:
         layout = design.narrowed(settings)
         spread = design.moments.deviations(self.plan)
         exact = layout.statistic(table).astype(float)
-        return layout.decode(Total(exact + spread * rng.normal(size=exact.size), spread, ()), n)
+        return Moments.decode(layout, Total(exact + spread * rng.normal(size=exact.size), spread, ()), n)
 
     def predict(self, fit: LinearFit, X: np.ndarray) -> np.ndarray:
         """Predictions, clipped to the declared range of y: public, and the same for every method."""

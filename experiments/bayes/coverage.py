@@ -9,7 +9,7 @@ import numpy as np
 from experiments.bayes._blr import Blr, ball, unit_rows
 from experiments.common import run, write_table
 
-from unpooled.aggregation.moments import LinearFit
+from unpooled.aggregation.linear_fit import LinearFit
 
 COVERAGE = ((500, 0.5), (500, 1.0), (500, 10.0), (5000, 0.1), (5000, 1.0), (50_000, 1.0))
 SETTINGS = ((10_000, 5.0), (1000, 5.0), (1000, 1.0))

@@ -2,10 +2,12 @@
 
 diPLSlib needs scikit-learn < 1.8 and is GPL: it runs in an environment of its own, whose Python ``UNPOOLED_DIPLSLIB`` names, and no code of it
 is here. It takes the largest response for the largest absolute one, so the data are chosen such that the two agree in every component.
+``tests/stats/test_beside_diplslib.py`` asks the same as a test.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -17,6 +19,7 @@ from scipy import stats
 from unpooled import PrivatePLSRegression
 
 N, CHANNELS, COMPONENTS, DELTA = 40, 5, 2, 0.01
+EPSILONS = (1.0, 10.0, 100.0)
 #: What the other environment runs: coefficients of so many fits, as JSON.
 THEIRS = """
 import json, sys
@@ -33,6 +36,7 @@ json.dump(found, sys.stdout)
 """
 
 
+@functools.cache
 def data() -> tuple[np.ndarray, np.ndarray]:
     """Rows whose response is largest in absolute value where it is largest, after every deflation too."""
     for seed in range(1000):
@@ -52,6 +56,28 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     raise RuntimeError("no such data among the seeds")
 
 
+def theirs(python: str, epsilon: float, runs: int) -> np.ndarray:
+    """Coefficients of so many fits of the authors' package, by the Python of its environment."""
+    X, y = data()
+    asked = {"X": X.tolist(), "y": y.tolist(), "runs": runs, "components": COMPONENTS, "epsilon": epsilon, "delta": DELTA}
+    answered = subprocess.run(  # noqa: S603 - the Python that the caller names
+        [python, "-c", THEIRS], input=json.dumps(asked), capture_output=True, text=True, check=True
+    )
+    return np.array(json.loads(answered.stdout))
+
+
+def ours(sd: str, epsilon: float, runs: int) -> np.ndarray:
+    """Coefficients of so many fits of the published form with one of its deviations."""
+    X, y = data()
+    settings = {"basis": "none", "calibration": "published", "epsilon": epsilon, "delta": DELTA, "sd": sd}
+    return np.array([PrivatePLSRegression(COMPONENTS, random_state=s, **settings).fit(X, y).coef_ for s in range(runs)])
+
+
+def smallest_p(one: np.ndarray, two: np.ndarray) -> float:
+    """Of two-sample Kolmogorov-Smirnov tests, one for every coefficient."""
+    return float(min(stats.ks_2samp(a, b).pvalue for a, b in zip(one.T, two.T, strict=True)))
+
+
 def main(full: bool) -> None:
     """Two-sample tests of every coefficient at several epsilon."""
     python = os.environ.get("UNPOOLED_DIPLSLIB")
@@ -61,37 +87,13 @@ def main(full: bool) -> None:
         )
         return
     runs = 2000 if full else 400
-    X, y = data()
     rows = []
-    for epsilon in (1.0, 10.0, 100.0):
-        asked = {
-            "X": X.tolist(),
-            "y": y.tolist(),
-            "runs": runs,
-            "components": COMPONENTS,
-            "epsilon": epsilon,
-            "delta": DELTA,
-        }
-        answered = subprocess.run(  # noqa: S603 - the Python that the caller names
-            [python, "-c", THEIRS], input=json.dumps(asked), capture_output=True, text=True, check=True
-        )
-        theirs = np.array(json.loads(answered.stdout))
-        settings = {"basis": "none", "calibration": "published", "epsilon": epsilon, "delta": DELTA}
-        for sd in ("sigma^2", "sigma"):
-            ours = np.array(
-                [PrivatePLSRegression(COMPONENTS, sd=sd, random_state=s, **settings).fit(X, y).coef_ for s in range(runs)]
-            )
-            values = [stats.ks_2samp(a, b).pvalue for a, b in zip(ours.T, theirs.T, strict=True)]
-            shown = "package" if sd == "sigma^2" else "printed (a control: another law)"
-            rows.append(
-                [
-                    f"{epsilon:g}",
-                    shown,
-                    f"{min(values):.2g}",
-                    f"{np.median(theirs[:, 0]):.3g}",
-                    f"{np.median(ours[:, 0]):.3g}",
-                ]
-            )
+    for epsilon in EPSILONS:
+        found = theirs(python, epsilon, runs)
+        for sd, shown in (("sigma^2", "package"), ("sigma", "printed (a control: another law)")):
+            own = ours(sd, epsilon, runs)
+            medians = (f"{np.median(values[:, 0]):.3g}" for values in (found, own))
+            rows.append([f"{epsilon:g}", shown, f"{smallest_p(own, found):.2g}", *medians])
     write_table(
         "pls/beside_diplslib",
         f"{runs} fits of each: smallest p-value of {CHANNELS} two-sample Kolmogorov-Smirnov tests of a coefficient",

@@ -5,16 +5,42 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from experiments.common import run, write_table
+from experiments.common import curves, run, write_table
 from experiments.pride._protocol import fit
 from experiments.pride._real import SETS
 from experiments.pride.figure_4 import THETA, problem_of
 
 from unpooled.models.pride.approximation import Shape, relative_error_bound
 
+ROWS, OWN, OTHERS, PENALTY = 6, 40, 4000, 50.0
+SKETCHED, NOISE = (500, 700, 1000, 1400, 2000, 2800, 4000), (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+#: Received columns at which the noise is varied.
+AT = 2000
+
+
+def errors(sketched: int, sigma: float, seeds: range) -> tuple[np.ndarray, np.ndarray]:
+    """|b_k - b_k*| / |b_k*| of one party on a design of 6 rows and full rank, and the bound (constant 1, xi 0.1), for every seed."""
+    measured, bounds = [], []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(ROWS, OWN + OTHERS)), rng.normal(size=ROWS)
+        # The columns of a Gaussian sketch have covariance X_o X_o': drawn so, no matrix of the size of the sketch is needed.
+        root = np.linalg.cholesky(X[:, OWN:] @ X[:, OWN:].T)
+        Z = root @ rng.normal(size=(ROWS, sketched)) / math.sqrt(sketched) + sigma * rng.normal(size=(ROWS, sketched))
+        kernels = X @ X.T, X[:, :OWN] @ X[:, :OWN].T + Z @ Z.T
+        exact, found = (X[:, :OWN].T @ np.linalg.solve(k + PENALTY * np.eye(ROWS), y) for k in kernels)
+        measured.append(np.linalg.norm(found - exact) / np.linalg.norm(exact))
+        bounds.append(relative_error_bound(Shape.of(X), sketched, sigma))
+    return np.array(measured), np.array(bounds)
+
+
+def row(measured: np.ndarray, bounds: np.ndarray) -> list[str]:
+    """Mean, largest, bound, and by how much the bound is larger than the largest."""
+    return [f"{v:.3g}" for v in (measured.mean(), measured.max(), bounds.mean(), (bounds / measured.max()).mean())]
+
 
 def main(full: bool) -> None:
-    """Table 1, and DUAL-LOCO's measured distance to the pooled solution beside the bound (constant 1) over tau_K on a design of low rank."""
+    """Table 1, and one party's measured distance to the pooled solution beside the bound, over tau_K without noise and over sigma."""
     problems = {"simulation": problem_of(0)[0], **{name: load(0) for name, load in SETS.items()}}
     rows = []
     for name, problem in problems.items():
@@ -24,24 +50,36 @@ def main(full: bool) -> None:
         rows.append([name, str(X.shape[0]), str(X.shape[1]), *cells])
     header = ["data", "n", "p", "largest range", "d_min", "effective rank", "J80", "J90"]
     write_table("pride/table_1", "Table 1: shapes of the data", header, rows)
-    rows, n, own, others = [], 6, 40, 4000
-    for sketched in (500, 1000, 2000, 4000):
-        errors = []
-        for seed in range(200 if full else 50):
-            rng = np.random.default_rng(seed)
-            X, y = rng.normal(size=(n, own + others)), rng.normal(size=n)
-            Z = X[:, own:] @ rng.normal(size=(others, sketched)) / math.sqrt(sketched)
-            kernels = X @ X.T, X[:, :own] @ X[:, :own].T + Z @ Z.T
-            exact, found = (X[:, :own].T @ np.linalg.solve(k + 50 * np.eye(n), y) for k in kernels)
-            errors.append(np.linalg.norm(found - exact) / np.linalg.norm(exact))
-        bound = relative_error_bound(Shape.of(X), sketched)
-        rows.append([str(sketched), f"{np.mean(errors):.3f}", f"{np.max(errors):.3f}", f"{bound:.3f}"])
-    title = "Theorem 3 (constant 1, xi 0.1): relative error of one party without noise, 6 rows of full rank"
-    write_table("pride/theorem_3", title, ["received columns", "mean error", "largest error", "bound"], rows)
+    seeds = range(2000 if full else 300)
+    size = f"{ROWS} rows of full rank, {len(seeds)} designs"
+    without = [errors(m, 0.0, seeds) for m in SKETCHED]
+    noisy = [errors(AT, sigma, seeds) for sigma in NOISE]
+    header = ["mean error", "largest error", "bound", "bound / largest"]
+    title = f"Theorem 3 (constant 1, xi 0.1): relative error of one party without noise, {size}"
+    rows = [[str(m), *row(*pair)] for m, pair in zip(SKETCHED, without, strict=True)]
+    write_table("pride/theorem_3", title, ["received columns", *header], rows)
+    title = f"Theorem 3 (constant 1, xi 0.1): relative error of one party with noise, {AT} received columns, {size}"
+    rows = [[f"{s:g}", *row(*pair)] for s, pair in zip(NOISE, noisy, strict=True)]
+    write_table("pride/theorem_3_noise", title, ["sigma", *header], rows)
+    panels = {
+        "no noise: over received columns": lines(np.array(SKETCHED, float), without),
+        f"{AT} received columns: over sigma": lines(np.array(NOISE[1:]), noisy[1:]),
+    }
+    curves("pride/theorem_3", panels, "received columns, or sigma")
     problem = problems["simulation"]
     loco = fit(problem, "DUAL-LOCO", 0.2, theta=THETA)
     bound = relative_error_bound(Shape.of(problem.X), 40)
     print(f"simulation, m = 0.2 tau: the bound is {bound}; penalty {loco.alphas[0]:.3g}")
+
+
+def lines(x: np.ndarray, found: list[tuple[np.ndarray, np.ndarray]]) -> dict:
+    """Mean error with all between smallest and largest, and the bound."""
+    measured, bounds = (np.array([pair[k] for pair in found]) for k in (0, 1))
+    band = measured.min(axis=1), measured.max(axis=1)
+    return {
+        "measured (mean, smallest to largest)": (x, measured.mean(axis=1), band),
+        "bound of Theorem 3": (x, bounds.mean(axis=1), (bounds.min(axis=1), bounds.max(axis=1))),
+    }
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ mean AUC on a validation set (a third of the training rows), never by the test s
 from __future__ import annotations
 
 import numpy as np
-from experiments.common import run, write_table
-from experiments.stacking._protocol import GROUPS, Data, newsgroups
+from experiments.common import curves, run, write_table
+from experiments.stacking._protocol import GROUPS, NOTE, REPETITIONS, Data, cell, mnist, newsgroups
 from sklearn.metrics import roc_auc_score
 
 from unpooled import Bounds, PrivateStackingClassifier
@@ -42,17 +42,31 @@ def best(data: Data, repetitions: int, importance: np.ndarray | None, meta: str)
     return tested[int(validated.mean(axis=1).argmax())]
 
 
-def main(full: bool) -> None:
-    """One row per alpha, and the uniform weights of PST-F(U)."""
-    data, repetitions, rows = newsgroups(), 10 if full else 4, []
-    for name, importance in [("uniform", None), *((f"{a:g}", a ** np.arange(1, 101)) for a in ALPHAS)]:
-        found = [best(data, repetitions, importance, meta) for meta in ("trusted", "public-weights")]
-        rows.append([name, *(f"{v.mean():.3f} ± {v.std(ddof=1) / np.sqrt(v.size):.3f}" for v in found)])
-        print(rows[-1], flush=True)
-    header = ["alpha", "high-level model (paper)", "public weights (ours)"]
+def main(full: bool) -> None:  # noqa: ARG001 - one size, the paper's: ten repetitions
+    """One row per data set and alpha, and the uniform weights of PST-F(U)."""
+    rows, panels = [], {}
+    metas = {"high-level model (paper)": "trusted", "public weights (ours)": "public-weights"}
+    for label, data in {"newsgroups": newsgroups(), "MNIST 0/8": mnist()}.items():
+        found = {}
+        for name, importance in [("uniform", None), *((f"{a:g}", a ** np.arange(1, 101)) for a in ALPHAS)]:
+            found[name] = [best(data, REPETITIONS, importance, meta) for meta in metas.values()]
+            rows.append([label, name, *map(cell, found[name])])
+            print(rows[-1], flush=True)
+        lines = {}
+        for k, meta in enumerate(metas):
+            values = np.array([found[f"{a:g}"][k] for a in ALPHAS])
+            middle, spread = values.mean(axis=1), values.std(axis=1, ddof=1) / np.sqrt(REPETITIONS)
+            lines[meta] = (np.array(ALPHAS), middle, (middle - spread, middle + spread))
+            lines[f"uniform, {meta}"] = (np.array([1.0]), found["uniform"][k].mean(keepdims=True), np.zeros((2, 1)))
+        panels[label] = lines
     write_table(
-        "stacking/figure_3", f"Figure 3: AUC on newsgroups, epsilon = 1, K = 5, {repetitions} repetitions", header, rows
+        "stacking/figure_3",
+        f"Figure 3: AUC against the exponent's base, epsilon = 1, K = {GROUPS}, {REPETITIONS} repetitions",
+        ["data", "alpha", *metas],
+        rows,
+        NOTE,
     )
+    curves("stacking/figure_3", panels, "alpha", log=False, logy=False)
 
 
 if __name__ == "__main__":

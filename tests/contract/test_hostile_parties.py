@@ -69,6 +69,13 @@ STUDIES = {
     "pride, published": lambda: changed("pride", calibration="published"),
     "bayes, trusted": lambda: changed("bayes", trust={"aggregation": "trusted"}, parameters={"tolerate": 0}),
     "bayes, local": lambda: changed("bayes", trust={"aggregation": "local"}),
+    "bayes, refinement": lambda: changed(
+        "bayes",
+        parameters={"projection": 0.0, "noise_precision": "estimate", "method": "refinement", "max_passes": 5},
+    ),
+    "bayes, mean": lambda: changed(
+        "bayes", parameters={"projection": 0.0, "noise_precision": "estimate", "method": "mean", "max_passes": 2}
+    ),
     "bayes, published": lambda: changed("bayes", calibration="published"),
     "stacking, published": lambda: changed("stacking", calibration="published"),
     "stacking, noisy": lambda: changed("stacking", trust={"meta": "perturbed"}),

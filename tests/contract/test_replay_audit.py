@@ -10,10 +10,12 @@ import pytest
 from cases import CASES
 from world import FULL
 
-from unpooled.aggregation.moments import MomentsLayout
+from unpooled.aggregation.layout import MomentsLayout
+from unpooled.aggregation.totals import Quantity
 from unpooled.audit.made_up import made_up
 from unpooled.audit.replay import Report, _moved, replay
 from unpooled.errors import DataError
+from unpooled.kernels import standard_rows
 from unpooled.models import load
 from unpooled.models.describe.messages import SumsReply
 from unpooled.privacy.bounds import Column
@@ -185,3 +187,51 @@ def test_a_value_gone_missing_that_leaves_another_row_is_audited(
     broken = replay(load("bayes"), msgspec.structs.replace(asked, run=2), tables, registry=load, rounds=8)
     assert not broken.passed, str(broken)  # under a norm what stays is shortened less, whatever the rule
     assert all(v.unit is Unit.ATTRIBUTE for v in broken.violations)
+
+
+def rounds_study(method: str, unit: str, adjacency: str) -> tuple[Study, dict[str, Table]]:
+    columns = (Column("x0", -1.0, 1.0), Column("g", categories=("u", "v")), Column("y", -1.0, 1.0))
+    rng = np.random.default_rng(1)
+    tables = {
+        name: Table(
+            {
+                "x0": rng.uniform(-1, 1, 12),
+                "g": rng.choice(np.array(["u", "v"], dtype=object), 12),
+                "y": rng.uniform(-1, 1, 12),
+            }
+        )
+        for name in ("a", "b")
+    }
+    parameters = {"response": "y", "method": method, "max_passes": 5}
+    cards = tuple(Card(name, 12, columns) for name in tables)
+    trusted = {"aggregation": "trusted"}
+    asked = Study(
+        "bayes", cards, 1.0, 1e-5, unit=unit, adjacency=adjacency, trust=trusted, parameters=parameters, derived=()
+    )
+    return asked, tables
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+@pytest.mark.parametrize("unit", list(Unit))
+@pytest.mark.parametrize("method", ["refinement", "gradient", "mean"])
+def test_rounds_of_the_regression_are_audited_in_every_unit(method: str, unit: Unit, adjacency: str) -> None:
+    asked, tables = rounds_study(method, str(unit), adjacency)
+    report = replay(load("bayes"), asked, tables, registry=load, rounds=6)
+    assert report.passed, str(report)
+    reached = {name for who, _, name in report.largest if who == unit and report.largest[who, _, name] > 0.1}
+    # Under zero-out no single value of columns that are never missing can be left out.
+    assert "descent" in reached or (unit is Unit.ATTRIBUTE and adjacency == "zero-out")
+
+
+@pytest.mark.no_cover
+def test_rounds_whose_products_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def uncut(rows, response, start, grid, fine, farthest, longest, total) -> None:
+        residual = np.trunc(np.clip((response - rows @ start / grid) * fine, -farthest, farthest))
+        total += (rows.T @ residual).astype(np.int64)
+
+    asked, tables = rounds_study("gradient", "record", "replace")
+    monkeypatch.setattr(standard_rows, "add_gradients", uncut)
+    monkeypatch.setattr(Quantity, "own", lambda self, context, settings: self.statistic(context, settings))
+    broken = replay(load("bayes"), asked, tables, registry=load, rounds=6)
+    assert not broken.passed, str(broken)

@@ -7,7 +7,8 @@ import pytest
 from world import drawn, summed
 
 from unpooled import Bounds
-from unpooled.aggregation.moments import MomentsLayout
+from unpooled.aggregation.layout import MomentsLayout
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 from unpooled.privacy.accounting import budget_mu, budget_rho
 from unpooled.privacy.bounds import Column
@@ -57,11 +58,11 @@ def coverage(n: int, epsilon: float, *, sites: int = 1) -> tuple[dict[str, float
         act = drawn if isinstance(release, GaussianRelease) else summed
         noisy = release.decode(sum(act(release, s, b) for s, b in zip(statistics, bits, strict=True)), sites)
         exact = sum(statistics).astype(float)
-        moments = design.decode(Total(noisy, deviations, ()), n)
+        moments = Moments.decode(design, Total(noisy, deviations, ()), n)
         fits = {
             "aware": moments.posterior(),
             "naive": moments.posterior(naive=True),
-            "without noise": design.decode(Total(exact, 0 * deviations, ()), n).posterior(),
+            "without noise": Moments.decode(design, Total(exact, 0 * deviations, ()), n).posterior(),
         }
         for name, fit in fits.items():
             low, high = fit.interval(0.95).T

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from unpooled import Bounds, PrivateBayesianRegression
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 
 pytestmark = pytest.mark.no_cover
@@ -29,7 +30,9 @@ def distances(n: int, *, power: float = 0.0) -> np.ndarray:
         rows = np.column_stack([X, y]) / half
         exact = np.einsum("ij,ij->j", rows[:, first], rows[:, second]) * layout.grid**2
         noisy = Total(exact + spread * rng.normal(size=spread.size), spread, ())
-        means = [layout.decode(total, n).posterior().coef_ for total in (noisy, Total(exact, 0 * spread, ()))]
+        means = [
+            Moments.decode(layout, total, n).posterior(1.0, 1.0).coef_ for total in (noisy, Total(exact, 0 * spread, ()))
+        ]
         found.append(float(np.abs(means[0] - means[1]).sum()))
     return np.array(found)
 

@@ -114,7 +114,8 @@ def test_noise_widens_the_intervals_of_the_posterior_that_knows_it() -> None:
     widths = {}
     for posterior in ("noise-aware", "naive"):
         for epsilon in (0.5, 50.0):
-            model = PrivateBayesianRegression(**DECLARED, epsilon=epsilon, posterior=posterior, random_state=0).fit(X, Y)
+            given = {"posterior": posterior, "prior_precision": 1.0, "noise_precision": 1.0}
+            model = PrivateBayesianRegression(**DECLARED, epsilon=epsilon, random_state=0, **given).fit(X, Y)
             widths[posterior, epsilon] = float(np.sqrt(np.diag(model.covariance_)).mean())
     assert widths["noise-aware", 0.5] > 2 * widths["noise-aware", 50.0]
     assert widths["noise-aware", 0.5] > 2 * widths["naive", 0.5]
@@ -168,7 +169,14 @@ def test_an_infinite_epsilon_never_warns_and_missing_bounds_always_do() -> None:
 def test_a_fit_keeps_the_budget_and_spends_it(aggregation: str, adjacency: str) -> None:
     for projection in (0.0, 0.3):
         model = PrivateBayesianRegression(
-            **DECLARED, delta=1e-5, aggregation=aggregation, adjacency=adjacency, projection=projection, multiple=2.0
+            **DECLARED,
+            delta=1e-5,
+            aggregation=aggregation,
+            adjacency=adjacency,
+            projection=projection,
+            multiple=2.0,
+            prior_precision=1.0,
+            noise_precision=1.0,
         )
         plan = model.plan(N, 3, sites={"a": 100, "b": 200, "c": 300})
         assert 0.99 < plan.epsilon(1e-5) <= 1.0
@@ -440,7 +448,7 @@ def test_published_noise_is_equation_12_times_the_classical_sigma(aggregation: s
     plan = model.plan(N, 3, sites={"a": 300, "b": 300})
     half = [2.0, 2.0, 2.0, 1.0]  # three features and the constant, in the data's own units
     sigma = math.sqrt(2 * math.log(1.25 / delta)) / epsilon * moments_box_as_published(half, 11.0)
-    asked = design_of(plan.study)
+    asked = plan.design
     deviations = asked.moments.deviations(plan) / asked.layout.grid**2
     own = [*half, 11.0]
     first, second = asked.layout.pairs

@@ -53,7 +53,8 @@ def test_our_releases_are_not_refuted() -> None:
     other[0] = -1.0
 
     def bayes(data: np.ndarray) -> np.ndarray:
-        model = PrivateBayesianRegression(epsilon=1.0, delta=1e-3, bounds=(-1, 1), y_bounds=(-1, 1), fit_intercept=False)
+        options = {"epsilon": 1.0, "delta": 1e-3, "bounds": (-1, 1), "y_bounds": (-1, 1), "fit_intercept": False}
+        model = PrivateBayesianRegression(**options, method="moments")
         return model.fit(data, Y).moments_.xy[0]
 
     def logistic(data: np.ndarray) -> np.ndarray:

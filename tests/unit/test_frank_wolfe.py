@@ -232,6 +232,43 @@ def test_curvature_constants_by_hand():
     assert expected_curvature((3.0, 2.0, 1.0)) == 3.0
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_the_expected_curvature_lies_below_eso_and_the_older_curvatures(seed):
+    """Propositions 1 and 2 of Lou & Cheung on boxes [-1, 1]^8, where suprema are at corners: f = |Ax|^2 / 2, differences in {-2, 2}^8."""
+    d = 8
+    A = np.random.default_rng(seed).standard_normal((4 + 3 * seed, d)) @ np.diag(np.linspace(0.3, 2, d))
+    gram, corners = A.T @ A, 2.0 * np.array(list(itertools.product((-1, 1), repeat=d)))
+
+    def largest(matrix):
+        return np.einsum("ki,ij,kj->k", corners, matrix, corners).max()
+
+    def eso(matrix):  # the largest normalised eigenvalue
+        scale = 1 / np.sqrt(np.diag(matrix))
+        return np.linalg.eigvalsh(matrix * scale[:, None] * scale)[-1]
+
+    def pairs(sets):  # the probability that two columns are both sampled
+        return np.mean([np.outer(inside, inside) for inside in np.eye(d)[np.array(sets)].sum(axis=1)], axis=0)
+
+    halves = [(*one, *two) for one in itertools.combinations(range(4), 2) for two in itertools.combinations(range(4, 8), 2)]
+    samplings = {
+        "all": [tuple(range(d))],
+        "uniform": [(i,) for i in range(d)],
+        "nice": list(itertools.combinations(range(d), 3)),
+        "distributed": halves,
+    }
+    curvature = {}
+    for name, sets in samplings.items():
+        both = pairs(sets)
+        curvature[name] = largest(both * gram)
+        beta = min(eso(both), eso(gram)) * np.diag(gram)
+        assert curvature[name] <= (np.diag(both) * beta * 2.0**2).sum() * (1 + 1e-12)
+    product = sum(largest(np.where(np.eye(d) == 1, gram, 0.0) * (np.arange(d) == i)) for i in range(d))
+    sets = [largest(gram * np.outer(inside, inside)) for inside in np.eye(d)[np.array(samplings["nice"])].sum(axis=1)]
+    assert curvature["all"] == pytest.approx(largest(gram))
+    assert curvature["uniform"] == pytest.approx(product / d)  # equal where a block is one column
+    assert curvature["nice"] <= np.mean(sets)
+
+
 def test_the_bound_by_hand():
     np.testing.assert_allclose(bound([0, 10], 1.0, 2.0, 0.5, 0.5), [2 * 7 / 2, 2 * 7 / 7])
 

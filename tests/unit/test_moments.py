@@ -14,7 +14,9 @@ import pytest
 from threadpoolctl import threadpool_limits
 from world import drawn
 
-from unpooled.aggregation.moments import AUGMENTED_WEIGHTS, Geometry, LinearFit, Moments, MomentsLayout
+from unpooled.aggregation.layout import AUGMENTED_WEIGHTS, Geometry, MomentsLayout
+from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels import moments as kernel
@@ -234,7 +236,7 @@ def moments(geometry: Geometry = Geometry.BALL, *, intercept: bool = True, n: in
     design = MomentsLayout.of(columns, "y", n, geometry=geometry, intercept=intercept)
     statistic = design.statistic(Table(raw))
     deviations = np.full(statistic.size, deviation * design.grid**2)
-    return design.decode(Total(statistic.astype(float), deviations, ("all",)), n, "p" * 64, "said")
+    return Moments.decode(design, Total(statistic.astype(float), deviations, ("all",)), n, "p" * 64, "said")
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -355,7 +357,7 @@ def test_what_a_release_cannot_tell_is_called_not_identified(wide: float) -> Non
         x, beta = rng.uniform(-1, 1, (n, d)), rng.normal(size=d)
         table = Table({**{f"x{j}": x[:, j] for j in range(d)}, "y": x @ beta + rng.normal(size=n)})
         values = release.decode(drawn(release, design.statistic(table), KeySource.simulation(k).stream("wide")))
-        found = design.decode(Total(values, release.deviations, ()), n)
+        found = Moments.decode(design, Total(values, release.deviations, ()), n)
         for fit in (found.posterior(), found.ols(), found.ridge(1.0)):
             low, high = fit.interval().T
             assert fit.identified.shape == (d,)

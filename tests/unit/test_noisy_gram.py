@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from unpooled.aggregation.moments import Geometry, Moments, MomentsLayout
+from unpooled.aggregation.layout import Geometry, MomentsLayout
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 from unpooled.kernels import noisy_gram
 from unpooled.privacy.bounds import Column
@@ -202,7 +203,7 @@ def exact(columns: tuple[Column, ...], raw: dict[str, np.ndarray], *, intercept:
     n = raw["y"].size
     design = MomentsLayout.of(columns, "y", n, geometry=geometry, intercept=intercept)
     statistic = design.statistic(Table(raw))
-    return design.decode(Total(statistic.astype(float), np.zeros(statistic.size), ()), n)
+    return Moments.decode(design, Total(statistic.astype(float), np.zeros(statistic.size), ()), n)
 
 
 def on_the_grid(low: float, high: float, n: int) -> np.ndarray:

@@ -297,7 +297,7 @@ def test_calibration_brings_a_noisy_sketch_closer_to_the_truth() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", ["marginal-likelihood", "local-cv"])
 def test_calibration_beats_the_published_method_in_the_papers_simulation(alpha: str) -> None:
-    """12 (full size: all) of the 20 repetitions of experiments/pride_simulation.py; the full figures are in experiments/results."""
+    """12 (full size: 20) repetitions of the paper's simulation; under its own choice of penalties: experiments/pride/figure_4.py."""
     theta, ratios = 7.4118, {"srht": [], "dct": []}
     for seed in range(sized(20, 12)):
         field = make_confounded_field(800, seed=seed)
@@ -398,6 +398,8 @@ def test_estimating_parties_alone_have_coefficients_and_predict_at_home() -> Non
         model.predict(X)
     with pytest.raises(UsageError, match="no party 'register' that has estimated"):
         model.predict_at("register", X)
+    chosen = PrideRegressor(estimating=["clinic"], **{**shared, "alpha": "global-cv"}).fit(X, Y)
+    assert np.corrcoef(chosen.predict_at("clinic", X), Y)[0, 1] > 0.9
     assert np.array_equal(PrideRegressor(estimating=list(parties), **shared).fit(X, Y).predict(X), both.predict(X))
     noisy = PrideRegressor(estimating=["clinic"], parties=parties, epsilon=1.0, **FIXED).fit(X, Y)
     assert [release.party for release in noisy.plan_.releases] == ["register"]  # nobody reads the clinic's sketch
@@ -528,6 +530,58 @@ def test_published_form_says_that_nothing_holds() -> None:
     assert not model.statement_.holds
     assert "published calibration" in str(model.statement_)
     assert model.plan_.epsilon(0.05) == math.inf
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("alpha", [3.0, "marginal-likelihood", "local-cv", "global-cv"])
+def test_the_published_solver_reports_a_gap_that_bounds_its_distance_to_the_closed_form(
+    alpha: float | str, fit_intercept: bool
+) -> None:
+    """|b - b*|^2 <= 2 gap / alpha, on standardised columns; the received ones have coefficients too, so the own ones are closer yet."""
+    options = {
+        "parties": 2,
+        "bounds": (-1, 1),
+        "epsilon": math.inf,
+        "sketch": "srht",
+        "sketch_dim": 3,
+        "noise_model": "plain",
+    }
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = PrideRegressor(calibration="published", alpha=alpha, fit_intercept=fit_intercept, delta=0.05, **options).fit(
+        X, Y
+    )
+    assert set(model.duality_gap_) == {"party0", "party1"}
+    target = Y - Y.mean() if fit_intercept else Y
+    for k, part in enumerate(parts_of(model.plan_.study)):
+        own, other = scaled[:, 6 * k : 6 * k + 6], scaled[:, 6 - 6 * k : 12 - 6 * k]
+        design = np.hstack([own, parts_of(model.plan_.study)[1 - k].sketch.apply_real(other)])
+        penalty, gap = model.alpha_[part.card.name], model.duality_gap_[part.card.name]
+        exact = np.linalg.solve(design.T @ design + penalty * np.eye(9), design.T @ target)
+        kept = model.kept_[part.card.name]
+        distance = np.linalg.norm(np.append(kept["coefficients"], kept["received_coefficients"]) - exact)
+        objective = ((target - design @ exact) ** 2).sum() / 2 + penalty * (exact**2).sum() / 2
+        assert 0 <= gap <= 1.1e-14 * max(1.0, objective)
+        assert distance <= math.sqrt(2 * gap / penalty) + 1e-12 * np.linalg.norm(exact)
+
+
+def test_the_published_classifier_has_a_gap_where_its_dual_has_no_intercept() -> None:
+    labels = np.where(np.median(Y) < Y, "ill", "healthy")
+    options = {"parties": 2, "epsilon": math.inf, "delta": 0.05, "calibration": "published", **FIXED}
+    model = PrideClassifier(fit_intercept=False, sketch_dim=0, **options).fit(X, labels)
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    for k, (name, gap) in enumerate(model.duality_gap_.items()):
+        exact = LogisticRegression(C=1 / 3.0, solver="newton-cholesky", tol=1e-12, fit_intercept=False, max_iter=1000)
+        exact.fit(scaled[:, 6 * k : 6 * k + 6], labels)
+        assert 0 <= gap <= 1e-11
+        distance = np.linalg.norm(model.kept_[name]["coefficients"] - exact.coef_[0])
+        assert distance <= math.sqrt(2 * gap / 3.0) + 1e-7
+    assert len(model.duality_gap_) == 2
+    # A penalty at which the ascent crawls: the exact solver finishes, and its gap is the square of its gradient over 2 alpha.
+    crawling = PrideClassifier(fit_intercept=False, sketch_dim=0, **{**options, "alpha": 1e-6}).fit(X, labels)
+    assert all(0 <= gap <= 1e-8 for gap in crawling.duality_gap_.values())
+    assert PrideClassifier(sketch_dim=0, **options).fit(X, labels).duality_gap_ == {}
+    assert PrideRegressor(sketch_dim=0, loss="huber", **options).fit(X, Y).duality_gap_ == {}
+    assert PrideRegressor(sketch_dim=0, **FIXED).fit(X, Y).duality_gap_ == {}
 
 
 def test_an_attribute_held_by_several_parties_is_charged_at_each() -> None:

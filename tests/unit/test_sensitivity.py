@@ -10,7 +10,7 @@ import pytest
 from scipy import optimize
 from world import drawn
 
-from unpooled.aggregation.moments import Geometry, MomentsLayout
+from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.totals import Summed
 from unpooled.models.bayes.published import moments_as_published
 from unpooled.models.describe.party import sums

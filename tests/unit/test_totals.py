@@ -68,7 +68,8 @@ def names_of(n: int) -> list[str]:
 def study_of(
     n: int, *, tolerate: int = 0, mode: str = "distributed", pinned: bool = True, epsilon: float = 1.0, **rest
 ) -> Study:
-    parameters = {"response": "y", "tolerate": tolerate, **rest.pop("parameters", {})}
+    one_release = {"method": "moments", "prior_precision": 1.0, "noise_precision": 1.0}
+    parameters = {"response": "y", "tolerate": tolerate, **one_release, **rest.pop("parameters", {})}
     cards = tuple(
         Card(name, ROWS + k % 3, COLUMNS, key=Identity(root(name)).public if pinned else "")
         for k, name in enumerate(names_of(n))
@@ -453,7 +454,7 @@ def test_the_largest_statistics_and_their_noise_do_not_wrap_around() -> None:
 
 
 def test_a_statistic_beyond_its_declared_range_never_leaves(monkeypatch) -> None:
-    from unpooled.aggregation.moments import MomentsLayout
+    from unpooled.aggregation.layout import MomentsLayout
 
     study = study_of(3)
     statistic = MomentsLayout.statistic
@@ -888,12 +889,15 @@ def test_a_share_for_other_nodes_has_other_seeds_and_keys(monkeypatch) -> None:
 
 # --- a coordinator that tries everything --------------------------------------------------------------------------------------
 
+ROUNDS = {"method": "refinement", "prior_precision": "estimate", "noise_precision": "estimate", "max_passes": 4}
 STUDIES = {
     "distributed": {"n": 4, "tolerate": 1},
     "distributed, projected": {"n": 4, "tolerate": 1, "parameters": {"projection": 0.3, "multiple": 2.0}},
     "trusted": {"n": 4, "tolerate": 1, "mode": "trusted"},
     "local": {"n": 3, "mode": "local"},
     "alone": {"n": 1},
+    "distributed, rounds": {"n": 4, "tolerate": 1, "parameters": ROUNDS},
+    "local, rounds": {"n": 3, "mode": "local", "parameters": ROUNDS},
 }
 
 
@@ -913,7 +917,10 @@ class Cheat:
         self.refused = self.answered = 0
         self.count = design_of(study).aggregation.count
         # Two plans of attack per release, from which the random choices mostly come.
-        self.plots = {name: [(self.some(self.count), self.set_of()) for _ in range(2)] for name in ("moments", "deviations")}
+        self.plots = {
+            name: [(self.some(self.count), self.set_of()) for _ in range(2)]
+            for name in {step.name.rsplit("-", 1)[0] for step in MODEL.steps}
+        }
         for name in self.names:
             self.people[name].answer(encode(self.plan.hash, "open", 0, OpenRequest(study)))
 
@@ -923,7 +930,10 @@ class Cheat:
     def set_of(self) -> tuple[str, ...]:
         return tuple(self.some(len(self.names) - int(self.rng.integers(0, 2))))
 
-    def settings(self) -> tuple[float, ...]:
+    def settings(self, name: str) -> tuple[float, ...]:
+        if name in {"descent", "spread", "residual"} and self.rng.random() < 0.9:
+            clip = (float(self.rng.uniform(0.1, 4)),) if name == "residual" else ()
+            return (0.1, 0.2, 0.5, 0.5, *self.rng.integers(0, 2, 2).astype(float).tolist(), *clip)
         if self.rng.random() < 0.8:
             projected = design_of(self.study).deviations is not None
             return (-1.0, 3.0, -4.0, 4.0) if projected else ()
@@ -935,7 +945,7 @@ class Cheat:
             nodes, participants = self.some(int(self.rng.integers(1, 4))), tuple(self.some(int(self.rng.integers(1, 5))))
         if any(node not in self.members for node in {*nodes, *participants}):
             return None
-        settings = self.settings() if name == "moments" else ()
+        settings = self.settings(name) if name not in {"deviations", "scales"} else ()
         if act == "fragment":
             return FragmentRequest(tuple(self.members[node] for node in nodes), settings)
         if act == "agree":
@@ -959,7 +969,9 @@ class Cheat:
 
     def turn(self) -> None:
         to = str(self.rng.choice(self.names))
-        step = MODEL.steps[self.rng.integers(len(MODEL.steps))].name
+        planned = [s for s in MODEL.steps if s.name == "keys" or s.name.rpartition("-")[0] in self.plan.design.totals]
+        steps = planned if self.rng.random() < 0.9 else MODEL.steps
+        step = steps[self.rng.integers(len(steps))].name
         name, _, act = step.partition("-")
         payload = Nothing() if step == "keys" else self.payload(to, name, act)
         if payload is None:

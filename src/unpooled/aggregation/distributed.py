@@ -54,30 +54,34 @@ class Distributed(Aggregation):
         )
         return (coalition,), (nodes,)
 
+    def multiplier(self, study: Study) -> float:
+        """By zCDP, and with the noise of all parties where the honest ones' is enough."""
+        return math.sqrt(2 * budget_rho(study.epsilon, study.delta) * self.honest / len(self.parties))
+
     def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
         """A fragment of the noise for every party."""
         if vector.scale is None:
-            rho = budget_rho(study.epsilon, study.delta) * vector.share
+            rho = budget_rho(study.epsilon, study.delta) * vector.share / vector.count
             fragment = DistributedGaussian.calibrated(vector.blocks, vector.reach, study.target.unit, rho, self.honest)
         else:
             reach = tuple(sorted(vector.reach.items()))
             fragment = DistributedGaussian(vector.blocks, reach, vector.scale / math.sqrt(self.honest), self.honest)
         vector.fits(study, fragment.scale)
-        return tuple(Release(vector.name, name, vector.step("fragment"), fragment) for name in self.parties)
+        return tuple(Release(vector.name, name, vector.step("fragment"), fragment, vector.count) for name in self.parties)
 
     def collect(
-        self, plan: Plan, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...]
+        self, plan: Plan, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...], index: int = 0
     ) -> Generator[list[Ask], Replies, Total]:
         """Sealed parts, one signed set of participants, the nodes' sums."""
-        nodes, sealed = yield from gather(self, vector, members, list(members), settings)
+        nodes, sealed = yield from gather(self, vector, members, list(members), settings, index)
         self.enough(sealed, "at their fragments")
         names, participants = [node.name for node in nodes], tuple(sealed)
-        agreed = yield [Ask(name, vector.step("agree"), AgreeRequest(participants)) for name in names]
+        agreed = yield [Ask(name, vector.step("agree"), AgreeRequest(participants), index) for name in names]
         answered(names, agreed)
         signatures = tuple(reply.signature.value for reply in agreed)
         joined = tuple(members[party] for party in participants)
         requests = [TotalRequest(joined, tuple(p[k] for p in sealed.values()), nodes, signatures) for k in range(len(nodes))]
-        replies = yield [Ask(name, vector.step("total"), asked) for name, asked in zip(names, requests, strict=True)]
+        replies = yield [Ask(name, vector.step("total"), asked, index) for name, asked in zip(names, requests, strict=True)]
         answered(names, replies)
         fragment = plan.release(names[0], vector.name).mechanism
         assert isinstance(fragment, DistributedGaussian)
@@ -128,6 +132,6 @@ def steps(quantity: Quantity) -> tuple[Step, ...]:
     """What a party can be asked to do for a secure sum (the first step serves trusted sums too)."""
     return (
         Step(f"{quantity.name}-fragment", FragmentRequest, FragmentReply, partial(seal_parts, quantity)),
-        Step(f"{quantity.name}-agree", AgreeRequest, AgreeReply, partial(_agree, quantity)),
-        Step(f"{quantity.name}-total", TotalRequest, TotalReply, partial(_total, quantity)),
+        Step(f"{quantity.name}-agree", AgreeRequest, AgreeReply, partial(_agree, quantity), quantity.name),
+        Step(f"{quantity.name}-total", TotalRequest, TotalReply, partial(_total, quantity), quantity.name),
     )

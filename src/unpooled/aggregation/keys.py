@@ -109,10 +109,11 @@ def gather(
     members: Mapping[str, Member],
     senders: Sequence[str],
     settings: tuple[float, ...],
+    index: int = 0,
 ) -> Generator[list[Ask], Replies, tuple[tuple[Member, ...], dict[str, tuple[Sealed, ...]]]]:
     """Ask the senders for their sealed parts: the nodes they are sealed for, and what arrived."""
     nodes = tuple(members[node] for node in [n for n in aggregation.nodes if n in members][: aggregation.count])
-    replies = yield [Ask(party, vector.step("fragment"), FragmentRequest(nodes, settings)) for party in senders]
+    replies = yield [Ask(party, vector.step("fragment"), FragmentRequest(nodes, settings), index) for party in senders]
     sealed = {
         party: reply.fragments for party, reply in zip(senders, replies, strict=True) if not isinstance(reply, Dropped)
     }

@@ -28,6 +28,15 @@ class LinearFit:
     identified: NDArray[np.bool_]
     #: Whether a prior stands behind what is not identified.
     prior: bool = True
+    #: Of y about the fit, in its own units squared.
+    noise_variance: float = float("nan")
+
+    @classmethod
+    def without_errors(cls, coef: Row, intercept: float, *, has_intercept: bool) -> LinearFit:
+        """Coefficients of which nothing more is known: nan in the place of covariances, endless intervals."""
+        width = coef.size + has_intercept
+        unknown = np.full((width, width), np.nan)
+        return cls(coef, intercept, unknown, np.zeros(coef.size, dtype=np.bool_), prior=False)
 
     @property
     def covariance_(self) -> Matrix:

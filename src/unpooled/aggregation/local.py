@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import numpy as np
 
 from unpooled.aggregation.messages import LocalRequest, NoisyReply
 from unpooled.aggregation.totals import Aggregation, Quantity, Summed, Total, noisy_release
+from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.plan import Plan, Release, Study
 from unpooled.protocol.messages import Ask, Dropped
@@ -27,18 +29,22 @@ if TYPE_CHECKING:
 class Local(Aggregation):
     """Nobody relies on anybody; the noise of all parties is in the total."""
 
+    def multiplier(self, study: Study) -> float:
+        """Every party adds all of it."""
+        return budget_mu(study.epsilon, study.delta) / math.sqrt(len(self.parties))
+
     def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
         """All the noise from every party."""
         noisy = vector.gaussian(study)
         vector.fits(study, noisy.scale)
-        return tuple(Release(vector.name, name, vector.step("local"), noisy) for name in self.parties)
+        return tuple(Release(vector.name, name, vector.step("local"), noisy, vector.count) for name in self.parties)
 
     def collect(
-        self, plan: Plan, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...]
+        self, plan: Plan, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...], index: int = 0
     ) -> Generator[list[Ask], Replies, Total]:
         """The released vectors of all that are there, added up."""
         del members
-        replies = yield [Ask(party, vector.step("local"), LocalRequest(settings)) for party in self.parties]
+        replies = yield [Ask(party, vector.step("local"), LocalRequest(settings), index) for party in self.parties]
         arrived = {p: r for p, r in zip(self.parties, replies, strict=True) if not isinstance(r, Dropped)}
         self.enough(arrived, "at their releases")
         mechanisms = {party: noisy_release(plan, party, vector.name) for party in arrived}

@@ -68,7 +68,12 @@ def steps_of(name: str, statistic: Statistic) -> tuple[Step, ...]:
 
 
 def collect(
-    plan: Plan, aggregation: Aggregation, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...] = ()
+    plan: Plan,
+    aggregation: Aggregation,
+    vector: Summed,
+    members: Mapping[str, Member],
+    settings: tuple[float, ...] = (),
+    index: int = 0,
 ) -> Generator[list[Ask], Replies, Total]:
     """The conversation that leads to one total."""
-    return (yield from aggregation.collect(plan, vector, members, settings))
+    return (yield from aggregation.collect(plan, vector, members, settings, index))

@@ -1,249 +1,46 @@
-r"""The second-moment statistic: what is summed, how far one person moves it, and what can be computed from the noisy total for free.
-
-A row is coded into integers (:class:`~unpooled.privacy.bounds.Coding`): x in [-1, 1]^p, a constant 1 for the intercept, y in [-1, 1], all
-times the grid. Summed are products of two coded values, exact in int64, in one of four geometries:
-
-* ``ball``: xx and xy under the L2 bound R; y weighted up to R, off-diagonal noise smaller by sqrt 2 (Theorem F.9.3), the default;
-* ``box``: xx and xy under the bounds of single columns, equal noise on every entry (Theorem F.9.1);
-* ``augmented``: all of z z^T with z = (a_x x/R, a_y y, a_1), which holds the sums and y^2 too (Theorem F.9.4);
-"""
+"""Released second moments: one release, many models, at no further cost."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from dataclasses import dataclass
-from enum import StrEnum
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
 import numpy as np
 
+from unpooled.aggregation import derived, inference
+from unpooled.aggregation.coordinates import Coordinates
+from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments_file import FORMAT, StoredMoments, read, write
-from unpooled.aggregation.totals import Summed
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels import noisy_gram
-from unpooled.privacy.bounds import Coding, Column, integer_grid
-from unpooled.privacy.mechanisms import Block, Reach
-from unpooled.privacy.sensitivity import moments_augmented, moments_ball, moments_box
-from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
 from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.inference import JointTest, LinearSummary
     from unpooled.aggregation.totals import Total
-    from unpooled.privacy.table import Table
 
     Matrix = NDArray[np.float64]
     Row = NDArray[np.float64]
 
-#: Squared weights of x, y and the constant in the augmented row: measured to serve partial least squares well.
-AUGMENTED_WEIGHTS = (0.5, 0.4, 0.1)
-
-
-class Geometry(StrEnum):
-    """Which moments are released, and under which bound on a row."""
-
-    BALL = "ball"
-    BOX = "box"
-    AUGMENTED = "augmented"
-
-
-@dataclass(frozen=True)
-class MomentsLayout:
-    """The coded row (x, 1, y) of a study and the statistic that is summed over rows."""
-
-    features: tuple[Column, ...]
-    response: Column
-    grid: int
-    geometry: Geometry = Geometry.BALL
-    #: L2 bound on the centred row of features, in the data's own units; None where only columns are bounded.
-    norm: float | None = None
-    intercept: bool = True
-
-    @classmethod
-    def of(
-        cls,
-        columns: Sequence[Column],
-        response: str,
-        rows: int,
-        *,
-        geometry: Geometry = Geometry.BALL,
-        norm: float | None = None,
-        intercept: bool = True,
-    ) -> MomentsLayout:
-        """The design of these declared columns, one of which is the response, for this many rows in all."""
-        named = [column for column in columns if column.name == response]
-        features = tuple(column for column in columns if column.name != response)
-        if len(named) != 1 or not features:
-            msg = f"the response {response!r} must be one declared column, beside at least one feature"
-            raise UsageError(msg)
-        if named[0].categories is not None or named[0].may_be_absent:
-            msg = (
-                f'the response {response!r} must be a number that is never missing: declare low and high, missing = "refuse"'
-            )
-            raise UsageError(msg)
-        if not intercept:  # without a constant nothing can be centred: ranges are made symmetric about 0
-            features, named = tuple(_symmetric(c) for c in features), [_symmetric(named[0])]
-        return cls(features, named[0], integer_grid(rows, 2), geometry, norm, intercept)
-
-    @cached_property
-    def coding(self) -> Coding:
-        """The code of the features."""
-        return Coding(self.features, self.grid, self.norm)
-
-    @property
-    def size(self) -> int:
-        """Coded features, and the constant."""
-        return len(self.coding.attribute) + self.intercept
-
-    @property
-    def radius(self) -> float:
-        """R: the L2 bound of the coded row of features and constant. A declared column is at most 1 long, however it is coded."""
-        return math.sqrt((1 if self.norm is not None else len(self.features)) + self.intercept)
-
-    @property
-    def makes_other_rows(self) -> bool:
-        """Whether a row without one of its values has other coded values beside a zero: an indicator set, the rest shortened less."""
-        return self.norm is not None or any(column.missing == "indicator" for column in self.features)
-
-    @cached_property
-    def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """(rows, columns) of the released entries of the Gram of (x, 1, y), in the order of the vector."""
-        d = self.size + (self.geometry is Geometry.AUGMENTED)
-        upper = np.triu_indices(d, 1)
-        ends = [(np.arange(d), np.arange(d)), upper]
-        if self.geometry is not Geometry.AUGMENTED:
-            ends.append((np.arange(d), np.full(d, d)))
-        return tuple(np.concatenate([end[side] for end in ends]) for side in (0, 1))  # type: ignore[return-value]
-
-    @cached_property
-    def _weights(self) -> Row:
-        """What each value of the coded row (x, 1, y) is multiplied with to give the augmented row z."""
-        d = self.size
-        x, y, one = np.sqrt(AUGMENTED_WEIGHTS)
-        reach = math.sqrt(self.radius**2 - self.intercept)
-        return np.array([*[x / reach] * (d - self.intercept), *[one] * self.intercept, y])
-
-    def vector(self, name: str, adjacency: Adjacency, share: float = 1.0) -> Summed:
-        """The statistic as something to add up, with noise shaped to its geometry."""
-        d, off = self.size, self.size * (self.size - 1) // 2
-        distance: Callable[[Adjacency], float]
-        if self.geometry is Geometry.AUGMENTED:
-            first, second = self.pairs
-            shape = np.where(first == second, 1.0, math.sqrt(0.5)) / (self._weights[first] * self._weights[second])
-            blocks = blocks_of(shape)
-            distance = partial(moments_augmented, math.sqrt(sum(AUGMENTED_WEIGHTS[: 2 + self.intercept])))
-        elif self.geometry is Geometry.BOX:
-            y = math.sqrt(d)  # as long as x, like in a ball
-            blocks = (Block(d + off, 1.0), Block(d, 1 / y))
-            distance = partial(moments_box, [1.0] * d, y)
-        else:
-            r = self.radius
-            middle = (Block(off, math.sqrt(0.5)),) if off else ()
-            blocks = (Block(d, 1.0), *middle, Block(d, 1 / r))
-            distance = partial(moments_ball, r, r)
-        return self.summed(name, blocks, distance, adjacency, share)
-
-    def summed(
-        self,
-        name: str,
-        blocks: tuple[Block, ...],
-        distance: Callable[[Adjacency], float],
-        adjacency: Adjacency,
-        share: float,
-        scale: float | None = None,
-    ) -> Summed:
-        """The statistic with noise of this shape, given how far a row moves it in coded units."""
-        count, unit = sum(block.size for block in blocks), float(self.grid**2)
-        # One value of a person moves no more than the whole person does, where the row it leaves behind is a part of the row it was.
-        one = Adjacency.REPLACE if self.makes_other_rows else adjacency
-        moved = {Unit.RECORD: adjacency, Unit.ATTRIBUTE: one}
-        reach = {who: Reach(distance(how) * unit, count) for who, how in moved.items()}
-        return Summed(name, blocks, reach, self.grid**2, share, scale)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What every coefficient belongs to: a column, one of its categories, or its being missing."""
-        return self.coding.coded_names
-
-    @property
-    def half_widths(self) -> Row:
-        """The data's own units per coded unit of every coded feature, and 1 for the constant and for categories."""
-        return np.append(self.coding.units[0], [1.0] * self.intercept)
-
-    @property
-    def centres(self) -> Row:
-        """What was subtracted from every coded feature, in the data's own units; 0 for the constant and for categories."""
-        return np.append(self.coding.units[1], [0.0] * self.intercept)
-
-    # --- at a party ------------------------------------------------------------------------------------------------------
-
-    def statistic(self, table: Table) -> NDArray[np.int64]:
-        """The exact integer vector of one party's rows, streamed over its blocks."""
-        return self.added_up(table.blocks((*self.coding.names, self.response.name)))
-
-    def added_up(self, blocks: Iterable[tuple[NDArray[Any], ...]]) -> NDArray[np.int64]:
-        """The same for blocks of raw features and, last, the response: of a table, or made from one row by row."""
-        from unpooled.kernels.moments import add_gram
-
-        width = self.size + 1
-        total = np.zeros((width, width), dtype=np.int64)
-        response = Coding((self.response,), self.grid)
-        buffer = np.empty((0, width), order="F")
-        for block in blocks:
-            rows = block[0].size
-            if buffer.shape[0] < rows:
-                buffer = np.empty((rows, width), order="F")
-            coded = buffer[:rows]
-            self.coding.code_into(block[:-1], coded[:, : width - 1 - self.intercept])
-            if self.intercept:
-                coded[:, width - 2] = self.grid
-            response.code_into(block[-1:], coded[:, width - 1 :])
-            add_gram(coded, self.grid, total)
-        return total[self.pairs]
-
-    # --- from the total --------------------------------------------------------------------------------------------------
-
-    def decode(self, total: Total, rows: int, plan: str = "", statement: str = "") -> Moments:
-        """The noisy moments of the coded row (x, 1, y), in coded units."""
-        width, (first, second) = self.size + 1, self.pairs
-        gram, variance = (np.full((width, width), np.nan) for _ in range(2))
-        gram[first, second] = gram[second, first] = total.values / self.grid**2
-        variance[first, second] = variance[second, first] = (total.deviations / self.grid**2) ** 2
-        if self.intercept:  # the number of rows is public
-            one = self.size - 1
-            gram[one, one], variance[one, one] = rows, 0.0
-        return Moments(self, rows, gram, variance, plan, statement)
-
-
-def _symmetric(column: Column) -> Column:
-    if column.categories is not None:
-        return column
-    end = max(abs(end) for end in column.range)
-    return msgspec.structs.replace(column, low=-end, high=end)
-
-
-def blocks_of(widths: Row) -> tuple[Block, ...]:
-    """Runs of equal noise."""
-    edges = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), widths.size]
-    return tuple(Block(end - start, float(widths[start])) for start, end in itertools.pairwise(edges))
-
-
-# --- what everybody may compute ------------------------------------------------------------------------------------------
+#: In the place of a precision: estimated from the moments themselves.
+ESTIMATE = "estimate"
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Released second moments of coded rows (x, 1, y): one release, many models, at no further cost.
+    """Released second moments of rows (x, 1, y) in coordinates of their own (:class:`Coordinates`), over so many rows.
 
-    ``gram`` and ``variance`` are those of the whole coded row; entries that were not released (y^2, unless augmented) are nan.
+    ``gram`` and ``variance`` are those of the whole row; entries that were not released are nan. Where the study had rounds, y is what
+    their coefficients left of the response.
     """
 
     layout: MomentsLayout
@@ -252,11 +49,35 @@ class Moments:
     variance: Matrix
     plan: str = ""
     statement: str = ""
+    #: None: the coordinates are the coded ones of the declared ranges.
+    standard: Coordinates | None = field(default=None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Moments) and self.stored() == other.stored()
 
     __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def decode(cls, layout: MomentsLayout, total: Total, rows: int, plan: str = "", statement: str = "") -> Self:
+        """The noisy moments of the coded row (x, 1, y), in coded units."""
+        width, (first, second) = layout.size + 1, layout.pairs
+        gram, variance = (np.full((width, width), np.nan) for _ in range(2))
+        gram[first, second] = gram[second, first] = total.values / layout.grid**2
+        variance[first, second] = variance[second, first] = (total.deviations / layout.grid**2) ** 2
+        if layout.intercept:  # the number of rows is public
+            one = layout.size - 1
+            gram[one, one], variance[one, one] = rows, 0.0
+        return cls(layout, rows, gram, variance, plan, statement)
+
+    @cached_property
+    def frame(self) -> Coordinates:
+        """In which units the coordinates are, and about which coefficients."""
+        if self.standard is not None:
+            return self.standard
+        layout, last = self.layout, (-1, -1)
+        response = layout.response.half_width, layout.response.centre
+        squares = float(self.gram[last]), float(self.variance[last])
+        return Coordinates(layout.half_widths, layout.centres, *response, np.zeros(layout.size), squares)
 
     @property
     def xx(self) -> tuple[Matrix, Matrix]:
@@ -270,51 +91,196 @@ class Moments:
         d = self.layout.size
         return self.gram[:d, d], self.variance[:d, d]
 
-    def posterior(self, prior_precision: float = 1.0, noise_precision: float = 1.0, *, naive: bool = False) -> LinearFit:
+    @property
+    def weight(self) -> float:
+        """How many whole rows the moments count: rows of rounds are shortened, and the constant beside them with them."""
+        if not (self.frame.refined and self.layout.intercept):
+            return float(self.rows)
+        last = self.layout.size - 1
+        return float(np.clip(self.gram[last, last] * self.frame.widths[last] ** 2, self.rows / 4, self.rows))
+
+    @property
+    def noisy(self) -> NoisyMoments:
+        """The moments that a fit needs."""
+        (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
+        return NoisyMoments(gram, cross, gram_variance, cross_variance, self.rows)
+
+    # --- models ----------------------------------------------------------------------------------------------------------
+
+    def posterior(
+        self, prior_precision: float | str = ESTIMATE, noise_precision: float | str = ESTIMATE, *, naive: bool = False
+    ) -> LinearFit:
         """Posterior of y ~ N(x.beta + b, 1/noise_precision), beta ~ N(0, I/prior_precision), in the data's own units.
 
-        The intercept, at the centre of the declared ranges, has the half width of y as its prior standard deviation.
+        "estimate": as the moments themselves tell (THEORY.md, section 9); where they hold no sum of y^2, the residual variance is the
+        largest that the declared range allows. The intercept, at the centre of the declared ranges, has the
+        half width of y as its prior standard deviation.
         """
-        prior_precision, noise_precision = (_positive(p) for p in (prior_precision, noise_precision))
-        y = self.layout.response.half_width
-        prior = prior_precision * (y / self.layout.half_widths) ** 2
-        if self.layout.intercept:
-            prior[-1] = 1.0
-        (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
-        precision = noise_precision * y**2
+        frame = self.frame
+        noise = None if _estimated(noise_precision) else 1 / (_positive(noise_precision) * frame.response_width**2)
+        prior = None if _estimated(prior_precision) else self._prior(_positive(prior_precision))
         if naive:
-            return self._in_own_units(*noisy_gram.naive_posterior(gram, cross, prior, precision))
-        return self._in_own_units(*noisy_gram.posterior(gram, cross, gram_variance, cross_variance, prior, precision))
+            if prior is None or noise is None:
+                raise UsageError("the naive posterior estimates nothing: give prior_precision and noise_precision")
+            found = noisy_gram.naive_posterior(self.xx[0], self.xy[0], 1 / prior, 1 / noise)
+            return self._in_own_units(*found, noise)
+        if frame.refined:
+            return self._about_start(prior, noise)
+        squares = frame.squares[0]
+        if noise is None and math.isnan(squares):
+            noise = 1.0  # y lies within one half width of its centre: no residual variance is larger
+        priors = [prior] if prior is not None else [self._scaled(t * t) for t in PRIORS.tolist()]
+        estimated = self.noisy.averaged(squares, priors, noise)
+        return self._in_own_units(estimated.mean, estimated.covariance, estimated.noise_variance)
 
-    def ridge(self, alpha: float = 1.0, noise_precision: float = 1.0) -> LinearFit:
+    def ridge(self, alpha: float = 1.0, noise_precision: float | str = ESTIMATE) -> LinearFit:
         """Ridge regression with scikit-learn's ``alpha`` (on centred data of the declared ranges, intercept not penalised).
 
         Its covariance holds sampling (with noise of this precision) and privacy noise, not the bias of the penalty.
         """
         if not 0 <= alpha < math.inf:
             raise UsageError("alpha must be a finite number >= 0")
-        penalty = alpha / self.layout.half_widths**2
+        frame = self.frame
+        penalty = alpha / frame.widths**2 * (self.weight / self.rows)
         if self.layout.intercept:
             penalty[-1] = 0.0
-        precision = _positive(noise_precision) * self.layout.response.half_width**2
+        noise = self._noise_variance(noise_precision)
         (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
-        found = noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, precision)
-        return self._in_own_units(*found, prior=False)
+        mean, covariance = noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, 1 / noise, frame.start)
+        return self._in_own_units(mean, covariance, noise, prior=False)
 
-    def ols(self, noise_precision: float = 1.0) -> LinearFit:
+    def ols(self, noise_precision: float | str = ESTIMATE) -> LinearFit:
         """Ordinary least squares: ridge with ``alpha = 0`` on moments repaired where they are not positive definite."""
         return self.ridge(0.0, noise_precision)
 
-    def _in_own_units(self, mean: Row, covariance: Matrix, *, prior: bool = True) -> LinearFit:
+    def _noise_variance(self, noise_precision: float | str) -> float:
+        """In coordinates: as given in the data's own units, or estimated."""
+        width = self.frame.response_width
+        if not _estimated(noise_precision):
+            return 1 / (_positive(noise_precision) * width**2)
+        return self.posterior().noise_variance / width**2
+
+    def _prior(self, precision: float) -> Row:
+        """Prior variances in coordinates of one precision in the data's own units."""
+        frame = self.frame
+        prior = (frame.widths / frame.response_width) ** 2 / precision
+        if self.layout.intercept:
+            prior[-1] = 1.0
+        return np.asarray(prior)
+
+    def _scaled(self, variance: float) -> Row:
+        """One prior variance for every coordinate but the constant's, which has the half width of the response."""
+        prior = np.full(self.layout.size, variance)
+        if self.layout.intercept:
+            prior[-1] = 1.0
+        return prior
+
+    def _about_start(self, prior: Row | None, noise: float | None) -> LinearFit:
+        """The least squares solution of the rows from residual moments, then the coefficients behind it (THEORY.md, section 9)."""
+        frame, (gram, gram_variance) = self.frame, self.xx
+        found, spread = least_squares_state(self.noisy, frame.least)
+        if noise is None:
+            noise = self._residual_variance()
+        sampled = noise * np.linalg.inv(noisy_gram.repaired(gram, gram_variance))
+        mean, covariance = frame.start + found, spread + sampled
+        if prior is not None:
+            # beta | t: N(A t, (Lambda + M / sigma^2)^-1), A = (Lambda + M / sigma^2)^-1 M / sigma^2.
+            behind = np.linalg.inv(np.diag(1 / prior) + np.linalg.inv(sampled))
+            a = behind @ np.linalg.inv(sampled)
+            mean, covariance = a @ mean, a @ spread @ a.T + behind
+        return self._in_own_units(mean, covariance, noise)
+
+    def _residual_variance(self) -> float:
+        """Of what the rounds' coefficients left, which are nearly the rows' own; never below the noise of that number."""
+        squares, variance = self.frame.squares
+        free = max(self.rows - self.layout.size, 1)
+        return max(squares, math.sqrt(variance), 1e-12) / free
+
+    def _in_own_units(self, mean: Row, covariance: Matrix, noise: float, *, prior: bool = True) -> LinearFit:
         """beta_j = Y b_j / h_j; the intercept takes up the centres."""
-        layout = self.layout
-        back = np.diag(layout.response.half_width / layout.half_widths)
-        if layout.intercept:
-            back[-1] -= layout.centres * back.diagonal()
+        layout, frame = self.layout, self.frame
+        back = frame.back(intercept=layout.intercept)
         own, spread = back @ mean, back @ covariance @ back.T
         p = own.size - layout.intercept
-        intercept = float(own[-1]) + layout.response.centre if layout.intercept else 0.0
-        return LinearFit(own[:p], intercept, spread, noisy_gram.identified(*self.xx)[:p], prior)
+        intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
+        known = noisy_gram.identified(*self.xx)[:p]
+        return LinearFit(own[:p], intercept, spread, known, prior, noise * frame.response_width**2)
+
+    # --- other models and tables, all post-processing ----------------------------------------------------------------------
+
+    def summary(self, level: float = 0.95, adjust: str | None = None) -> LinearSummary:
+        """Estimates with standard errors, tests and intervals."""
+        return inference.summarise(self, level, adjust)
+
+    def contrast(self, C: Any, value: Any = 0.0) -> JointTest:  # noqa: ANN401 - weights in several forms
+        """The test that ``C @ beta`` is ``value``: a row of weights, several rows, or mappings from names to weights."""
+        return inference.contrast(self, C, value)
+
+    def anova(self, smaller: Sequence[str]) -> JointTest:
+        """Whether the coefficients that ``smaller`` does not name explain anything."""
+        return inference.anova(self, smaller)
+
+    def correlation(self) -> Matrix:
+        """Of the coded features, in the order of ``layout.names``."""
+        return derived.correlation(*self.xx, self.rows, intercept=self.layout.intercept)
+
+    def pca(self) -> derived.PrincipalComponents:
+        """Principal components of the standardised features."""
+        return derived.principal_components(self.correlation())
+
+    def vif(self) -> Row:
+        """Variance inflation of every coefficient."""
+        return derived.inflation(self.correlation())
+
+    def lasso(self, alpha: float) -> LinearFit:
+        """scikit-learn's lasso (``alpha`` in the data's own units, the intercept free), without standard errors."""
+        if not 0 <= alpha < math.inf:
+            raise UsageError("alpha must be a finite number >= 0")
+        frame, layout, (gram, variance) = self.frame, self.layout, self.xx
+        m = noisy_gram.repaired(gram, variance)
+        penalties = alpha / (frame.widths * frame.response_width)
+        if layout.intercept:
+            penalties[-1] = 0.0
+        found = derived.lasso(m, self.xy[0] + m @ frame.start, penalties, self.weight)
+        own = frame.back(intercept=layout.intercept) @ found
+        p = own.size - layout.intercept
+        intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
+        return LinearFit.without_errors(own[:p], intercept, has_intercept=layout.intercept)
+
+    def submodel(self, columns: Sequence[str]) -> Moments:
+        """The moments of a model of some of the declared columns alone."""
+        layout, d = self.layout, self.layout.size
+        unknown = [name for name in columns if name not in {c.name for c in layout.features}]
+        if unknown or not columns:
+            msg = f"a submodel names declared columns ({', '.join(c.name for c in layout.features)}), at least one"
+            raise UsageError(msg)
+        features = tuple(c for c in layout.features if c.name in set(columns))
+        kept = [k for k, at in enumerate(layout.coding.attribute) if layout.features[at].name in set(columns)]
+        kept += [d - 1] * layout.intercept
+        out = [k for k in range(d) if k not in kept]
+        frame = self.frame
+        b, gram, variance = frame.start[out], self.gram.copy(), self.variance.copy()
+        # The response is what all of ``start`` left: what the columns left out had of it goes back.
+        gram[:d, d] += self.gram[:d, out] @ b
+        variance[:d, d] += self.variance[:d, out] @ b**2
+        cross, own = self.gram[out, d], self.gram[np.ix_(out, out)]
+        squares = frame.squares[0] + 2 * b @ cross + b @ own @ b
+        spread = frame.squares[1] + 4 * self.variance[out, d] @ b**2 + b**2 @ self.variance[np.ix_(out, out)] @ b**2
+        at = [*kept, d]
+        frame = replace(
+            frame,
+            widths=frame.widths[kept],
+            centres=frame.centres[kept],
+            start=frame.start[kept],
+            squares=(float(squares), float(spread)),
+        )
+        return replace(
+            self,
+            layout=replace(layout, features=features),
+            gram=np.ascontiguousarray(gram[np.ix_(at, at)]),
+            variance=np.ascontiguousarray(variance[np.ix_(at, at)]),
+            standard=frame,
+        )
 
     # --- files -----------------------------------------------------------------------------------------------------------
 
@@ -323,7 +289,8 @@ class Moments:
         d = self.layout
         gram, variance = Array.of(self.gram), Array.of(self.variance)
         head = (FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept)
-        return StoredMoments(*head, self.rows, gram, variance, self.plan, self.statement)
+        frame = None if self.standard is None else self.standard.stored()
+        return StoredMoments(*head, self.rows, gram, variance, self.plan, self.statement, frame)
 
     @classmethod
     def of(cls, stored: StoredMoments) -> Self:
@@ -334,9 +301,12 @@ class Moments:
         geometry = Geometry(stored.geometry)
         layout = MomentsLayout(stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept)
         square = (layout.size + 1, layout.size + 1)
-        if any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
+        frame = None if stored.frame is None else Coordinates.of(stored.frame)
+        fits = frame is None or {frame.widths.size, frame.centres.size, frame.start.size} == {layout.size}
+        if not fits or any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
             raise DataError("moments whose matrices do not fit their columns")
-        return cls(layout, stored.rows, stored.gram.numpy(), stored.variance.numpy(), stored.plan, stored.statement)
+        matrices = stored.gram.numpy(), stored.variance.numpy()
+        return cls(layout, stored.rows, *matrices, stored.plan, stored.statement, frame)
 
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""
@@ -348,11 +318,19 @@ class Moments:
         return read(path, cls.of)
 
 
-def _positive(precision: Any) -> float:  # noqa: ANN401 - whatever a caller passes
+__all__ = ["ESTIMATE", "Geometry", "LinearFit", "Moments", "MomentsLayout", "StoredMoments"]
+
+
+def _estimated(precision: object) -> bool:
+    """Whether a precision is to be estimated; another word is an error."""
+    if isinstance(precision, str) and precision != ESTIMATE:
+        msg = f"a precision is a positive number or {ESTIMATE!r}"
+        raise UsageError(msg)
+    return isinstance(precision, str)
+
+
+def _positive(precision: float | str) -> float:
     number = float(precision)
     if not 0 < number < math.inf:
         raise UsageError("a precision must be a positive finite number")
     return number
-
-
-__all__ = ["AUGMENTED_WEIGHTS", "Geometry", "LinearFit", "Moments", "MomentsLayout", "StoredMoments"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from unpooled.aggregation.coordinates import StoredCoordinates
 from unpooled.errors import DataError
 from unpooled.privacy.bounds import Column
 from unpooled.protocol.messages import Array
@@ -33,6 +34,8 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     variance: Array
     plan: str
     statement: str
+    #: Where the rows were standardised, by what.
+    frame: StoredCoordinates | None = None
 
 
 def write(path: str | Path, stored: StoredMoments) -> None:

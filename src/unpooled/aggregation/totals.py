@@ -52,6 +52,8 @@ class Summed:
     share: float = 1.0
     #: Noise scale as published instead of the calibrated one.
     scale: float | None = None
+    #: How many rounds it has, each a release of its own that gets an equal part of the share.
+    count: int = 1
 
     def step(self, act: str) -> str:
         """The name of one of its steps."""
@@ -61,7 +63,7 @@ class Summed:
         """The vector with all its noise at once."""
         if self.scale is not None:
             return GaussianRelease(self.blocks, tuple(sorted(self.reach.items())), self.scale)
-        mu = budget_mu(study.epsilon, study.delta) * math.sqrt(self.share)
+        mu = budget_mu(study.epsilon, study.delta) * math.sqrt(self.share / self.count)
         return GaussianRelease.calibrated(self.blocks, self.reach, study.target.unit, mu)
 
     def fits(self, study: Study, scale: float) -> None:
@@ -118,15 +120,19 @@ class Aggregation(ABC):
         """Who sees exact sums, in words."""
         return ()
 
+    def multiplier(self, study: Study) -> float:
+        """The mu of a total's whole budget, less what this way to add up costs: sensitivity over deviation of its noise."""
+        return budget_mu(study.epsilon, study.delta)
+
     @abstractmethod
     def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
         """The releases of the plan, one per party."""
 
     @abstractmethod
     def collect(
-        self, plan: Plan, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...]
+        self, plan: Plan, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...], index: int = 0
     ) -> Generator[list[Ask], Replies, Total]:
-        """The conversation that leads to one total."""
+        """The conversation that leads to one total: of this round, where it has several."""
 
     def check_nodes(self, nodes: tuple[str, ...]) -> None:
         """Refuse nodes other than the right number of eligible parties, in the study's order."""

@@ -46,23 +46,23 @@ class Trusted(Aggregation):
         vector.fits(study, noisy.scale)
         given = Contribution(noisy, aggregator)
         return tuple(
-            Release(vector.name, name, vector.step("noisy"), noisy)
+            Release(vector.name, name, vector.step("noisy"), noisy, vector.count)
             if name == aggregator
-            else Release(vector.name, name, vector.step("fragment"), given)
+            else Release(vector.name, name, vector.step("fragment"), given, vector.count)
             for name in self.parties
         )
 
     def collect(
-        self, plan: Plan, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...]
+        self, plan: Plan, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...], index: int = 0
     ) -> Generator[list[Ask], Replies, Total]:
         """Sealed vectors, and the aggregator's noisy total."""
         senders = [party for party in members if party not in self.nodes]
-        (node,), sealed = yield from gather(self, vector, members, senders, settings)
+        (node,), sealed = yield from gather(self, vector, members, senders, settings, index)
         everybody = tuple(p for p in self.parties if p in sealed or p == node.name)
         self.enough(dict.fromkeys(everybody), "at their contributions")
         joined = tuple(members[party] for party in sealed)
         request = TotalRequest(joined, tuple(parts[0] for parts in sealed.values()), settings=settings)
-        (reply,) = yield [Ask(node.name, vector.step("noisy"), request)]
+        (reply,) = yield [Ask(node.name, vector.step("noisy"), request, index)]
         answered([node.name], [reply])
         release = noisy_release(plan, node.name, vector.name)
         return Total(release.decode(reply.total.values.numpy()), release.deviations, everybody)

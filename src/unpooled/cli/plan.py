@@ -11,12 +11,22 @@ def plan(
     study: Path = typer.Argument(help="The study file (study.toml)."),
     *,
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
+    utility: bool = typer.Option(False, "--utility", help="Also print what error to expect, from simulations without data."),
 ) -> None:
     """Print the plan and the promise of a study. Needs no data."""
+    from unpooled.errors import UsageError
+    from unpooled.models import load
     from unpooled.study.files import read_study
     from unpooled.study.run import compile_study
 
     compiled = compile_study(read_study(study))
+    outlook = None
+    if utility:
+        expects = load(compiled.study.row).outlook
+        if expects is None:
+            msg = f"model {compiled.study.row!r} has no outlook: leave --utility out"
+            raise UsageError(msg)
+        outlook = expects(compiled.study)
     if as_json:
         import msgspec
 
@@ -34,8 +44,13 @@ def plan(
             for r in compiled.releases
         ]
         data = {"plan": compiled.hash, "releases": releases, "statement": compiled.statement.to_dict()}
+        if outlook is not None:
+            data["outlook"] = outlook.to_dict()
         typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
         return
     typer.echo(compiled)
     typer.echo()
     typer.echo(compiled.statement)
+    if outlook is not None:
+        typer.echo()
+        typer.echo(outlook)

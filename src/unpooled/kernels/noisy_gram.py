@@ -103,11 +103,16 @@ def ridge(
     cross_variance: Vector,
     penalty: Vector,
     noise_precision: float,
+    start: Vector | float = 0.0,
 ) -> tuple[Vector, Matrix]:
-    """Ridge (OLS at penalty 0) on repaired moments, and the covariance of its coefficients: sampling and privacy noise together."""
+    """Ridge (OLS at penalty 0) on repaired moments, and the covariance of its coefficients: sampling and privacy noise together.
+
+    ``start``: coefficients that the response of the cross moments is already less of. The Gram's noise then meets what is left only.
+    """
     m = repaired(gram, gram_variance)
     inverse = np.linalg.inv(m + np.diag(penalty))
-    mean = inverse @ cross
-    v = psd_part(gram) / noise_precision + noise_covariance(np.outer(mean, mean), gram_variance, cross_variance)
+    mean = inverse @ (cross + m @ np.broadcast_to(start, cross.shape))
+    left = mean - start
+    v = psd_part(gram) / noise_precision + noise_covariance(np.outer(left, left), gram_variance, cross_variance)
     covariance = inverse @ v @ inverse
     return mean, (covariance + covariance.T) / 2

@@ -49,6 +49,8 @@ class Plan(Releases):
     assumptions: tuple[str, ...] = ()
     #: Sentences about why no guarantee holds at all (a published calibration, raw values sent to somebody); mostly none.
     voids: tuple[str, ...] = ()
+    #: How it is computed, for people: no part of the hash, for it follows from the study.
+    notes: tuple[str, ...] = field(default=(), compare=False)
     #: What the model made of the study. It follows from the study, so it is no part of the hash.
     design: Any = field(default=None, compare=False, repr=False)
     #: Who sees more than releases, and is trusted with it: nobody, or names in words.
@@ -111,6 +113,7 @@ class Plan(Releases):
                 f"  {r.name + (f' x {r.count}' if r.count > 1 else ''):<12}{r.party:<12}{r.mechanism.name:<26}{r.size:>9}"
                 f"{_number(sensitivity):>14}{_number(scale):>14}"
             )
+        lines += [f"  {note}" for note in self.notes]
         lines += [f"  public: {sentence}" for sentence in self.public]
         if study.ids:
             lines.append(

@@ -76,6 +76,22 @@ def moments_augmented(radius: float, adjacency: Adjacency) -> float:
     return radius**2 * (1.0 if adjacency is Adjacency.ZERO_OUT else math.sqrt(2))
 
 
+def standardising_sums(coded: Sequence[bool], first: float, response: float, adjacency: Adjacency) -> float:
+    r"""L2 sensitivity of weighted sums and sums of squares of several columns and of a response (Theorem B.7).
+
+    ``first`` is the weight of a sum beside its sum of squares, ``response`` that of the response beside a column (0: none). ``coded`` says
+    of every declared feature whether it has coded columns of 0 and 1 (categories, an indicator): one value then moves two of them at once.
+    """
+    number = column_moments(0.0, first, 1.0, adjacency, may_be_absent=False) ** 2
+    switch = (2 if adjacency is Adjacency.REPLACE else 1) * (first**2 + 1)
+    return math.sqrt(math.fsum(switch if two else number for two in coded) + response**2 * number)
+
+
+def clipped_products(longest: float, adjacency: Adjacency) -> float:
+    """L2 sensitivity of a sum of vectors of at most this length, each a function of one record (Theorem B.5)."""
+    return longest if adjacency is Adjacency.ZERO_OUT else 2 * longest
+
+
 #: sup over t of sigma(t) + (a - 1)/t, a the root of a sigma(a) = 1, rounded up (attained near t = 4.03).
 _ONE_COLUMN = 1.0516340
 

@@ -129,8 +129,8 @@ class Party:
             msg = f"party {self.name!r} has not opened plan {envelope.plan[:16]}: send the study first"
             raise PlanMismatch(msg)
         step = find_step(self.model(plan.study.row), envelope.step)
-        if not 0 <= envelope.index < self._times(plan, step.name):
-            msg = f"step {step.name!r} is planned {self._times(plan, step.name)} times; a request for one more is refused"
+        if not 0 <= envelope.index < self._times(plan, step):
+            msg = f"step {step.name!r} is planned {self._times(plan, step)} times; a request for one more is refused"
             raise PlanMismatch(msg)
         request = open_body(envelope, step.request)
         # The data are part of what is answered: an old request over changed data is a conflict, not an old answer.
@@ -146,9 +146,10 @@ class Party:
         self.ledger.commit(plan.hash, step.name, envelope.index, asked, answer)
         return answer
 
-    def _times(self, plan: Plan, step: str) -> int:
-        """How often a step can be asked for: as often as it releases something, once where it releases nothing."""
-        return max((r.count for r in plan.releases if r.party == self.name and r.step == step), default=1)
+    def _times(self, plan: Plan, step: Step) -> int:
+        """How often a step can be asked for: as often as it, or the release that it belongs to, is planned; once where it releases nothing."""
+        own = (r for r in plan.releases if r.party == self.name)
+        return max((r.count for r in own if r.step == step.name or r.name == step.of), default=1)
 
     def _agree(self, claimed: str, request: OpenRequest) -> None:
         """Compile the study here, compare hashes, consider the plan; remember it."""

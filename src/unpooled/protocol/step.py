@@ -28,6 +28,8 @@ class Step:
     request: type[msgspec.Struct]
     reply: type[msgspec.Struct]
     answer: Callable[[Context, Any], msgspec.Struct]
+    #: The release that it belongs to without making it (adding up what others released): it is asked for as often as that one is made.
+    of: str = ""
 
     def __post_init__(self) -> None:
         check_reply_type(self.reply)
@@ -63,6 +65,8 @@ class Model:
     #: The coordinator's result as text for a terminal, and as figures.
     render: Callable[[Any], str]
     panels: Callable[[Any], tuple[Panel, ...]] = no_panels
+    #: What a study may achieve, from its plan alone (:class:`unpooled.estimation.outlook.Outlook`); None where nobody can say.
+    outlook: Callable[[Study], Any] | None = None
     #: Whether the guarantee of a whole row covers the parties' label columns too.
     covers_labels: bool = False
 

@@ -1,22 +1,40 @@
-"""Pure generator: add up the parties' moments, and turn the noisy total into a posterior. All of it is post-processing."""
+"""Pure generator: add up what the plan's rounds ask for, and turn noisy totals into coefficients. All of it is post-processing."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
+from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.keys import exchange_keys
+from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.modes import collect
-from unpooled.aggregation.moments import Moments, StoredMoments
-from unpooled.models.bayes.plan import NAIVE
+from unpooled.aggregation.moments import Moments
+from unpooled.aggregation.moments_file import StoredMoments
+from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, NAIVE, SQUARE
+from unpooled.models.bayes.rounds import Method
+from unpooled.models.bayes.standard import CAP, CONSTANT, DESCENT, RESIDUAL, SCALES, SPREAD, Standard
 from unpooled.protocol.step import Panel
 
 if TYPE_CHECKING:
-    from unpooled.aggregation.moments import LinearFit
+    from collections.abc import Generator, Mapping
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.messages import Member
+    from unpooled.aggregation.totals import Total
     from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.messages import Ask
+    from unpooled.protocol.step import Conversation, Replies
+
+    Row = NDArray[np.float64]
+
+#: Residuals are clipped to so many of their deviations in the last round: rarely.
+_CLIP = 3.0
 
 
 class Coefficient(msgspec.Struct, frozen=True):
@@ -31,7 +49,7 @@ class Coefficient(msgspec.Struct, frozen=True):
 
 
 class BayesResult(msgspec.Struct, frozen=True):
-    """The posterior, and the released moments it came from, from which other models can be computed free of charge."""
+    """The coefficients, and the released moments behind them (where there are any), from which other models follow free of charge."""
 
     coefficients: tuple[Coefficient, ...]
     intercept: float
@@ -40,33 +58,150 @@ class BayesResult(msgspec.Struct, frozen=True):
     participants: tuple[str, ...]
     #: The ranges that data were projected to, (low, high) per numeric feature and for the response; empty without projection.
     projection: tuple[float, ...]
-    moments: StoredMoments
+    #: None where the method releases none: there are no standard errors then.
+    moments: StoredMoments | None
+    method: str = Method.MOMENTS
+
+
+class Rounds:
+    """The conversation of one study: asks for totals of its plan, and knows whose rows were in the last one."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.design: BayesDesign = plan.design
+        self.members: Mapping[str, Member] = {}
+        self.participants: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """The rows of whoever was in the last total."""
+        return sum(self.plan.study.card(name).rows for name in self.participants)
+
+    def total(self, name: str, settings: tuple[float, ...] = (), index: int = 0) -> Generator[list[Ask], Replies, Total]:
+        """One total of the plan."""
+        vector = self.design.totals[name]
+        total = yield from collect(self.plan, self.design.aggregation, vector, self.members, settings, index)
+        self.participants = total.participants
+        return total
 
 
 def coordinate(plan: Plan) -> Conversation:
-    """Ask for deviations (if the data are to be projected), then for the moments."""
+    """Exchange keys, then the rounds of the plan's method."""
+    rounds = Rounds(plan)
+    rounds.members = yield from exchange_keys(rounds.design.aggregation)
+    settings: tuple[float, ...] = ()
+    if rounds.design.method is Method.MOMENTS:
+        moments, settings = yield from _one_release(rounds)
+        return _result(rounds, posterior(rounds.design, moments), moments, settings)
+    fit, left = yield from _standardised(rounds)
+    return _result(rounds, fit, left, settings)
+
+
+def _one_release(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[Moments, tuple[float, ...]]]:
+    """Deviations (if the data are to be projected), the sum of y^2 (if precisions are to be estimated), the moments."""
     from unpooled.models.bayes.projection import best_multiple, thresholds
 
-    design: BayesDesign = plan.design
-    members = yield from exchange_keys(design.aggregation)
+    plan, design = rounds.plan, rounds.design
     settings: tuple[float, ...] = ()
     if design.deviations is not None:
-        total = yield from collect(plan, design.aggregation, design.deviations, members)
-        rows = _rows(plan, total.participants)
-        multiple = design.parameters.multiple or best_multiple(design, plan, rows)
-        settings = thresholds(design, total, rows, multiple)
-    total = yield from collect(plan, design.aggregation, design.moments, members, settings)
+        total = yield from rounds.total(DEVIATIONS)
+        multiple = design.parameters.multiple or best_multiple(design, plan, rounds.rows)
+        settings = thresholds(design, total, rounds.rows, multiple)
+    squares = None
+    if SQUARE in design.totals:
+        squares = yield from rounds.total(SQUARE, settings)
     layout = design.narrowed(settings)
-    moments = layout.decode(total, _rows(plan, total.participants), plan.hash, str(plan.statement))
-    fit = posterior(design, moments)
-    interval = fit.interval(design.parameters.level)
-    coefficients = tuple(
-        Coefficient(name, value, low, high, known)
-        for name, value, (low, high), known in zip(
-            layout.names, fit.coef_.tolist(), interval.tolist(), fit.identified.tolist(), strict=True
-        )
-    )
-    return BayesResult(coefficients, fit.intercept_, design.parameters.level, total.participants, settings, moments.stored())
+    total = yield from rounds.total(MOMENTS, settings)
+    moments = Moments.decode(layout, total, rounds.rows, plan.hash, str(plan.statement))
+    if squares is not None:
+        moments.gram[-1, -1] = float(squares.values[0]) / layout.grid**2
+        moments.variance[-1, -1] = (float(squares.deviations[0]) / layout.grid**2) ** 2
+    return moments, settings
+
+
+def _standardised(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments | None]]:
+    """Means and deviations; gradients; what they leave."""
+    design, rows = rounds.design, rounds.design.standard
+    if design.method is Method.MEAN:
+        standard = Standard.declared()
+        (start,), _ = yield from _descent(rounds, standard)
+        return _mean_alone(design, CONSTANT * float(start) * float(standard.width[-1])), None
+    total = yield from rounds.total(SCALES)
+    standard = design.scales.decode(total, rounds.rows)
+    start, least = yield from _descent(rounds, standard)
+    if design.method is Method.GRADIENT:
+        shrunken = shrunk(start, least, standard, intercept=design.layout.intercept)
+        return _without_errors(design, _frame(design, standard, shrunken, (math.nan, math.nan), least)), None
+    settings = (*standard.settings, *start.tolist())
+    total = yield from rounds.total(SPREAD, settings)
+    squares, noise = rows.square_of(total)
+    clip = min(CAP, _CLIP * math.sqrt(max(squares, noise) / rounds.rows))
+    total = yield from rounds.total(RESIDUAL, (*settings, clip))
+    gram, variance = rows.products_of(total, clip)
+    frame = _frame(design, standard, start, (squares, noise**2), least)
+    plan = rounds.plan
+    moments = Moments(design.layout, rounds.rows, gram, variance, plan.hash, str(plan.statement), frame)
+    return moments.posterior(), moments
+
+
+def _descent(rounds: Rounds, standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
+    """Steps along noisy clipped gradients; the mean of the later half of the iterates, and the deviation of its noise."""
+    design, schedule = rounds.design, rounds.design.schedule
+    current = np.zeros(design.standard.layout.size)
+    later = np.zeros_like(current)
+    first = schedule.rounds // 2
+    noise = 0.0
+    for index in range(schedule.rounds):
+        total = yield from rounds.total(DESCENT, (*standard.settings, *current.tolist()), index)
+        gradient, noise = design.standard.gradient_of(total)
+        current = current + schedule.step * gradient / rounds.rows
+        if index >= first:
+            later += current
+    # Where the rows' second moments are about those of independent columns, the mean of m gradients has 1/m of their variance.
+    return later / (schedule.rounds - first), noise / rounds.rows / math.sqrt(schedule.rounds - first)
+
+
+def shrunk(start: Row, least: float, standard: Standard, *, intercept: bool) -> Row:
+    """Slopes shrunk by their noise (James and Stein's factor, at least 0), and a constant by what was known of the mean before."""
+    result, slopes = start.copy(), start.size - intercept
+    square, noise = float(start[:slopes] @ start[:slopes]), slopes * least**2
+    if slopes > 2:  # noqa: PLR2004 - fewer cannot be shrunk by it
+        factor = max(0.0, 1 - noise / square) if square else 0.0
+    else:
+        factor = square / (square + noise) if square else 0.0
+    result[:slopes] *= factor
+    if intercept:
+        before, after = (standard.noise / standard.width[-1]) ** 2, (least / CONSTANT) ** 2
+        result[-1] *= before / (before + after) if before + after else 1.0
+    return result
+
+
+def _frame(design: BayesDesign, standard: Standard, start: Row, squares: tuple[float, float], least: float) -> Coordinates:
+    """The units of standardised rows of these means and deviations."""
+    layout, y = design.layout, design.layout.response
+    widths, centres = layout.half_widths, layout.centres
+    p = len(layout.coding.attribute)
+    own = np.concatenate([widths[:p] * standard.width[:-1], [1 / CONSTANT] * layout.intercept])
+    middles = np.concatenate([centres[:p] + widths[:p] * standard.middle[:-1], [0.0] * layout.intercept])
+    width, centre = y.half_width * float(standard.width[-1]), y.centre + y.half_width * float(standard.middle[-1])
+    value, noise = (number / float(standard.width[-1]) ** 2 for number in standard.variance)
+    return Coordinates(own, middles, width, centre, start, squares, (value, noise**2), max(least, 1e-12))
+
+
+def _without_errors(design: BayesDesign, frame: Coordinates) -> LinearFit:
+    """The coefficients of the rounds in the data's own units."""
+    layout = design.layout
+    own = frame.back(intercept=layout.intercept) @ frame.start
+    p = own.size - layout.intercept
+    intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
+    return LinearFit.without_errors(own[:p], intercept, has_intercept=layout.intercept)
+
+
+def _mean_alone(design: BayesDesign, mean: float) -> LinearFit:
+    """No slopes, and this mean of the response in half ranges, inside them."""
+    p, y = len(design.layout.coding.attribute), design.layout.response
+    own = y.centre + y.half_width * min(max(mean, -1.0), 1.0)
+    return LinearFit.without_errors(np.zeros(p), own, has_intercept=True)
 
 
 def posterior(design: BayesDesign, moments: Moments) -> LinearFit:
@@ -75,8 +210,15 @@ def posterior(design: BayesDesign, moments: Moments) -> LinearFit:
     return moments.posterior(p.prior_precision, p.noise_precision, naive=p.posterior == NAIVE)
 
 
-def _rows(plan: Plan, participants: tuple[str, ...]) -> int:
-    return sum(plan.study.card(name).rows for name in participants)
+def _result(rounds: Rounds, fit: LinearFit, moments: Moments | None, settings: tuple[float, ...]) -> BayesResult:
+    design, level = rounds.design, rounds.design.parameters.level
+    values, interval, known = fit.coef_.tolist(), fit.interval(level).tolist(), fit.identified.tolist()
+    coefficients = tuple(
+        Coefficient(name, value, low, high, tells)
+        for name, value, (low, high), tells in zip(design.layout.names, values, interval, known, strict=True)
+    )
+    stored = None if moments is None else moments.stored()
+    return BayesResult(coefficients, fit.intercept_, level, rounds.participants, settings, stored, str(design.method))
 
 
 def render(result: BayesResult) -> str:
@@ -85,13 +227,19 @@ def render(result: BayesResult) -> str:
         f"{c.name:<24}{c.value:>14.6g}   [{c.low:.6g}, {c.high:.6g}]{'' if c.identified else '   not identified'}"
         for c in result.coefficients
     ]
-    if not all(c.identified for c in result.coefficients):
+    if result.moments is None:
+        rows = [f"{c.name:<24}{c.value:>14.6g}" for c in result.coefficients]
+        rows.append(
+            f"method {result.method!r} gives predictions without standard errors; 'refinement' and 'moments' give them"
+        )
+    elif not all(c.identified for c in result.coefficients):
         rows.append(
             "not identified: the release tells less of it than its own noise; value and interval are little more than the prior's"
         )
+    interval = f"   {result.level:.0%} credible interval" if result.moments is not None else ""
     return "\n".join(
         [
-            f"{'coefficient':<24}{'value':>14}   {result.level:.0%} credible interval",
+            f"{'coefficient':<24}{'value':>14}{interval}",
             *rows,
             f"{'(intercept)':<24}{result.intercept:>14.6g}",
             f"rows of {', '.join(result.participants)}",
@@ -100,7 +248,9 @@ def render(result: BayesResult) -> str:
 
 
 def panels(result: BayesResult) -> tuple[Panel, ...]:
-    """The coefficients with their intervals."""
+    """The coefficients, with their intervals where there are any."""
     values, low, high = zip(*((c.value, c.low, c.high) for c in result.coefficients), strict=True)
-    title = f"coefficients, {result.level:.0%} credible intervals"
-    return (Panel(title, tuple(c.name for c in result.coefficients), values, low, high),)
+    names = tuple(c.name for c in result.coefficients)
+    if result.moments is None:
+        return (Panel("coefficients", names, values),)
+    return (Panel(f"coefficients, {result.level:.0%} credible intervals", names, values, low, high),)

@@ -4,34 +4,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import msgspec
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.moments import LinearFit, Moments
+from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.moments import ESTIMATE, Moments
+from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
-from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WORD, taking
+from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.bayes import MODEL, published
+from unpooled.models.bayes.outlook import CORRELATION, RANGES, SIGNAL, outlook
 from unpooled.models.bayes.plan import NAIVE
+from unpooled.models.bayes.rounds import ROUNDS
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
+from unpooled.privacy.unit import Calibration, check_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
+    from unpooled.aggregation.derived import PrincipalComponents
+    from unpooled.aggregation.inference import JointTest, LinearSummary
+    from unpooled.estimation.outlook import Outlook, Range
     from unpooled.privacy.budget import Budget
 
     Vector = NDArray[np.float64]
 
 
 class PrivateBayesianRegression(LinearRegressor):
-    """Bayesian linear regression on row-split data from one private release of second moments.
+    """Bayesian linear regression on row-split data from private sums: rounds of clipped gradients, and second moments.
 
-    The model is y ~ N(x.beta + b, 1/noise_precision) with beta ~ N(0, I/prior_precision), in the data's own units. The moments are
-    added up by secure sum with distributed noise; the posterior accounts for that noise, so its intervals mean what they say.
+    The model is y ~ N(x.beta + b, 1/noise_precision) with beta ~ N(0, I/prior_precision). Sums are added up by secure sum with
+    distributed noise; the posterior accounts for that noise, so its intervals mean what they say. Nothing depends on the units of the data.
 
     Parameters
     ----------
@@ -54,6 +63,13 @@ class PrivateBayesianRegression(LinearRegressor):
         T, the sites that may collude or drop out. It costs a factor N / (N - T - 1) in noise variance where the noise is distributed.
     nodes : list of site names, default ()
         Sites that may be nodes of the secure sum, or the trusted one. Empty: all of them, or the first.
+    method : {"auto", "refinement", "gradient", "moments", "mean"}, default "auto"
+        How the budget is spent. "refinement": standardised rows, rounds of clipped gradients, second moments of what they leave.
+        "gradient": without the last, for predictions alone. "moments": one release inside the declared ranges, as in the paper.
+        "mean": of y alone. "auto" chooses by rows, columns and privacy, before data; with any of the parameters from ``geometry`` to
+        ``noise_precision`` set it is "moments".
+    max_passes : int, default 103
+        The most passes over every party's data.
     geometry : {"ball", "box", "augmented"}, default "ball"
         Which bound sets the noise. "augmented" also releases the sums and y^2, for models that need them.
     posterior : {"noise-aware", "naive"}, default "noise-aware"
@@ -62,10 +78,10 @@ class PrivateBayesianRegression(LinearRegressor):
         Share of the squared budget that first narrows the ranges to multiples of private standard deviations (Algorithm 2). 0: declared ranges.
     multiple : float, optional
         Those multiples. None picks the best on synthetic data of the model.
-    prior_precision : float, default 1.0
-        Precision (one over variance) of the prior of every coefficient.
-    noise_precision : float, default 1.0
-        Precision of y around its mean.
+    prior_precision : float or "estimate", default "estimate"
+        Precision (one over variance) of the prior of every coefficient in the data's own units, or what the release says of it.
+    noise_precision : float or "estimate", default "estimate"
+        Precision of y around its mean, or what the release says of it.
     fit_intercept : bool, default True
         Whether to fit a constant.
     public_seed : int, default 0
@@ -82,9 +98,14 @@ class PrivateBayesianRegression(LinearRegressor):
     intercept_ : float
         Posterior mean of the constant.
     covariance_ : array
-        Posterior covariance of the coefficients.
+        Posterior covariance of the coefficients; nan where the method has none.
+    noise_variance_ : float
+        Variance of y around its mean, given or estimated; nan where the method has none.
+    method_ : str
+        How the budget was spent.
     moments_ : Moments
-        The released moments, from which ``ridge``, ``ols`` and :meth:`from_moments` compute other models free of charge.
+        The released moments, from which ``ridge``, ``ols`` and :meth:`from_moments` compute other models free of charge; absent where
+        the method releases none.
     projection_ : object
         The ranges that the data were projected to.
     statement_ : Statement
@@ -104,9 +125,11 @@ class PrivateBayesianRegression(LinearRegressor):
     >>> X = rng.uniform(-1, 1, (6000, 3))
     >>> y = X @ [1.0, -2.0, 0.5] + 0.3 * rng.normal(size=6000)
     >>> sites = rng.choice(["oslo", "porto", "riga"], 6000)
-    >>> model = PrivateBayesianRegression(epsilon=2.0, bounds=(-1, 1), y_bounds=(-4, 4), noise_precision=10.0, random_state=0)
-    >>> bool((abs(model.fit(X, y, sites=sites).coef_ - [1.0, -2.0, 0.5]) < 0.2).all())
+    >>> model = PrivateBayesianRegression(epsilon=2.0, bounds=(-1, 1), y_bounds=(-4, 4), random_state=0)
+    >>> bool((abs(model.fit(X, y, sites=sites).coef_ - [1.0, -2.0, 0.5]) < 0.1).all())
     True
+    >>> model.method_
+    'refinement'
     >>> mean, deviation = model.predict(X[:2], return_std=True)
     >>> model.ols().interval(0.9).shape
     (3, 2)
@@ -116,8 +139,10 @@ class PrivateBayesianRegression(LinearRegressor):
     _model, _published = MODEL, published.MODEL
     _parameter_constraints: ClassVar = (
         SHARED
-        | taking("geometry posterior", WORD)
-        | taking("projection prior_precision noise_precision", NUMBER)
+        | taking("geometry posterior method", WORD)
+        | taking("projection", NUMBER)
+        | taking("prior_precision noise_precision", NUMBER, WORD)
+        | taking("max_passes", WHOLE)
         | taking("multiple", NUMBER, NONE)
     )
 
@@ -133,12 +158,14 @@ class PrivateBayesianRegression(LinearRegressor):
         aggregation: str = "distributed",
         tolerate: int = 0,
         nodes: Sequence[str] = (),
+        method: str = "auto",
+        max_passes: int = ROUNDS + 3,
         geometry: str = "ball",
         posterior: str = "noise-aware",
         projection: float = 0.0,
         multiple: float | None = None,
-        prior_precision: float = 1.0,
-        noise_precision: float = 1.0,
+        prior_precision: float | str = ESTIMATE,
+        noise_precision: float | str = ESTIMATE,
         fit_intercept: bool = True,
         public_seed: int = 0,
         random_state: int | None = None,
@@ -149,6 +176,8 @@ class PrivateBayesianRegression(LinearRegressor):
         self.aggregation = aggregation
         self.tolerate = tolerate
         self.nodes = nodes
+        self.method = method
+        self.max_passes = max_passes
         self.geometry = geometry
         self.posterior = posterior
         self.projection = projection
@@ -161,6 +190,35 @@ class PrivateBayesianRegression(LinearRegressor):
         """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
         return self._planned(sites or {ALL: n_samples}, n_features)
 
+    def outlook(
+        self,
+        n_samples: int,
+        n_features: int,
+        *,
+        epsilon: float | None = None,
+        r2: Range = SIGNAL,
+        correlation: Range = CORRELATION,
+        ranges: Range = RANGES,
+    ) -> Outlook:
+        """What to expect of a fit to data of this shape, before any are touched: simulations of this very plan.
+
+        ``r2``: the part of the variance of y that the columns explain; ``correlation`` of the columns; ``ranges``: half a declared range in
+        standard deviations. A pair is a range of what may be.
+
+        Examples
+        --------
+        >>> from unpooled import PrivateBayesianRegression
+        >>> model = PrivateBayesianRegression(epsilon=1.0, bounds=(-1, 1), y_bounds=(-1, 1))
+        >>> few, many = (model.outlook(rows, 5, r2=0.6, correlation=0.2, ranges=3.0) for rows in (100, 20_000))
+        >>> bool(few.error > 0.8 > 0.45 > many.error)
+        True
+
+        """
+        study = self.plan(n_samples, n_features).study
+        if epsilon is not None:
+            study = msgspec.structs.replace(study, epsilon=check_epsilon(epsilon))
+        return outlook(study, r2=r2, correlation=correlation, ranges=ranges)
+
     def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
         assert declared.response is not None
         columns = (*declared.columns, declared.response)
@@ -172,8 +230,10 @@ class PrivateBayesianRegression(LinearRegressor):
             "geometry": self.geometry,
             "norm": None if norm is None else float(norm),
             "fit_intercept": bool(self.fit_intercept),
-            "prior_precision": float(self.prior_precision),
-            "noise_precision": float(self.noise_precision),
+            "prior_precision": _number(self.prior_precision),
+            "noise_precision": _number(self.noise_precision),
+            "method": self.method,
+            "max_passes": int(self.max_passes),
             "posterior": self.posterior,
             "projection": float(self.projection),
             "multiple": None if self.multiple is None else float(self.multiple),
@@ -187,8 +247,14 @@ class PrivateBayesianRegression(LinearRegressor):
         tables = part(features, features.names, response).by_site(sites)
         study = self._study({name: table.n_rows for name, table in tables.items()}, declared)
         result = self._run(study, tables).outcome.result
-        self.projection_ = result.projection
-        return self._from(Moments.of(result.moments))
+        self.projection_, self.method_ = result.projection, result.method
+        if result.moments is not None:
+            return self._from(Moments.of(result.moments))
+        self._columns = declared.columns
+        if hasattr(self, "moments_"):
+            del self.moments_
+        coef = np.array([c.value for c in result.coefficients])
+        return self._take(LinearFit.without_errors(coef, result.intercept, has_intercept=self.fit_intercept))
 
     @classmethod
     def from_moments(cls, moments: Moments, **parameters: Any) -> Self:  # noqa: ANN401 - this class's own parameters
@@ -203,9 +269,27 @@ class PrivateBayesianRegression(LinearRegressor):
 
     def _from(self, moments: Moments) -> Self:
         self.moments_, self._columns = moments, moments.layout.features
-        self._fit_ = moments.posterior(self.prior_precision, self.noise_precision, naive=self.posterior == NAIVE)
-        self.coef_, self.intercept_, self.covariance_ = self._fit_.coef_, self._fit_.intercept_, self._fit_.covariance_
+        prior, noise = self.prior_precision, self.noise_precision
+        if self.posterior == NAIVE or self.calibration == Calibration.PUBLISHED:  # the paper takes both as known
+            prior, noise = (1.0 if p == ESTIMATE else p for p in (prior, noise))
+        return self._take(moments.posterior(prior, noise, naive=self.posterior == NAIVE))
+
+    def _take(self, fit: LinearFit) -> Self:
+        self._fit_ = fit
+        self.coef_, self.intercept_, self.covariance_ = fit.coef_, fit.intercept_, fit.covariance_
+        self.noise_variance_ = fit.noise_variance
         return self
+
+    def _released(self) -> Moments:
+        """The moments, or an error that says which method has some."""
+        check_is_fitted(self)
+        if not hasattr(self, "moments_"):
+            msg = (
+                f"method {self.method_!r} released no second moments, so there are no standard errors and no other models: with "
+                "method='refinement' or 'moments' there are (and the noise of each coefficient grows)"
+            )
+            raise UsageError(msg)
+        return self.moments_
 
     def predict(self, X: Any, *, return_std: bool = False) -> Any:  # noqa: ANN401
         """``X @ coef_ + intercept_``; with the standard deviation of a new y around it, if asked for."""
@@ -213,10 +297,10 @@ class PrivateBayesianRegression(LinearRegressor):
         mean: Vector = rows @ self.coef_ + self.intercept_
         if not return_std:
             return mean
-        if self.moments_.layout.intercept:
+        if self._released().layout.intercept:
             rows = np.column_stack([rows, np.ones(rows.shape[0])])
         spread = np.einsum("ij,jk,ik->i", rows, self._fit_.joint_covariance_, rows)
-        return mean, np.sqrt(np.maximum(spread, 0.0) + 1 / self.noise_precision)
+        return mean, np.sqrt(np.maximum(spread, 0.0) + self.noise_variance_)
 
     def credible_interval(self, level: float = 0.95) -> NDArray[np.float64]:
         """Lower and upper ends for every coefficient."""
@@ -225,10 +309,47 @@ class PrivateBayesianRegression(LinearRegressor):
 
     def ridge(self, alpha: float = 1.0) -> LinearFit:
         """Ridge regression (scikit-learn's ``alpha``) with intervals from the same moments, free of charge."""
-        check_is_fitted(self)
-        return self.moments_.ridge(alpha, self.noise_precision)
+        return self._released().ridge(alpha, self.noise_precision)
 
     def ols(self) -> LinearFit:
         """Ordinary least squares with intervals from the same moments, free of charge."""
-        check_is_fitted(self)
-        return self.moments_.ols(self.noise_precision)
+        return self._released().ols(self.noise_precision)
+
+    def lasso(self, alpha: float) -> LinearFit:
+        """The lasso (scikit-learn's ``alpha``) from the same moments, free of charge."""
+        return self._released().lasso(alpha)
+
+    def summary(self, level: float = 0.95, adjust: str | None = None) -> LinearSummary:
+        """Estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
+
+        Estimates are generalised least squares, unbiased for tests of nothing: ``coef_``, shrunk for predictions, may differ from them.
+        """
+        return self._released().summary(level, adjust)
+
+    def contrast(self, C: Any, value: Any = 0.0) -> JointTest:  # noqa: ANN401 - weights in several forms
+        """The test that ``C @ coef`` is ``value``: a row of weights, several rows, or mappings from names to weights."""
+        return self._released().contrast(C, value)
+
+    def anova(self, smaller: Sequence[str]) -> JointTest:
+        """Whether the coefficients that ``smaller`` does not name explain anything."""
+        return self._released().anova(smaller)
+
+    def submodel(self, columns: Sequence[str]) -> PrivateBayesianRegression:
+        """A fitted model of some of the columns alone, free of charge."""
+        return type(self).from_moments(self._released().submodel(columns))
+
+    def correlation(self) -> NDArray[np.float64]:
+        """Correlations of the features, free of charge."""
+        return self._released().correlation()
+
+    def pca(self) -> PrincipalComponents:
+        """Principal components of the standardised features, free of charge."""
+        return self._released().pca()
+
+    def vif(self) -> Vector:
+        """Variance inflation of every coefficient, free of charge."""
+        return self._released().vif()
+
+
+def _number(precision: float | str) -> float | str:
+    return precision if isinstance(precision, str) else float(precision)

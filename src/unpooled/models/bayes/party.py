@@ -1,34 +1,59 @@
-"""The only file of this model that touches raw data: exact integer moments, and sums for the marginal deviations."""
+"""The only file of this model that touches raw data: exact integer moments, sums for marginal deviations, rounds over standardised rows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
 from unpooled.errors import PlanMismatch
-from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS
+from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, SQUARE
+from unpooled.models.bayes.standard import DESCENT, KEPT, RESIDUAL, SCALES, SPREAD, public_numbers
+from unpooled.privacy.bounds import Coding
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.layout import MomentsLayout
     from unpooled.models.bayes.plan import BayesDesign
+    from unpooled.privacy.table import Table
     from unpooled.protocol.context import Context
 
+    Blocks = Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]
+    Settings = tuple[float, ...]
 
-def _moments(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
+#: The standardised rows of a table and by what, so that a small one is not coded again in every round; forgotten with the table.
+_STANDARDISED: WeakKeyDictionary[Table, tuple[object, list[tuple[NDArray[np.float64], NDArray[np.float64]]]]] = (
+    WeakKeyDictionary()
+)
+
+
+def _moments(context: Context, settings: Settings) -> NDArray[np.int64]:
+    # Whatever bounds a request carries: clipping to them gives coded values in [-1, 1], and the sensitivity holds.
+    return _narrowed(context, settings).statistic(context.table)
+
+
+def _square(context: Context, settings: Settings) -> NDArray[np.int64]:
+    layout = _narrowed(context, settings)
+    coding = Coding((layout.response,), layout.grid)
+    coded = (coding.code(block)[0] for block in context.table.blocks(coding.names))
+    return np.array([sum(int((part * part).sum()) for part in coded)], dtype=np.int64)
+
+
+def _narrowed(context: Context, settings: Settings) -> MomentsLayout:
     design: BayesDesign = context.design
     if bool(settings) != (design.deviations is not None):
         raise PlanMismatch("projection bounds belong to a plan that releases deviations first, and to no other")
-    # Whatever bounds a request carries: clipping to them gives coded values in [-1, 1], and the sensitivity holds.
-    return design.narrowed(settings).statistic(context.table)
+    return design.narrowed(settings)
 
 
-def _deviations(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
-    if settings:
-        raise PlanMismatch("deviations are taken inside the declared ranges: their request has no settings")
+def _deviations(context: Context, settings: Settings) -> NDArray[np.int64]:
+    _no_settings(settings)
     coding = context.design.coding
     count = len(coding.columns)
     total = np.zeros(2 * count, dtype=np.int64)
@@ -39,8 +64,57 @@ def _deviations(context: Context, settings: tuple[float, ...]) -> NDArray[np.int
     return total
 
 
-STEPS = (
-    KEYS,
-    *steps_of(DEVIATIONS, _deviations),
-    *steps_of(MOMENTS, _moments),
-)
+def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
+    _no_settings(settings)
+    design: BayesDesign = context.design
+    return design.scales.statistic(context.table)
+
+
+def _no_settings(settings: Settings) -> None:
+    if settings:
+        raise PlanMismatch("deviations are taken inside the declared ranges: their request has no settings")
+
+
+def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
+    design: BayesDesign = context.design
+    standard, start, _ = public_numbers(design.standard.layout, settings, 0)
+    return design.standard.gradient(_rows(context, standard), start)
+
+
+def _spread(context: Context, settings: Settings) -> NDArray[np.int64]:
+    design: BayesDesign = context.design
+    standard, start, _ = public_numbers(design.standard.layout, settings, 0)
+    return design.standard.squares(_rows(context, standard), start)
+
+
+def _residual(context: Context, settings: Settings) -> NDArray[np.int64]:
+    design: BayesDesign = context.design
+    standard, start, (clip,) = public_numbers(design.standard.layout, settings, 1)
+    return design.standard.products(_rows(context, standard), start, float(clip))
+
+
+def _rows(context: Context, standard: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Blocks:
+    """The standardised rows, of a small table from the round before."""
+    design: BayesDesign = context.design
+    table, rows = context.table, design.standard
+    if table.n_rows * design.layout.size > KEPT:
+        return rows.blocks(table, standard)
+    by = (context.plan.hash, standard[0].tobytes(), standard[1].tobytes())
+    known = _STANDARDISED.get(table)
+    if known is None or known[0] != by:
+        known = _STANDARDISED[table] = by, list(rows.blocks(table, standard))
+    return iter(known[1])
+
+
+#: What a party adds up, by the name of the total.
+STATISTICS = {
+    DEVIATIONS: _deviations,
+    SQUARE: _square,
+    MOMENTS: _moments,
+    SCALES: _scales,
+    DESCENT: _descent,
+    SPREAD: _spread,
+    RESIDUAL: _residual,
+}
+
+STEPS = (KEYS, *(step for name, statistic in STATISTICS.items() for step in steps_of(name, statistic)))

@@ -1,24 +1,34 @@
-"""From a study to its releases: the moments, and before them the marginal deviations where the data are to be projected."""
+"""From a study to its releases: standardised rounds, or one release of moments (and before it the deviations of Algorithm 2)."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.moments import Geometry, MomentsLayout
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import UsageError
+from unpooled.models.bayes.rounds import ROUNDS, Method, Schedule, schedule_of
+from unpooled.models.bayes.standard import Scales, StandardRows
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import column_moments
 from unpooled.privacy.unit import Adjacency, Split, Unit
 
-MOMENTS, DEVIATIONS = "moments", "deviations"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOMENTS, DEVIATIONS, SQUARE = "moments", "deviations", "square"
 AWARE, NAIVE = "noise-aware", "naive"
+#: A precision that is estimated from the release itself.
+ESTIMATE = "estimate"
+#: Share of the squared budget for the sum of y^2, from which precisions are estimated.
+_SQUARE_SHARE = 0.03
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,9 +43,14 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: L2 bound on the centred row of features.
     norm: float | None = None
     fit_intercept: bool = True
-    prior_precision: float = 1.0
-    noise_precision: float = 1.0
+    #: In the data's own units, or "estimate".
+    prior_precision: float | str = ESTIMATE
+    noise_precision: float | str = ESTIMATE
     posterior: str = AWARE
+    #: "auto" is decided before data (``rounds.py``).
+    method: str = Method.AUTO
+    #: The most passes over the data.
+    max_passes: int = ROUNDS + 3
     #: Share of the squared budget for the marginal deviations of Algorithm 2; 0 projects nothing.
     projection: float = 0.0
     #: Projection thresholds in deviations; None: the best on synthetic data.
@@ -51,13 +66,30 @@ class BayesDesign:
     parameters: Parameters
     aggregation: Aggregation
     layout: MomentsLayout
-    moments: Summed
-    deviations: Summed | None
+    schedule: Schedule
+    #: What is added up, by name and in this order.
+    totals: dict[str, Summed]
+    standard: StandardRows
 
     @property
-    def totals(self) -> dict[str, Summed]:
-        """What is added up, by name."""
-        return {vector.name: vector for vector in (self.deviations, self.moments) if vector is not None}
+    def method(self) -> Method:
+        """How the budget is spent."""
+        return self.schedule.method
+
+    @property
+    def moments(self) -> Summed:
+        """The one release of moments."""
+        return self.totals[MOMENTS]
+
+    @property
+    def deviations(self) -> Summed | None:
+        """What Algorithm 2 narrows ranges by."""
+        return self.totals.get(DEVIATIONS)
+
+    @property
+    def scales(self) -> Scales:
+        """What standardises."""
+        return Scales(self.layout)
 
     @property
     def projected(self) -> tuple[Column, ...]:
@@ -91,8 +123,9 @@ class BayesDesign:
 def _check(parameters: Parameters) -> None:
     """Refuse values that mean nothing, by name."""
     for name in ("prior_precision", "noise_precision"):
-        if not 0 < getattr(parameters, name) < math.inf:
-            msg = f"{name} must be a positive finite number"
+        value = getattr(parameters, name)
+        if value != ESTIMATE and (isinstance(value, str) or not 0 < value < math.inf):
+            msg = f'{name} must be a positive finite number, or "{ESTIMATE}"'
             raise UsageError(msg)
     if parameters.posterior not in {AWARE, NAIVE}:
         msg = f"posterior is {AWARE!r} or {NAIVE!r}, not {parameters.posterior!r}"
@@ -106,10 +139,35 @@ def _check(parameters: Parameters) -> None:
     if parameters.geometry not in set(Geometry):
         msg = f"geometry is one of {', '.join(Geometry)}, not {parameters.geometry!r}"
         raise UsageError(msg)
+    _check_method(parameters)
 
 
-def design_of(study: Study) -> BayesDesign:
-    """What the study asks for, checked."""
+def _check_method(parameters: Parameters) -> None:
+    if parameters.method not in set(Method):
+        msg = f"method is one of {', '.join(Method)}, not {parameters.method!r}"
+        raise UsageError(msg)
+    if parameters.max_passes < 1:
+        raise UsageError("max_passes must be at least 1")
+    if parameters.method not in {Method.AUTO, Method.MOMENTS} and _paper(parameters):
+        msg = f"{', '.join(_paper(parameters))}: for method 'moments' alone, not for {parameters.method!r}"
+        raise UsageError(msg)
+
+
+def _paper(parameters: Parameters) -> list[str]:
+    """The parameters in use that mean something for one release of moments alone."""
+    own = {
+        "geometry": parameters.geometry != Geometry.BALL,
+        "norm": parameters.norm is not None,
+        "projection": parameters.projection > 0,
+        "posterior": parameters.posterior != AWARE,
+        "prior_precision": parameters.prior_precision != ESTIMATE,
+        "noise_precision": parameters.noise_precision != ESTIMATE,
+    }
+    return [name for name, used in own.items() if used]
+
+
+def design_of(study: Study, method: str | None = None) -> BayesDesign:
+    """What the study asks for, checked; ``method`` for a form that has one only."""
     parameters: Parameters = check_parameters(study, Parameters)
     first, *others = study.parties
     for card in others:
@@ -127,22 +185,61 @@ def design_of(study: Study) -> BayesDesign:
         norm=parameters.norm,
         intercept=parameters.fit_intercept,
     )
-    adjacency, rest = Adjacency(study.adjacency), 1 - parameters.projection
-    moments = layout.vector(MOMENTS, adjacency, rest)
-    design = BayesDesign(parameters, aggregation, layout, moments, None)
-    if not parameters.projection:
-        return design
-    count, unit = len(design.projected), float(layout.grid**2)
-    distance = math.sqrt(count) * column_moments(0.0, 1.0, 1.0, adjacency, may_be_absent=False) * unit
-    deviations = Summed(
-        DEVIATIONS,
-        (Block(count, 1 / layout.grid), Block(count, 1.0)),
-        # One person moves all columns at once, one value moves one of them.
-        {Unit.RECORD: Reach(distance, 2 * count), Unit.ATTRIBUTE: Reach(distance / math.sqrt(count), 2)},
-        layout.grid**2,
-        parameters.projection,
+    wanted = Method(method or (Method.MOMENTS if _paper(parameters) else parameters.method))
+    coefficients = len(layout.coding.attribute) + 1
+    k = rows * aggregation.multiplier(study) / coefficients
+    schedule = schedule_of(wanted, k, coefficients, parameters.max_passes)
+    used = layout
+    if schedule.method is Method.MEAN:
+        if not layout.intercept:
+            if wanted is Method.MEAN:
+                raise UsageError("method 'mean' is the mean of the response: it goes without fit_intercept=False")
+            schedule = schedule_of(Method.GRADIENT, k, coefficients, parameters.max_passes)
+        else:
+            used = replace(layout, features=())
+    design = BayesDesign(parameters, aggregation, layout, schedule, {}, StandardRows(used, rows, schedule.longest))
+    adjacency = Adjacency(study.adjacency)
+    vectors = (
+        _moments(design, adjacency, estimates=method is None)
+        if schedule.method is Method.MOMENTS
+        else _rounds(design, adjacency)
     )
-    return BayesDesign(parameters, aggregation, layout, moments, deviations)
+    return replace(design, totals={vector.name: vector for vector in vectors})
+
+
+def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
+    """Means and deviations, gradients, and what standard errors need."""
+    schedule, rows = design.schedule, design.standard
+    if schedule.scales:
+        yield design.scales.vector(schedule.scales, adjacency)
+    if schedule.rounds:
+        yield rows.descent(schedule.descent, adjacency, schedule.rounds)
+    if schedule.products:
+        yield rows.spread(schedule.spread)
+        yield rows.residual(schedule.products, adjacency)
+
+
+def _moments(design: BayesDesign, adjacency: Adjacency, *, estimates: bool) -> Iterator[Summed]:
+    """One release of moments, before it the deviations of Algorithm 2, and the sum of y^2 where a precision is to be estimated."""
+    parameters, layout = design.parameters, design.layout
+    estimates = estimates and ESTIMATE in {parameters.prior_precision, parameters.noise_precision}
+    square = _SQUARE_SHARE if estimates and layout.geometry is not Geometry.AUGMENTED else 0.0
+    rest = (1 - parameters.projection) * (1 - square)
+    if parameters.projection:
+        count, unit = len(design.projected), float(layout.grid**2)
+        distance = math.sqrt(count) * column_moments(0.0, 1.0, 1.0, adjacency, may_be_absent=False) * unit
+        yield Summed(
+            DEVIATIONS,
+            (Block(count, 1 / layout.grid), Block(count, 1.0)),
+            # One person moves all columns at once, one value moves one of them.
+            {Unit.RECORD: Reach(distance, 2 * count), Unit.ATTRIBUTE: Reach(distance / math.sqrt(count), 2)},
+            layout.grid**2,
+            parameters.projection,
+        )
+    if square:  # y^2 lies between 0 and 1 in coded units, under both adjacencies
+        reach = {unit: Reach(float(layout.grid**2), 1) for unit in Unit}
+        yield Summed(SQUARE, (Block(1, 1.0),), reach, layout.grid**2, (1 - parameters.projection) * square)
+    yield layout.vector(MOMENTS, adjacency, rest)
 
 
 def compile_plan(study: Study) -> Plan:
@@ -153,6 +250,7 @@ def compile_plan(study: Study) -> Plan:
 def plan_of(study: Study, design: BayesDesign, voids: tuple[str, ...] = ()) -> Plan:
     """The plan that adds up what this setup says."""
     not_protected, assumptions = design.aggregation.sentences
+    passes = max(design.schedule.passes, len(design.totals))
     return Plan(
         study,
         Split.HORIZONTAL,
@@ -162,4 +260,5 @@ def plan_of(study: Study, design: BayesDesign, voids: tuple[str, ...] = ()) -> P
         voids=voids,
         trusted=design.aggregation.trusted,
         design=design,
+        notes=(f"method {design.method}: {passes} pass{'es' if passes > 1 else ''} over every party's data",),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 from unpooled.kernels import noisy_gram
 
@@ -45,7 +46,7 @@ def best_multiple(design: BayesDesign, plan: Plan, rows: int) -> float:
     rng = np.random.default_rng(plan.study.public_seed)
     d, n = design.layout.size - design.layout.intercept, min(rows, _ROWS)
     deviations = design.moments.deviations(plan) * (n / rows)  # as large beside n rows as they will be beside all
-    variance = design.layout.decode(Total(np.zeros(deviations.size), deviations, ()), n).variance
+    variance = Moments.decode(design.layout, Total(np.zeros(deviations.size), deviations, ()), n).variance
     gram_variance, cross_variance = variance[:d, :d], variance[:d, -1]
     errors = np.zeros(len(_MULTIPLES))
     for _ in range(_REPEATS):

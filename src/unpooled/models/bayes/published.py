@@ -6,13 +6,15 @@ import math
 from dataclasses import replace
 from functools import partial
 
+import msgspec
 import numpy as np
 
-from unpooled.aggregation.moments import Geometry, MomentsLayout, blocks_of
+from unpooled.aggregation.layout import Geometry, MomentsLayout, blocks_of
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import UsageError
 from unpooled.models import bayes
-from unpooled.models.bayes.plan import MOMENTS, design_of, plan_of
+from unpooled.models.bayes.plan import DEVIATIONS, ESTIMATE, MOMENTS, design_of, plan_of
+from unpooled.models.bayes.rounds import Method
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sensitivity import moments_box, moments_box_as_published
 from unpooled.privacy.unit import Adjacency, Unit
@@ -26,16 +28,20 @@ _MEANS = "The paper assumes that every column has mean zero at the centre of its
 
 def compile_plan(study: Study) -> Plan:
     """The same totals as in the sound form, with noise as printed."""
-    design = design_of(study)
+    design = design_of(study, Method.MOMENTS)
     share = design.parameters.projection
     # Only columns are bounded in the paper: a row is a point of a box.
     layout = replace(design.layout, geometry=Geometry.BOX)
     moments = moments_as_published(layout, Adjacency(study.adjacency), 1 - share, _classical(study, 1 - share))
-    deviations = design.deviations
-    if deviations is not None:
-        noise = _classical(study, share) * deviations.reach[Unit.RECORD].distance
-        deviations = replace(deviations, scale=noise)
-    return plan_of(study, replace(design, layout=layout, moments=moments, deviations=deviations), (_FORMULA, _MEANS))
+    totals = {MOMENTS: moments}
+    if design.deviations is not None:
+        noise = _classical(study, share) * design.deviations.reach[Unit.RECORD].distance
+        totals = {DEVIATIONS: replace(design.deviations, scale=noise), MOMENTS: moments}
+    given = design.parameters  # the paper takes both precisions as known
+    prior, precision = (1.0 if p == ESTIMATE else p for p in (given.prior_precision, given.noise_precision))
+    parameters = msgspec.structs.replace(given, prior_precision=prior, noise_precision=precision)
+    design = replace(design, parameters=parameters, layout=layout, totals=totals)
+    return plan_of(study, design, (_FORMULA, _MEANS))
 
 
 def moments_as_published(layout: MomentsLayout, adjacency: Adjacency, share: float, sigma: float) -> Summed:

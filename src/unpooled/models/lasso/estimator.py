@@ -18,7 +18,7 @@ from unpooled.models.lasso import MODEL, published
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Slot, Term
 from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, LassoDesign
-from unpooled.models.lasso.planner import VARIANCE, Outlook, outlook, recommend
+from unpooled.models.lasso.planner import VARIANCE, ScoreOutlook, outlook, recommend
 from unpooled.privacy.bounds import Bounds, Coding, Column
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class PrivateLasso(LinearRegressor):
         """
         return recommend(self.plan(n_samples, n_features).study, relevant=relevant, variance=variance)[0]
 
-    def outlook(self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE) -> Outlook:
+    def outlook(self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE) -> ScoreOutlook:
         """The relative excess risk that a simulation without data expects of these settings, and how many relevant columns it finds.
 
         Examples

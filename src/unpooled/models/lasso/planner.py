@@ -38,7 +38,7 @@ _SIMULATED = 500
 
 
 @dataclass(frozen=True)
-class Outlook:
+class ScoreOutlook:
     """What the simulated study came to, on average."""
 
     #: Relative excess risk (f(x) - f*) / (f(0) - f*).
@@ -49,19 +49,21 @@ class Outlook:
     clip: float
 
 
-def outlook(study: Study, *, relevant: int = 6, variance: float = VARIANCE, repetitions: int = 30, seed: int = 0) -> Outlook:
+def outlook(
+    study: Study, *, relevant: int = 6, variance: float = VARIANCE, repetitions: int = 30, seed: int = 0
+) -> ScoreOutlook:
     """Simulate this study."""
     if relevant < 1 or not 0 < variance <= 1:
         raise UsageError("relevant is at least 1, and the variance of columns coded to [-1, 1] between 0 and 1")
     rng, design = np.random.default_rng(seed), design_of(study)
     runs = [_Run(design, study, relevant, variance, rng) for _ in range(repetitions)]
     means = np.mean([run.play(study) for run in runs], axis=0)
-    return Outlook(*(float(value) for value in means))
+    return ScoreOutlook(*(float(value) for value in means))
 
 
 def recommend(
     study: Study, *, relevant: int = 6, variance: float = VARIANCE, repetitions: int = 40
-) -> tuple[dict[str, object], Outlook]:
+) -> tuple[dict[str, object], ScoreOutlook]:
     """The settings of this study's rounds and budget whose simulation came out best, and what it came to."""
     found = []
     for rounds, refit, shares in product(ROUNDS, REFITS, SHARES):

@@ -10,7 +10,8 @@ import numpy as np
 
 from unpooled.aggregation.keys import exchange_keys
 from unpooled.aggregation.modes import collect
-from unpooled.aggregation.moments import Moments, StoredMoments
+from unpooled.aggregation.moments import Moments
+from unpooled.aggregation.moments_file import StoredMoments
 from unpooled.aggregation.totals import Total
 from unpooled.errors import StudyAborted
 from unpooled.kernels.kernel_pls import Centred
@@ -65,7 +66,7 @@ def coordinate(plan: Plan) -> Conversation:
     members = yield from exchange_keys(design.aggregation)
     total = yield from collect(plan, design.aggregation, design.vector, members)
     rows = sum(study.card(name).rows for name in total.participants)
-    moments = design.layout.decode(total, rows, plan.hash, str(plan.statement))
+    moments = Moments.decode(design.layout, total, rows, plan.hash, str(plan.statement))
     fitted = from_moments(moments, design.frame, wanted)
     return PlsResult(channels, stored(fitted), total.participants, moments.stored())
 
@@ -103,7 +104,7 @@ def moments_of(design: PlsDesign, exact: Centred, plan: Plan) -> Moments:
     gram[layout.size - 1] = gram[:, layout.size - 1] = exact.rows * np.insert(mean, -1, 1.0)
     first, second = layout.pairs
     total = Total(gram[first, second] * layout.grid**2, np.zeros(first.size), ())
-    return layout.decode(total, exact.rows, plan.hash, str(plan.statement))
+    return Moments.decode(layout, total, exact.rows, plan.hash, str(plan.statement))
 
 
 def stored(fitted: PlsFit) -> StoredModel:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.moments import Geometry
+from unpooled.aggregation.layout import Geometry
 from unpooled.errors import UsageError
 from unpooled.kernels.kernel_pls import Centred, Components, kernel_pls
 from unpooled.kernels.noisy_gram import noise_covariance, noise_level, psd_part

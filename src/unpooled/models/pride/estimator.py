@@ -16,7 +16,8 @@ from unpooled.estimation.binary import BinaryClassifier
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARE, SHARED, WHOLE, WORD, plain, taking
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.pride import MODEL, published
-from unpooled.models.pride.parameters import AUTO, automatic_size
+from unpooled.models.pride.parameters import AUTO
+from unpooled.models.pride.plan import sizes_of
 from unpooled.models.pride.units import in_own_units
 from unpooled.privacy.bounds import Bounds, Coding
 from unpooled.privacy.classes import DEFAULT
@@ -134,11 +135,12 @@ class _Pride(StudyEstimator):
             "threshold": None if self.threshold is None else float(self.threshold),
             "classes": list(DEFAULT if declared.classes is None else declared.classes.texts),
             "sketch": self.sketch if isinstance(self.sketch, str) else "matrix",
-            "sketch_dim": self._sizes() if fitted else plain(self.sketch_dim),
+            "sketch_dim": sizes_of(self.plan_.design) if fitted and self.sketch_dim == AUTO else plain(self.sketch_dim),
             "grids": {k: [int(n) for n in v] for k, v in (self.grids or {}).items()},
             "matrices": matrices,
             "public": [column_named(declared.names, column) for column in self.public],
-            "alpha": plain(self.alpha),
+            # New rows are predicted with what is kept: their plan chooses no penalty, and has nothing to trust.
+            "alpha": "marginal-likelihood" if fitted and self.alpha == "global-cv" else plain(self.alpha),
             "noise_model": self.noise_model,
             "others": self.others,
             "fit_intercept": bool(self.fit_intercept),
@@ -151,13 +153,6 @@ class _Pride(StudyEstimator):
         }
         trust = {"cross-validation": "trusted"} if self.alpha == "global-cv" and not fitted else {}
         return self._asked(cards, parameters, declared.derived, trust)
-
-    def _sizes(self) -> object:
-        """For new rows: as large as in the fit, whatever their number."""
-        if self.sketch_dim != AUTO:
-            return plain(self.sketch_dim)
-        rows = self.plan_.study.parties[0].rows
-        return {p.card.name: automatic_size(rows, len(p.private.attribute), self.epsilon) for p in self.plan_.design.parts}
 
     # --- fit ---------------------------------------------------------------------------------------------------------------
 
@@ -177,6 +172,8 @@ class _Pride(StudyEstimator):
         }
         self.published_ = {name: np.array(values) for name, values in done.outcome.result.published.items()}
         self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
+        gaps = {name: kept.get(published.DUALITY_GAP) for name, kept in self.kept_.items()}
+        self.duality_gap_ = {name: float(gap[0]) for name, gap in gaps.items() if gap is not None}
         self._columns, self._promised = declared.columns, declared
         coded = Coding(declared.columns, 1).real([table[column.name] for column in declared.columns])
         self.coef_, self.intercept_ = in_own_units(
@@ -297,6 +294,10 @@ class PrideRegressor(RegressorMixin, _Pride):
         The constant, in the data's own units.
     alpha_ : dict
         The penalty of each party.
+    duality_gap_ : dict
+        With ``calibration="published"``, whose solver is SDCA: how far each party's objective, half the squared errors plus ``alpha / 2``
+        times the squared coefficients, is from its minimum at most. Empty where the solver is exact: the sound form, ``loss="huber"``, and a
+        classifier with an intercept.
     published_ : dict
         Privately published coefficients of each party's coded columns.
     kept_ : dict

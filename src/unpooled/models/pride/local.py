@@ -115,7 +115,10 @@ class DesignPath:
 
     def solve(self, alpha: float) -> Share:
         """The coefficients of the own columns and of the received ones."""
-        coefficients, intercept = self.inner.solve(alpha)
+        return self.share(*self.inner.solve(alpha))
+
+    def share(self, coefficients: Vector, intercept: float) -> Share:
+        """A solution on the whole design, whoever found it."""
         return Share(
             coefficients[: self.own],
             coefficients[self.own :],

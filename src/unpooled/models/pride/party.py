@@ -10,7 +10,14 @@ import numpy as np
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
 from unpooled.models.pride.gram import Heard
-from unpooled.models.pride.local import DesignProblem, GramProblem, RegressionCalibration, choose_alpha, random_folds
+from unpooled.models.pride.local import (
+    DesignPath,
+    DesignProblem,
+    GramProblem,
+    RegressionCalibration,
+    choose_alpha,
+    random_folds,
+)
 from unpooled.models.pride.messages import (
     Estimated,
     EstimateRequest,
@@ -51,6 +58,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.kernels.newton import NewtonPath
+    from unpooled.kernels.ridge import RidgePath
     from unpooled.models.pride.gram import Share
     from unpooled.models.pride.local import LocalProblem
     from unpooled.models.pride.parameters import Parameters
@@ -58,6 +67,8 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
+    #: Coefficients and intercept of a local problem at a penalty.
+    Solver = Callable[[Context, RidgePath | NewtonPath, float], tuple[Vector, float]]
 
 #: Rows sketched at a time: coded block and sketch stay in the cache.
 BLOCK_ROWS = 4096
@@ -241,8 +252,7 @@ def _kept_energy(context: Context, part: Part, others: Sequence[Part]) -> float:
     def energy(rows: Matrix) -> float:
         return float(((rows - rows.mean(axis=0)) ** 2).sum())
 
-    whole = exact_sketch(part, context.table, None).astype(np.float64)
-    unit = part.sketch.unit / part.private.grid
+    whole, unit = exact_sketch(part, context.table, None).astype(np.float64), part.sketch.unit / part.private.grid
     before = energy(whole * unit) if isotropic else energy(coded(part, context.table).rows)
     clip = clip_length(study, part) if shortened else None
     after = energy(exact_sketch(part, context.table, clip).astype(np.float64) * unit) if clip else energy(whole * unit)
@@ -252,7 +262,12 @@ def _kept_energy(context: Context, part: Part, others: Sequence[Part]) -> float:
 # --- step 2: coefficients ------------------------------------------------------------------------------------------------
 
 
-def estimate(context: Context, request: EstimateRequest) -> Estimated:
+def minimum(context: Context, path: RidgePath | NewtonPath, alpha: float) -> tuple[Vector, float]:  # noqa: ARG001 - as other solvers
+    """The solution to machine precision: in closed form, or by Newton's method."""
+    return path.solve(alpha)
+
+
+def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum) -> Estimated:
     """Solve the local problem and keep its solution: own coefficients, those of the received columns, intercept, alpha."""
     part, parameters = part_of(context), _parameters(context)
     _need_response(part, parameters)
@@ -265,6 +280,8 @@ def estimate(context: Context, request: EstimateRequest) -> Estimated:
     def solved(problem: LocalProblem, unit: float) -> tuple[float, Share]:
         path = problem.path(parameters.family, response / unit, fit_intercept=parameters.fit_intercept)
         alpha = choose_alpha(path, parameters.alpha if request.alpha is None else request.alpha, folds)
+        if isinstance(path, DesignPath):
+            return alpha, path.share(*solve(context, path.inner, alpha))
         return alpha, path.solve(alpha)
 
     unit = unit_of(parameters, response)

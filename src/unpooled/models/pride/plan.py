@@ -132,6 +132,11 @@ def sketch_of(study: Study, card: Card, features: int) -> PublicSketch | None:
     )
 
 
+def sizes_of(design: PrideDesign) -> dict[str, int]:
+    """For a study of new rows: sketches as large as those of the fit, whatever the number of rows."""
+    return {part.card.name: part.sketch.size if part.sketch else 0 for part in design.parts}
+
+
 def _readers(study: Study, parameters: Parameters) -> set[str]:
     """The parties that estimate, or predict: each reads what all others send."""
     names = {card.name for card in study.parties}

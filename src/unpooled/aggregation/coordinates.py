@@ -1,0 +1,73 @@
+"""In which units the coordinates of released moments are, and about which coefficients they were taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+    Row = NDArray[np.float64]
+
+
+class StoredCoordinates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A frame as plain data."""
+
+    widths: tuple[float, ...]
+    centres: tuple[float, ...]
+    response_width: float
+    response_centre: float
+    start: tuple[float, ...]
+    squares: tuple[float, float]
+    variance: tuple[float, float]
+    least: float
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Coordinates z = (x - centre) / width and v = (y - centre) / width; the constant has the width by which it must be multiplied to be 1.
+
+    Moments of rounds are about ``start``: their cross moments are those of v - z.start. Zeros where there were no rounds.
+    """
+
+    widths: Row
+    centres: Row
+    response_width: float
+    response_centre: float
+    start: Row
+    #: Sum of squared residuals about ``start``, and the variance of its noise.
+    squares: tuple[float, float]
+    #: Variance of v, and the variance of its noise; nan where only the moments tell.
+    variance: tuple[float, float] = (float("nan"), float("nan"))
+    #: Deviation of every coordinate of ``start`` from its rounds' own noise; 0 where there were none.
+    least: float = 0.0
+
+    @property
+    def refined(self) -> bool:
+        """Whether there were rounds."""
+        return self.least > 0
+
+    def back(self, *, intercept: bool) -> Matrix:
+        """The linear map from coordinates to coefficients in the data's own units; the intercept takes up the centres."""
+        back = np.diag(self.response_width / self.widths)
+        if intercept:
+            back[-1] -= self.centres * back.diagonal()
+        return back
+
+    def stored(self) -> StoredCoordinates:
+        """As plain data."""
+        widths, centres, start = (tuple(row.tolist()) for row in (self.widths, self.centres, self.start))
+        rest = (self.response_width, self.response_centre, start, self.squares, self.variance, self.least)
+        return StoredCoordinates(widths, centres, *rest)
+
+    @classmethod
+    def of(cls, stored: StoredCoordinates) -> Coordinates:
+        """From plain data."""
+        widths, centres, start = (np.array(row) for row in (stored.widths, stored.centres, stored.start))
+        rest = (start, stored.squares, stored.variance, stored.least)
+        return cls(widths, centres, stored.response_width, stored.response_centre, *rest)

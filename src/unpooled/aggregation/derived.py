@@ -1,0 +1,77 @@
+"""What follows from a noisy Gram alone: correlations, principal components, variance inflation, l1-penalised coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.kernels import noisy_gram
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+    Row = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PrincipalComponents:
+    """Directions of standardised columns (a row each), and the share of variance that each explains."""
+
+    components: Matrix
+    explained_variance_ratio: Row
+
+
+def centred(gram: Matrix, rows: int, *, intercept: bool) -> Matrix:
+    """Covariances of the columns from their second moments, the constant (last, of any length) taken out."""
+    if not intercept:
+        return np.asarray(gram / rows)
+    slopes = gram[:-1, :-1] - np.outer(gram[:-1, -1], gram[:-1, -1]) / gram[-1, -1]
+    return np.asarray(slopes / rows)
+
+
+def correlation(gram: Matrix, variance: Matrix, rows: int, *, intercept: bool) -> Matrix:
+    """Correlations of the columns; the nearest positive semidefinite ones where noise made them impossible."""
+    covariance = noisy_gram.psd_part(centred(gram, rows, intercept=intercept))
+    level = noisy_gram.noise_level(variance) / rows
+    deviation = np.sqrt(np.maximum(covariance.diagonal(), level if level > 0 else 1e-300))
+    found = np.clip(covariance / np.outer(deviation, deviation), -1.0, 1.0)
+    np.fill_diagonal(found, 1.0)
+    return np.asarray(found)
+
+
+def principal_components(correlations: Matrix) -> PrincipalComponents:
+    """Of standardised columns, the largest first."""
+    values, vectors = np.linalg.eigh(correlations)
+    values = np.maximum(values[::-1], 0.0)
+    return PrincipalComponents(vectors.T[::-1].copy(), values / values.sum())
+
+
+def inflation(correlations: Matrix) -> Row:
+    """VIF: how many times larger the variance of a coefficient is than if its column were unrelated to the others."""
+    size = correlations.shape[0]
+    least = 1e-8 + max(0.0, -float(np.linalg.eigvalsh(correlations)[0]))
+    return np.asarray(np.maximum(np.linalg.inv(correlations + least * np.eye(size)).diagonal(), 1.0))
+
+
+def lasso(gram: Matrix, cross: Row, penalties: Row, rows: float) -> Row:
+    """Argmin |v - Z t|^2 / (2 n) + sum_j penalty_j |t_j| from a positive semidefinite Gram and Z'v, by coordinate descent."""
+    from unpooled.errors import UsageError
+
+    t, left = np.zeros(cross.size), cross / rows
+    scaled, own = gram / rows, np.maximum(gram.diagonal() / rows, 1e-300)
+    size = float(np.abs(cross).max(initial=0.0)) / rows
+    for _ in range(10_000):
+        moved = 0.0
+        for j in range(t.size):
+            pull = left[j] + own[j] * t[j]
+            new = np.sign(pull) * max(abs(pull) - penalties[j], 0.0) / own[j]
+            if new != t[j]:
+                left = left - scaled[:, j] * (new - t[j])
+                moved = max(moved, abs(new - t[j]) * own[j])
+                t[j] = new
+        if moved <= 1e-10 * size:
+            return t
+    raise UsageError("the moments are too noisy for a lasso of so small a penalty: raise alpha")

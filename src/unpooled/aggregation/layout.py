@@ -1,0 +1,216 @@
+r"""The second-moment statistic: what is summed, and how far one person moves it.
+
+A row is coded into integers (:class:`~unpooled.privacy.bounds.Coding`): x in [-1, 1]^p, a constant 1 for the intercept, y in [-1, 1], all
+times the grid. Summed are products of two coded values, exact in int64, in one of four geometries:
+
+* ``ball``: xx and xy under the L2 bound R; y weighted up to R, off-diagonal noise smaller by sqrt 2 (Theorem F.9.3), the default;
+* ``box``: xx and xy under the bounds of single columns, equal noise on every entry (Theorem F.9.1);
+* ``augmented``: all of z z^T with z = (a_x x/R, a_y y, a_1), which holds the sums and y^2 too (Theorem F.9.4);
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from unpooled.aggregation.totals import Summed
+from unpooled.errors import UsageError
+from unpooled.privacy.bounds import Coding, Column, integer_grid
+from unpooled.privacy.mechanisms import Block, Reach
+from unpooled.privacy.sensitivity import moments_augmented, moments_ball, moments_box
+from unpooled.privacy.unit import Adjacency, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.table import Table
+
+    Row = NDArray[np.float64]
+
+#: Squared weights of x, y and the constant in the augmented row: measured to serve partial least squares well.
+AUGMENTED_WEIGHTS = (0.5, 0.4, 0.1)
+
+
+class Geometry(StrEnum):
+    """Which moments are released, and under which bound on a row."""
+
+    BALL = "ball"
+    BOX = "box"
+    AUGMENTED = "augmented"
+
+
+@dataclass(frozen=True)
+class MomentsLayout:
+    """The coded row (x, 1, y) of a study and the statistic that is summed over rows."""
+
+    features: tuple[Column, ...]
+    response: Column
+    grid: int
+    geometry: Geometry = Geometry.BALL
+    #: L2 bound on the centred row of features, in the data's own units; None where only columns are bounded.
+    norm: float | None = None
+    intercept: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        columns: Sequence[Column],
+        response: str,
+        rows: int,
+        *,
+        geometry: Geometry = Geometry.BALL,
+        norm: float | None = None,
+        intercept: bool = True,
+    ) -> MomentsLayout:
+        """The design of these declared columns, one of which is the response, for this many rows in all."""
+        named = [column for column in columns if column.name == response]
+        features = tuple(column for column in columns if column.name != response)
+        if len(named) != 1 or not features:
+            msg = f"the response {response!r} must be one declared column, beside at least one feature"
+            raise UsageError(msg)
+        if named[0].categories is not None or named[0].may_be_absent:
+            msg = (
+                f'the response {response!r} must be a number that is never missing: declare low and high, missing = "refuse"'
+            )
+            raise UsageError(msg)
+        if not intercept:  # without a constant nothing can be centred: ranges are made symmetric about 0
+            features, named = tuple(_symmetric(c) for c in features), [_symmetric(named[0])]
+        return cls(features, named[0], integer_grid(rows, 2), geometry, norm, intercept)
+
+    @cached_property
+    def coding(self) -> Coding:
+        """The code of the features."""
+        return Coding(self.features, self.grid, self.norm)
+
+    @property
+    def size(self) -> int:
+        """Coded features, and the constant."""
+        return len(self.coding.attribute) + self.intercept
+
+    @property
+    def radius(self) -> float:
+        """R: the L2 bound of the coded row of features and constant. A declared column is at most 1 long, however it is coded."""
+        return math.sqrt((1 if self.norm is not None else len(self.features)) + self.intercept)
+
+    @property
+    def makes_other_rows(self) -> bool:
+        """Whether a row without one of its values has other coded values beside a zero: an indicator set, the rest shortened less."""
+        return self.norm is not None or any(column.missing == "indicator" for column in self.features)
+
+    @cached_property
+    def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(rows, columns) of the released entries of the Gram of (x, 1, y), in the order of the vector."""
+        d = self.size + (self.geometry is Geometry.AUGMENTED)
+        upper = np.triu_indices(d, 1)
+        ends = [(np.arange(d), np.arange(d)), upper]
+        if self.geometry is not Geometry.AUGMENTED:
+            ends.append((np.arange(d), np.full(d, d)))
+        return tuple(np.concatenate([end[side] for end in ends]) for side in (0, 1))  # type: ignore[return-value]
+
+    @cached_property
+    def _weights(self) -> Row:
+        """What each value of the coded row (x, 1, y) is multiplied with to give the augmented row z."""
+        d = self.size
+        x, y, one = np.sqrt(AUGMENTED_WEIGHTS)
+        reach = math.sqrt(self.radius**2 - self.intercept)
+        return np.array([*[x / reach] * (d - self.intercept), *[one] * self.intercept, y])
+
+    def vector(self, name: str, adjacency: Adjacency, share: float = 1.0) -> Summed:
+        """The statistic as something to add up, with noise shaped to its geometry."""
+        d, off = self.size, self.size * (self.size - 1) // 2
+        distance: Callable[[Adjacency], float]
+        if self.geometry is Geometry.AUGMENTED:
+            first, second = self.pairs
+            shape = np.where(first == second, 1.0, math.sqrt(0.5)) / (self._weights[first] * self._weights[second])
+            blocks = blocks_of(shape)
+            distance = partial(moments_augmented, math.sqrt(sum(AUGMENTED_WEIGHTS[: 2 + self.intercept])))
+        elif self.geometry is Geometry.BOX:
+            y = math.sqrt(d)  # as long as x, like in a ball
+            blocks = (Block(d + off, 1.0), Block(d, 1 / y))
+            distance = partial(moments_box, [1.0] * d, y)
+        else:
+            r = self.radius
+            middle = (Block(off, math.sqrt(0.5)),) if off else ()
+            blocks = (Block(d, 1.0), *middle, Block(d, 1 / r))
+            distance = partial(moments_ball, r, r)
+        return self.summed(name, blocks, distance, adjacency, share)
+
+    def summed(
+        self,
+        name: str,
+        blocks: tuple[Block, ...],
+        distance: Callable[[Adjacency], float],
+        adjacency: Adjacency,
+        share: float,
+        scale: float | None = None,
+    ) -> Summed:
+        """The statistic with noise of this shape, given how far a row moves it in coded units."""
+        count, unit = sum(block.size for block in blocks), float(self.grid**2)
+        # One value of a person moves no more than the whole person does, where the row it leaves behind is a part of the row it was.
+        one = Adjacency.REPLACE if self.makes_other_rows else adjacency
+        moved = {Unit.RECORD: adjacency, Unit.ATTRIBUTE: one}
+        reach = {who: Reach(distance(how) * unit, count) for who, how in moved.items()}
+        return Summed(name, blocks, reach, self.grid**2, share, scale)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What every coefficient belongs to: a column, one of its categories, or its being missing."""
+        return self.coding.coded_names
+
+    @property
+    def half_widths(self) -> Row:
+        """The data's own units per coded unit of every coded feature, and 1 for the constant and for categories."""
+        return np.append(self.coding.units[0], [1.0] * self.intercept)
+
+    @property
+    def centres(self) -> Row:
+        """What was subtracted from every coded feature, in the data's own units; 0 for the constant and for categories."""
+        return np.append(self.coding.units[1], [0.0] * self.intercept)
+
+    # --- at a party ------------------------------------------------------------------------------------------------------
+
+    def statistic(self, table: Table) -> NDArray[np.int64]:
+        """The exact integer vector of one party's rows, streamed over its blocks."""
+        return self.added_up(table.blocks((*self.coding.names, self.response.name)))
+
+    def added_up(self, blocks: Iterable[tuple[NDArray[Any], ...]]) -> NDArray[np.int64]:
+        """The same for blocks of raw features and, last, the response: of a table, or made from one row by row."""
+        from unpooled.kernels.moments import add_gram
+
+        width = self.size + 1
+        total = np.zeros((width, width), dtype=np.int64)
+        response = Coding((self.response,), self.grid)
+        buffer = np.empty((0, width), order="F")
+        for block in blocks:
+            rows = block[0].size
+            if buffer.shape[0] < rows:
+                buffer = np.empty((rows, width), order="F")
+            coded = buffer[:rows]
+            self.coding.code_into(block[:-1], coded[:, : width - 1 - self.intercept])
+            if self.intercept:
+                coded[:, width - 2] = self.grid
+            response.code_into(block[-1:], coded[:, width - 1 :])
+            add_gram(coded, self.grid, total)
+        return total[self.pairs]
+
+
+def _symmetric(column: Column) -> Column:
+    if column.categories is not None:
+        return column
+    end = max(abs(end) for end in column.range)
+    return msgspec.structs.replace(column, low=-end, high=end)
+
+
+def blocks_of(widths: Row) -> tuple[Block, ...]:
+    """Runs of equal noise."""
+    edges = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), widths.size]
+    return tuple(Block(end - start, float(widths[start])) for start, end in itertools.pairwise(edges))

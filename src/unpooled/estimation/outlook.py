@@ -1,0 +1,165 @@
+"""What a study of some shape may achieve, before any data are touched: expected error against epsilon, for every model in one form."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.errors import UsageError
+from unpooled.privacy.unit import real
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+#: The epsilons that an outlook shows beside the one that is asked for.
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+#: Runs at every epsilon, and the part of them that lies below and above the band.
+RUNS, OUTSIDE = 12, 0.05
+Range = float | tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The error that is expected at one epsilon: the median of simulated runs, and the band that holds nine of ten."""
+
+    epsilon: float
+    error: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What simulated studies of a declared shape came to; nothing of it comes from data.
+
+    Errors are those of ``measure``; ``mean`` is the error of whoever learns no more than a mean (nan where there is no such thing), and
+    ``noise_free`` that of the same model without privacy.
+    """
+
+    model: str
+    rows: int
+    columns: int
+    #: What the study asks for.
+    epsilon: float
+    points: tuple[Expected, ...]
+    mean: float
+    noise_free: float
+    measure: str
+    #: What was assumed of signal, correlation and ranges, in words.
+    assumed: str
+
+    @property
+    def at(self) -> Expected:
+        """The point of the epsilon that is asked for."""
+        return next(point for point in self.points if point.epsilon == self.epsilon)
+
+    @property
+    def error(self) -> float:
+        """The expected error at that epsilon."""
+        return self.at.error
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether more than a mean is expected from it."""
+        return not self.error >= self.mean * 0.99
+
+    def epsilon_for(self, error: float) -> float:
+        """The smallest epsilon whose expected error is at most this (interpolated); infinite where none of those simulated reaches it."""
+        error = real("error", error)
+        points = sorted(self.points, key=lambda point: point.epsilon)
+        if points[0].error <= error:
+            return points[0].epsilon
+        for before, after in itertools.pairwise(points):
+            if after.error <= error:
+                part = (before.error - error) / (before.error - after.error)
+                low, high = math.log(before.epsilon), math.log(after.epsilon)
+                return math.exp(low + part * (high - low))
+        return math.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {
+            **{
+                name: getattr(self, name)
+                for name in ("model", "rows", "columns", "epsilon", "mean", "noise_free", "measure")
+            },
+            "assumed": self.assumed,
+            "worthwhile": self.worthwhile,
+            "points": [{"epsilon": p.epsilon, "error": p.error, "low": p.low, "high": p.high} for p in self.points],
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.model}, {self.rows} rows, {self.columns} columns: {self.measure} that simulations without data expect"
+        ]
+        for p in self.points:
+            asked = "  <- asked" if p.epsilon == self.epsilon else ""
+            lines.append(f"  epsilon {p.epsilon:<8g} {p.error:.3g}   [{p.low:.3g}, {p.high:.3g}]{asked}")
+        if not math.isnan(self.mean):
+            lines.append(f"  a mean alone       {self.mean:.3g}")
+        lines += [f"  without privacy    {self.noise_free:.3g}", f"  assumed: {self.assumed}"]
+        if not self.worthwhile:
+            lines.append(
+                "  At this epsilon no more than a mean is expected: ask for more epsilon, more rows or fewer columns."
+            )
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{p.epsilon:g}</th><td>{p.error:.3g}</td><td>{p.low:.3g} to {p.high:.3g}</td></tr>" for p in self.points
+        )
+        head = f"<tr><th>epsilon</th><th>{html.escape(self.measure)}</th><th>band</th></tr>"
+        foot = html.escape(f"a mean alone: {self.mean:.3g}; without privacy: {self.noise_free:.3g}. Assumed: {self.assumed}")
+        return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table><p>{foot}</p>"
+
+    def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
+        """Error against epsilon with its band, the mean's error and the noise-free one, as a matplotlib figure."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5, 3.2), layout="constrained")
+        axes = figure.subplots()
+        epsilon = [p.epsilon for p in self.points]
+        axes.fill_between(epsilon, [p.low for p in self.points], [p.high for p in self.points], alpha=0.2)
+        axes.plot(epsilon, [p.error for p in self.points], marker="o", label="expected")
+        if not math.isnan(self.mean):
+            axes.axhline(self.mean, color="0.5", linestyle="--", label="a mean alone")
+        axes.axhline(self.noise_free, color="0.5", linestyle=":", label="without privacy")
+        axes.axvline(self.epsilon, color="0.8")
+        axes.set(xscale="log", xlabel="epsilon", ylabel=self.measure)
+        axes.legend(fontsize="small")
+        return figure
+
+
+def drawn(value: Range, rng: np.random.Generator) -> float:
+    """An assumed number as it is, or a draw from the range that is assumed."""
+    return float(rng.uniform(*value)) if isinstance(value, tuple | list) else float(value)
+
+
+def in_words(name: str, value: Range) -> str:
+    """An assumption as text."""
+    return f"{name} {value[0]:g} to {value[1]:g}" if isinstance(value, tuple | list) else f"{name} {value:g}"
+
+
+def check_range(name: str, value: Range, low: float, high: float) -> None:
+    """Refuse an assumption outside what it can be."""
+    first, last = value if isinstance(value, tuple | list) else (value, value)
+    if not low <= first <= last <= high:
+        msg = f"{name} must be a number from {low:g} to {high:g}, or two of them (low, high)"
+        raise UsageError(msg)
+
+
+def simulated(asked: float, run: Callable[[float, np.random.Generator], float], seed: int = 0) -> tuple[Expected, ...]:
+    """The expected error at every epsilon of the grid and at the one that is asked for; every epsilon sees the same data sets."""
+    points = []
+    for epsilon in sorted({*EPSILONS, asked}) if math.isfinite(asked) else (*EPSILONS, asked):
+        errors: Sequence[float] = [run(epsilon, np.random.default_rng([seed, k])) for k in range(RUNS)]
+        low, high = (float(np.quantile(errors, share)) for share in (OUTSIDE, 1 - OUTSIDE))
+        points.append(Expected(epsilon, float(np.median(errors)), low, high))
+    return tuple(points)

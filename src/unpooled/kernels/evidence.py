@@ -1,0 +1,114 @@
+r"""Precisions from the release itself: the marginal likelihood of noisy moments, averaged over a grid where it is flat.
+
+The maximum would not do: where the noise hides everything, the likelihood of the prior's deviation is flat and its maximum anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.kernels import noisy_gram
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+    Vector = NDArray[np.float64]
+
+#: Deviations of the prior of one standardised or coded coefficient that are tried.
+PRIORS = np.geomspace(0.01, 3.0, 14)
+#: Residual variance is never taken for less than this part of the response's second moment.
+_LEAST = 1e-3
+_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class AveragedPosterior:
+    """A posterior averaged over priors, and the precisions that were found."""
+
+    mean: Vector
+    covariance: Matrix
+    noise_variance: float
+    prior_variance: float
+
+
+@dataclass(frozen=True)
+class NoisyMoments:
+    """M = Z'Z + N and m = Z'v + e with the variances of their noise, over so many rows."""
+
+    gram: Matrix
+    cross: Vector
+    gram_variance: Matrix
+    cross_variance: Vector
+    rows: int
+
+    def log_evidence(self, prior: Vector, noise_variance: float) -> float:
+        """Of the cross moments, given M, under coefficients of these prior variances."""
+        m, second = noisy_gram.psd_part(self.gram), np.diag(prior)
+        covariance = m @ second @ m + noise_variance * m
+        covariance += noisy_gram.noise_covariance(second, self.gram_variance, self.cross_variance)
+        covariance[np.diag_indices(prior.size)] += 1e-9 * self.rows
+        lower = np.linalg.cholesky(covariance)
+        scaled = np.linalg.solve(lower, self.cross)
+        return float(-0.5 * scaled @ scaled - np.log(lower.diagonal()).sum())
+
+    def posterior(self, prior: Vector, noise_variance: float) -> tuple[Vector, Matrix]:
+        """Noise-aware, for coefficients of these prior variances."""
+        return noisy_gram.posterior(
+            self.gram, self.cross, self.gram_variance, self.cross_variance, 1 / prior, 1 / noise_variance
+        )
+
+    def residual_variance(self, squares: float, prior: Vector) -> float:
+        """The noise variance that the sum of squares of the response leaves, at the posterior of this prior."""
+        squares = max(squares, _LEAST * _LEAST * self.rows)
+        m, least = noisy_gram.psd_part(self.gram), _LEAST * squares / self.rows
+        found = squares / self.rows / 2
+        for _ in range(_ROUNDS):
+            b, _ = self.posterior(prior, found)
+            left = (squares - 2 * b @ self.cross + b @ m @ b) / self.rows
+            found = float(np.clip(left, least, squares / self.rows))
+        return found
+
+    def averaged(self, squares: float, priors: Sequence[Vector], noise_variance: float | None = None) -> AveragedPosterior:
+        """The posterior averaged by evidence over several prior variances of all coefficients.
+
+        ``squares`` is the noisy sum of y^2, from which the residual variance follows where it is not given.
+        """
+        found = []
+        for prior in priors:
+            noise = noise_variance or self.residual_variance(squares, prior)
+            found.append((self.log_evidence(prior, noise), *self.posterior(prior, noise), noise, float(prior[0])))
+        return _mixture(found)
+
+
+def _mixture(found: Sequence[tuple[float, Vector, Matrix, float, float]]) -> AveragedPosterior:
+    """Posteriors weighted by their evidence: its covariance holds how far their means are apart."""
+    evidence = np.array([each[0] for each in found])
+    weights = np.exp(evidence - evidence.max())
+    weights /= weights.sum()
+    mean = np.asarray(sum(w * each[1] for w, each in zip(weights, found, strict=True)))
+    covariance = np.asarray(
+        sum(w * (each[2] + np.outer(each[1] - mean, each[1] - mean)) for w, each in zip(weights, found, strict=True))
+    )
+    noise, prior = (float(sum(w * each[i] for w, each in zip(weights, found, strict=True))) for i in (3, 4))
+    return AveragedPosterior(mean, covariance, noise, prior)
+
+
+def least_squares_state(moments: NoisyMoments, least: float) -> tuple[Vector, Matrix]:
+    """What noisy residual moments g = M (t - b) + e say of how far the rows' own least squares solution t is from b.
+
+    Its spread about b is averaged by evidence from ``least``, the deviation that the rounds before are known to have, upwards.
+    """
+    size, found = moments.cross.size, []
+    for deviation in np.geomspace(min(max(least, 2e-3), 0.5), 1.5, 14).tolist():
+        prior = np.full(size, deviation**2)
+        # The state is a number of these rows: no sampling noise is between it and their moments (Theorem B.8).
+        evidence = moments.log_evidence(prior, 0.0)
+        found.append((evidence, *moments.posterior(prior, 1e-8), 0.0, deviation**2))
+    best = _mixture(found)
+    return best.mean, best.covariance

@@ -1,0 +1,91 @@
+r"""Which form a study takes, and with how many rounds of which size: decided before data, from the noise per row and the columns.
+
+Everything here follows from k = n mu / D: rows times the root of the privacy budget in mu (less what distributed noise costs), per
+coefficient. The numbers were fixed by simulating declared shapes (``experiments/regression/rule.py``: columns independent, with one common
+factor, skewed; ranges 3 to 8 deviations; R^2 .2 to .95), never by the error on data (THEORY.md, section 8).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Method(StrEnum):
+    """How the budget is spent."""
+
+    AUTO = "auto"
+    #: One release of second moments inside the declared ranges, as in the paper.
+    MOMENTS = "moments"
+    #: Standardised rows, rounds of clipped gradients, and the second moments of what they leave: standard errors.
+    REFINEMENT = "refinement"
+    #: Standardised rows and rounds of clipped gradients alone: the smallest error of predictions, no standard errors.
+    GRADIENT = "gradient"
+    #: The mean of the response alone, by rounds of residuals clipped to a small part of its range.
+    MEAN = "mean"
+
+
+#: Below so many k only the mean of the response is worth its budget; from so many on, standard errors cost next to nothing.
+WORTH_SLOPES, WORTH_ERRORS = 3.0, 40.0
+#: Rounds: more gain nothing, and where noise is small so many do (from this k on).
+FEW, ROUNDS, MANY_FROM = 60, 100, 20.0
+#: |r||z| of one record in a round: for each k and root of the columns, up to a clip that is the same for all numbers of columns.
+_CLIP_PER_K, _CLIP, _SHORTEST, _QUIET = 0.015, 1.1, 0.04, 100.0
+#: Of the mean alone: as many rounds; a half range of the response is so many units of |r||z|; a step of twice the gradient undoes a residual.
+_MEAN_ROUNDS, _MEAN_UNIT, _MEAN_STEP = 30, 2.8, 2.0
+#: Fewer rounds than this do not arrive: one release is then better.
+_FEWEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The rounds of a study."""
+
+    method: Method
+    #: Shares of the squared budget: means and deviations, gradients, residual variance, second moments.
+    scales: float = 0.0
+    descent: float = 0.0
+    spread: float = 0.0
+    products: float = 0.0
+    rounds: int = 0
+    #: |r||z| of one record in a round, and the length of a step.
+    longest: float = 1.0
+    step: float = 1.0
+
+    @property
+    def passes(self) -> int:
+        """How often every party's data are read."""
+        return sum(share > 0 for share in (self.scales, self.spread, self.products)) + self.rounds
+
+
+def schedule_of(method: Method, k: float, coefficients: int, max_passes: int) -> Schedule:
+    """The rounds of this method, or of the one that serves a study of this k best."""
+    if method is Method.AUTO:
+        method = _best(k, max_passes)
+    if method is Method.MEAN:
+        rounds = min(_MEAN_ROUNDS, max_passes)
+        clip = min(0.5, max(0.1, k * coefficients / 150))
+        return Schedule(method, descent=1.0, rounds=rounds, longest=_MEAN_UNIT * clip, step=_MEAN_STEP)
+    if method is Method.MOMENTS:
+        return Schedule(method, products=1.0)
+    refined = method is Method.REFINEMENT
+    rounds = max(1, min(ROUNDS if k >= MANY_FROM else FEW, max_passes - (3 if refined else 1)))
+    shares = (0.1, 0.42, 0.1, 0.38) if refined else (0.15, 0.85, 0.0, 0.0)
+    # Small clips work like signs of gradients: many small noisy steps, whose errors the mean of the later half averages out.
+    # Where noise is negligible the clip grows, so that it cuts nothing of what is not normal.
+    root = math.sqrt(coefficients)
+    longest = min(_CLIP, max(_SHORTEST, _CLIP_PER_K * k) * root) if k <= _QUIET else min(4.0, _CLIP * math.sqrt(k / _QUIET))
+    step = min(1.0, 0.6 * max(1.0, FEW / rounds), 12 / coefficients)
+    return Schedule(method, *shares, rounds, longest, step)
+
+
+def _best(k: float, max_passes: int) -> Method:
+    if k == math.inf:  # without noise one release is the exact answer
+        return Method.MOMENTS
+    if k < WORTH_SLOPES:
+        return Method.MEAN
+    refined = k >= WORTH_ERRORS
+    if max_passes < _FEWEST + (3 if refined else 1):
+        return Method.MOMENTS
+    return Method.REFINEMENT if refined else Method.GRADIENT

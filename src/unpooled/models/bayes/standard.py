@@ -1,0 +1,291 @@
+r"""The standardised row: columns brought to mean 0 and deviation 1 by released numbers, and everything that is summed over such rows.
+
+A coded row x in [-1, 1]^p becomes z = ((x - m)/s, w), clipped to +-4 in every column, with a constant w beside it; the response becomes
+v = (y - m_y)/s_y likewise. m and s were released (``scales``), so they are public, and what one record adds is a function of it alone:
+
+* ``descent``: r z with r = v - z.b, scaled down until |r||z| <= C (Theorem B.5);
+* ``spread``: r^2, at most 3^2 (Theorem B.6);
+* ``residual``: zz' and rz of the row shortened to length R with its residual by the same factor, |r| <= C (Theorem F.9.3).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.aggregation.totals import Summed
+from unpooled.errors import PlanMismatch
+from unpooled.kernels import standard_rows
+from unpooled.privacy.bounds import Coding, integer_grid
+from unpooled.privacy.mechanisms import Block, Reach
+from unpooled.privacy.sensitivity import clipped_products, moments_ball, standardising_sums
+from unpooled.privacy.unit import Adjacency, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.layout import MomentsLayout
+    from unpooled.aggregation.totals import Total
+    from unpooled.privacy.table import Table
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+SCALES, DESCENT, SPREAD, RESIDUAL = "scales", "descent", "spread", "residual"
+#: Standardised values, and residuals of shortened rows, are clipped to this.
+CAP = 4.0
+#: A squared residual counts as at most this: three deviations of the response, whatever the fit explains.
+LARGEST_SQUARE = 9.0
+#: The constant beside the columns: short, so that it costs little of a row's length.
+CONSTANT = 0.7
+#: Weight of a sum beside its sum of squares: half saves the squares 43 % of their noise for 13 % more of the sum's (Theorem B.7).
+FIRST = 0.5
+#: What is believed of a mean before it is released: its deviation from the middle of the declared range, in half widths.
+_MEAN_PRIOR = 0.35
+#: A deviation is never taken for less than this part of the half width.
+_NARROWEST = 0.003
+#: Steps of a squared residual per unit.
+_SQUARE_STEPS = 1024.0
+#: Public numbers of a request are below this, so that no residual overflows.
+_LARGEST = 1e6
+#: Coded rows of up to so many values are kept between the rounds of one study.
+KEPT = 1 << 23
+
+
+@dataclass(frozen=True)
+class Standard:
+    """Means and deviations in coded units: of the coded columns, and last of the response. ``noise``: the deviation of the response's mean."""
+
+    middle: Floats
+    width: Floats
+    noise: float
+    #: Variance of the response about its mean, and the deviation of that number's noise, in coded units.
+    variance: tuple[float, float]
+
+    @classmethod
+    def declared(cls) -> Standard:
+        """Of a response alone, nothing released: the middle of its range, a quarter of half of it."""
+        return cls(np.zeros(1), np.array([1 / CAP]), math.inf, (math.nan, math.nan))
+
+    @property
+    def settings(self) -> tuple[float, ...]:
+        """As a request carries it."""
+        return (*self.middle.tolist(), *self.width.tolist())
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Sums and sums of squares of coded columns and of the response, from which means and deviations follow."""
+
+    layout: MomentsLayout
+
+    @property
+    def count(self) -> int:
+        """Coded columns before the response."""
+        return len(self.layout.coding.attribute)
+
+    @property
+    def weight(self) -> float:
+        """Of the response beside one column: as much as all of them, for every prediction starts from its mean."""
+        return math.sqrt(self.count)
+
+    def vector(self, share: float, adjacency: Adjacency) -> Summed:
+        """The statistic with its noise (Theorem B.7)."""
+        p, g, first, weight = self.count, float(self.layout.grid), FIRST, self.weight
+        blocks = [Block(p, g / first), Block(1, g / first / weight), Block(p, g * g), Block(1, g * g / weight)]
+        kinds = [c.categories is not None or c.missing == "indicator" for c in self.layout.features]
+        one = Adjacency.REPLACE if self.layout.makes_other_rows else adjacency
+        row = standardising_sums(kinds, first, weight, adjacency)
+        value = max([standardising_sums([], first, weight, one), *(standardising_sums([k], first, 0.0, one) for k in kinds)])
+        coordinates = 2 * (p + 1)
+        reach = {Unit.RECORD: Reach(row, coordinates), Unit.ATTRIBUTE: Reach(value, coordinates)}
+        return Summed(SCALES, tuple(b for b in blocks if b.size), reach, self.layout.grid**2, share)
+
+    def statistic(self, table: Table) -> Ints:
+        """The exact sums of one party's rows."""
+        p = self.count
+        total = np.zeros(2 * (p + 1), dtype=np.int64)
+        for coded, response in coded_blocks(self.layout, table):
+            rows = np.column_stack([coded, response]).astype(np.int64)
+            total += np.concatenate([rows.sum(axis=0), (rows * rows).sum(axis=0)])
+        return total
+
+    def decode(self, total: Total, rows: int) -> Standard:
+        """What the released sums say of means and deviations, at least as far as their noise lets them."""
+        p, g = self.count + 1, float(self.layout.grid)
+        first, second = total.values[:p] / g / rows, total.values[p:] / g**2 / rows
+        first_noise, second_noise = total.deviations[:p] / g / rows, total.deviations[p:] / g**2 / rows
+        middle = np.zeros(p)
+        if self.layout.intercept:
+            middle = np.clip(first * _MEAN_PRIOR**2 / (_MEAN_PRIOR**2 + first_noise**2), -1.0, 1.0)
+        variance = second - middle**2
+        width = np.sqrt(np.clip(variance, np.maximum(second_noise, _NARROWEST**2), 1.0))
+        noise = math.hypot(second_noise[-1], 2 * middle[-1] * first_noise[-1])
+        return Standard(middle, width, float(first_noise[-1]), (float(np.clip(variance[-1], 0.0, 1.0)), noise))
+
+
+@dataclass(frozen=True)
+class StandardRows:
+    """What is summed over standardised rows of a layout."""
+
+    layout: MomentsLayout
+    #: Of all parties.
+    rows: int
+    #: |r||z| of one record in a descent round.
+    longest: float
+
+    @cached_property
+    def radius(self) -> float:
+        """R: the length to which rows are shortened for second moments, that of a typical row."""
+        return math.sqrt(len(self.layout.coding.attribute) + CONSTANT**2 * self.layout.intercept)
+
+    @cached_property
+    def grid(self) -> int:
+        """Steps per unit: sums of products of two such values stay inside 64 bits."""
+        return integer_grid(self.rows * math.ceil(4 * max(self.radius, self.longest, CAP) ** 2), 2)
+
+    @property
+    def _steps(self) -> tuple[int, int]:
+        """Longest product of a gradient and longest row, in grid units, rounded down."""
+        return int(self.longest * self.grid**2), int(self.radius * self.grid)
+
+    def descent(self, share: float, adjacency: Adjacency, rounds: int) -> Summed:
+        """Gradients of clipped residuals: so many rounds, each a release of its own."""
+        d, longest = self.layout.size, self._steps[0]
+        move = {unit: clipped_products(1.0, how) for unit, how in self._moves(adjacency).items()}
+        reach = {unit: Reach(distance, d) for unit, distance in move.items()}
+        return Summed(DESCENT, (Block(d, float(longest)),), reach, longest, share, count=rounds)
+
+    def spread(self, share: float) -> Summed:
+        """The sum of squared residuals (Theorem B.6)."""
+        most = self.most
+        reach = {unit: Reach(1.0, 1) for unit in Unit}
+        return Summed(SPREAD, (Block(1, float(most)),), reach, most, share)
+
+    @property
+    def most(self) -> int:
+        """A squared residual at its bound, in its own steps."""
+        return int(LARGEST_SQUARE * _SQUARE_STEPS)
+
+    def residual(self, share: float, adjacency: Adjacency) -> Summed:
+        """Second moments of shortened rows, and their products with residuals that are written in units of their clip times R."""
+        d, off = self.layout.size, self.layout.size * (self.layout.size - 1) // 2
+        unit = float(self._steps[1] ** 2)
+        middle = (Block(off, unit * math.sqrt(0.5)),) if off else ()
+        blocks = (Block(d, unit), *middle, Block(d, unit))
+        move = {who: moments_ball(1.0, 1.0, how) for who, how in self._moves(adjacency).items()}
+        reach = {who: Reach(distance, d + off + d) for who, distance in move.items()}
+        return Summed(RESIDUAL, blocks, reach, self._steps[1] ** 2, share)
+
+    @staticmethod
+    def _moves(adjacency: Adjacency) -> dict[Unit, Adjacency]:
+        # One value moves its whole row: to another row, not to none.
+        return {Unit.RECORD: adjacency, Unit.ATTRIBUTE: Adjacency.REPLACE}
+
+    # --- at a party ------------------------------------------------------------------------------------------------------
+
+    def blocks(self, table: Table, standard: tuple[Floats, Floats]) -> Iterator[tuple[Floats, Floats]]:
+        """(rows on the grid as floats that hold integers, standardised responses), block by block."""
+        middle, width = standard
+        g, d, one = float(self.layout.grid), self.layout.size, CONSTANT if self.layout.intercept else 0.0
+        for coded, response in coded_blocks(self.layout, table):
+            rows = np.empty((response.size, d))
+            scale = (middle[:-1] * g, width[:-1] * g)
+            standard_rows.standardise_rows(coded, *scale, CAP, one, float(self.grid), rows)
+            yield rows, np.clip((response / g - middle[-1]) / width[-1], -CAP, CAP)
+
+    def gradient(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
+        """The exact sum of one descent round."""
+        total, longest, g = np.zeros(self.layout.size, dtype=np.int64), self._steps[0], float(self.grid)
+        farthest = int(2 * CAP * self.grid)
+        for rows, response in blocks:
+            standard_rows.add_gradients(rows, response, start, g, g, farthest, longest, total)
+        return total
+
+    def squares(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
+        """The exact sum of squared residuals."""
+        total = 0
+        for rows, response in blocks:
+            total += standard_rows.add_squares(rows, response, start, float(self.grid), _SQUARE_STEPS, self.most)
+        return np.array([total], dtype=np.int64)
+
+    def products(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, clip: float) -> Ints:
+        """The exact second moments of shortened rows and residuals: diagonal, above it, products with residuals."""
+        from unpooled.kernels.moments import add_gram
+
+        d = self.layout.size
+        total, longest = np.zeros((d + 1, d + 1), dtype=np.int64), self._steps[1]
+        for rows, response in blocks:
+            out = self._shortened(rows, response, start, int(clip * self.grid))
+            # In units of clip / R, so that residuals are as long as rows; toward zero once more.
+            out[:, d] = np.trunc(out[:, d] * (longest / max(int(clip * self.grid), 1)))
+            np.clip(out[:, d], -longest, longest, out=out[:, d])
+            add_gram(out, longest, total)
+        return np.concatenate([total.diagonal()[:d], total[:d, :d][np.triu_indices(d, 1)], total[:d, d]])
+
+    def _shortened(self, rows: Floats, response: Floats, start: Floats, clip: int) -> Floats:
+        out = np.empty((rows.shape[0], rows.shape[1] + 1), order="F")
+        standard_rows.shorten_rows(rows, response, start, float(self.grid), self._steps[1], clip, out)
+        return out
+
+    # --- from the totals -------------------------------------------------------------------------------------------------
+
+    def gradient_of(self, total: Total) -> tuple[Floats, float]:
+        """The gradient in standardised units, and the deviation of its noise."""
+        unit = float(self.grid) ** 2
+        return total.values / unit, float(total.deviations.max()) / unit
+
+    def square_of(self, total: Total) -> tuple[float, float]:
+        """The sum of squared residuals, and the deviation of its noise."""
+        return float(total.values[0]) / _SQUARE_STEPS, float(total.deviations[0]) / _SQUARE_STEPS
+
+    def products_of(self, total: Total, clip: float) -> tuple[Floats, Floats]:
+        """(moments, variances of their noise) of (z, r), with nan for the sum of r^2."""
+        d, unit = self.layout.size, float(self.grid) ** 2
+        gram, variance = (np.full((d + 1, d + 1), np.nan) for _ in range(2))
+        first, second = np.triu_indices(d, 1)
+        rows, columns = (
+            np.concatenate([np.arange(d), first, np.arange(d)]),
+            np.concatenate([np.arange(d), second, np.full(d, d)]),
+        )
+        # Residuals were counted in units of clip / R.
+        back = np.where(columns == d, int(clip * self.grid) / self._steps[1], 1.0) / unit
+        gram[rows, columns] = gram[columns, rows] = total.values * back
+        variance[rows, columns] = variance[columns, rows] = (total.deviations * back) ** 2
+        return gram, variance
+
+
+def coded_blocks(layout: MomentsLayout, table: Table) -> Iterator[tuple[Floats, Floats]]:
+    """Coded features and responses of a table, block by block, as floats that hold integers."""
+    coding, response = layout.coding, Coding((layout.response,), layout.grid)
+    for block in table.blocks((*coding.names, layout.response.name)):
+        coded = np.empty((block[0].size, len(coding.attribute)), order="F")
+        if coding.columns:
+            coding.code_into(block[:-1], coded)
+        own = np.empty((block[0].size, 1))
+        response.code_into(block[-1:], own)
+        yield coded, own[:, 0]
+
+
+def public_numbers(
+    layout: MomentsLayout, settings: tuple[float, ...], more: int
+) -> tuple[tuple[Floats, Floats], Floats, Floats]:
+    """((means, deviations), coefficients, whatever else) of a request; refused where they are not so many, or wild.
+
+    No sensitivity depends on them. Their bounds only keep every number of a record finite.
+    """
+    p, d = len(layout.coding.attribute) + 1, layout.size
+    numbers = np.asarray(settings, dtype=np.float64)
+    if numbers.size != 2 * p + d + more or not (np.abs(numbers) <= _LARGEST).all():
+        msg = f"a request over standardised rows carries {2 * p + d + more} finite numbers"
+        raise PlanMismatch(msg)
+    middle, width, start, rest = np.split(numbers, [p, 2 * p, 2 * p + d])
+    if not (width >= 1 / _LARGEST).all() or not (rest > 0).all():
+        raise PlanMismatch("the deviations and the clip of a request must be positive")
+    return (middle, width), start, rest

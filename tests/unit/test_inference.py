@@ -1,0 +1,212 @@
+"""Tables, tests and smaller models from released moments, held against scikit-learn and textbook formulas without noise."""
+
+from __future__ import annotations
+
+import builtins
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.linear_model import Lasso, LinearRegression
+
+from unpooled import PrivateBayesianRegression
+from unpooled.aggregation.derived import correlation, inflation, principal_components
+from unpooled.aggregation.inference import CONSTANT_TERM, DRAWS, JointTest, LinearSummary, holm
+from unpooled.errors import UsageError
+
+N, NAMES = 4000, ("age", "dose", "<b>weight</b>", "none")
+METHODS = ("moments", "refinement")
+
+
+def made(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, 4))
+    X[:, 1] += 0.5 * X[:, 0]
+    X = np.clip(X, -5, 5)
+    return X, X @ [1.0, -0.5, 0.25, 0.0] + 2.0 + rng.normal(size=N)
+
+
+X, Y = made()
+
+
+def fitted(method: str = "moments", epsilon: float = math.inf, **parameters) -> PrivateBayesianRegression:
+    options = {"bounds": dict.fromkeys(NAMES, (-5, 5)), "y_bounds": (-12, 12), "delta": 1e-5, "random_state": 0}
+    import polars as pl
+
+    model = PrivateBayesianRegression(epsilon=epsilon, method=method, **(options | parameters))
+    return model.fit(pl.DataFrame(X, schema=list(NAMES)), Y)
+
+
+def textbook() -> tuple[np.ndarray, np.ndarray, float]:
+    Z = np.column_stack([X, np.ones(N)])
+    beta = np.linalg.lstsq(Z, Y, rcond=None)[0]
+    variance = float(np.sum((Y - Z @ beta) ** 2) / (N - 5))
+    return beta, np.sqrt(variance * np.linalg.inv(Z.T @ Z).diagonal()), variance
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_noise_a_summary_is_the_textbooks(method: str) -> None:
+    table = fitted(method).summary()
+    beta, errors, variance = textbook()
+    assert [t.term for t in table.terms] == [*NAMES, CONSTANT_TERM]
+    assert [t.estimate for t in table.terms] == pytest.approx(beta, abs=0.01)
+    # Rows of the rounds are shortened to a typical length, which a standard error must pay for.
+    assert np.array([t.std_error for t in table.terms]) / errors == pytest.approx(
+        np.ones(5), abs=0.02 if method == "moments" else 0.45
+    )
+    assert table.residual_variance == pytest.approx(variance, rel=0.02)
+    assert table.r_squared == pytest.approx(LinearRegression().fit(X, Y).score(X, Y), abs=0.01)
+    low, high = table.r_squared_interval
+    assert low < table.r_squared < high
+    assert table.f_test is not None
+    assert table.f_test.p_words == f"< 3/{DRAWS}"
+    for t in table.terms:
+        assert t.conf_low < t.estimate < t.conf_high
+        assert t.p_value == pytest.approx(2 * stats.norm.sf(abs(t.statistic)))
+        assert t.privacy <= 0.1 * t.std_error
+
+
+def test_privacy_is_told_apart_and_adds_up() -> None:
+    loud, quiet = fitted(epsilon=10.0).summary(), fitted(epsilon=50.0).summary()
+    for a, b in zip(loud.terms, quiet.terms, strict=True):
+        assert a.privacy > b.privacy
+        assert a.std_error > a.privacy
+
+
+def test_a_summary_reads_as_people_expect() -> None:
+    table = fitted("refinement", epsilon=5.0).summary(level=0.9, adjust="holm")
+    text = str(table)
+    for word in ("estimate", "std error", "privacy", "[0.05", "0.95]", "R^2", "F(4)", "p (holm)", f"n = {N}"):
+        assert word in text
+    assert repr(table) == text
+    page = table._repr_html_()
+    assert "<b>weight" not in page
+    assert "&lt;b&gt;weight" in page
+    plain = table.to_dict()
+    assert plain["terms"][0]["term"] == "age"
+    assert plain["rows"] == N
+    assert plain["adjust"] == "holm"
+
+
+def test_pandas_is_asked_for_only_when_it_is_used(monkeypatch) -> None:
+    table = fitted().summary()
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UsageError, match="pip install pandas"):
+        table.to_pandas()
+
+    class Frame:
+        def __init__(self, rows):
+            self.rows = rows
+
+        def set_index(self, name):
+            return name, self.rows
+
+    class Pandas:
+        DataFrame = Frame
+
+    monkeypatch.setattr(builtins, "__import__", lambda name, *rest: Pandas if name == "pandas" else real(name, *rest))
+    index, rows = table.to_pandas()
+    assert (index, rows[0]["term"]) == ("term", "age")
+
+
+def test_what_is_not_identified_says_so() -> None:
+    table = fitted(epsilon=0.05).summary()
+    assert not any(t.identified for t in table.terms[:4])
+    assert "not identified" in str(table)
+    assert table.f_test is None
+    assert math.isinf(table.terms[0].conf_high)
+    assert math.isnan(table.terms[0].p_value)
+    assert "not identified" in table._repr_html_()
+    for ask in (lambda m: m.contrast({"age": 1.0}), lambda m: m.anova(["age"])):
+        with pytest.raises(UsageError, match="not identified"):
+            ask(fitted(epsilon=0.05))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_contrasts_and_smaller_models(method: str) -> None:
+    model = fitted(method, epsilon=20.0)
+    true = model.contrast({"age": 1.0, "dose": 2.0})
+    false = model.contrast([{"age": 1.0}, {"dose": 1.0}])
+    assert true.degrees == 1
+    assert true.p_value > 1e-4
+    assert false.degrees == 2
+    assert false.p_value < 1e-12
+    assert model.contrast([0, 0, 0, 1.0]).p_value == pytest.approx(model.summary().terms[3].p_value)
+    assert model.contrast([[1, 0, 0, 0]], 1.0).p_value > 1e-4
+    assert model.anova(["age", "dose", NAMES[2]]).p_value > 1e-3
+    assert model.anova(["age", "none"]).p_words.startswith("<")
+    for wrong, words in (
+        (lambda: model.contrast({"height": 1.0}), "'height'"),
+        (lambda: model.contrast([1.0, 2.0]), "a weight for each of the 4"),
+        (lambda: model.anova(["height"]), "'height'"),
+        (lambda: model.anova(list(NAMES)), "leave something out"),
+        (lambda: model.summary(level=1.0), "level"),
+        (lambda: model.summary(adjust="bonferroni"), "adjust"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            wrong()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_submodel_is_the_model_of_its_columns(method: str) -> None:
+    whole = fitted(method)
+    small = whole.submodel(["age", "none"])
+    wanted = LinearRegression().fit(X[:, [0, 3]], Y)
+    assert small.ols().coef_ == pytest.approx(wanted.coef_, abs=0.02 if method == "moments" else 0.12)
+    assert small.summary().residual_variance == pytest.approx(float(np.var(Y - wanted.predict(X[:, [0, 3]]))), rel=0.1)
+    assert list(small.feature_names_in_) == ["age", "none"]
+    assert whole.submodel(list(NAMES)).ols().coef_ == pytest.approx(whole.ols().coef_)
+    with pytest.raises(UsageError, match="declared columns"):
+        whole.submodel(["height"])
+    with pytest.raises(UsageError, match="at least one"):
+        whole.submodel([])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_lasso_is_scikit_learns(method: str) -> None:
+    wanted = Lasso(alpha=0.2).fit(X, Y)
+    found = fitted(method).lasso(0.2)
+    assert found.coef_ == pytest.approx(wanted.coef_, abs=0.005 if method == "moments" else 0.06)
+    assert found.coef_[3] == 0.0
+    assert np.isinf(found.interval()).all()
+    assert not fitted(method).lasso(100.0).coef_.any()
+    with pytest.raises(UsageError, match="alpha"):
+        fitted(method).lasso(-1.0)
+
+
+def test_correlations_components_and_inflation() -> None:
+    model = fitted()
+    wanted = np.corrcoef(X.T)
+    assert model.correlation() == pytest.approx(wanted, abs=1e-3)
+    assert model.vif() == pytest.approx(np.linalg.inv(wanted).diagonal(), rel=1e-2)
+    found = model.pca()
+    assert found.explained_variance_ratio.sum() == pytest.approx(1.0)
+    assert (np.diff(found.explained_variance_ratio) <= 0).all()
+    assert found.components @ found.components.T == pytest.approx(np.eye(4))
+
+
+def test_impossible_correlations_are_mended() -> None:
+    gram = np.array([[1.0, 2.0], [2.0, 1.0]]) * 100
+    found = correlation(gram, np.full((2, 2), 4.0), 100, intercept=False)
+    assert np.linalg.eigvalsh(found)[0] >= -1e-9
+    assert (inflation(found) >= 1).all()
+    assert principal_components(found).explained_variance_ratio[0] == pytest.approx(1.0)
+
+
+def test_holm_is_holms() -> None:
+    assert holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx([0.03, 0.06, 0.06])
+    assert holm(np.array([0.5, 0.9])).tolist() == [1.0, 1.0]
+
+
+def test_p_values_in_words() -> None:
+    assert JointTest("F", 1.0, 1, 0.04).p_words == "0.04"
+    assert JointTest("F", 1.0, 1, 0.001, 999).p_words == "< 3/999"
+    assert isinstance(fitted().summary(), LinearSummary)

@@ -1,0 +1,462 @@
+"""Rounds over standardised rows: what one record moves, that nothing else matters, which form is chosen, and what may go wrong."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from unpooled import Bounds, PrivateBayesianRegression
+from unpooled.aggregation.layout import MomentsLayout
+from unpooled.aggregation.totals import Total
+from unpooled.errors import PlanMismatch, StudyAborted, UsageError
+from unpooled.kernels import standard_rows
+from unpooled.models import load
+from unpooled.models.bayes.party import STATISTICS
+from unpooled.models.bayes.rounds import FEW, ROUNDS, WORTH_ERRORS, WORTH_SLOPES, Method, schedule_of
+from unpooled.models.bayes.standard import CONSTANT, Scales, StandardRows, public_numbers
+from unpooled.privacy import noise
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.sensitivity import clipped_products, standardising_sums
+from unpooled.privacy.table import Table
+from unpooled.privacy.unit import Adjacency, Unit
+
+RNG = np.random.default_rng(0)
+MODEL = load("bayes")
+COLUMNS = {
+    "numbers": (Column("a", -1, 3), Column("b", 0, 10)),
+    "one": (Column("a", -2, 5),),
+    "categories": (Column("a", -1, 3), Column("c", categories=("u", "v", "w"))),
+    "indicator": (Column("a", -1, 3, missing="indicator"), Column("b", 0, 1, missing="absent")),
+}
+Y = Column("y", -4, 4)
+
+
+def layout_of(kind: str, *, intercept: bool = True, rows: int = 100) -> MomentsLayout:
+    return MomentsLayout.of((*COLUMNS[kind], Y), "y", rows, intercept=intercept)
+
+
+def one_row(columns: tuple[Column, ...], rng: np.random.Generator) -> dict[str, list[object]]:
+    """A row whose values are ends of their ranges, the middle, anything between, or missing."""
+    row: dict[str, list[object]] = {}
+    for column in columns:
+        if column.categories is not None:
+            row[column.name] = [str(rng.choice(column.categories))]
+            continue
+        low, high = column.range
+        values = [low, high, low / 2 + high / 2, float(rng.uniform(low, high)), high + 100]
+        if column.may_be_absent:
+            values.append(math.nan)
+        row[column.name] = [values[rng.integers(len(values))]]
+    return row
+
+
+def table_of(row: dict[str, list[object]]) -> Table:
+    return Table({k: np.array(v, dtype=object if isinstance(v[0], str) else float) for k, v in row.items()})
+
+
+def alone(statistic, row: dict[str, list[object]]) -> np.ndarray:
+    """What one record adds: a table has two rows at least, so half of what two equal ones add."""
+    twice = statistic(table_of({name: values * 2 for name, values in row.items()}))
+    assert not (twice % 2).any()
+    return twice // 2
+
+
+def settings_of(layout: MomentsLayout, rng: np.random.Generator) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+    p = len(layout.coding.attribute) + 1
+    width = np.exp(rng.uniform(-7, 1, p))
+    return (rng.uniform(-1, 1, p), width), rng.normal(size=layout.size) * float(rng.choice([0.0, 0.3, 30.0]))
+
+
+def statistics(layout: MomentsLayout, rng: np.random.Generator):
+    """Every total with a statistic of one table."""
+    rows = StandardRows(layout, 100, float(rng.choice([0.1, 1.1, 4.0])))
+    standard, start = settings_of(layout, rng)
+    clip = float(rng.choice([0.05, 1.0, 4.0]))
+    for adjacency in Adjacency:
+        yield Scales(layout).vector(1.0, adjacency), Scales(layout).statistic, adjacency
+        yield rows.descent(1.0, adjacency, 3), lambda t: rows.gradient(rows.blocks(t, standard), start), adjacency
+        yield rows.spread(1.0), lambda t: rows.squares(rows.blocks(t, standard), start), adjacency
+        yield rows.residual(1.0, adjacency), lambda t: rows.products(rows.blocks(t, standard), start, clip), adjacency
+
+
+def shares_of_reach(kind: str, intercept: bool, seeds: int) -> dict[tuple[str, str, str], float]:
+    """The farthest that one unit moved each total, in parts of its reach."""
+    found: dict[tuple[str, str, str], float] = {}
+    for seed in range(seeds):
+        rng = np.random.default_rng([seed, len(kind)])
+        layout = layout_of(kind, intercept=intercept)
+        first, second = (one_row((*COLUMNS[kind], Y), rng) for _ in range(2))
+        changed = str(rng.choice([*(c.name for c in COLUMNS[kind]), "y"]))
+        value = {**first, changed: second[changed]}
+        for vector, statistic, adjacency in statistics(layout, rng):
+            widths = np.concatenate([np.full(b.size, b.width) for b in vector.blocks])
+            a, b, c = (alone(statistic, row) for row in (first, second, value))
+            assert np.abs(a).max(initial=0) <= vector.per_row
+            moved = a - b if adjacency is Adjacency.REPLACE else a
+            for unit, difference in ((Unit.RECORD, moved), (Unit.ATTRIBUTE, a - c)):
+                if unit is Unit.ATTRIBUTE and vector.name == "scales" and adjacency is Adjacency.ZERO_OUT:
+                    continue  # a value that is left out, not exchanged: the twin of the closed form below
+                far = float(np.linalg.norm(difference / widths)) / vector.reach[unit].distance
+                key = (vector.name, str(adjacency), str(unit))
+                found[key] = max(found.get(key, 0.0), far)
+    return found
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_no_unit_moves_a_total_farther_than_its_reach(kind: str, intercept: bool) -> None:
+    found = shares_of_reach(kind, intercept, 250)
+    assert max(found.values()) <= 1 + 1e-12
+    # The search is not asleep: every bound is nearly reached by somebody.
+    for name in ("descent", "spread"):
+        assert found[name, "replace", "record"] > 0.95
+
+
+def test_a_gradient_that_is_not_cut_is_caught(monkeypatch) -> None:
+    monkeypatch.setattr(standard_rows, "add_gradients", uncut)
+    with pytest.raises(AssertionError):
+        test_no_unit_moves_a_total_farther_than_its_reach("numbers", intercept=True)
+
+
+def uncut(rows, response, start, grid, fine, farthest, longest, total) -> None:
+    """Residuals are clipped, products are not: the bound on |r||z| is missing."""
+    residual = np.trunc(np.clip((response - rows @ start / grid) * fine, -farthest, farthest))
+    total += (rows.T @ residual).astype(np.int64)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize("coded", [[], [False], [True], [False, True, False], [True, True]])
+def test_the_closed_form_of_standardising_sums_is_the_largest_of_a_search(coded: list[bool], adjacency: Adjacency) -> None:
+    for first, weight in ((0.5, 1.0), (2.0, 1.0), (0.5, 3.0), (1.0, 0.0)):
+        grid = np.linspace(-1, 1, 101)
+        number = 0.0
+        for one, other in itertools.product(grid, grid):
+            zero = adjacency is Adjacency.ZERO_OUT
+            gap = np.array([one, one**2]) - (0 if zero else np.array([other, other**2]))
+            number = max(number, float((np.array([first, 1.0]) ** 2 * gap**2).sum()))
+        # One of several coded columns of 0 and 1 is set: another one instead, or none.
+        switch = (first**2 + 1) * (2 if adjacency is Adjacency.REPLACE else 1)
+        wanted = math.sqrt(sum(switch if two else number for two in coded) + weight**2 * number)
+        found = standardising_sums(coded, first, weight, adjacency)
+        assert wanted <= found * (1 + 1e-12)
+        assert found == pytest.approx(wanted, rel=1e-3, abs=1e-12)
+
+
+def test_products_of_one_record_move_by_their_length_or_twice() -> None:
+    assert clipped_products(3.0, Adjacency.ZERO_OUT) == 3.0
+    assert clipped_products(3.0, Adjacency.REPLACE) == 6.0
+
+
+# --- nothing depends on where a record stands -----------------------------------------------------------------------------------
+
+
+def data(n: int, kind: str = "numbers") -> Table:
+    rng = np.random.default_rng(n)
+    rows = [one_row((*COLUMNS[kind], Y), rng) for _ in range(n)]
+    return table_of({name: [row[name][0] for row in rows] for name in rows[0]})
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_sums_are_those_of_the_records_one_by_one_in_any_order(kind: str) -> None:
+    table, rng = data(37, kind), np.random.default_rng(3)
+    layout = layout_of(kind)
+    order = rng.permutation(37)
+    for vector, statistic, _ in statistics(layout, np.random.default_rng(5)):
+        together = statistic(table)
+        each = [alone(statistic, {name: [table[name][i]] for name in table.names}) for i in range(37)]
+        assert np.array_equal(together, sum(each)), vector.name
+        assert np.array_equal(together, statistic(Table({name: table[name][order] for name in table.names})))
+
+
+def test_ceil_root_is_exact() -> None:
+    for root in (0, 1, 2, 3, 1000, 2**20, 2**25 - 1):
+        assert standard_rows.ceil_root(root * root) == root
+        assert standard_rows.ceil_root(root * root + 1) == root + 1
+    assert standard_rows.ceil_root((2**31 - 1) ** 2 - 1) == 2**31 - 1
+
+
+def test_rows_are_shortened_with_their_residuals() -> None:
+    rows, response = RNG.integers(-2500, 2500, (50, 4)).astype(float), RNG.normal(size=50)
+    out = np.empty((50, 5), order="F")
+    standard_rows.shorten_rows(rows, response, np.zeros(4), 1000.0, 2500, 10**9, out)
+    lengths = np.linalg.norm(rows, axis=1)
+    factor = np.minimum(1, 2500 / lengths)
+    assert (np.square(out[:, :4]).sum(axis=1) <= 2500**2).all()
+    assert np.abs(out[:, :4] - rows * factor[:, None]).max() <= 1.01
+    assert np.abs(out[:, 4] - response * factor * 1000).max() <= 1.01
+    assert (factor < 1).any()
+    assert (factor == 1).any()
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda s: s[:-1],
+        lambda s: (*s, 0.0),
+        lambda s: (math.nan, *s[1:]),
+        lambda s: (*s[:-1], math.inf),
+        lambda s: (*s[:-1], 1e7),
+        lambda s: (*s[:3], 0.0, *s[4:]),
+        lambda s: (*s[:3], -1.0, *s[4:]),
+        lambda s: (),
+    ],
+)
+def test_wild_requests_are_refused(spoil) -> None:
+    layout = layout_of("numbers")
+    good = (0.1, 0.2, 0.0, 0.5, 0.5, 1.0, 0.3, 0.2, 0.1)
+    public_numbers(layout, good, 0)
+    with pytest.raises(PlanMismatch):
+        public_numbers(layout, spoil(good), 0)
+
+
+def test_deviations_and_scales_take_no_settings() -> None:
+    class Nothing:
+        design = None
+
+    for name in ("scales", "deviations"):
+        with pytest.raises(PlanMismatch, match="no settings"):
+            STATISTICS[name](Nothing(), (1.0,))
+
+
+# --- which form ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_form_follows_from_rows_budget_and_columns_alone() -> None:
+    passes = ROUNDS + 3
+    assert schedule_of(Method.AUTO, WORTH_SLOPES / 2, 5, passes).method is Method.MEAN
+    assert schedule_of(Method.AUTO, WORTH_SLOPES * 2, 5, passes).method is Method.GRADIENT
+    assert schedule_of(Method.AUTO, WORTH_ERRORS, 5, passes).method is Method.REFINEMENT
+    assert schedule_of(Method.AUTO, math.inf, 5, passes).method is Method.MOMENTS
+    assert schedule_of(Method.AUTO, 1e6, 5, 4).method is Method.MOMENTS
+    assert schedule_of(Method.AUTO, 10.0, 5, 4).method is Method.MOMENTS
+    for method, k, most in itertools.product((Method.GRADIENT, Method.REFINEMENT), (1, 10, 100, 1e5), (1, 10, 63, 1000)):
+        schedule = schedule_of(method, float(k), 7, most)
+        assert schedule.scales + schedule.descent + schedule.spread + schedule.products == pytest.approx(1.0)
+        assert 1 <= schedule.rounds <= ROUNDS
+        assert schedule.passes <= max(most, 4)
+        assert schedule.rounds <= FEW or k >= 20
+        assert 0 < schedule.step <= 1
+
+
+def model(**parameters) -> PrivateBayesianRegression:
+    return PrivateBayesianRegression(
+        **({"epsilon": 1.0, "delta": 1e-5, "bounds": (-1, 1), "y_bounds": (-1, 1), "random_state": 0} | parameters)
+    )
+
+
+@pytest.mark.parametrize("aggregation", ["distributed", "trusted", "local"])
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+@pytest.mark.parametrize("method", ["refinement", "gradient", "mean", "moments"])
+def test_every_form_spends_the_budget_and_no_more(method: str, adjacency: str, aggregation: str) -> None:
+    plan = model(method=method, adjacency=adjacency, aggregation=aggregation).plan(900, 4, {"a": 300, "b": 600})
+    assert 0.99 < plan.epsilon(1e-5) <= 1.0
+    assert plan.epsilon(1e-5, Unit.ATTRIBUTE) <= 1.0 + (1e-9 if adjacency == "replace" else 1.5)
+    assert "pass" in str(plan)
+
+
+def test_words_of_the_paper_mean_its_one_release() -> None:
+    for given in (
+        {"geometry": "box"},
+        {"bounds": Bounds(norm=2.0)},
+        {"projection": 0.2},
+        {"prior_precision": 2.0},
+        {"noise_precision": 2.0},
+    ):
+        assert model(**given).plan(50_000, 3).design.method is Method.MOMENTS
+        with pytest.raises(UsageError, match="for method 'moments' alone"):
+            model(**given, method="gradient").plan(50_000, 3)
+    assert model().plan(50_000, 3).design.method is Method.REFINEMENT
+    with pytest.raises(UsageError, match="method is one of"):
+        model(method="newton").plan(100, 3)
+    with pytest.raises(UsageError, match="max_passes"):
+        model(max_passes=0).plan(100, 3)
+
+
+# --- fits ---------------------------------------------------------------------------------------------------------------------
+
+
+def made(n: int, d: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = np.clip(rng.normal(size=(n, d)) / 4, -1, 1)
+    y = X @ np.linspace(1, -1, d) + rng.normal(size=n) / 5
+    return X, np.clip(y / 2, -1, 1)
+
+
+def test_rounds_without_noise_find_least_squares() -> None:
+    X, y = made(4000)
+    wanted = np.linalg.lstsq(np.column_stack([X, np.ones(4000)]), y, rcond=None)[0]
+    for method, close in (("refinement", 3e-3), ("moments", 2e-3), ("gradient", 3e-2)):
+        fit = model(epsilon=math.inf, method=method).fit(X, y)
+        assert np.append(fit.coef_, fit.intercept_) == pytest.approx(wanted, abs=close), method
+
+
+def test_no_constant_means_none() -> None:
+    X, y = made(4000)
+    for method in ("refinement", "gradient"):
+        fit = model(epsilon=5.0, method=method, fit_intercept=False).fit(X, y)
+        assert fit.intercept_ == 0.0
+    wanted = np.linalg.lstsq(X, y, rcond=None)[0]
+    assert model(epsilon=math.inf, method="refinement", fit_intercept=False).fit(X, y).coef_ == pytest.approx(
+        wanted, abs=3e-3
+    )
+
+
+@pytest.mark.parametrize("aggregation", ["distributed", "trusted", "local"])
+def test_sites_together_find_what_one_finds(aggregation: str) -> None:
+    X, y = made(6000)
+    sites = np.arange(6000) % 3
+    fit = model(epsilon=8.0, method="refinement", aggregation=aggregation).fit(X, y, sites=sites)
+    assert fit.predict(X) == pytest.approx(model(epsilon=math.inf).fit(X, y).predict(X), abs=0.1)
+    assert np.isfinite(fit.covariance_).all()
+
+
+@pytest.mark.parametrize("method", ["refinement", "gradient", "moments", "mean"])
+@pytest.mark.parametrize("power", [-20, -7, 7, 20])
+def test_units_of_two_change_nothing(monkeypatch, method: str, power: int) -> None:
+    """Real noise is keyed by plan and statistic: here one fixed table of normal numbers stands for it."""
+    monkeypatch.setattr(noise, "rounded_gaussian", fixed)
+    X, y = made(1500)
+    scale = 2.0**power
+    plain = model(method=method).fit(X, y)
+    wide = model(method=method, bounds=(-scale, scale)).fit(X * scale, y)
+    tall = model(method=method, y_bounds=(-scale, scale)).fit(X, y * scale)
+    assert wide.coef_ * scale == pytest.approx(plain.coef_, rel=1e-9)
+    assert tall.coef_ / scale == pytest.approx(plain.coef_, rel=1e-9)
+    assert wide.predict(X * scale) == pytest.approx(plain.predict(X), rel=1e-9)
+    if method in {"refinement", "moments"}:
+        assert tall.noise_variance_ / scale**2 == pytest.approx(plain.noise_variance_, rel=1e-9)
+        assert wide.covariance_ * scale**2 == pytest.approx(plain.covariance_, rel=1e-7)
+
+
+@pytest.mark.parametrize("method", ["refinement", "gradient", "moments"])
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_units_of_ten_change_no_more_than_the_grid(monkeypatch, method: str, scale: float) -> None:
+    monkeypatch.setattr(noise, "rounded_gaussian", fixed)
+    X, y = made(1500)
+    plain = model(method=method).fit(X, y)
+    wide = model(method=method, bounds=(-scale, scale), y_bounds=(-scale, scale)).fit(X * scale, y * scale)
+    assert wide.predict(X * scale) / scale == pytest.approx(plain.predict(X), abs=1e-4)
+
+
+def fixed(scale: float, size: int, *, stream, start: int = 0) -> np.ndarray:
+    """One table of standard normal numbers, whoever asks."""
+    del stream
+    table = np.random.default_rng(1).normal(size=start + size)[start:]
+    return np.rint(scale * table).astype(np.int64)
+
+
+def test_a_result_without_standard_errors_says_so() -> None:
+    X, y = made(1500)
+    fit = model(method="gradient").fit(X, y)
+    assert np.isnan(fit.covariance_).all()
+    assert np.isinf(fit.credible_interval()).all()
+    for asked in (fit.summary, fit.ols, fit.vif, lambda: fit.predict(X, return_std=True)):
+        with pytest.raises(UsageError, match="method='refinement'"):
+            asked()
+    assert not hasattr(fit, "moments_")
+    fit.set_params(method="refinement").fit(X, y)
+    assert hasattr(fit, "moments_")
+    fit.set_params(method="mean").fit(X, y)
+    assert not hasattr(fit, "moments_")
+    assert not fit.coef_.any()
+
+
+def test_moments_about_rounds_are_saved_and_read(tmp_path) -> None:
+    X, y = made(3000)
+    fit = model(method="refinement", epsilon=5.0).fit(X, y)
+    fit.moments_.save(tmp_path / "moments")
+    again = PrivateBayesianRegression.from_moments(type(fit.moments_).load(tmp_path / "moments"))
+    assert np.array_equal(again.coef_, fit.coef_)
+    assert np.array_equal(again.covariance_, fit.covariance_)
+    assert again.moments_ == fit.moments_
+
+
+def test_prior_and_noise_may_be_given_afterwards() -> None:
+    X, y = made(3000)
+    moments = model(method="refinement", epsilon=5.0).fit(X, y).moments_
+    free, tight = moments.posterior(), moments.posterior(1e6, 25.0)
+    assert np.linalg.norm(tight.coef_) < 0.2 * np.linalg.norm(free.coef_)
+    with pytest.raises(UsageError, match="a precision"):
+        moments.posterior("guess")
+
+
+def test_the_mean_is_the_mean() -> None:
+    X, y = made(2000)
+    fit = model(method="mean", epsilon=20.0).fit(X, y + 0.2)
+    assert fit.predict(X[:3]) == pytest.approx(np.full(3, np.clip(y + 0.2, -1, 1).mean()), abs=0.02)
+    with pytest.raises(UsageError, match="fit_intercept"):
+        model(method="mean", fit_intercept=False).plan(100, 3)
+    assert model(fit_intercept=False, epsilon=0.1).plan(100, 3).design.method is Method.GRADIENT
+
+
+# --- rounds that are lost -------------------------------------------------------------------------------------------------------
+
+
+def test_a_round_with_too_few_parties_ends_the_study_and_what_was_released_is_debited() -> None:
+    from tests.unit.test_totals import parties_of, run, study_of
+
+    rounds = {"method": "gradient", "prior_precision": "estimate", "noise_precision": "estimate", "max_passes": 5}
+    study = study_of(4, tolerate=1, parameters=rounds)
+    assert len(run(study, drops={"descent-fragment": {"site001"}})[0].participants) == 3
+    people = parties_of(study)
+    with pytest.raises(StudyAborted, match="tolerates 1"):
+        run(study, people, drops={"descent-fragment": {"site001", "site002"}})
+    spent = {name: [e.key.name for e in party.ledger.entries() if e.key] for name, party in people.items()}
+    assert all("scales" in names for names in spent.values())
+    assert "descent" in spent["site000"]
+    assert "descent" not in spent["site001"]
+
+
+def test_scales_below_their_noise_are_taken_for_the_noise() -> None:
+    layout = layout_of("numbers")
+    p, g, n = 3, layout.grid, 100
+    noisy = Total(np.zeros(2 * p), np.concatenate([np.full(p, 0.3 * g * n), np.full(p, 0.2 * g * g * n)]), ())
+    standard = Scales(layout).decode(noisy, n)
+    assert standard.width == pytest.approx(np.full(p, math.sqrt(0.2)))
+    assert not standard.middle.any()
+    assert CONSTANT < 1
+
+
+def test_outlook_says_what_to_expect_before_data() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asked = model(random_state=None)
+        outlook = asked.outlook(1000, 3, r2=0.6, correlation=0.2, ranges=4.0)
+    assert [p.epsilon for p in outlook.points] == [0.1, 0.3, 1.0, 3.0, 10.0]
+    assert outlook.at.epsilon == 1.0
+    assert 0.38 < outlook.points[-1].error < 0.45
+    assert outlook.points[0].error > outlook.points[-1].error
+    assert all(p.low <= p.error <= p.high for p in outlook.points)
+    assert outlook.epsilon_for(2.0) == 0.1
+    assert outlook.epsilon_for(0.1) == math.inf
+    between = (outlook.points[0].error + outlook.points[1].error) / 2
+    assert 0.1 < outlook.epsilon_for(between) < 0.3
+    assert outlook.worthwhile
+    assert "without privacy" in str(outlook)
+    assert "<table>" in outlook._repr_html_()
+    assert outlook.to_dict()["points"][2]["epsilon"] == 1.0
+    assert len(outlook.figure().axes[0].lines) >= 3
+    assert "no more than a mean" in str(asked.outlook(60, 3, epsilon=0.1))
+    for wrong in ({"r2": 2.0}, {"correlation": (0.5, 0.2)}, {"ranges": 0.0}):
+        with pytest.raises(UsageError, match=next(iter(wrong))):
+            asked.outlook(100, 2, **wrong)
+
+
+def test_outlook_is_near_what_is_measured() -> None:
+    rng = np.random.default_rng(4)
+    errors = []
+    for seed in range(6):
+        X = rng.normal(size=(4000, 5)) / 4
+        signal = X @ rng.normal(size=5)
+        y = (math.sqrt(0.6) * signal / signal.std() + math.sqrt(0.4) * rng.normal(size=4000)) / 4
+        fit = model(epsilon=0.3, random_state=seed).fit(X[:2000], y[:2000])
+        errors.append(float(np.mean((y[2000:] - fit.predict(X[2000:])) ** 2) / y.var()))
+    expected = model().outlook(2000, 5, epsilon=0.3, r2=0.6, correlation=0.0, ranges=4.0).error
+    assert expected == pytest.approx(np.median(errors), rel=0.25)
