@@ -86,6 +86,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "max_passes": WHOLE,
     "coupling": WORD,
     "noise_model": WORD,
+    "others": WORD,
     "sd": WORD,
     "estimating": (3, "ab"),
     "loss": (3, True),
