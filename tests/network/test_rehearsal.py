@@ -38,6 +38,18 @@ def test_a_networked_run_has_the_bits_of_one_in_this_process(rehearsal: Rehearsa
     assert str(plan.statement) in shown
     assert (tmp_path / "run/result.txt").read_text() in shown
 
+    # Each side has its page: the analyst without the transcript, a party with what it keeps.
+    assert not (tmp_path / "run/transcript").exists()
+    assert "written" in command("report", str(tmp_path / "run"))
+    assert "from the record that it sent" in (tmp_path / "run/report.html").read_text()
+    assert json.loads(command("result", str(tmp_path / "run"), "--json"))["plan"] == plan.hash
+    first = str(world.root / world.names[0] / "party.toml")
+    file = world.write_study(tmp_path / "own.toml", study)
+    assert "written" in command("report", str(file), "--config", first)
+    assert (
+        "keeps nothing" in command("party", "show", str(file), "--config", first, code=2 if model == "describe" else 0)
+    ) == (model == "describe")
+
     # What was logged on the way names parties and steps, and no value of the data.
     folders = [rehearsal.kits / "localhost", *(rehearsal.kits / name for name in world.names)]
     logs = "".join(

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from unpooled.cli import audit, demo, doctor, network, party, plan, report, run
+from unpooled.cli import audit, demo, doctor, network, party, plan, report, result, run
 from unpooled.errors import Refusal, UnpooledError
 
 #: A usage error exits with 2 (as the shell's own tools do), a refusal by a policy or ledger with 3.
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command()(demo.demo)
 app.command()(plan.plan)
 app.command()(run.run)
+app.command()(result.result)
 app.command()(report.report)
 app.command()(audit.audit)
 app.command()(doctor.doctor)

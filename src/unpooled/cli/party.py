@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from unpooled.cli import kept
+
 if TYPE_CHECKING:
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.party import Party
 
 app = typer.Typer(no_args_is_help=True, help="Set up a party, check a study against its policy, look at its ledger.")
+
+app.command()(kept.show)
+app.command()(kept.export)
 
 _CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
 #: What a policy's total counts, in words.

@@ -1,25 +1,66 @@
-"""``unpooled report RUN``: a run as one self-contained page."""
+"""``unpooled report RUN``: a run as one self-contained page, for the analyst or for a party."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+if TYPE_CHECKING:
+    from unpooled.privacy.plan import Plan
+
+_EXAMPLES = """\b
+Examples:
+  unpooled report study.run
+  unpooled report study.run --out page.html
+  unpooled report study.toml --config north/party.toml     (at a party: what it may see)
+"""
+
 
 def report(
-    run: Path = typer.Argument(help="The folder of a run (STUDY.run)."),
+    run: Path = typer.Argument(help="The folder of a run (STUDY.run); with --config the study file (study.toml)."),
     *,
-    out: Path | None = typer.Option(None, "--out", help="The page to write [default: RUN/report.html]."),
+    config: Path | None = typer.Option(None, "--config", help="A party file: the page of what this party may see."),
+    out: Path | None = typer.Option(
+        None, "--out", help="The page to write [default: RUN/report.html, or STUDY.PARTY.html]."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
-    """Write a run as one HTML page: its promise, its releases, its result. Everything is worked out anew from the transcript."""
-    from unpooled.report.page import page
+    """Write a run as one HTML page: its promise, its releases, its result. Everything is worked out anew from the transcript.
+
+    After a networked run the transcript stays at the coordinator, and the page is made from the record that came with the result.
+    """
+    from unpooled.errors import UsageError
+    from unpooled.report.page import page, page_of_party
+    from unpooled.report.party import PartyView
     from unpooled.report.run import Run
 
-    found = Run.read(run)
-    path = out or run / "report.html"
-    path.write_text(page(found), encoding="utf-8")
-    typer.echo(f"plan {found.plan.hash[:16]}: {'a guarantee holds' if found.plan.statement.holds else 'NO guarantee holds'}")
-    if found.agrees is False:
-        typer.echo("WARNING: result.json is not what follows from the transcript")
+    warning = ""
+    if config is not None:
+        view = PartyView.read(config, run)
+        plan, path, text = view.plan, out or run.with_suffix(f".{view.party}.html"), page_of_party(view)
+    elif run.is_file():
+        msg = f"{run} is a file: give the folder of a run (STUDY.run), or at a party the study file with --config party.toml"
+        raise UsageError(msg)
+    else:
+        found = Run.read(run)
+        plan, path, text = found.plan, out or run / "report.html", page(found)
+        if found.agrees is False:
+            other = "what follows from the transcript" if found.recomputed else "the recorded result"
+            warning = f"WARNING: result.json is not {other}"
+    path.write_text(text, encoding="utf-8")
+    _tell(plan, path, warning, as_json=as_json)
+
+
+def _tell(plan: Plan, path: Path, warning: str, *, as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        data = {"plan": plan.hash, "holds": plan.statement.holds, "warning": warning, "written": str(path)}
+        typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+        return
+    typer.echo(f"plan {plan.hash[:16]}: {'a guarantee holds' if plan.statement.holds else 'NO guarantee holds'}")
+    if warning:
+        typer.echo(warning)
     typer.echo(f"written: {path}")

@@ -153,7 +153,7 @@ def coordinate(
                 outcome = drive(load(study.row), plan, exchange, transcript, _log_waiting)
             finally:
                 transcript.close()
-        write_results(out, plan, outcome)
+        write_results(out, plan, outcome, transcript.entries)
         logger.info("plan %s: finished", plan.hash[:16])
     except UnpooledError as error:
         logger.warning("the study ended: %s: %s", type(error).__name__, error)

@@ -10,10 +10,14 @@ from unpooled.errors import UsageError
 from unpooled.protocol.messages import Ask, check_reply_type
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import msgspec
+    from numpy.typing import NDArray
 
     from unpooled.privacy.plan import Plan, Study
     from unpooled.protocol.context import Context
+    from unpooled.protocol.terms import ResultTerm
 
 Replies: TypeAlias = list[Any]
 #: A coordinator yields batches of requests and is sent the replies in the same order; it returns its result.
@@ -53,6 +57,16 @@ def no_panels(result: Any) -> tuple[Panel, ...]:  # noqa: ANN401, ARG001 - for m
     return ()
 
 
+def no_terms(plan: Plan, result: Any) -> tuple[ResultTerm, ...]:  # noqa: ANN401, ARG001 - for models that name no coefficients
+    """Nothing to list."""
+    return ()
+
+
+def no_kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> tuple[ResultTerm, ...]:  # noqa: ARG001 - as above
+    """Nothing that a party keeps has a name of its own."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """One system: everything the protocol needs to run it. Models are rows of ``unpooled.models.REGISTRY``."""
@@ -67,6 +81,11 @@ class Model:
     panels: Callable[[Any], tuple[Panel, ...]] = no_panels
     #: What a study may achieve, from its plan alone (:class:`unpooled.estimation.outlook.Outlook`); None where nobody can say.
     outlook: Callable[[Study], Any] | None = None
+    #: The types of the coordinator's result, of which the first that fits reads it again from the record of a run; none: only a transcript gives it.
+    results: tuple[Any, ...] = ()
+    #: The result, and what a party keeps of a plan, line by line, in the data's own units.
+    terms: Callable[[Plan, Any], tuple[ResultTerm, ...]] = no_terms
+    kept_terms: Callable[[Plan, str, Mapping[str, NDArray[Any]]], tuple[ResultTerm, ...]] = no_kept_terms
     #: Whether the guarantee of a whole row covers the parties' label columns too.
     covers_labels: bool = False
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Panel
-    from unpooled.report.run import StepCount
+    from unpooled.study.record import StepCount
 
 _INK, _SOFT, _ACCENT, _OTHER = "#1d2733", "#8a97a6", "#1f6f8b", "#c46a2b"
 #: More bars than this are hard to read: the largest are shown.

@@ -6,10 +6,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from unpooled.privacy.unit import Split, Unit
+from unpooled.protocol.terms import as_table
 from unpooled.report import figures
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from unpooled.privacy.bounds import Column
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.step import Panel
+    from unpooled.report.party import PartyView
     from unpooled.report.run import Run
 
 #: So many declared columns are listed.
@@ -19,6 +25,33 @@ _UNITS = {Unit.ATTRIBUTE: "one value of one person", Unit.RECORD: "one person's 
 
 def page(run: Run) -> str:
     """The HTML text of a run's report."""
+    facts = {
+        **_facts(run.plan),
+        "result": run.model.render(run.result),
+        "agrees": run.agrees,
+        "source": "transcript" if run.recomputed else "record",
+        "steps": run.steps,
+        "party": "",
+        "entries": (),
+    }
+    return _filled(facts, run.plan, run.model.panels(run.result), figures.traffic(run.steps) if run.steps else None)
+
+
+def page_of_party(view: PartyView) -> str:
+    """The HTML text of what a party may see of a study: the plan, what it keeps, and what its ledger says of it."""
+    facts = {
+        **_facts(view.plan),
+        "result": as_table(view.terms) if view.terms else "This party keeps no coefficients of this study.",
+        "agrees": None,
+        "source": "party",
+        "steps": (),
+        "party": view.party,
+        "entries": view.entries,
+    }
+    return _filled(facts, view.plan, view.panels, None)
+
+
+def _filled(facts: dict[str, Any], plan: Plan, panels: Sequence[Panel], traffic: str | None) -> str:
     import jinja2
 
     environment = jinja2.Environment(
@@ -29,11 +62,11 @@ def page(run: Run) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(number=_number, size=_size)
-    return environment.get_template("page.html").render(**_facts(run), svg=_figures(run))
+    return environment.get_template("page.html").render(**facts, svg=_figures(plan, panels, traffic))
 
 
-def _facts(run: Run) -> dict[str, Any]:
-    plan, study = run.plan, run.plan.study
+def _facts(plan: Plan) -> dict[str, Any]:
+    study = plan.study
     statement = plan.statement
     columns = [
         (card.name, column.name, _declared(column), column.missing) for card in study.parties for column in card.columns
@@ -54,14 +87,11 @@ def _facts(run: Run) -> dict[str, Any]:
             (r.name, r.party, r.step, r.mechanism.name, r.count, r.size, r.sensitivity(study.unit), r.scale)
             for r in plan.releases
         ],
-        "result": run.model.render(run.result),
-        "agrees": run.agrees,
-        "steps": run.steps,
         "study": study,
     }
 
 
-def _figures(run: Run) -> dict[str, Any]:
+def _figures(plan: Plan, panels: Sequence[Panel], traffic: str | None) -> dict[str, Any]:
     import markupsafe
 
     def safe(text: str | None) -> markupsafe.Markup | None:
@@ -69,9 +99,9 @@ def _figures(run: Run) -> dict[str, Any]:
         return None if text is None else markupsafe.Markup(text)  # noqa: S704
 
     return {
-        "guarantee": safe(figures.guarantee(run.plan)),
-        "panels": [(panel.title, safe(figures.panel(panel))) for panel in run.model.panels(run.result)],
-        "traffic": safe(figures.traffic(run.steps)),
+        "guarantee": safe(figures.guarantee(plan)),
+        "panels": [(panel.title, safe(figures.panel(panel))) for panel in panels],
+        "traffic": safe(traffic),
     }
 
 

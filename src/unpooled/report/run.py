@@ -1,7 +1,8 @@
 """What a run's transcript tells, worked out anew: the study, its plan, its result, who was asked what and how much travelled.
 
 A transcript begins with the study's own text, so nothing else is needed. The coordinator is run again over the recorded
-replies: the page shows what follows from the messages, and says so if a result that lies beside them differs.
+replies: the page shows what follows from the messages, and says so if a result that lies beside them differs. After a networked
+run the transcript is at the coordinator; whoever started it has a record instead, and the page says that too.
 """
 
 from __future__ import annotations
@@ -17,43 +18,45 @@ from unpooled.protocol.conversation import OPEN, OpenRequest
 from unpooled.protocol.local import drive, recorded_only
 from unpooled.protocol.messages import open_body, open_envelope
 from unpooled.protocol.transcript import Transcript
+from unpooled.study.record import RECORD, StepCount, counted, read_record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Model
-
-
-@dataclass(frozen=True)
-class StepCount:
-    """How often a party was asked for a step, and the bytes of its requests and replies."""
-
-    step: str
-    party: str
-    times: int
-    sent: int
-    received: int
+    from unpooled.protocol.terms import ResultTerm
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, recomputed from its transcript."""
+    """A finished run, recomputed from its transcript, or as its record tells it."""
 
     model: Model
     plan: Plan
     result: Any
     communication: dict[str, dict[str, int]]
     steps: tuple[StepCount, ...]
-    #: Whether result.json, if there is one, holds the recomputed result.
+    #: Whether result.json, if there is one, holds this result.
     agrees: bool | None
+    #: Whether it was worked out anew from the messages; otherwise the result is as the coordinator recorded it.
+    recomputed: bool = True
+
+    @property
+    def terms(self) -> tuple[ResultTerm, ...]:
+        """The result line by line; empty where it stays at the parties."""
+        return self.model.terms(self.plan, self.result)
 
     @classmethod
     def read(cls, folder: Path) -> Run:
         """The run whose files are in this folder."""
         path = folder / "transcript"
         if not path.is_file():
-            msg = f"{folder}: no transcript there: give the folder that `unpooled run` wrote (STUDY.run)"
+            if (folder / RECORD).is_file():
+                model, plan, result, record = read_record(folder)
+                agrees = _agrees(folder, result)
+                return cls(model, plan, result, record.communication, record.steps, agrees, recomputed=False)
+            msg = f"{folder}: no transcript and no record of a run there: give the folder that `unpooled run` wrote (STUDY.run)"
             raise UsageError(msg)
         transcript = Transcript.open(path)
         try:
@@ -69,15 +72,9 @@ class Run:
                 msg = f"the run was of plan {first.plan[:16]}; this version of unpooled makes {plan.hash[:16]} of its study: use the one it ran with"
                 raise UsageError(msg)
             outcome = drive(model, plan, recorded_only, transcript)
-            counted: dict[tuple[str, str], list[int]] = {}
-            for entry in transcript.entries:
-                numbers = counted.setdefault((open_envelope(entry.request).step, entry.to), [0, 0, 0])
-                numbers[0] += 1
-                numbers[1] += len(entry.request)
-                numbers[2] += len(entry.reply or b"")
+            steps = counted(transcript.entries)
         finally:
             transcript.close()
-        steps = tuple(StepCount(step, party, *numbers) for (step, party), numbers in counted.items())
         return cls(model, plan, outcome.result, outcome.communication, steps, _agrees(folder, outcome.result))
 
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.unit import Target
 
+#: So many digits of a plan's hash are in the name of a kept file.
+_PLAN = 32
+
 
 @contextmanager
 def open_party(path: str | Path) -> Iterator[Party]:
@@ -46,8 +49,13 @@ def open_party(path: str | Path) -> Iterator[Party]:
             KeySource(ledger.root_key),
             policy_of(text),
             load,
-            DiskKeeper(path.parent / f"{text.party.ledger}.kept"),
+            keeper_of(path),
         )
+
+
+def keeper_of(path: Path) -> DiskKeeper:
+    """Where the party of a party.toml keeps what never leaves it."""
+    return DiskKeeper(path.parent / f"{read_party(path).party.ledger}.kept")
 
 
 def create_party(
@@ -120,11 +128,22 @@ class DiskKeeper:
         """Whether there is such a value."""
         return self._file(plan, name).exists()
 
+    def names(self, plan: str) -> list[str]:
+        """What is kept for a plan."""
+        return sorted(name for known, name in self._stored() if known == plan[:_PLAN])
+
+    def plans(self) -> list[str]:
+        """The plans for which something is kept, by the beginnings of their hashes."""
+        return sorted({plan for plan, _ in self._stored()})
+
+    def _stored(self) -> list[tuple[str, str]]:
+        return [(file.stem[:_PLAN], file.stem[_PLAN + 1 :]) for file in self._folder.glob("*-*.npy")]
+
     def _file(self, plan: str, name: str) -> Path:
         if not name.replace("_", "").isalnum():
             msg = "kept values are named with letters, digits and underscores"
             raise UsageError(msg)
-        return self._folder / f"{plan[:32]}-{name}.npy"
+        return self._folder / f"{plan[:_PLAN]}-{name}.npy"
 
 
 def _sync(folder: Path) -> None:

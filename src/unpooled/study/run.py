@@ -13,6 +13,7 @@ from unpooled.protocol.local import Outcome, drive, in_process
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.files import read_study
 from unpooled.study.party import open_party
+from unpooled.study.record import write_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.plan import Plan, Study
     from unpooled.protocol.local import Watch
+    from unpooled.protocol.transcript import Exchanged
 
 
 def compile_study(study: Study) -> Plan:
@@ -43,12 +45,13 @@ def run_study(
         transcript = Transcript.open(folder / "transcript")
         stack.callback(transcript.close)
         outcome = drive(load(study.row), plan, in_process(parties), transcript, watch)
-    write_results(folder, plan, outcome)
+    write_results(folder, plan, outcome, transcript.entries)
     return plan, outcome
 
 
-def write_results(folder: Path, plan: Plan, outcome: Outcome) -> None:
-    """What a run leaves behind, wherever it ran: the plan and its promise in words, the result as data."""
+def write_results(folder: Path, plan: Plan, outcome: Outcome, entries: Sequence[Exchanged] = ()) -> None:
+    """What a run leaves behind, wherever it ran: the plan and its promise in words, the result as data, the record of the run."""
+    write_record(folder, plan, outcome, entries)
     (folder / "plan.txt").write_text(str(plan) + "\n")
     (folder / "statement.txt").write_text(str(plan.statement) + "\n")
     (folder / "result.txt").write_text(load(plan.study.row).render(outcome.result) + "\n")

@@ -1,8 +1,11 @@
 """PRIDE: vertical ridge and logistic regression by perturbed sketches (Heinze-Deml, McWilliams & Meinshausen 2017)."""
 
-from unpooled.models.pride.coordinator import coordinate, panels, render
+from unpooled.models.pride.coordinator import PrideResult, coordinate, panels, render
 from unpooled.models.pride.party import STEPS
 from unpooled.models.pride.plan import compile_plan
+from unpooled.models.pride.terms import kept_terms, terms
 from unpooled.protocol.step import Model
 
-MODEL = Model("pride", compile_plan, STEPS, coordinate, render, panels)
+MODEL = Model(
+    "pride", compile_plan, STEPS, coordinate, render, panels, results=(PrideResult,), terms=terms, kept_terms=kept_terms
+)

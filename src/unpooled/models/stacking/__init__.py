@@ -1,8 +1,20 @@
 """Private logistic regression by objective perturbation, and stacks of such models over columns or over rows."""
 
-from unpooled.models.stacking.coordinator import coordinate, panels, render
+from unpooled.models.stacking.coordinator import StackingResult, coordinate, panels, render
 from unpooled.models.stacking.party import STEPS
 from unpooled.models.stacking.plan import compile_plan
+from unpooled.models.stacking.terms import kept_terms, terms
 from unpooled.protocol.step import Model
 
-MODEL = Model("stacking", compile_plan, STEPS, coordinate, render, panels, covers_labels=True)
+MODEL = Model(
+    "stacking",
+    compile_plan,
+    STEPS,
+    coordinate,
+    render,
+    panels,
+    covers_labels=True,
+    results=(StackingResult,),
+    terms=terms,
+    kept_terms=kept_terms,
+)

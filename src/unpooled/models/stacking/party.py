@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
 
-_KEPT = "weights"
+KEPT = "weights"
 
 
 def _fit(context: Context, name: str, rows: Matrix, labels: Vector, centre: Vector, *settings: bytes) -> Weights:
@@ -79,14 +79,14 @@ def fit_block(context: Context, request: Nothing) -> Weights:  # noqa: ARG001 - 
     chosen = _part(context, LOW)
     centre = np.array(block.centre) if block.centre else np.zeros(block.size)
     reply = _fit(context, BLOCK, block.rows(context.table, chosen), _labels(context, chosen), centre)
-    context.keep(_KEPT, reply.weights.values.numpy())
+    context.keep(KEPT, reply.weights.values.numpy())
     return reply
 
 
 def _probabilities(context: Context) -> Vector:
     """Of the high-level rows, by the low-level model that this party released."""
     _, block = _own(context)
-    weights = context.kept(_KEPT)
+    weights = context.kept(KEPT)
     return np.asarray(expit(block.rows(context.table, _part(context, HIGH)) @ weights))
 
 

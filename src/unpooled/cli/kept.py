@@ -1,0 +1,105 @@
+"""``unpooled party show`` and ``unpooled party export``: what a party keeps of a study, for the party itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from unpooled.study.kept import KeptValues
+
+_CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
+_OWN = "computed from your raw data: for those who may see them, and for nobody else"
+
+
+def show(
+    study: Path | None = typer.Argument(None, help="The study file; without it, the plans for which something is kept."),
+    config: Path = _CONFIG,
+    *,
+    as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
+) -> None:
+    """Show what this party keeps of a study: coefficients of its own columns in their own units, and the arrays behind them.
+
+    All of it was computed from raw data and never left this party.
+    """
+    import msgspec
+
+    from unpooled.protocol.terms import as_table
+    from unpooled.study.kept import KeptValues
+    from unpooled.study.party import keeper_of
+
+    if study is None:
+        keeper = keeper_of(config)
+        plans = {plan: keeper.names(plan) for plan in keeper.plans()}
+        if as_json:
+            typer.echo(msgspec.json.format(msgspec.json.encode({"plans": plans})).decode())
+            return
+        for plan, names in plans.items():
+            typer.echo(f"plan {plan[:16]}  {', '.join(names)}")
+        typer.echo("Give a study file to see what is kept of it." if plans else "Nothing is kept here.")
+        return
+    kept = KeptValues.of(config, study)
+    if as_json:
+        arrays = {name: values.tolist() for name, values in kept.arrays.items()}
+        data = {"party": kept.party, "plan": kept.plan.hash, "terms": kept.terms, "arrays": arrays}
+        typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+        return
+    _some(kept, study)
+    if kept.terms:
+        typer.echo(f"{as_table(kept.terms)}\n")
+    for name, values in kept.arrays.items():
+        typer.echo(f"{name:<24}{values.dtype} {'x'.join(map(str, values.shape)) or 'number'}")
+    typer.echo(f"({_OWN})")
+
+
+def export(
+    study: Path = typer.Argument(help="The study file."),
+    config: Path = _CONFIG,
+    *,
+    out: Path = typer.Option(..., "--out", help="A new file: .csv or .json (coefficients), or .npz (all arrays)."),
+) -> None:
+    """Write what this party keeps of a study into a file that only its owner may read."""
+    import io
+
+    import msgspec
+    import numpy as np
+
+    from unpooled.errors import UsageError
+    from unpooled.protocol.terms import as_csv
+    from unpooled.study.kept import KeptValues
+
+    kept = KeptValues.of(config, study)
+    _some(kept, study)
+    if out.suffix == ".npz":
+        whole = io.BytesIO()
+        arrays: dict[str, Any] = dict(kept.arrays)
+        np.savez(whole, **arrays)
+        body = whole.getvalue()
+    elif out.suffix not in {".csv", ".json"}:
+        msg = f"{out.name}: name the file .csv or .json for coefficients, .npz for all arrays"
+        raise UsageError(msg)
+    elif not kept.terms:
+        msg = f"model {kept.plan.study.model!r} keeps nothing here that has a name of its own: export the arrays, --out NAME.npz"
+        raise UsageError(msg)
+    elif out.suffix == ".csv":
+        body = as_csv(kept.terms).encode()
+    else:
+        body = msgspec.json.format(msgspec.json.encode({"party": kept.party, "plan": kept.plan.hash, "terms": kept.terms}))
+    try:
+        with open(out, "xb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
+            file.write(body)
+    except FileExistsError:
+        msg = f"{out} exists already: choose another name"
+        raise UsageError(msg) from None
+    typer.echo(f"written: {out} ({_OWN})")
+
+
+def _some(kept: KeptValues, study: Path) -> None:
+    from unpooled.errors import UsageError
+
+    if not kept.arrays:
+        msg = f"party {kept.party!r} keeps nothing of {study.name} (plan {kept.plan.hash[:16]}): has it run, with this very study file?"
+        raise UsageError(msg)

@@ -1,0 +1,47 @@
+"""``unpooled result RUN``: what a study found, line by line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+
+def result(
+    run: Path = typer.Argument(help="The folder of a run (STUDY.run)."),
+    *,
+    as_csv: bool = typer.Option(False, "--csv", help="Print comma-separated values."),
+    as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
+) -> None:
+    """Print what a study found: coefficients (or summaries) in the data's own units, with standard errors and intervals where there are any."""
+    from unpooled.errors import UsageError
+    from unpooled.protocol.terms import as_csv as csv_of
+    from unpooled.protocol.terms import as_table
+    from unpooled.report.run import Run
+
+    if as_csv and as_json:
+        raise UsageError("choose --csv or --json")
+    found = Run.read(run)
+    terms = found.terms
+    if as_json:
+        import msgspec
+
+        data = {
+            "plan": found.plan.hash,
+            "model": found.plan.study.model,
+            "holds": found.plan.statement.holds,
+            "statement": str(found.plan.statement),
+            "recomputed": found.recomputed,
+            "terms": terms,
+        }
+        typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+        return
+    if as_csv:
+        typer.echo(csv_of(terms), nl=False)
+        return
+    typer.echo(as_table(terms) if terms else found.model.render(found.result))
+    if not terms:
+        typer.echo("Each party shows its own coefficients with `unpooled party show STUDY`.")
+    typer.echo(f"\n{str(found.plan.statement).splitlines()[0]}")
+    if found.agrees is False:
+        typer.echo("WARNING: result.json is not this result: it was changed, or is of another run", err=True)

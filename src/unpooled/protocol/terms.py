@@ -1,0 +1,74 @@
+"""A line of a result as everybody reads it: a name, a number, and how sure it is; the same fields for every model."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+
+class ResultTerm(msgspec.Struct, frozen=True):
+    """A line of a result. What a model does not know is None: a coefficient without a standard error is no coefficient with error 0.
+
+    ``privacy`` is the part of the standard error that privacy adds. ``group`` tells lines of the same name apart: the party whose model or
+    column it is, the source of a mean.
+    """
+
+    term: str
+    estimate: float
+    std_error: float | None = None
+    statistic: float | None = None
+    p_value: float | None = None
+    conf_low: float | None = None
+    conf_high: float | None = None
+    privacy: float | None = None
+    group: str = ""
+
+
+#: The fields in the order in which every table, CSV and JSON has them.
+FIELDS = ResultTerm.__struct_fields__
+
+
+def known(value: float) -> float | None:
+    """A number, or None where it is endless or no number: neither has a place in JSON or CSV."""
+    return float(value) if math.isfinite(value) else None
+
+
+def plain(names: Iterable[str], values: Iterable[float], group: str = "") -> tuple[ResultTerm, ...]:
+    """Coefficients of which nothing but the value is known."""
+    return tuple(ResultTerm(name, float(value), group=group) for name, value in zip(names, values, strict=True))
+
+
+def as_csv(terms: Sequence[ResultTerm]) -> str:
+    """Comma-separated values with a header; empty where nothing is known."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(FIELDS)
+    for term in terms:
+        writer.writerow(["" if value is None else value for value in msgspec.structs.astuple(term)])
+    return out.getvalue()
+
+
+def as_table(terms: Sequence[ResultTerm]) -> str:
+    """For a terminal: only the columns of which something is known."""
+    shown = [name for name in FIELDS if any(getattr(term, name) not in {None, ""} for term in terms)]
+    shown = [name for name in ("group", *FIELDS[:-1]) if name in shown]
+    rows = [shown, *([_cell(getattr(term, name)) for name in shown] for term in terms)]
+    widths = [max(len(row[k]) for row in rows) for k in range(len(shown))]
+    words = {"group", "term"}
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if name in words else cell.rjust(width)
+            for name, cell, width in zip(shown, row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    )
+
+
+def _cell(value: float | str | None) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else f"{value:.6g}"

@@ -1,0 +1,54 @@
+"""What a party may see of a study: its plan, what this party keeps of it, and what its own ledger says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.unit import Unit
+from unpooled.protocol.step import Panel
+from unpooled.study.files import read_party
+from unpooled.study.kept import KeptValues
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from unpooled.privacy.ledger import Entry
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.terms import ResultTerm
+
+
+@dataclass(frozen=True)
+class PartyView:
+    """Of one party and one study."""
+
+    party: str
+    plan: Plan
+    terms: tuple[ResultTerm, ...]
+    #: Of the ledger, for this plan: position, what, cost per value, cost per row, state.
+    entries: tuple[tuple[int, str, str, str, str], ...]
+
+    @classmethod
+    def read(cls, config: Path, study: Path) -> PartyView:
+        """From a party file and a study file."""
+        kept = KeptValues.of(config, study)
+        with Ledger.open(config.parent / read_party(config).party.ledger) as ledger:
+            entries = tuple(_line(entry) for entry in ledger.entries() if entry.plan == kept.plan.hash)
+        return cls(kept.party, kept.plan, kept.terms, entries)
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """The coefficients that this party keeps, but its constants."""
+        shown = [term for term in self.terms if not term.term.startswith("(")]
+        if not shown:
+            return ()
+        return (Panel("coefficients", tuple(t.term for t in shown), tuple(t.estimate for t in shown)),)
+
+
+def _line(entry: Entry) -> tuple[int, str, str, str, str]:
+    if entry.key is None:
+        return entry.position, "approval", "", "", ""
+    what = f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
+    what = "the whole plan, all parties" if entry.kind == "shared" else what
+    return entry.position, what, entry.words(Unit.ATTRIBUTE), entry.words(Unit.RECORD), str(entry.state)

@@ -1,0 +1,41 @@
+"""What a party keeps of a study: arrays by name, and line by line in the units of its data where the model knows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from unpooled.errors import UsageError, listed
+from unpooled.models import load
+from unpooled.study.files import read_party, read_study
+from unpooled.study.party import keeper_of
+from unpooled.study.run import compile_study
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.terms import ResultTerm
+
+
+@dataclass(frozen=True)
+class KeptValues:
+    """Of one party and one plan."""
+
+    party: str
+    plan: Plan
+    arrays: dict[str, NDArray[Any]]
+    terms: tuple[ResultTerm, ...]
+
+    @classmethod
+    def of(cls, config: Path, study_path: Path) -> KeptValues:
+        """What the party of a party file keeps of the study of a study file; nothing is computed from data."""
+        study = read_study(study_path)
+        plan, party, keeper = compile_study(study), read_party(config).party.name, keeper_of(config)
+        if party not in {card.name for card in study.parties}:
+            msg = f"party {party!r} is not in {study_path.name}: its parties are {listed([c.name for c in study.parties])}"
+            raise UsageError(msg)
+        arrays = {name: keeper.kept(plan.hash, name) for name in keeper.names(plan.hash)}
+        return cls(party, plan, arrays, load(study.row).kept_terms(plan, party, arrays) if arrays else ())

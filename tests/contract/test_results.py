@@ -1,0 +1,91 @@
+"""Every model's result is told line by line, and can be read again from the record of a run: the same terms, the same page."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from cases import CASES
+from test_report import ran
+
+from unpooled.errors import DataError, UsageError
+from unpooled.models import load
+from unpooled.protocol.terms import FIELDS, as_csv, as_table
+from unpooled.report.page import page
+from unpooled.report.run import Run
+from unpooled.study.record import RECORD, read_record
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_record_tells_what_the_transcript_tells(name: str, tmp_path: Path) -> None:
+    case = CASES[name]()
+    folder = ran(tmp_path, case.study, case.tables)
+    whole = Run.read(folder)
+    (folder / "transcript").unlink()
+    told = Run.read(folder)
+    assert whole.recomputed
+    assert not told.recomputed
+    assert told.agrees
+    assert told.plan.hash == whole.plan.hash
+    assert msgspec.msgpack.encode(told.result) == msgspec.msgpack.encode(whole.result)
+    assert told.terms == whole.terms
+    assert told.communication == whole.communication
+    text = page(told)
+    assert "from the record that it sent" in text
+    assert "worked out from the run's transcript alone" not in text
+    # A model either names its numbers or leaves them all at the parties.
+    if told.terms:
+        assert all(np.isfinite(term.estimate) for term in told.terms)
+        assert len({(term.group, term.term) for term in told.terms}) == len(told.terms)
+        rows = list(csv.DictReader(io.StringIO(as_csv(told.terms))))
+        assert tuple(rows[0]) == FIELDS
+        assert [float(row["estimate"]) for row in rows] == [term.estimate for term in told.terms]
+        assert len(as_table(told.terms).splitlines()) == len(rows) + 1
+        assert msgspec.json.decode(msgspec.json.encode(told.terms), type=tuple[type(told.terms[0]), ...]) == told.terms
+
+
+def test_a_record_holds_no_message(tmp_path: Path) -> None:
+    """The analyst gets the result, and none of the parties' replies."""
+    case = CASES["stacking"]()
+    folder = ran(tmp_path, case.study, case.tables)
+    fields = set(msgspec.msgpack.decode((folder / RECORD).read_bytes()[32:]))
+    assert fields == {"format", "study", "plan", "result", "communication", "steps"}
+
+
+def test_what_is_damaged_or_of_another_version_is_refused(tmp_path: Path) -> None:
+    import hashlib
+
+    case = CASES["describe"]()
+    folder = ran(tmp_path, case.study, case.tables)
+    path, good = folder / RECORD, (folder / RECORD).read_bytes()
+    for at in (0, 40, len(good) - 1):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        with pytest.raises(DataError, match="is damaged"):
+            read_record(folder)
+
+    def sealed(body: bytes) -> None:
+        path.write_bytes(hashlib.sha256(body).digest() + body)
+
+    sealed(b"\xc1")
+    with pytest.raises(DataError, match="not the record of a run"):
+        read_record(folder)
+    fields = msgspec.msgpack.decode(good[32:])
+    sealed(msgspec.msgpack.encode(fields | {"format": "unpooled run 99"}))
+    with pytest.raises(DataError, match="another format"):
+        read_record(folder)
+    sealed(msgspec.msgpack.encode(fields | {"plan": "0" * 64}))
+    with pytest.raises(UsageError, match="use the one it ran with"):
+        read_record(folder)
+    sealed(msgspec.msgpack.encode(fields | {"result": [{"source": 1}]}))
+    with pytest.raises(UsageError, match="cannot read its result"):
+        read_record(folder)
+
+
+def test_every_row_of_the_registry_says_what_its_result_is() -> None:
+    from unpooled.models import REGISTRY
+
+    assert all(load(row).results for row in REGISTRY)

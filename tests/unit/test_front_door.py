@@ -1,0 +1,218 @@
+"""After a study: results line by line, what a party keeps, a page for each side."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from commands import PARTIES, approve, command, two_parties
+
+from unpooled import PrideRegressor, PrivateStackingClassifier
+from unpooled.models import load
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.unit import Target, Unit
+from unpooled.study.party import DiskKeeper, create_party
+
+TWO = ("--party", "clinic/party.toml", "--party", "laboratory/party.toml")
+
+COLUMNS = """\
+[study]
+model = "pride"
+
+[parameters]
+response = "y"
+
+[privacy]
+epsilon = 5.0
+delta = 1e-6
+unit = "attribute"
+
+[[party]]
+card = "clinic/clinic.card.toml"
+
+[[party]]
+card = "laboratory/laboratory.card.toml"
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    return two_parties(tmp_path)
+
+
+@pytest.fixture
+def columns(tmp_path: Path) -> Path:
+    """A column-split study that has run."""
+    rng = np.random.default_rng(0)
+    n = 200
+    age, sex, marker = rng.uniform(20, 80, n), rng.choice(["f", "m"], n), rng.normal(5, 1, n)
+    y = 0.1 * age + (sex == "f") - marker + rng.normal(size=n)
+    held = {
+        "clinic": ({"age": age, "sex": sex}, (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m")))),
+        "laboratory": (
+            {"marker": marker, "other": rng.normal(size=n)},
+            (Column("marker", 0.0, 10.0), Column("other", -4.0, 4.0)),
+        ),
+    }
+    for name, (data, declared) in held.items():
+        home = tmp_path / name
+        home.mkdir()
+        pl.DataFrame(data | {"y": y}).write_csv(home / "data.csv")
+        create_party(home, name, home / "data.csv", declared, Target(20.0, 1e-5, Unit.ATTRIBUTE), None, ("y",))
+    (tmp_path / "study.toml").write_text(COLUMNS)
+    for name in held:
+        command(tmp_path, "party", "check", "study.toml", "--config", f"{name}/party.toml", "--approve")
+    command(tmp_path, "run", "study.toml", *TWO)
+    return tmp_path
+
+
+# --- the analyst --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_in_words_as_csv_and_as_json(world: Path) -> None:
+    approve(world)
+    command(world, "run", "study.toml", *PARTIES)
+    shown = command(world, "result", "study.run")
+    assert "age: mean" in shown
+    assert "Differentially private with epsilon = 1" in shown
+    data = json.loads(command(world, "result", "study.run", "--json"))
+    schema = {"term", "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high", "privacy"}
+    assert all(schema < set(term) for term in data["terms"])
+    rows = list(csv.DictReader(io.StringIO(command(world, "result", "study.run", "--csv"))))
+    assert [float(row["estimate"]) for row in rows] == [term["estimate"] for term in data["terms"]]
+    (mean,) = (t for t in data["terms"] if (t["group"], t["term"]) == ("pooled", "age: mean"))
+    assert mean["conf_low"] < 50 < mean["conf_high"]
+    assert "choose --csv or --json" in command(world, "result", "study.run", "--csv", "--json", code=2)
+    # Without the transcript, as after a networked run.
+    (world / "study.run/transcript").unlink()
+    told = json.loads(command(world, "result", "study.run", "--json"))
+    assert (told["terms"], told["recomputed"]) == (data["terms"], False)
+    page = json.loads(command(world, "report", "study.run", "--json"))
+    assert "from the record that it sent" in Path(world / page["written"]).read_text()
+
+
+def test_a_result_that_was_changed_is_told(world: Path) -> None:
+    approve(world)
+    command(world, "run", "study.toml", *PARTIES)
+    (world / "study.run/result.json").write_text("{}")
+    for gone in (False, True):
+        if gone:
+            (world / "study.run/transcript").unlink()
+        assert "WARNING: result.json is not" in command(world, "result", "study.run")
+        assert "WARNING: result.json is not" in command(world, "report", "study.run")
+
+
+def test_a_folder_without_a_run_is_refused_in_words(tmp_path: Path) -> None:
+    assert "no transcript and no record" in command(tmp_path, "result", ".", code=2)
+    (tmp_path / "study.toml").write_text(COLUMNS)
+    assert "is a file" in command(tmp_path, "report", "study.toml", code=2)
+
+
+# --- a party ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_party_shows_and_exports_what_it_keeps(columns: Path) -> None:
+    said = command(columns, "result", "study.run")
+    assert "unpooled party show" in said
+    at = ("--config", "clinic/party.toml")
+    shown = command(columns, "party", "show", "study.toml", *at)
+    assert "sex = f" in shown
+    assert "coded_coefficients" in shown
+    assert "for nobody else" in shown
+    data = json.loads(command(columns, "party", "show", "study.toml", *at, "--json"))
+    values = {term["term"]: term["estimate"] for term in data["terms"]}
+    assert values["age"] == pytest.approx(0.1, abs=0.05)  # in years, not in halves of a declared range
+    assert values["age"] * 50 == pytest.approx(data["arrays"]["coded_coefficients"][0])
+    listed = json.loads(command(columns, "party", "show", *at, "--json"))["plans"]
+    assert list(listed) == [data["plan"][:32]]
+    assert "coded_coefficients" in command(columns, "party", "show", *at)
+    for name in ("own.csv", "own.json", "own.npz"):
+        command(columns, "party", "export", "study.toml", *at, "--out", name)
+        assert (columns / name).stat().st_mode & 0o777 == 0o600
+    rows = list(csv.DictReader(io.StringIO((columns / "own.csv").read_text())))
+    assert {row["term"]: float(row["estimate"]) for row in rows} == values
+    with np.load(columns / "own.npz") as arrays:
+        assert {name: arrays[name].tolist() for name in arrays.files} == data["arrays"]
+    assert "exists already" in command(columns, "party", "export", "study.toml", *at, "--out", "own.csv", code=2)
+    assert "name the file" in command(columns, "party", "export", "study.toml", *at, "--out", "own.txt", code=2)
+
+
+def test_a_party_that_keeps_nothing_says_so(columns: Path) -> None:
+    (columns / "study.toml").write_text(COLUMNS.replace('"pride"', '"pride"\nrun = 2'))
+    at = ("--config", "clinic/party.toml")
+    assert "has it run" in command(columns, "party", "show", "study.toml", *at, code=2)
+    assert "has it run" in command(columns, "party", "export", "study.toml", *at, "--out", "own.csv", code=2)
+    (columns / "clinic/party.toml").write_text((columns / "clinic/party.toml").read_text().replace('"clinic"', '"ward"', 1))
+    assert "is not in study.toml" in command(columns, "party", "show", "study.toml", *at, code=2)
+
+
+def test_arrays_without_names_of_their_own_are_exported_as_arrays(columns: Path) -> None:
+    from unpooled.study.files import read_study
+    from unpooled.study.run import compile_study
+
+    plan = compile_study(read_study(columns / "study.toml")).hash
+    for file in (columns / "clinic/clinic.ledger.kept").glob("*-coded_coefficients.npy"):
+        file.unlink()
+    at = ("--config", "clinic/party.toml")
+    assert "alpha" in command(columns, "party", "show", "study.toml", *at)
+    assert "export the arrays" in command(columns, "party", "export", "study.toml", *at, "--out", "own.csv", code=2)
+    keeper = DiskKeeper(columns / "nowhere")
+    assert (keeper.plans(), keeper.names(plan)) == ([], [])
+    assert "Nothing is kept here" in command(columns, "party", "show", "--config", _fresh(columns))
+
+
+def _fresh(folder: Path) -> str:
+    (folder / "other").mkdir()
+    pl.DataFrame({"a": [1.0, 2.0]}).write_csv(folder / "other/data.csv")
+    create_party(folder / "other", "other", folder / "other/data.csv", (Column("a", 0.0, 3.0),), Target(1.0, 1e-5))
+    return "other/party.toml"
+
+
+def test_the_page_of_a_party_shows_what_it_may_see(columns: Path) -> None:
+    said = json.loads(command(columns, "report", "study.toml", "--config", "clinic/party.toml", "--json"))
+    text = (columns / said["written"]).read_text()
+    assert said["written"] == "study.clinic.html"
+    assert "as clinic sees it" in text
+    assert "What this party keeps" in text
+    assert "What this party's ledger says of it" in text
+    assert "<td>approval</td>" in text
+    assert "What travelled" not in text
+    assert "those who may see them" in text
+    coded = np.load(next((columns / "laboratory/laboratory.ledger.kept").glob("*-coded_coefficients.npy")))
+    assert f"{coded[0] / 5:.6g}" not in text  # the other party's own
+
+
+def test_the_parts_of_all_parties_add_up_to_the_model() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 3, (150, 6))
+    y = X[:, 0] - 2 * X[:, 4] + 1 + 0.1 * rng.normal(size=150)
+    for fit_intercept in (True, False):
+        model = PrideRegressor(
+            {"a": [0, 1, 2], "b": [3, 4, 5]}, bounds=(-1, 3), epsilon=3.0, fit_intercept=fit_intercept, random_state=0
+        ).fit(X, y)
+        row, plan = load("pride"), model.plan_
+        parts = {party: row.kept_terms(plan, party, dict(kept)) for party, kept in model.kept_.items()}
+        own = [term.estimate for terms in parts.values() for term in terms if not term.term.startswith("(")]
+        assert own == pytest.approx(model.coef_.tolist())
+        constants = [terms[-1].estimate for terms in parts.values()]
+        found = np.mean(constants) - X.mean(axis=0) @ model.coef_ if fit_intercept else sum(constants)
+        assert found == pytest.approx(model.intercept_, abs=1e-5)
+
+
+def test_a_stacks_party_keeps_the_model_that_it_released() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, (300, 4))
+    y = X[:, 0] > 0
+    model = PrivateStackingClassifier(
+        {"a": [0, 1], "b": [2, 3]}, bounds=(-1, 1), classes=(False, True), epsilon=5.0, random_state=0
+    ).fit(X, y)
+    row = load("stacking")
+    low = model.models_[0]
+    terms = row.kept_terms(model.plan_, "a", {"weights": np.array(low.weights)})
+    assert [t.estimate for t in terms] == pytest.approx([*low.coefficients, low.intercept])
+    assert row.kept_terms(model.plan_, "a", {}) == ()
