@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from unpooled.models.stacking.estimator import PrivateStackingClassifier as PrivateStackingClassifier
     from unpooled.privacy.bounds import Bounds as Bounds
     from unpooled.privacy.budget import Budget as Budget
+    from unpooled.study.saved import load as load
 
 #: Public name -> module that defines it; loaded when first used, so that importing unpooled stays fast.
 _HOME = {
@@ -40,6 +41,7 @@ _HOME = {
     "Refusal": "unpooled.errors",
     "UnpooledError": "unpooled.errors",
     "describe": "unpooled.models.describe.estimator",
+    "load": "unpooled.study.saved",
 }
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "Refusal",
     "UnpooledError",
     "describe",
+    "load",
 ]
 
 

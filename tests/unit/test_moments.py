@@ -17,6 +17,7 @@ from world import drawn
 from unpooled.aggregation.layout import AUGMENTED_WEIGHTS, Geometry, MomentsLayout
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
+from unpooled.aggregation.saving import write_saved
 from unpooled.aggregation.totals import Total
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels import moments as kernel
@@ -278,7 +279,7 @@ def test_moments_are_saved_and_read_exactly(tmp_path: Path) -> None:
 
 
 def refused(path: Path, content: bytes) -> str:
-    path.write_bytes(content)
+    write_saved(path, "Moments", content)
     with pytest.raises(DataError) as caught:
         Moments.load(path)
     assert str(caught.value).startswith("m: ")
@@ -287,10 +288,18 @@ def refused(path: Path, content: bytes) -> str:
 
 def test_damaged_files_of_moments_are_refused(tmp_path: Path) -> None:
     path, m = tmp_path / "m", moments()
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="No such file"):
         Moments.load(path)
     m.save(path)
-    whole = path.read_bytes()
+    sealed = path.read_bytes()
+    for content in (b"", sealed[:-1], sealed[:200] + bytes([sealed[200] ^ 1]) + sealed[201:]):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"^m: .* damaged"):
+            Moments.load(path)
+    write_saved(path, "PrivateLasso", b"")
+    with pytest.raises(DataError, match="not a file of moments"):
+        Moments.load(path)
+    whole = msgspec.msgpack.encode(m.stored())
     plain = msgspec.msgpack.decode(whole)
     for content in (b"", b"\x80\x04", whole[:-1], whole + b"\0", msgspec.msgpack.encode({**plain, "extra": 1})):
         assert "not a file of moments" in refused(path, content)

@@ -11,10 +11,11 @@ import html
 import math
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError, listed
 from unpooled.kernels import noisy_gram
 
@@ -92,7 +93,7 @@ class JointTest:
 
 
 @dataclass(frozen=True)
-class LinearSummary:
+class LinearSummary(Savable):
     """Estimates, standard errors, tests and intervals of a linear model, as statisticians are used to read them."""
 
     terms: tuple[SummaryTerm, ...]
@@ -105,6 +106,7 @@ class LinearSummary:
     #: Epsilon and what else the release promises, in words.
     statement: str
     adjust: str | None = None
+    _saved_types: ClassVar = (JointTest, SummaryTerm)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LinearFit:
+class LinearFit(Savable):
     """Coefficients in the data's own units with their covariance, and how far privacy noise and sampling may move them."""
 
     coef_: Row

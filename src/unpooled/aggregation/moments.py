@@ -13,7 +13,7 @@ from unpooled.aggregation import derived, inference
 from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.moments_file import FORMAT, StoredMoments, read, write
+from unpooled.aggregation.moments_file import FORMAT, StoredMoments, decoded, read, write
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels import noisy_gram
 from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
@@ -315,6 +315,15 @@ class Moments:
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""
         write(path, self.stored())
+
+    @classmethod
+    def _of_saved(cls, body: bytes) -> Self:
+        return decoded(body, cls.of)
+
+    @staticmethod
+    def stored_type() -> type[StoredMoments]:
+        """The plain data that :meth:`stored` makes."""
+        return StoredMoments
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

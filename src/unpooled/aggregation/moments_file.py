@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from unpooled.aggregation.coordinates import StoredCoordinates
+from unpooled.aggregation.saving import read_saved, write_saved
 from unpooled.errors import DataError
 from unpooled.privacy.bounds import Column
-from unpooled.protocol.messages import Array
+from unpooled.protocol.messages import UNREADABLE, Array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORMAT = "unpooled moments 1"
+FORMAT, KIND = "unpooled moments 1", "Moments"
 Made = TypeVar("Made")
 
 
@@ -40,18 +41,27 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def write(path: str | Path, stored: StoredMoments) -> None:
     """Write a file of moments."""
-    Path(path).write_bytes(msgspec.msgpack.encode(stored))
+    write_saved(path, KIND, msgspec.msgpack.encode(stored))
 
 
 def read(path: str | Path, make: Callable[[StoredMoments], Made]) -> Made:
     """What ``make`` makes of a file of moments; whatever is wrong with the file is an error that names it."""
-    name = Path(path).name
+    name, file = Path(path).name, read_saved(path)
+    if file.kind != KIND:
+        msg = f"{name}: this is not a file of moments: read it with unpooled.load"
+        raise DataError(msg)
     try:
-        return make(msgspec.msgpack.decode(Path(path).read_bytes(), type=StoredMoments, strict=True))
-    except FileNotFoundError:
-        msg = f"{name}: there is no such file of moments"
+        return decoded(file.body, make)
+    except DataError as error:
+        msg = f"{name}: {error}"
         raise DataError(msg) from None
-    except (msgspec.MsgspecError, ValueError) as error:
-        what = error if isinstance(error, DataError) else "this is not a file of moments: give one that `save` wrote"
-        msg = f"{name}: {what}"
-        raise DataError(msg) from None
+
+
+def decoded(body: bytes, make: Callable[[StoredMoments], Made]) -> Made:
+    """What ``make`` makes of the content of a file of moments."""
+    try:
+        return make(msgspec.msgpack.decode(body, type=StoredMoments, strict=True))
+    except DataError:
+        raise
+    except UNREADABLE:
+        raise DataError("this is not a file of moments: give one that `save` wrote") from None

@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.errors import UsageError
+from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.moments import Moments
+from unpooled.aggregation.saving import Savable, unpack
+from unpooled.errors import DataError, UsageError
+from unpooled.estimation.exporting import linear_model
 from unpooled.estimation.parameters import SHARED, WHOLE, Constraints, check
 from unpooled.estimation.tables import RESPONSE, checked, names_of, part, table_of
 from unpooled.privacy.bounds import Bounds, Coding, Column
+from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
@@ -29,7 +34,6 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.classes import Classes
     from unpooled.privacy.statement import Statement
     from unpooled.protocol.keeper import Keeper
     from unpooled.protocol.local import LocalRun
@@ -57,7 +61,7 @@ class Declared:
         return [column.name for column in self.columns]
 
 
-class StudyEstimator(BaseEstimator):
+class StudyEstimator(Savable, BaseEstimator):
     """A scikit-learn estimator whose ``fit`` runs a study over parties of this process.
 
     A model's estimator says what is its own: its parameters and their kinds (``_parameter_constraints``), its model, the study that
@@ -71,6 +75,9 @@ class StudyEstimator(BaseEstimator):
     #: Whether ``fit`` and ``predict`` take scipy's sparse matrices.
     _takes_sparse: ClassVar[bool] = False
     _columns: tuple[Column, ...]
+    #: Fitted attributes that no file holds: what parties keep would be carried away from them.
+    _unsaved: ClassVar[frozenset[str]] = frozenset({"kept_"})
+    _saved_types: ClassVar[tuple[type, ...]] = (Classes, Declared, LinearFit, Moments)
 
     def __init__(
         self,
@@ -235,6 +242,42 @@ class StudyEstimator(BaseEstimator):
         rows = self._natural(X)
         result: Vector = rows @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0]
         return result
+
+    def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
+        """scikit-learn's ``LinearRegression`` or ``LogisticRegression`` with these coefficients, predicting the same."""
+        check_is_fitted(self)
+        if not hasattr(self, "coef_"):
+            raise UsageError(
+                "this model is not linear in its columns: scikit-learn has no linear model that predicts the same"
+            )
+        columns = self._columns or (self.plan_.study.parties[0].columns if hasattr(self, "plan_") else ())
+        return linear_model(self, columns)
+
+    def _saved_fields(self) -> dict[str, Any]:
+        check_is_fitted(self)
+        # A budget is a ledger elsewhere: a file of it would be a second budget for the same people.
+        parameters = self.get_params(deep=False) | {"budget": None}
+        fitted = {name: value for name, value in vars(self).items() if name not in parameters and name not in self._unsaved}
+        return {"parameters": parameters, "fitted": fitted}
+
+    @classmethod
+    def _of_saved(cls, body: bytes) -> Self:
+        match unpack(body, cls._saved_types, cls._compiles):
+            case {"parameters": dict(parameters), "fitted": dict(fitted)}:
+                pass
+            case _:
+                raise DataError("the content of this file is not what its class holds")
+        names = cls._get_param_names()
+        if set(parameters) != set(names) or not all(isinstance(name, str) and name not in names for name in fitted):
+            raise DataError("its parameters are not those of this version of unpooled: use the version that saved it")
+        estimator = cls(**parameters)
+        estimator._validate_params()
+        estimator.__dict__.update(fitted)
+        return estimator
+
+    @classmethod
+    def _compiles(cls, study: Study) -> Plan:
+        return next((row for row in (cls._model, cls._published) if row.name == study.row), cls._model).compile(study)
 
     @property
     def statement_(self) -> Statement:

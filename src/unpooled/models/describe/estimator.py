@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.base import run
 from unpooled.estimation.parameters import NUMBER, SHARED, check
 from unpooled.estimation.tables import table_of
 from unpooled.models.describe import MODEL
-from unpooled.models.describe.coordinator import render
-from unpooled.models.describe.ranges import FARTHEST
+from unpooled.models.describe.coordinator import Estimate, Summary, render
+from unpooled.models.describe.ranges import FARTHEST, Range
 from unpooled.privacy.accounting import UNBOUNDED
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.exposure import alternatives
@@ -23,15 +24,13 @@ from unpooled.privacy.unit import Unit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from unpooled.models.describe.coordinator import Summary
-    from unpooled.models.describe.ranges import Range
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
     from unpooled.privacy.statement import Statement
 
 
 @dataclass(frozen=True)
-class Description:
+class Description(Savable):
     """Private counts, means and standard deviations; printing it gives a table.
 
     Attributes
@@ -50,6 +49,7 @@ class Description:
 
     """
 
+    _saved_types: ClassVar = (Estimate, Summary)
     summaries_: tuple[Summary, ...]
     plan_: Plan
     ledger_: tuple[Entry, ...]
@@ -59,6 +59,10 @@ class Description:
     def statement_(self) -> Statement:
         """What this result promises."""
         return self.plan_.statement
+
+    @staticmethod
+    def _compiles(study: Study) -> Plan:
+        return MODEL.compile(study)
 
     def __getitem__(self, key: tuple[str, str] | tuple[str, str, str]) -> Summary:
         """The summary of (source, column) or (source, column, category)."""
@@ -73,7 +77,7 @@ class Description:
 
 
 @dataclass(frozen=True)
-class DescribedBounds:
+class DescribedBounds(Savable):
     """Private ranges of columns; printing it gives a table.
 
     Attributes
@@ -93,6 +97,7 @@ class DescribedBounds:
 
     """
 
+    _saved_types: ClassVar = (Range,)
     ranges_: tuple[Range, ...]
     plan_: Plan
     ledger_: tuple[Entry, ...]
@@ -102,6 +107,10 @@ class DescribedBounds:
     def statement_(self) -> Statement:
         """What this result promises."""
         return self.plan_.statement
+
+    @staticmethod
+    def _compiles(study: Study) -> Plan:
+        return MODEL.compile(study)
 
     @property
     def bounds_(self) -> Bounds:

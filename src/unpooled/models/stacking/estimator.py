@@ -11,12 +11,13 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError
-from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
+from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, tables_of
 from unpooled.estimation.binary import BinaryClassifier
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, taking
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.stacking import MODEL, published
-from unpooled.models.stacking.plan import META_ROLE, LowLevel, Meta
+from unpooled.models.stacking.coordinator import LowModel
+from unpooled.models.stacking.plan import META_ROLE, Meta
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.table import Table
@@ -38,6 +39,7 @@ class _Stack(BinaryClassifier):
     """What the two estimators share: a study of perturbed fits, and the weights that it released."""
 
     _model, _published = MODEL, published.MODEL
+    _saved_types = (*StudyEstimator._saved_types, LowModel)  # noqa: SLF001 - its base's
     penalty: float
     fit_intercept: bool
 
@@ -359,7 +361,6 @@ class PrivateStackingClassifier(_Stack):
             tables = tables_of(study, table, labels)
         result = self._released(study, tables, declared)
         self.models_, self.high_ = result.models, np.array(result.high)
-        self._blocks: tuple[LowLevel, ...] = self.plan_.design.blocks
         return self
 
     # --- predict -------------------------------------------------------------------------------------------------------------
@@ -369,7 +370,7 @@ class PrivateStackingClassifier(_Stack):
         check_is_fitted(self)
         new = self._new(X)
         columns = []
-        for block, model in zip(self._blocks, self.models_, strict=True):
+        for block, model in zip(self.plan_.design.blocks, self.models_, strict=True):
             own = [new[name] for name in block.coding.names]
             if self.high_.size:  # learned on predictions of clipped and shortened rows: applied to the same
                 # A table has at least two rows.

@@ -1,0 +1,37 @@
+"""A fitted linear estimator as scikit-learn's own, for whatever reads those: the same predictions, no privacy machinery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.errors import UsageError
+
+if TYPE_CHECKING:
+    from unpooled.privacy.bounds import Column
+
+
+def linear_model(estimator: Any, columns: tuple[Column, ...]) -> Any:  # noqa: ANN401 - scikit-learn ships no types
+    """A ``LinearRegression``, or a ``LogisticRegression`` where the estimator has classes, with these coefficients."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+
+    if any(column.categories or column.may_be_absent for column in columns):
+        raise UsageError(
+            "to_sklearn is for number columns without missing values: scikit-learn's linear models code no categories and fill in nothing"
+        )
+    coefficients = np.ravel(estimator.coef_).astype(np.float64)
+    if not np.isfinite(coefficients).all():
+        raise UsageError("some coefficients are unknown here (their parties only send), so there is no model of all columns")
+    intercept = float(np.ravel(estimator.intercept_)[0])
+    if hasattr(estimator, "classes_"):
+        found = LogisticRegression()
+        found.classes_, found.n_iter_ = np.array(estimator.classes_), np.array([0], dtype=np.int32)
+        found.coef_, found.intercept_ = coefficients[None, :], np.array([intercept])
+    else:
+        found = LinearRegression()
+        found.coef_, found.intercept_ = coefficients, intercept
+    found.n_features_in_ = estimator.n_features_in_
+    if hasattr(estimator, "feature_names_in_"):
+        found.feature_names_in_ = estimator.feature_names_in_
+    return found
