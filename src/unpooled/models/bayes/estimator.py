@@ -238,7 +238,7 @@ class PrivateBayesianRegression(LinearRegressor):
     def _from(self, moments: Moments) -> Self:
         self.moments_, self._columns = moments, moments.layout.features
         prior, noise = self.prior_precision, self.noise_precision
-        if self.posterior == NAIVE or self.calibration == Calibration.PUBLISHED:  # the paper takes both as known
+        if self.calibration == Calibration.PUBLISHED:  # the paper takes both as known
             prior, noise = (1.0 if p == ESTIMATE else p for p in (prior, noise))
         return self._take(moments.posterior(prior, noise, naive=self.posterior == NAIVE))
 
