@@ -444,6 +444,8 @@ def test_outlook_says_what_to_expect_before_data() -> None:
     assert outlook.to_dict()["points"][2]["epsilon"] == 1.0
     assert len(outlook.figure().axes[0].lines) >= 3
     assert "no more than a mean" in str(asked.outlook(60, 3, epsilon=0.1))
+    with pytest.raises(UsageError, match="unexpected keyword argument 'signal'"):
+        asked.outlook(100, 2, signal=0.5)
     for wrong in ({"r2": 2.0}, {"correlation": (0.5, 0.2)}, {"ranges": 0.0}):
         with pytest.raises(UsageError, match=next(iter(wrong))):
             asked.outlook(100, 2, **wrong)

@@ -33,6 +33,7 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "lasso": ("PrivateLasso", REGRESSION | {"rounds": 4}),
     "lasso arrays": ("PrivateLasso", REGRESSION | {"bounds": unpooled.Bounds(-np.ones(4), np.ones(4)), "rounds": 2}),
     "logistic": ("PrivateLogisticRegression", CLASSES),
+    "logistic unit rows": ("PrivateLogisticRegression", CLASSES | {"rows": "unit"}),
     "pls": ("PrivatePLSRegression", REGRESSION | {"bounds": unpooled.Bounds(norm=2.0)}),
     "stacking": ("PrivateStackingClassifier", CLASSES),
     "stacking rows": ("PrivateStackingClassifier", CLASSES | {"split": "samples", "meta": "high-level"}),
@@ -237,7 +238,7 @@ def test_plain_values_come_back_and_others_are_refused() -> None:
 # --- scikit-learn ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in FITS if "stacking" not in name])
+@pytest.mark.parametrize("name", [name for name in FITS if "stacking" not in name and "unit" not in name])
 def test_the_same_model_in_scikit_learn_predicts_the_same(name: str) -> None:
     model = fitted(name)
     other = model.to_sklearn()
@@ -260,6 +261,9 @@ def test_names_travel_to_scikit_learn_and_what_does_not_fit_is_refused() -> None
     assert model.to_sklearn().feature_names_in_.tolist() == ["a", "b", "c", "d"]
     with pytest.raises(UsageError, match="not linear"):
         fitted("stacking").to_sklearn()
+    unit = unpooled.PrivateLogisticRegression(**CLASSES, rows="unit").fit(X, LABELS)
+    with pytest.raises(UsageError, match="not linear"):
+        unit.to_sklearn()  # every row is scaled to one length first
     bounds = unpooled.Bounds(-1, 1, missing="absent")
     with pytest.raises(UsageError, match="number columns"):
         unpooled.PrivateLogisticRegression(**CLASSES | {"bounds": bounds}).fit(X, LABELS).to_sklearn()

@@ -122,9 +122,9 @@ class Moments:
         frame = self.frame
         noise = None if _estimated(noise_precision) else 1 / (_positive(noise_precision) * frame.response_width**2)
         prior = None if _estimated(prior_precision) else self._prior(_positive(prior_precision))
-        if naive:
-            if prior is None or noise is None:
-                raise UsageError("the naive posterior estimates nothing: give prior_precision and noise_precision")
+        if naive:  # the paper's own takes both for known: 1 where nothing else is said
+            prior = self._prior(1.0) if prior is None else prior
+            noise = 1 / frame.response_width**2 if noise is None else noise
             found = noisy_gram.naive_posterior(self.xx[0], self.xy[0], 1 / prior, 1 / noise)
             return self._in_own_units(*found, noise)
         if frame.refined:

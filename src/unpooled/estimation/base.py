@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import msgspec
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -24,7 +26,7 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table, as_column
-from unpooled.privacy.unit import Calibration
+from unpooled.privacy.unit import Calibration, check_epsilon
 from unpooled.protocol.local import columns_of_parties, run_in_process
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sklearn.utils import Tags
 
+    from unpooled.estimation.outlook import Outlook
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.statement import Statement
     from unpooled.protocol.keeper import Keeper
@@ -113,6 +116,37 @@ class StudyEstimator(Savable, BaseEstimator):
         names = Bounds.given(self.bounds, None).names
         names = names if len(names) == n_features else tuple(f"x{j}" for j in range(n_features))
         return self._row.compile(self._study({name: int(count) for name, count in rows.items()}, self._declared(names)))
+
+    def outlook(self, n_samples: int, n_features: int, *, epsilon: float | None = None, **assumed: Any) -> Outlook:  # noqa: ANN401 - the model's own
+        """What to expect of a fit to data of this shape, before any are touched: simulations of this very plan.
+
+        ``epsilon`` is the estimator's own if it is None. What may be assumed, as a number or as a range (low, high): ``r2``, the part of the
+        variance of y that the columns explain; ``correlation`` of the columns; rows split: ``ranges``, half a declared range in standard
+        deviations; columns split: ``structure``, "independent", "common factor" or "field" (neighbours on a line).
+
+        Examples
+        --------
+        >>> from unpooled import PrivateBayesianRegression
+        >>> model = PrivateBayesianRegression(epsilon=1.0, bounds=(-1, 1), y_bounds=(-1, 1))
+        >>> few, many = (model.outlook(rows, 5, r2=0.6, correlation=0.2, ranges=3.0) for rows in (100, 20_000))
+        >>> bool(few.error > 0.6 > 0.45 > many.error)
+        True
+
+        """
+        study = self.plan(n_samples, n_features).study
+        if epsilon is not None:
+            study = msgspec.structs.replace(study, epsilon=check_epsilon(epsilon))
+        expects = self._row.outlook
+        if expects is None:
+            msg = f"model {self._row.name!r} has no outlook"
+            raise UsageError(msg)
+        try:
+            inspect.signature(expects).bind(study, **assumed)
+        except TypeError as error:
+            msg = f"outlook of model {self._row.name!r}: {error}"
+            raise UsageError(msg) from None
+        found: Outlook = expects(study, **assumed)
+        return found
 
     @property
     def _row(self) -> Model:
@@ -246,12 +280,17 @@ class StudyEstimator(Savable, BaseEstimator):
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
         """scikit-learn's ``LinearRegression`` or ``LogisticRegression`` with these coefficients, predicting the same."""
         check_is_fitted(self)
-        if not hasattr(self, "coef_"):
+        if not self._is_linear:
             raise UsageError(
                 "this model is not linear in its columns: scikit-learn has no linear model that predicts the same"
             )
         columns = self._columns or (self.plan_.study.parties[0].columns if hasattr(self, "plan_") else ())
         return linear_model(self, columns)
+
+    @property
+    def _is_linear(self) -> bool:
+        """Whether predictions follow from ``coef_`` and ``intercept_`` alone."""
+        return hasattr(self, "coef_")
 
     def _saved_fields(self) -> dict[str, Any]:
         check_is_fitted(self)

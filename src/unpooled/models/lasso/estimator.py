@@ -215,7 +215,7 @@ class PrivateLasso(LinearRegressor):
         """
         return recommend(self.plan(n_samples, n_features).study, relevant=relevant, variance=variance)[0]
 
-    def outlook(self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE) -> ScoreOutlook:
+    def outlook(self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE) -> ScoreOutlook:  # type: ignore[override]
         """The relative excess risk that a simulation without data expects of these settings, and how many relevant columns it finds.
 
         Examples
