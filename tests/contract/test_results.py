@@ -89,3 +89,32 @@ def test_every_row_of_the_registry_says_what_its_result_is() -> None:
     from unpooled.models import REGISTRY
 
     assert all(load(row).results for row in REGISTRY)
+
+
+@pytest.mark.parametrize("name", ["bayes", "lasso", "pls"])
+@pytest.mark.filterwarnings("ignore:The released covariance")
+def test_a_finished_study_is_a_fitted_estimator(name: str, tmp_path: Path) -> None:
+    from unpooled.models import fitted
+
+    case = CASES[name]()
+    run = Run.read(ran(tmp_path, case.study, case.tables))
+    model = fitted(run.plan, run.result)
+    assert model.statement_.holds == run.plan.statement.holds
+    released = run.result.model.coefficients.numpy() if name == "pls" else [c.value for c in run.result.coefficients]
+    assert np.sort(model.coef_[model.coef_ != 0]) == pytest.approx(np.sort([v for v in released if v]))
+    assert model.intercept_ == pytest.approx(run.result.intercept if name != "pls" else run.result.model.intercept)
+    model.save(tmp_path / "model")
+    import unpooled
+
+    assert (unpooled.load(tmp_path / "model").coef_ == model.coef_).all()
+
+
+def test_what_stays_at_the_parties_predicts_nothing_here(tmp_path: Path) -> None:
+    from unpooled.models import fitted
+
+    for name, words in (("pride", "stay at the parties"), ("describe", "releases nothing that predicts")):
+        case = CASES[name]()
+        (tmp_path / name).mkdir()
+        run = Run.read(ran(tmp_path / name, case.study, case.tables))
+        with pytest.raises(UsageError, match=words):
+            fitted(run.plan, run.result)

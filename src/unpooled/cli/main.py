@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from unpooled.cli import audit, demo, doctor, network, party, plan, report, result, run
+from unpooled.cli import audit, demo, doctor, network, party, plan, predict, report, result, run
 from unpooled.errors import Refusal, UnpooledError
 
 #: A usage error exits with 2 (as the shell's own tools do), a refusal by a policy or ledger with 3.
@@ -23,6 +23,7 @@ app.command()(demo.demo)
 app.command()(plan.plan)
 app.command()(run.run)
 app.command()(result.result)
+app.command()(predict.predict)
 app.command()(report.report)
 app.command()(audit.audit)
 app.command()(doctor.doctor)

@@ -236,6 +236,17 @@ class StudyEstimator(Savable, BaseEstimator):
         self.ledger_, self.communication_ = found.ledger, found.outcome.communication
         return found
 
+    def of_study(self, plan: Plan, columns: Sequence[Column]) -> Self:
+        """Make it one of a study that ran elsewhere: new rows have these columns, by name."""
+        self.plan_, self._columns = plan, tuple(columns)
+        self.n_features_in_, self.feature_names_in_ = len(columns), np.array([c.name for c in columns], dtype=object)
+        return self
+
+    @property
+    def declared_columns(self) -> tuple[Column, ...]:
+        """What the fit declared of its columns, by which new rows are coded."""
+        return self._columns
+
     # --- after the fit ---------------------------------------------------------------------------------------------------
 
     def _rows(self, X: Any) -> Any:  # noqa: ANN401 - an array of numbers or objects, or a sparse matrix

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+import importlib.util
+from typing import TYPE_CHECKING, Any
 
 from unpooled.errors import UsageError
 
 if TYPE_CHECKING:
+    from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Model
 
 #: "pride" is the package ``models/pride``, "pride-published" its module ``published``: the paper's form, with steps and plan of its own.
@@ -37,3 +39,14 @@ def load(name: str) -> Model:
         raise UsageError(msg)
     model: Model = importlib.import_module(f"unpooled.models.{name.replace('-', '.')}").MODEL
     return model
+
+
+def fitted(plan: Plan, result: Any) -> Any:  # noqa: ANN401 - a result of this model, an estimator of it
+    """The estimator that a finished study amounts to; refused where no model left the parties."""
+    home = f"unpooled.models.{plan.study.model}.fitted"
+    if importlib.util.find_spec(home) is None:
+        msg = f"model {plan.study.model!r} releases nothing that predicts"
+        if plan.study.model == "pride":
+            msg += ": its coefficients stay at the parties, who predict in a study of their own (docs/studies.md, `fitted`)"
+        raise UsageError(msg)
+    return importlib.import_module(home).fitted(plan, result)

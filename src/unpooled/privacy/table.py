@@ -163,6 +163,10 @@ class Table:
             raise DataError(msg)
         return hmac.new(key, msgspec.msgpack.encode(ids), "sha256").hexdigest()
 
+    def ids(self) -> list[str | None]:
+        """The row ids as they stand in the data, for whoever may see them."""
+        return self._row_ids()
+
     def _row_ids(self) -> list[str | None]:
         msg = "the study compares row ids, but this party declares no id column: set `id` under [party] in party.toml"
         raise DataError(msg)

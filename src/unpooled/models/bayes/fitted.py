@@ -1,0 +1,39 @@
+"""The estimator that a finished study amounts to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.moments import Moments
+from unpooled.models.bayes.estimator import PrivateBayesianRegression
+
+if TYPE_CHECKING:
+    from unpooled.models.bayes.coordinator import BayesResult
+    from unpooled.models.bayes.plan import BayesDesign
+    from unpooled.privacy.plan import Plan
+
+
+def fitted(plan: Plan, result: BayesResult) -> PrivateBayesianRegression:
+    """From the released moments where there are any, so that everything that follows from them follows here too."""
+    design: BayesDesign = plan.design
+    layout, given = design.layout, design.parameters
+    parameters: dict[str, Any] = {
+        "epsilon": plan.study.epsilon,
+        "delta": plan.study.delta,
+        "calibration": plan.study.calibration,
+        "prior_precision": given.prior_precision,
+        "noise_precision": given.noise_precision,
+        "posterior": given.posterior,
+        "projection": given.projection,
+    }
+    if result.moments is not None:
+        estimator = PrivateBayesianRegression.from_moments(Moments.of(result.moments), **parameters)
+    else:
+        estimator = PrivateBayesianRegression(fit_intercept=given.fit_intercept, method=result.method, **parameters)
+        coefficients = np.array([c.value for c in result.coefficients])
+        estimator._take(LinearFit.without_errors(coefficients, result.intercept, has_intercept=layout.intercept))  # noqa: SLF001 - its own model's
+    estimator.projection_, estimator.method_ = result.projection, result.method
+    return estimator.of_study(plan, layout.features)

@@ -1,0 +1,29 @@
+"""The estimator that a finished study amounts to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.errors import UsageError
+from unpooled.models.lasso.estimator import PrivateLasso
+from unpooled.privacy.bounds import Coding
+
+if TYPE_CHECKING:
+    from unpooled.models.lasso.coordinator import LassoResult
+    from unpooled.privacy.plan import Plan
+
+
+def fitted(plan: Plan, result: LassoResult) -> PrivateLasso:
+    """With the released coefficients; new rows need the columns of all parties in one place."""
+    columns = tuple(column for card in plan.study.parties for column in card.columns)
+    if len({column.name for column in columns}) != len(columns):
+        raise UsageError("two parties have columns of one name, which new rows in one place cannot tell apart")
+    estimator = PrivateLasso(epsilon=plan.study.epsilon, delta=plan.study.delta, calibration=plan.study.calibration)
+    place = {name: k for k, name in enumerate(Coding(columns, 1).coded_names)}
+    estimator.coef_ = np.zeros(len(place))
+    for coefficient in result.coefficients:
+        estimator.coef_[place[coefficient.name]] = coefficient.value
+    estimator.intercept_ = result.intercept
+    return estimator.of_study(plan, columns)

@@ -1,0 +1,22 @@
+"""The estimator that a finished study amounts to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unpooled.aggregation.moments import Moments
+from unpooled.models.pls.estimator import PrivatePLSRegression
+
+if TYPE_CHECKING:
+    from unpooled.models.pls.coordinator import PlsResult
+    from unpooled.privacy.plan import Plan
+
+
+def fitted(plan: Plan, result: PlsResult) -> PrivatePLSRegression:
+    """With the released coefficients, weights and loadings."""
+    estimator = PrivatePLSRegression(epsilon=plan.study.epsilon, delta=plan.study.delta, calibration=plan.study.calibration)
+    if result.moments is not None:
+        estimator.moments_ = Moments.of(result.moments)
+    response = plan.design.parameters.response
+    channels = [column for column in plan.study.parties[0].columns if column.name != response]
+    return estimator._from(result.model).of_study(plan, channels)  # noqa: SLF001 - its own model's

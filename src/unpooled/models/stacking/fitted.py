@@ -1,0 +1,33 @@
+"""The estimator that a finished study amounts to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.models.stacking.estimator import PrivateStackingClassifier
+from unpooled.privacy.unit import Split
+
+if TYPE_CHECKING:
+    from unpooled.models.stacking.coordinator import StackingResult
+    from unpooled.models.stacking.plan import StackingDesign
+    from unpooled.privacy.plan import Plan
+
+
+def fitted(plan: Plan, result: StackingResult) -> PrivateStackingClassifier:
+    """A stack of the released models; where columns are split, new rows need all of them in one place."""
+    design: StackingDesign = plan.design
+    cards = [block.card for block in design.blocks]
+    rows = design.split is Split.HORIZONTAL
+    estimator = PrivateStackingClassifier(
+        split="samples" if rows else "features",
+        epsilon=plan.study.epsilon,
+        delta=plan.study.delta,
+        calibration=plan.study.calibration,
+    )
+    columns = {column.name: column for card in (cards[:1] if rows else cards) for column in card.columns}
+    estimator.models_, estimator.high_ = result.models, np.array(result.high)
+    estimator.released_ = {model.party: list(model.weights) for model in result.models}
+    estimator.classes_ = np.array(design.parameters.classes)
+    return estimator.of_study(plan, list(columns.values()))

@@ -1,0 +1,46 @@
+"""New rows in a file, predicted by the model that a run released: columns are found by name and coded as the study declared them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.errors import DataError, StudyError
+from unpooled.study.data import SPARSE, read_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+def predictions(model: Any, data: Path, id_column: str | None = None) -> dict[str, NDArray[Any]]:  # noqa: ANN401 - an estimator
+    """``prediction``, for a classifier ``probability`` (of its second class), for a regression with errors ``std``; ids first, if asked for."""
+    import polars as pl
+
+    if data.suffix == SPARSE:
+        msg = f"{data.name}: new rows are read from CSV or Parquet"
+        raise StudyError(msg)
+    names = tuple(model.feature_names_in_.tolist())
+    table = read_table(data, names, id_column)
+    columns = {name: table[name] for name in names}
+    for column in model.declared_columns:
+        # A column whose cells are all empty is read as text.
+        if column.categories is None and columns[column.name].dtype == object:
+            if any(text is not None for text in columns[column.name].tolist()):
+                msg = (
+                    f"column {column.name!r} holds text where the study declares a range: is the decimal separator a point?"
+                )
+                raise DataError(msg)
+            columns[column.name] = np.full(table.n_rows, np.nan)
+    frame = pl.DataFrame({name: values.tolist() if values.dtype == object else values for name, values in columns.items()})
+    found: dict[str, NDArray[Any]] = {}
+    if id_column is not None:
+        found[id_column] = np.array(table.ids(), dtype=object)
+    found["prediction"] = model.predict(frame)
+    if hasattr(model, "classes_"):
+        found["probability"] = model.predict_proba(frame)[:, 1]
+    elif hasattr(model, "moments_") and hasattr(model, "credible_interval"):
+        found["std"] = model.predict(frame, return_std=True)[1]
+    return found
