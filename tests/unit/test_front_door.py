@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -46,8 +47,9 @@ def world(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def columns(tmp_path: Path) -> Path:
+def columns(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A column-split study that has run."""
+    tmp_path = tmp_path_factory.mktemp("columns")
     rng = np.random.default_rng(0)
     n = 200
     age, sex, marker = rng.uniform(20, 80, n), rng.choice(["f", "m"], n), rng.normal(5, 1, n)
@@ -111,6 +113,108 @@ def test_a_folder_without_a_run_is_refused_in_words(tmp_path: Path) -> None:
     assert "no transcript and no record" in command(tmp_path, "result", ".", code=2)
     (tmp_path / "study.toml").write_text(COLUMNS)
     assert "is a file" in command(tmp_path, "report", "study.toml", code=2)
+
+
+# --- safe defaults ------------------------------------------------------------------------------------------------------------
+
+
+def with_ids(folder: Path, shuffled: bool = False) -> None:
+    """Both parties of the column-split study name an id column; one may hold its rows in another order."""
+    for name in ("clinic", "laboratory"):
+        home = folder / name
+        frame = pl.read_csv(home / "data.csv").with_row_index("patient")
+        frame = frame.reverse() if shuffled and name == "laboratory" else frame
+        frame.write_csv(home / "data.csv")
+        text = (home / "party.toml").read_text()
+        (home / "party.toml").write_text(text.replace("labels =", 'id = "patient"\nlabels =', 1))
+        card = (home / f"{name}.card.toml").read_text()
+        (home / f"{name}.card.toml").write_text(card.replace("labels =", 'id = "patient"\nlabels =', 1))
+
+
+def test_rows_are_compared_wherever_every_card_names_an_id_column(columns: Path) -> None:
+    from unpooled.study.files import read_study
+
+    assert "nobody checks" in command(columns, "plan", "study.toml")
+    with_ids(columns)
+    study = read_study(columns / "study.toml")
+    assert [card.id for card in study.parties] == ["patient", "patient"]
+    assert study.ids == "aligned"
+    planned = json.loads(command(columns, "plan", "study.toml", "--json"))
+    assert planned["notes"] == []
+    assert "same row ids" in command(columns, "plan", "study.toml")
+    (columns / "study.toml").write_text(COLUMNS.replace('"pride"', '"pride"\nids = "unchecked"'))
+    assert read_study(columns / "study.toml").ids == ""
+    # One card without: nothing to compare.
+    (columns / "study.toml").write_text(COLUMNS)
+    card = columns / "clinic/clinic.card.toml"
+    card.write_text(card.read_text().replace('id = "patient"\n', ""))
+    assert read_study(columns / "study.toml").ids == ""
+    # Whoever compiles a study says what is wrong with it; reading it does not.
+    card.write_text(card.read_text().replace("labels =", 'id = "patient"\nlabels =', 1))
+    (columns / "study.toml").write_text(COLUMNS.replace('"pride"', '"prude"'))
+    assert read_study(columns / "study.toml").ids == ""
+    assert "unknown model" in command(columns, "plan", "study.toml", code=2)
+
+
+def test_a_shuffled_file_ends_the_study_before_anything_is_released(columns: Path) -> None:
+    with_ids(columns, shuffled=True)
+    (columns / "study.toml").write_text(COLUMNS.replace('"pride"', '"pride"\nrun = 2'))
+    for name in ("clinic", "laboratory"):
+        command(columns, "party", "check", "study.toml", "--config", f"{name}/party.toml", "--approve")
+    said = command(columns, "run", "study.toml", *TWO, "--out", "again", code=2)
+    assert "row ids of laboratory are not those of 'clinic'" in said
+
+
+def test_rows_of_different_people_are_not_compared(world: Path) -> None:
+    from unpooled.study.files import read_card, read_study
+
+    assert read_card(world / "north/north.card.toml").id == "id"
+    assert read_study(world / "study.toml").ids == ""
+    assert "Note:" not in command(world, "plan", "study.toml")
+
+
+def test_a_plan_says_what_it_wastes(columns: Path) -> None:
+    for name in ("clinic/party.toml", "clinic/clinic.card.toml"):
+        file = columns / name
+        file.write_text(re.sub(r"labels = \[[^]]*\]\n", "", file.read_text()))
+    notes = json.loads(command(columns, "plan", "study.toml", "--json"))["notes"]
+    assert "laboratory releases nothing" in notes[0]
+
+
+def test_a_card_from_before_ids_were_named_is_still_the_partys(world: Path) -> None:
+    for name in ("north", "south"):
+        card = world / name / f"{name}.card.toml"
+        card.write_text(card.read_text().replace('id = "id"\n', ""))
+    approve(world)
+
+
+def test_a_statement_names_its_unit_and_reads_epsilon(world: Path, columns: Path) -> None:
+    shown = command(columns, "plan", "study.toml")
+    assert re.search(
+        r"A guarantee holds for one value of one person; (not for a whole person|for a whole person epsilon is [\d.]+)\.",
+        shown,
+    )
+    assert "Read: this one value can move somebody who knows everything else" in shown
+    from dataclasses import replace
+
+    from unpooled.study.files import read_study
+    from unpooled.study.run import compile_study
+
+    one = compile_study(read_study(columns / "study.toml")).statement
+    none = replace(one, epsilon_per_unit={"attribute": 9.0, "record": float("inf")}, delta=0.0)
+    assert none.headline.endswith("; not for a whole person.")
+    assert "to at most almost 100 %. What is learnt" in none.reading
+    assert replace(one, holds=False).headline == "No privacy guarantee holds for this result."
+    assert replace(one, holds=False).reading == ""
+    row = command(world, "plan", "study.toml")
+    assert "A guarantee holds for one person's whole row." in row
+    assert "believes with 50 % that it has a certain property, to at most 73 %" in row
+    data = json.loads(command(world, "plan", "study.toml", "--json"))["statement"]
+    assert data["headline"] in row
+    assert data["reading"] in row
+    out = (world / "study.toml").read_text().replace("epsilon = 1.0", 'epsilon = 1.0\nadjacency = "zero-out"')
+    (world / "study.toml").write_text(out)
+    assert "that the person took part, to at most 73 % (about what it is: 88 %)" in command(world, "plan", "study.toml")
 
 
 # --- a party ------------------------------------------------------------------------------------------------------------------

@@ -421,7 +421,7 @@ def test_a_run_becomes_a_page(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES)
     words = command(world, "report", "study.run")
-    assert "a guarantee holds" in words
+    assert "A guarantee holds" in words
     text = (world / "study.run" / "report.html").read_text()
     assert "The stored result is the recomputed one." in text
     (world / "study.run" / "result.json").write_text("{}")

@@ -77,6 +77,7 @@ def check(
     """Show what a study would release here and cost, hold it against the policy, and approve it."""
     import sys
 
+    from unpooled.study.advice import advice
     from unpooled.study.files import read_study
     from unpooled.study.party import open_party
     from unpooled.study.run import compile_study
@@ -84,6 +85,8 @@ def check(
     compiled = compile_study(read_study(study))
     with open_party(config) as party:
         typer.echo(f"{compiled}\n\n{compiled.statement}\n\n{_cost(party, compiled)}\n")
+        for note in advice(compiled):
+            typer.echo(f"Note: {note}.")
         party.consider(compiled, approved=True)
         typer.echo("policy: this plan fits.")
         if party.ledger.approved(compiled.hash):

@@ -16,6 +16,7 @@ def plan(
     """Print the plan and the promise of a study. Needs no data."""
     from unpooled.errors import UsageError
     from unpooled.models import load
+    from unpooled.study.advice import advice
     from unpooled.study.files import read_study
     from unpooled.study.run import compile_study
 
@@ -44,6 +45,7 @@ def plan(
             for r in compiled.releases
         ]
         data = {"plan": compiled.hash, "releases": releases, "statement": compiled.statement.to_dict()}
+        data["notes"] = advice(compiled)
         if outlook is not None:
             data["outlook"] = outlook.to_dict()
         typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
@@ -51,6 +53,8 @@ def plan(
     typer.echo(compiled)
     typer.echo()
     typer.echo(compiled.statement)
+    for note in advice(compiled):
+        typer.echo(f"Note: {note}.")
     if outlook is not None:
         typer.echo()
         typer.echo(outlook)

@@ -60,7 +60,7 @@ def _tell(plan: Plan, path: Path, warning: str, *, as_json: bool) -> None:
         data = {"plan": plan.hash, "holds": plan.statement.holds, "warning": warning, "written": str(path)}
         typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
         return
-    typer.echo(f"plan {plan.hash[:16]}: {'a guarantee holds' if plan.statement.holds else 'NO guarantee holds'}")
+    typer.echo(f"plan {plan.hash[:16]}: {plan.statement.headline}")
     if warning:
         typer.echo(warning)
     typer.echo(f"written: {path}")

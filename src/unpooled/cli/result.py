@@ -42,6 +42,8 @@ def result(
     typer.echo(as_table(terms) if terms else found.model.render(found.result))
     if not terms:
         typer.echo("Each party shows its own coefficients with `unpooled party show STUDY`.")
-    typer.echo(f"\n{str(found.plan.statement).splitlines()[0]}")
+    typer.echo()
+    for line in str(found.plan.statement).splitlines()[: 3 if found.plan.statement.holds else 1]:
+        typer.echo(line)
     if found.agrees is False:
         typer.echo("WARNING: result.json is not this result: it was changed, or is of another run", err=True)

@@ -26,6 +26,12 @@ _ADJACENCY_WORDS = {
 }
 
 
+def _belief(epsilon: float) -> str:
+    """e^epsilon / (1 + e^epsilon): from even odds, in per cent."""
+    share = 1 / (1 + math.exp(-epsilon))
+    return f"{100 * share:.0f} %" if share < 0.995 else f"{100 * share:.1f} %" if share < 0.9995 else "almost 100 %"  # noqa: PLR2004
+
+
 def _said(study: Study) -> str:
     return ", ".join(f"{earlier.what}, plan {earlier.plan[:12]}" for earlier in study.earlier)
 
@@ -120,9 +126,43 @@ class Statement:
             plan=plan,
         )
 
+    @property
+    def headline(self) -> str:
+        """For whom a guarantee holds, in one sentence."""
+        if not self.holds:
+            return "No privacy guarantee holds for this result."
+        if Unit(self.unit) is Unit.RECORD:
+            return "A guarantee holds for one person's whole row."
+        whole = self.epsilon_per_unit[Unit.RECORD]
+        words = "not for a whole person" if math.isinf(whole) else f"for a whole person epsilon is {whole:.4g}"
+        return f"A guarantee holds for one value of one person; {words}."
+
+    @property
+    def reading(self) -> str:
+        """What epsilon means for a person: how far a belief of 50 % can move. Empty where nothing is promised."""
+        if not self.holds:
+            return ""
+        epsilon = self.epsilon_per_unit[self.unit]
+        what, property_ = (
+            ("this person's own row", "that it has a certain property")
+            if Unit(self.unit) is Unit.RECORD
+            else ("this one value", "that it is one of two")
+        )
+        if self.adjacency == "zero-out":
+            property_ = "that the person took part" if Unit(self.unit) is Unit.RECORD else "that it was given at all"
+        words = (
+            f"Read: {what} can move somebody who knows everything else, and believes with 50 % {property_}, to at most "
+            f"{_belief(epsilon)}"
+        )
+        if self.adjacency == "zero-out":
+            words += f" (about what it is: {_belief(2 * epsilon)})"
+        if self.delta:
+            words += ", except with a small probability, which may be many times delta"
+        return f"{words}. What is learnt about people in general is not limited by it."
+
     def to_dict(self) -> dict[str, Any]:
         """The statement as plain data."""
-        return asdict(self)
+        return asdict(self) | {"headline": self.headline, "reading": self.reading}
 
     def __str__(self) -> str:
         moves = f"{_UNIT_WORDS[Unit(self.unit)]} {_ADJACENCY_WORDS[self.adjacency]}"
@@ -135,6 +175,7 @@ class Statement:
             head = "NO privacy guarantee holds for this result."
         lines = [
             head,
+            *([self.headline, self.reading] if self.holds else []),
             *(f"Warning: {sentence}" for sentence in self.warnings if not self.holds),
             f"Unit: {self.unit}. Adjacency: {self.adjacency}. Calibration: {self.calibration}.",
         ]

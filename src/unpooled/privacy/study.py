@@ -32,6 +32,8 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     labels: tuple[str, ...] = ()
     #: The party's public signing key in hex, which pins who takes part. Empty only for parties of one process.
     key: str = ""
+    #: The name of the column with the row ids, where the party has one. It is never data; column-split parties compare it.
+    id: str = ""
 
     def __post_init__(self) -> None:
         if self.key and not re.fullmatch("[0-9a-f]{64}", self.key):
@@ -117,7 +119,7 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
             msg = f"derived names what was read off the data, each once: {', '.join(sorted(DERIVABLE))}"
             raise UsageError(msg)
         if self.ids not in {"", "aligned"}:
-            msg = f'ids = {self.ids!r} is not known: leave it out, or set it to "aligned"'
+            msg = f'ids = {self.ids!r} is not known: leave it out, or set it to "aligned" (in a study file also "unchecked")'
             raise UsageError(msg)
         names = [card.name for card in self.parties]
         if not names or len(set(names)) != len(names):

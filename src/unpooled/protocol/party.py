@@ -170,7 +170,10 @@ class Party:
     def consider(self, plan: Plan, *, approved: bool) -> None:
         """Hold a plan against card, data, policy and ledger; refuses in words and changes nothing."""
         card = plan.study.card(self.name)
-        if card != self.card:
+        if card not in {
+            self.card,
+            msgspec.structs.replace(self.card, id=""),
+        }:  # a card from before ids were named is this party's, too
             other = ", ".join(name for name in card.__struct_fields__ if getattr(card, name) != getattr(self.card, name))
             msg = f"the study's card of party {self.name!r} is not the one this party published (they differ in {other}): use its current card"
             raise PlanMismatch(msg)

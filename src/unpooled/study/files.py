@@ -13,12 +13,16 @@ import msgspec
 import tomli_w
 
 from unpooled.errors import StudyError, UsageError
+from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study, default_delta
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import Calibration, Scope, Target, Unit
+from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 
 T = TypeVar("T")
+
+#: What a study says that does not want row ids compared.
+UNCHECKED = "unchecked"
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -33,6 +37,7 @@ class StudySection(_Section, frozen=True):
     public_seed: int = 0
     simulation_seed: int | None = None
     coordinator: str = ""
+    #: "aligned", "unchecked", or empty: aligned where columns are split and every card names an id column.
     ids: str = ""
 
 
@@ -109,7 +114,7 @@ def read_study(path: str | Path) -> Study:
     privacy = text.privacy
     delta = default_delta(min(card.rows for card in cards)) if privacy.delta is None else privacy.delta
     try:
-        return Study(
+        study = Study(
             model=text.study.model,
             parties=cards,
             epsilon=privacy.epsilon,
@@ -123,12 +128,24 @@ def read_study(path: str | Path) -> Study:
             simulation_seed=text.study.simulation_seed,
             run=text.study.run,
             coordinator=text.study.coordinator,
-            ids=text.study.ids,
+            ids="" if text.study.ids == UNCHECKED else text.study.ids,
             derived=(),
         )
     except UsageError as error:
         msg = f"{path.name}: {error}"
         raise StudyError(msg) from None
+    return study if text.study.ids else _aligned(study)
+
+
+def _aligned(study: Study) -> Study:
+    """The study, with row ids compared where that is possible: rows that do not line up would give a result about nobody."""
+    if len(study.parties) < 2 or not all(card.id and card.key for card in study.parties):  # noqa: PLR2004 - one cannot disagree
+        return study
+    try:
+        split = load(study.row).compile(study).split
+    except UsageError:
+        return study  # whoever compiles it says what is wrong with it
+    return msgspec.structs.replace(study, ids="aligned") if split is Split.VERTICAL else study
 
 
 def read_card(path: str | Path) -> Card:
@@ -173,7 +190,7 @@ def policy_of(text: PartyFile) -> Policy:
 
 def card_of(text: PartyFile, rows: int, key: str) -> Card:
     """The public card of a party: what its file declares, how many rows it has, and its public signing key."""
-    return Card(text.party.name, rows, text.columns, text.party.labels, key)
+    return Card(text.party.name, rows, text.columns, text.party.labels, key, text.party.id or "")
 
 
 def write_card(card: Card) -> str:
@@ -182,7 +199,7 @@ def write_card(card: Card) -> str:
         "# Public schema card: names, kinds and declared bounds. It holds nothing that was read off the data\n"
         "# but the number of rows.\n"
     )
-    told = {"name": card.name, "rows": card.rows, "labels": card.labels, "key": card.key}
+    told = {"name": card.name, "rows": card.rows, "labels": card.labels, "key": card.key, "id": card.id}
     return comment + tomli_w.dumps({key: value for key, value in told.items() if value}) + _columns_as_toml(card.columns)
 
 

@@ -79,7 +79,7 @@ def create_party(
         if path.exists():
             msg = f"{path} exists already: edit it, or choose another folder"
             raise StudyError(msg)
-    card = Card(name, table.n_rows, columns, labels)  # refused, if it is to be, before anything is made
+    card = Card(name, table.n_rows, columns, labels, id=id_column or "")  # refused, if it is to be, before anything is made
     if not new_budget and (others := other_budgets(data, folder)):
         msg = (
             f"{data.name}: the budget of these data is kept already, in {listed([str(other) for other in others])}. A second ledger would let "
