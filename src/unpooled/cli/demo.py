@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 def demo(
     epsilon: float = typer.Option(1.0, help="The privacy asked for."),
     seed: int = typer.Option(0, help="Seed of the simulated patients; the noise is real."),
+    *,
+    as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
     """Run a whole study on three simulated hospitals and show its results beside the truth."""
     import tempfile
@@ -28,16 +30,17 @@ def demo(
     from rich.panel import Panel
 
     from unpooled.cli.run import progress, waiting
+    from unpooled.cli.say import say_json
     from unpooled.datasets.hospitals import make_hospitals
     from unpooled.study.run import run_study
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, quiet=as_json)
     hospitals = make_hospitals(seed=seed)
     with tempfile.TemporaryDirectory(prefix="unpooled-demo-") as name:
         folder = Path(name)
         console.print(f"[bold]Three hospitals[/], each with its own patients, bounds, policy, key and ledger under {folder}")
         study, parties = _set_up(folder, hospitals, epsilon)
-        with progress() as say:
+        with progress(quiet=as_json) as say:
             plan, outcome = run_study(study, parties, folder / "run", waiting(say))
         console.print("\n[bold]The plan[/] that each of them approved before anybody looked at data")
         console.print(f"{plan}\n", soft_wrap=True)
@@ -47,6 +50,10 @@ def demo(
         for path in parties:
             console.print(_spent(path, plan))
     received = sum(count["received"] for count in outcome.communication.values())
+    if as_json:
+        say_json(
+            {"plan": plan.hash, "statement": plan.statement.to_dict(), "result": outcome.result, "bytes_received": received}
+        )
     console.print(f"{received} bytes left the hospitals, every number in them through a release listed above.")
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from unpooled.cli.say import say_json
+
 if TYPE_CHECKING:
     from unpooled.study.kept import KeptValues
 
@@ -60,6 +62,7 @@ def export(
     config: Path = _CONFIG,
     *,
     out: Path = typer.Option(..., "--out", help="A new file: .csv or .json (coefficients), or .npz (all arrays)."),
+    as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
     """Write what this party keeps of a study into a file that only its owner may read."""
     import io
@@ -94,7 +97,10 @@ def export(
     except FileExistsError:
         msg = f"{out} exists already: choose another name"
         raise UsageError(msg) from None
-    typer.echo(f"written: {out} ({_OWN})")
+    if as_json:
+        say_json({"written": str(out), "party": kept.party, "plan": kept.plan.hash})
+    else:
+        typer.echo(f"written: {out} ({_OWN})")
 
 
 def _some(kept: KeptValues, study: Path) -> None:

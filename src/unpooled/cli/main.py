@@ -6,7 +6,8 @@ import sys
 
 import typer
 
-from unpooled.cli import audit, demo, doctor, network, party, plan, predict, report, result, run
+from unpooled.cli import audit, demo, doctor, network, new, party, plan, predict, report, result, run
+from unpooled.cli.say import examples
 from unpooled.errors import Refusal, UnpooledError
 
 #: A usage error exits with 2 (as the shell's own tools do), a refusal by a policy or ledger with 3.
@@ -17,16 +18,14 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Linear models on data you cannot pool, with differential privacy that is true end to end.",
 )
-app.command()(demo.demo)
-app.command()(plan.plan)
-app.command()(run.run)
-app.command()(result.result)
-app.command()(predict.predict)
-app.command()(report.report)
-app.command()(audit.audit)
-app.command()(doctor.doctor)
+for command in (
+    *(demo.demo, new.new, plan.plan, run.run, result.result, predict.predict),
+    *(report.report, audit.audit, doctor.doctor),
+):
+    app.command(epilog=examples(command.__name__))(command)
 app.add_typer(party.app, name="party")
 app.add_typer(network.app, name="network")
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from unpooled.cli.say import examples, say_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -18,16 +20,22 @@ app = typer.Typer(
 )
 
 
-@app.command()
+@app.command(epilog=examples("network provision"))
 def provision(
     project: Path = typer.Argument(help="The network file (network.toml)."),
     out: Path = typer.Option(Path("kits"), "--out", help="A new folder for the kits."),
+    *,
+    as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
     """Write one start-up kit per participant, with certificates and the narrowest permissions."""
     from unpooled.network.kits import kits_in
     from unpooled.network.kits import provision as make
 
     public = make(project, out)
+    if as_json:
+        kits = [{"folder": str(kit.folder), "role": kit.role} for kit in kits_in(out)]
+        say_json({"kits": kits, "authority": str((out / "authority").resolve()), "coordinator": public})
+        return
     for kit in kits_in(out):
         who = {"server": "the coordinator", "client": "a party", "admin": "the user who starts studies"}[kit.role]
         typer.echo(f"{kit.folder}: {who}")
@@ -35,8 +43,12 @@ def provision(
     typer.echo(f'\nEvery study of this network says, under [study]:\ncoordinator = "{public}"')
 
 
-@app.command()
-def start(kit: Path = typer.Argument(help="The kit of the coordinator or of a party.")) -> None:
+@app.command(epilog=examples("network start"))
+def start(
+    kit: Path = typer.Argument(help="The kit of the coordinator or of a party."),
+    *,
+    as_json: bool = typer.Option(False, "--json", help="Say once, as data, what was started."),
+) -> None:
     """Run one participant on this machine until it is stopped (Ctrl-C or SIGTERM)."""
     from unpooled.network.kits import Kit
     from unpooled.network.processes import start as start_kit
@@ -46,7 +58,11 @@ def start(kit: Path = typer.Argument(help="The kit of the coordinator or of a pa
     with _until_stopped(None) as stopped:
         process = start_kit(opened)
         try:
-            typer.echo(f"{opened.name} is starting; its log is {opened.folder / 'engine.log'}")
+            log = opened.folder / "engine.log"
+            if as_json:
+                say_json({"starting": opened.name, "log": str(log)})
+            else:
+                typer.echo(f"{opened.name} is starting; its log is {log}")
             while process.poll() is None and not stopped.wait(0.5):
                 pass
         finally:
@@ -56,23 +72,28 @@ def start(kit: Path = typer.Argument(help="The kit of the coordinator or of a pa
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(epilog=examples("network up"))
 def up(
     kits: Path = typer.Argument(Path("kits"), help="The folder that `network provision` wrote."),
     *,
     exit_after: float | None = typer.Option(None, "--exit-after", help="Stop after so many seconds."),
+    as_json: bool = typer.Option(False, "--json", help="Say once, as data, what is up."),
 ) -> None:
     """Rehearse: run coordinator and all parties as processes of this machine until stopped."""
     from unpooled.network.processes import up as bring_up
 
     with _until_stopped(exit_after) as stopped, bring_up(kits) as processes:
-        typer.echo(f"up: {', '.join(processes)}. Ctrl-C stops them.")
+        if as_json:
+            say_json({"up": list(processes)})
+        else:
+            typer.echo(f"up: {', '.join(processes)}. Ctrl-C stops them.")
         while not stopped.wait(0.5):
             for name, process in processes.items():
                 if process.poll() is not None:
                     typer.echo(f"{name} ended with code {process.returncode}: see {kits / name / 'engine.log'}", err=True)
                     raise typer.Exit(1)
-    typer.echo("all stopped")
+    if not as_json:
+        typer.echo("all stopped")
 
 
 @contextmanager

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from unpooled.cli import kept
+from unpooled.cli.say import examples, say_json
 
 if TYPE_CHECKING:
     from unpooled.privacy.bounds import Column
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Set up a party, check a study against its policy, look at its ledger.")
 
-app.command()(kept.show)
-app.command()(kept.export)
+app.command(epilog=examples("party show"))(kept.show)
+app.command(epilog=examples("party export"))(kept.export)
 
 _CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
 #: What a policy's total counts, in words.
@@ -28,7 +29,7 @@ _COUNTED = {
 _JSON = typer.Option(False, "--json", help="Print data for machines.")
 
 
-@app.command()
+@app.command(epilog=examples("party init"))
 def init(
     data: Path = typer.Argument(help="The data file (CSV, Parquet, or .npz of sparse columns); it stays where it is."),
     name: str = typer.Option(..., "--name", help="The party's name in studies."),
@@ -47,6 +48,7 @@ def init(
     new_budget: bool = typer.Option(
         False, "--new-budget", help="Set up a second budget for data that another ledger keeps."
     ),
+    as_json: bool = _JSON,
 ) -> None:
     """Write party.toml and a public schema card, and create the ledger and its key."""
     from unpooled.errors import StudyError
@@ -62,19 +64,26 @@ def init(
     rows = read_table(data, tuple(declared.name for declared in columns), id_column).n_rows
     budget = Target(epsilon, default_delta(rows) if delta is None else delta, Unit.parse(unit))
     config, card = create_party(folder, name, data, columns, budget, id_column, tuple(label), new_budget=new_budget)
+    if as_json:
+        say_json({"party": str(config), "card": str(card), "rows": rows, "budget": budget})
+        return
     typer.echo(
         f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)"
     )
 
 
-@app.command()
+@app.command(epilog=examples("party check"))
 def check(
     study: Path = typer.Argument(help="The study file."),
     config: Path = _CONFIG,
     *,
     approve: bool = typer.Option(False, "--approve", help="Approve the plan without asking."),
+    as_json: bool = _JSON,
 ) -> None:
-    """Show what a study would release here and cost, hold it against the policy, and approve it."""
+    """Show what a study would release here and cost, hold it against the policy, and approve it.
+
+    In a terminal it asks before it approves; elsewhere nothing is approved without --approve.
+    """
     import sys
 
     from unpooled.study.advice import advice
@@ -84,21 +93,36 @@ def check(
 
     compiled = compile_study(read_study(study))
     with open_party(config) as party:
-        typer.echo(f"{compiled}\n\n{compiled.statement}\n\n{_cost(party, compiled)}\n")
-        for note in advice(compiled):
-            typer.echo(f"Note: {note}.")
+        notes, costs = advice(compiled), _cost(party, compiled)
+        if not as_json:
+            typer.echo(f"{compiled}\n\n{compiled.statement}\n\n{_in_words(party, *costs)}\n")
+            for note in notes:
+                typer.echo(f"Note: {note}.")
         party.consider(compiled, approved=True)
-        typer.echo("policy: this plan fits.")
-        if party.ledger.approved(compiled.hash):
-            typer.echo("It is already approved.")
-        elif approve or (sys.stdin.isatty() and typer.confirm(f"Approve plan {compiled.hash[:16]}?")):
+        already = party.ledger.approved(compiled.hash)
+        asked = not (already or approve or as_json) and sys.stdin.isatty()
+        if not as_json:
+            typer.echo("policy: this plan fits.")
+        if not already and (approve or (asked and typer.confirm(f"Approve plan {compiled.hash[:16]}?"))):
             party.ledger.approve(compiled.hash)
-            typer.echo("Approved, and written into the ledger.")
+            said = "Approved, and written into the ledger."
         else:
-            typer.echo("Not approved. Run again with --approve once you agree.")
+            said = "It is already approved." if already else "Not approved. Run again with --approve once you agree."
+        if not as_json:
+            typer.echo(said)
+            return
+        spent, after = costs
+        told: dict[str, Any] = {
+            "party": party.name,
+            "plan": compiled.hash,
+            "statement": compiled.statement.to_dict(),
+            "notes": notes,
+        }
+        told |= {"spent_epsilon": spent, "after_this_plan": after, "approved": party.ledger.approved(compiled.hash)}
+        say_json(told)
 
 
-@app.command()
+@app.command(epilog=examples("party ledger"))
 def ledger(
     config: Path = _CONFIG,
     *,
@@ -174,13 +198,20 @@ def _declaration(text: str) -> Column:
     raise UsageError(msg)
 
 
-def _cost(party: Party, plan: Plan) -> str:
-    policy = party.policy
-    budget = policy.budget
+def _cost(party: Party, plan: Plan) -> tuple[float, float]:
+    """Epsilon spent at the policy's delta, now and after this plan."""
+    budget = party.policy.budget
     assert budget is not None
-    now = party.ledger.composition(budget.unit, policy.scope)
-    after = party.ledger.composition(budget.unit, policy.scope, party.charges(plan))
+    scope = party.policy.scope
+    now = party.ledger.composition(budget.unit, scope)
+    after = party.ledger.composition(budget.unit, scope, party.charges(plan))
+    return now.epsilon(budget.delta), after.epsilon(budget.delta)
+
+
+def _in_words(party: Party, spent: float, after: float) -> str:
+    budget = party.policy.budget
+    assert budget is not None
     return (
-        f"{party.name}'s ledger, per {budget.unit} at delta = {budget.delta:g}, {_COUNTED[policy.scope]}: spent epsilon = "
-        f"{now.epsilon(budget.delta):.6g}; after this plan {after.epsilon(budget.delta):.6g}; allowed {budget.epsilon:g}"
+        f"{party.name}'s ledger, per {budget.unit} at delta = {budget.delta:g}, {_COUNTED[party.policy.scope]}: spent epsilon = "
+        f"{spent:.6g}; after this plan {after:.6g}; allowed {budget.epsilon:g}"
     )

@@ -10,13 +10,6 @@ import typer
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
 
-_EXAMPLES = """\b
-Examples:
-  unpooled report study.run
-  unpooled report study.run --out page.html
-  unpooled report study.toml --config north/party.toml     (at a party: what it may see)
-"""
-
 
 def report(
     run: Path = typer.Argument(help="The folder of a run (STUDY.run); with --config the study file (study.toml)."),

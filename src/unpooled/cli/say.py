@@ -1,0 +1,61 @@
+"""What commands print alike: data for machines, and the examples at the end of every help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+#: Command -> what people type.
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "audit": ("unpooled audit study.toml", "unpooled audit study.toml --rows 20 --json"),
+    "demo": ("unpooled demo", "unpooled demo --epsilon 0.5"),
+    "doctor": ("unpooled doctor kits/north", "unpooled doctor --study study.toml --config north/party.toml"),
+    "new": (
+        "unpooled new bayes",
+        "unpooled new pride --card clinic/clinic.card.toml --card lab/lab.card.toml --out pride.toml",
+    ),
+    "plan": ("unpooled plan study.toml", "unpooled plan study.toml --utility", "unpooled plan study.toml --json"),
+    "predict": (
+        "unpooled predict study.run --data new.csv",
+        "unpooled predict study.run --data new.csv --id patient --csv predicted.csv",
+    ),
+    "report": ("unpooled report study.run", "unpooled report study.toml --config north/party.toml"),
+    "result": ("unpooled result study.run", "unpooled result study.run --csv"),
+    "run": (
+        "unpooled run study.toml --party north/party.toml --party south/party.toml",
+        "unpooled run study.toml --network kits/analyst --resume",
+    ),
+    "party init": (
+        "unpooled party init patients.csv --name north --id patient --column age=0:100 --column smoker=never,former,current",
+        "unpooled party init blood.parquet --name lab --folder lab --column 'crp=0:300;absent' --label survival",
+    ),
+    "party check": (
+        "unpooled party check study.toml --config north/party.toml",
+        "unpooled party check study.toml --config north/party.toml --approve",
+    ),
+    "party ledger": (
+        "unpooled party ledger --config north/party.toml",
+        "unpooled party ledger --config north/party.toml --json",
+    ),
+    "party show": (
+        "unpooled party show --config north/party.toml",
+        "unpooled party show study.toml --config north/party.toml",
+    ),
+    "party export": ("unpooled party export study.toml --config north/party.toml --out own.csv",),
+    "network provision": ("unpooled network provision network.toml --out kits",),
+    "network start": ("unpooled network start kits/north",),
+    "network up": ("unpooled network up kits", "unpooled network up kits --exit-after 600"),
+}
+
+
+def examples(command: str) -> str:
+    """The end of a command's help; each example is a paragraph, so that none is wrapped into the next."""
+    return "\n\n".join(("Examples:", *EXAMPLES[command]))
+
+
+def say_json(data: Any) -> None:  # noqa: ANN401 - whatever a command tells
+    """Data for machines, on standard output."""
+    import msgspec
+
+    typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())

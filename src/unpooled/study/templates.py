@@ -1,0 +1,114 @@
+"""The study files that ``unpooled new`` writes: what every model needs, and its choices in comments with their defaults."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import tomli_w
+
+from unpooled.errors import UsageError, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_COLUMNS, _ROWS = "columns of the same people", "rows of different people, with the same columns"
+
+#: Of each model: what it is for, which split, the unit, and its parameters.
+_MODELS: dict[str, tuple[str, str, str, str]] = {
+    "describe": (
+        "Counts, means and standard deviations, per party and pooled.",
+        _ROWS,
+        "record",
+        """\
+# columns = ["age", "smoker"]       # default: all that the first party declares
+# confidence = 0.95                 # of the intervals""",
+    ),
+    "bayes": (
+        "Linear regression with standard errors, from totals that a secure sum opens.",
+        _ROWS,
+        "record",
+        """\
+response = "y"                      # a declared column, with a range
+# fit_intercept = true
+# method = "auto"                   # decided before data; "refinement", "gradient", "mean", "moments"
+# tolerate = 0                      # parties that may collude or drop out
+# level = 0.95                      # of the intervals""",
+    ),
+    "pls": (
+        "Partial least squares on spectra, from one release in a public basis.",
+        _ROWS,
+        "record",
+        """\
+response = "y"                      # a declared column; every other one is a channel, in the order of the cards
+# basis = "dct"                     # "bspline", "none", or "matrix" with matrix = [...]
+# basis_size = 20
+# norm = 1.0                        # bound on the length of a projected row; without it what the ranges allow, which is far too much
+# n_components = "cv"               # or a number""",
+    ),
+    "stacking": (
+        "Private logistic regression: a stack of the parties' models.",
+        "columns of the same people, or rows of different people (split)",
+        "record",
+        """\
+response = "y"                      # every party's own label column, under `labels` in its party file
+classes = ["-1", "1"]               # the two labels, as they stand in the data
+split = "features"                  # columns of the same people; "samples": rows of different people
+# fit_intercept = true""",
+    ),
+    "lasso": (
+        "Sparse linear regression over many columns.",
+        _COLUMNS,
+        "attribute",
+        """\
+response = "y"                      # every party's own label column, under `labels` in its party file
+response_bound = 1.0                # bound on its absolute value: what is possible, not what you saw
+radius = 1.0                        # bound on the sum of absolute coefficients, in units of the response
+# rounds = 20
+# refit = 0.25                      # part of the budget that fits the chosen columns at the end
+# response_public = false""",
+    ),
+    "pride": (
+        "Ridge or logistic regression; each party keeps its own coefficients.",
+        _COLUMNS,
+        "attribute",
+        """\
+response = "y"                      # a label column of every party that estimates, under `labels` in its party file
+# task = "regression"               # or "classification", with classes = ["-1", "1"]
+# sketch_dim = "auto"               # what a party sends: columns of its sketch; 0 sends nothing
+# alpha = "marginal-likelihood"     # the penalty; "local-cv", or a number
+# fit_intercept = true""",
+    ),
+}
+MODELS = tuple(_MODELS)
+
+
+def template(model: str, cards: Sequence[str] = (), epsilon: float = 1.0) -> str:
+    """A commented study of this model, over these cards (paths relative to the study file)."""
+    if model not in _MODELS:
+        msg = f"there is no model {model!r}: choose one of {listed(MODELS)}"
+        raise UsageError(msg)
+    what, split, unit, parameters = _MODELS[model]
+    parties = "".join(
+        f"\n[[party]]\n{tomli_w.dumps({'card': card})}" for card in cards or ("first.card.toml", "second.card.toml")
+    )
+    return f"""\
+# {what}
+# The parties hold {split}. See `unpooled plan` on this file before anybody looks at data.
+
+[study]
+model = "{model}"
+# run = 1                           # raise it to ask again with fresh noise, which costs again
+# coordinator = "..."               # over a network: the coordinator's public key
+# ids = "aligned"                   # columns split: demand that row ids agree ("unchecked" leaves it out)
+
+[parameters]
+{parameters}
+
+[privacy]
+epsilon = {epsilon!r}                       # smaller protects more: 1 moves a belief of 50 % to at most 73 %
+# delta = 1e-6                      # default: min(1e-5, 0.1 / smallest number of rows)
+unit = "{unit}"{" " * (27 - len(unit))}# whom it is for: "record", a whole row; "attribute", one value
+# adjacency = "replace"
+
+# One table for every party: the public card that its `unpooled party init` wrote.
+{parties}"""
