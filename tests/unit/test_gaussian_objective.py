@@ -11,7 +11,7 @@ from scipy.special import expit
 from unpooled import Bounds, PrivateLogisticRegression, PrivateStackingClassifier
 from unpooled.errors import UsageError
 from unpooled.models.stacking.fits import penalty_of
-from unpooled.privacy.accounting import Composition, Event, Kind
+from unpooled.privacy.accounting import Composition, Event, Kind, gaussian_delta
 from unpooled.privacy.mechanisms import GaussianObjective, ObjectivePerturbation
 from unpooled.privacy.mechanisms.gaussian_objective import failing
 from unpooled.privacy.unit import Unit
