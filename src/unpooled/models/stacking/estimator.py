@@ -330,11 +330,9 @@ class PrivateStackingClassifier(StackEstimator):
         return self._planned(dict(zip(names.tolist(), counts.tolist(), strict=True)), n_features)
 
     def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
-        if self.combiner not in _COMBINERS:
-            msg = f"combiner is one of {', '.join(_COMBINERS)}, not {self.combiner!r}"
+        if self.combiner not in _COMBINERS or not 0 < self.prior < 1:
+            msg = f"combiner is one of {', '.join(_COMBINERS)}, not {self.combiner!r}, and prior lies between 0 and 1"
             raise UsageError(msg)
-        if not 0 < self.prior < 1:
-            raise UsageError("prior must lie between 0 and 1")
         source = {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()}
         parameters: dict[str, Any] = {"split": self.split, "holder": self.holder or "", "source": source}
         if self.split != "samples":
