@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from commands import PARTIES, approve, command, two_parties
 
+import unpooled
 from unpooled import PrideRegressor, PrivateStackingClassifier
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
@@ -320,3 +321,44 @@ def test_a_stacks_party_keeps_the_model_that_it_released() -> None:
     terms = row.kept_terms(model.plan_, "a", {"weights": np.array(low.weights)})
     assert [t.estimate for t in terms] == pytest.approx([*low.coefficients, low.intercept])
     assert row.kept_terms(model.plan_, "a", {}) == ()
+
+
+# --- what a notebook shows ----------------------------------------------------------------------------------------------------
+
+
+def test_results_are_short_in_a_console_and_tables_in_a_notebook() -> None:
+    rng = np.random.default_rng(7)
+    X = rng.uniform(-1, 1, (4000, 2))
+    frame = pl.DataFrame(X, schema=["<b>age</b>", "dose"])
+    described = unpooled.describe(frame, bounds=(-1, 1), epsilon=2.0)
+    ranges = unpooled.describe(frame, bounds=True, epsilon=8.0)
+    model = unpooled.PrivateBayesianRegression(bounds=(-1, 1), y_bounds=(-2, 2), method="moments").fit(frame, X[:, 0])
+    untold = described.__class__(described.summaries_, unpooled.describe(X, bounds=(-1, 1), random_state=0).plan_, (), {})
+    bare = model.lasso(0.1)
+    results = [
+        described,
+        ranges,
+        described.statement_,
+        untold.statement_,
+        untold,
+        model.ols(),
+        bare,
+        model.moments_,
+        model.summary(),
+    ]
+    for result in results:
+        page = result._repr_html_()
+        assert page.startswith(("<table>", "<p>"))
+        assert "<b>age" not in page
+        assert (
+            "nan" not in page.lower().replace("finance", "") or result is bare or "summary" in type(result).__name__.lower()
+        )
+        if not hasattr(result, "terms"):
+            assert len(repr(result)) < 200
+            assert "\n" not in repr(result)
+    assert repr(described.statement_).startswith("Statement(epsilon = ")
+    assert repr(untold.statement_) == "Statement(no guarantee)"
+    assert "2 columns" in repr(described)
+    assert "A guarantee holds for one person" in described._repr_html_()
+    assert "not identified" in repr(bare)
+    assert "of 4000 rows" in repr(model.moments_)

@@ -9,6 +9,7 @@ import numpy as np
 
 from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError
+from unpooled.protocol.terms import ResultTerm, as_html, known
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     Row = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LinearFit(Savable):
     """Coefficients in the data's own units with their covariance, and how far privacy noise and sampling may move them."""
 
@@ -31,6 +32,20 @@ class LinearFit(Savable):
     prior: bool = True
     #: Of y about the fit, in its own units squared.
     noise_variance: float = float("nan")
+
+    def __repr__(self) -> str:
+        unsure = int((~self.identified).sum())
+        words = f", {unsure} not identified" if unsure else ""
+        return f"LinearFit({self.coef_.size} coefficients{words}, intercept {self.intercept_:.4g})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: coefficients with their standard errors, where there are any."""
+        errors = np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0)).tolist()
+        terms = [
+            ResultTerm(f"[{k}]", value, known(error))
+            for k, (value, error) in enumerate(zip(self.coef_.tolist(), errors, strict=True))
+        ]
+        return as_html([*terms, ResultTerm("(intercept)", self.intercept_)])
 
     @classmethod
     def without_errors(cls, coef: Row, intercept: float, *, has_intercept: bool) -> LinearFit:

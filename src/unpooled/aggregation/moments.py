@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 ESTIMATE = "estimate"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Moments:
     """Released second moments of rows (x, 1, y) in coordinates of their own (:class:`Coordinates`), over so many rows.
 
@@ -54,6 +55,14 @@ class Moments:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Moments) and self.stored() == other.stored()
+
+    def __repr__(self) -> str:
+        layout = self.layout
+        return f"Moments({len(layout.features)} columns and {layout.response.name!r} of {self.rows} rows, plan {self.plan[:16]})"
+
+    def _repr_html_(self) -> str:
+        said = self.statement.splitlines()
+        return f"<p>{html.escape(repr(self))}</p><p>{html.escape(said[0] if said else '')}</p>"
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ def _said(study: Study) -> str:
     return ", ".join(f"{earlier.what}, plan {earlier.plan[:12]}" for earlier in study.earlier)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Statement:
     """The guarantee of one plan. ``str()`` gives words, :meth:`to_dict` data."""
 
@@ -163,6 +164,16 @@ class Statement:
     def to_dict(self) -> dict[str, Any]:
         """The statement as plain data."""
         return asdict(self) | {"headline": self.headline, "reading": self.reading}
+
+    def __repr__(self) -> str:
+        if not self.holds:
+            return "Statement(no guarantee)"
+        return f"Statement(epsilon = {self.epsilon_per_unit[self.unit]:.4g}, delta = {self.delta:g} per {self.unit})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the headline, and everything below it."""
+        lines = "".join(f"<li>{html.escape(line)}</li>" for line in str(self).splitlines() if line != self.headline)
+        return f"<p><strong>{html.escape(self.headline)}</strong></p><ul>{lines}</ul>"
 
     def __str__(self) -> str:
         moves = f"{_UNIT_WORDS[Unit(self.unit)]} {_ADJACENCY_WORDS[self.adjacency]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import math
 from collections.abc import Iterable, Sequence
@@ -52,11 +53,18 @@ def as_csv(terms: Sequence[ResultTerm]) -> str:
     return out.getvalue()
 
 
+def as_html(terms: Sequence[ResultTerm], foot: str = "") -> str:
+    """For notebooks, with a line below; names are text, whatever they are."""
+    titles, *rows = _rows(terms)
+    head = "".join(f"<th>{html.escape(title)}</th>" for title in titles)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    below = f"<p>{html.escape(foot)}</p>" if foot else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
+
+
 def as_table(terms: Sequence[ResultTerm]) -> str:
     """For a terminal: only the columns of which something is known."""
-    shown = [name for name in FIELDS if any(getattr(term, name) not in {None, ""} for term in terms)]
-    shown = [name for name in ("group", *FIELDS[:-1]) if name in shown]
-    rows = [shown, *([_cell(getattr(term, name)) for name in shown] for term in terms)]
+    shown, *_ = rows = _rows(terms)
     widths = [max(len(row[k]) for row in rows) for k in range(len(shown))]
     words = {"group", "term"}
     return "\n".join(
@@ -66,6 +74,13 @@ def as_table(terms: Sequence[ResultTerm]) -> str:
         ).rstrip()
         for row in rows
     )
+
+
+def _rows(terms: Sequence[ResultTerm]) -> list[list[str]]:
+    """A row of titles, and one per term: of the fields of which something is known."""
+    known_of = [name for name in FIELDS if any(getattr(term, name) not in {None, ""} for term in terms)]
+    shown = [name for name in ("group", *FIELDS[:-1]) if name in known_of]
+    return [shown, *([_cell(getattr(term, name)) for name in shown] for term in terms)]
 
 
 def _cell(value: float | str | None) -> str:

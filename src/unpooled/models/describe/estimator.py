@@ -14,12 +14,14 @@ from unpooled.estimation.tables import table_of
 from unpooled.models.describe import MODEL
 from unpooled.models.describe.coordinator import Estimate, Summary, render
 from unpooled.models.describe.ranges import FARTHEST, Range
+from unpooled.models.describe.terms import terms
 from unpooled.privacy.accounting import UNBOUNDED
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.exposure import alternatives
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import BOUNDS, Card, Earlier, Plan, Study, default_delta
 from unpooled.privacy.unit import Unit
+from unpooled.protocol.terms import as_html
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.statement import Statement
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Description(Savable):
     """Private counts, means and standard deviations; printing it gives a table.
 
@@ -75,8 +77,15 @@ class Description(Savable):
     def __str__(self) -> str:
         return render(self.summaries_)
 
+    def __repr__(self) -> str:
+        sources, columns = ({getattr(s, field) for s in self.summaries_} for field in ("source", "column"))
+        return f"Description({len(columns)} columns, sources {', '.join(sorted(sources))}; {self.statement_!r})"
 
-@dataclass(frozen=True)
+    def _repr_html_(self) -> str:
+        return as_html(terms(self.plan_, self.summaries_), self.statement_.headline)
+
+
+@dataclass(frozen=True, repr=False)
 class DescribedBounds(Savable):
     """Private ranges of columns; printing it gives a table.
 
@@ -135,6 +144,12 @@ class DescribedBounds(Savable):
 
     def __str__(self) -> str:
         return render(self.ranges_)
+
+    def __repr__(self) -> str:
+        return f"DescribedBounds({len(self.ranges_)} columns; {self.statement_!r})"
+
+    def _repr_html_(self) -> str:
+        return as_html(terms(self.plan_, self.ranges_), self.statement_.headline)
 
 
 def _ranges(
