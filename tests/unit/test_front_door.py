@@ -247,6 +247,16 @@ def test_a_party_shows_and_exports_what_it_keeps(columns: Path) -> None:
     assert "name the file" in command(columns, "party", "export", "study.toml", *at, "--out", "own.txt", code=2)
 
 
+def test_the_ledger_says_when(columns: Path) -> None:
+    from datetime import UTC, datetime
+
+    from unpooled.cli.party import _when
+
+    text = command(columns, "party", "ledger", "--config", "clinic/party.toml")
+    assert text.count(datetime.now(UTC).strftime("%Y-%m")) >= 2
+    assert (_when(0), _when(86400)) == (" " * 16, "1970-01-02 00:00")
+
+
 def test_a_party_that_keeps_nothing_says_so(columns: Path) -> None:
     (columns / "study.toml").write_text(COLUMNS.replace('"pride"', '"pride"\nrun = 2'))
     at = ("--config", "clinic/party.toml")

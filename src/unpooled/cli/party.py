@@ -167,7 +167,7 @@ def ledger(
         what = "the whole plan, all parties" if entry.kind == "shared" else what
         words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in Unit)
         cost = "" if entry.key is None else f"{words}; {entry.state}"
-        typer.echo(f"{entry.position:>5}  plan {entry.plan[:16]}  {what:<24}{cost}")
+        typer.echo(f"{entry.position:>5}  {_when(entry.time)}  plan {entry.plan[:16]}  {what:<24}{cost}".rstrip())
     for warning in warnings:
         typer.echo(f"Warning: {warning}")
     typer.echo(
@@ -176,6 +176,13 @@ def ledger(
     if policy.scope is not Scope.PARTY and alone != spent:
         typer.echo(f"       epsilon = {alone:.6g} of it was released by this party itself")
     typer.echo(f"head {head} (write it down elsewhere to notice a ledger that was rolled back as a whole)")
+
+
+def _when(seconds: int) -> str:
+    """The time of an entry, in UTC; ledgers of the first version have none."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if seconds > 0 else " " * 16
 
 
 def _declaration(text: str) -> Column:
