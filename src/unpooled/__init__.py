@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from unpooled.errors import PrivacyLeakWarning as PrivacyLeakWarning
     from unpooled.errors import Refusal as Refusal
     from unpooled.errors import UnpooledError as UnpooledError
+    from unpooled.errors import UtilityWarning as UtilityWarning
     from unpooled.models.bayes.estimator import PrivateBayesianRegression as PrivateBayesianRegression
     from unpooled.models.describe.estimator import Description as Description
     from unpooled.models.describe.estimator import describe as describe
@@ -32,6 +33,7 @@ _HOME = {
     "PrideClassifier": "unpooled.models.pride.estimator",
     "PrideRegressor": "unpooled.models.pride.estimator",
     "PrivacyLeakWarning": "unpooled.errors",
+    "UtilityWarning": "unpooled.errors",
     "PrivateBayesianRegression": "unpooled.models.bayes.estimator",
     "PrivateLasso": "unpooled.models.lasso.estimator",
     "PrivateLogisticRegression": "unpooled.models.stacking.estimator",
@@ -57,6 +59,7 @@ __all__ = [
     "PrivateStackingClassifier",
     "Refusal",
     "UnpooledError",
+    "UtilityWarning",
     "describe",
 ]
 

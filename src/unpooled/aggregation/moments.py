@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.inference import LinearSummary, JointTest
+    from unpooled.aggregation.inference import JointTest, LinearSummary
     from unpooled.aggregation.totals import Total
 
     Matrix = NDArray[np.float64]

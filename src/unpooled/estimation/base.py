@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.errors import UsageError
 from unpooled.estimation.parameters import SHARED, WHOLE, Constraints, check
 from unpooled.estimation.tables import RESPONSE, checked, names_of, part, table_of
+from unpooled.estimation.utility import warn_if_poor
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
@@ -190,6 +191,7 @@ class StudyEstimator(BaseEstimator):
 
     def _run(self, study: Study, tables: Mapping[str, Table], keepers: Mapping[str, Keeper] | None = None) -> LocalRun:
         """Run a study over these parties; what it promised, debited and sent becomes attributes."""
+        warn_if_poor(self._row, study, stacklevel=3)
         self.plan_, found = run(self._row, study, tables, keepers, self.budget)
         self.ledger_, self.communication_ = found.ledger, found.outcome.communication
         return found

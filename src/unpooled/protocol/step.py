@@ -65,8 +65,9 @@ class Model:
     #: The coordinator's result as text for a terminal, and as figures.
     render: Callable[[Any], str]
     panels: Callable[[Any], tuple[Panel, ...]] = no_panels
-    #: What a study may achieve, from its plan alone (:class:`unpooled.estimation.outlook.Outlook`); None where nobody can say.
-    outlook: Callable[[Study], Any] | None = None
+    #: What a study may achieve, from its plan alone (:class:`unpooled.estimation.outlook.Outlook`; ``quick=True``: at the epsilon that it asks
+    #: for, by few runs); None where nobody can say.
+    outlook: Callable[..., Any] | None = None
     #: Whether the guarantee of a whole row covers the parties' label columns too.
     covers_labels: bool = False
 

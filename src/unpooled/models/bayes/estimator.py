@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.aggregation.derived import PrincipalComponents
-    from unpooled.aggregation.inference import LinearSummary, JointTest
+    from unpooled.aggregation.inference import JointTest, LinearSummary
     from unpooled.estimation.outlook import Outlook, Range
     from unpooled.privacy.budget import Budget
 

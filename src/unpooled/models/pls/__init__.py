@@ -1,8 +1,9 @@
 """Partial least squares on row-split spectra: one release of second moments in a public basis, and everything else from it."""
 
 from unpooled.models.pls.coordinator import coordinate, panels, render
+from unpooled.models.pls.outlook import outlook
 from unpooled.models.pls.party import STEPS
 from unpooled.models.pls.plan import compile_plan
 from unpooled.protocol.step import Model
 
-MODEL = Model("pls", compile_plan, STEPS, coordinate, render, panels)
+MODEL = Model("pls", compile_plan, STEPS, coordinate, render, panels, outlook)

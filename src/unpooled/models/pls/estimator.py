@@ -7,6 +7,7 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import msgspec
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
@@ -21,15 +22,18 @@ from unpooled.models.pls.coordinator import stored
 from unpooled.models.pls.fit import from_moments
 from unpooled.models.pls.frame import MATRIX, Frame
 from unpooled.models.pls.frame import NONE as NO_BASIS
+from unpooled.models.pls.outlook import RANGES, SIGNAL, outlook
 from unpooled.models.pls.plan import CHOSEN
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
+from unpooled.privacy.unit import check_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
+    from unpooled.estimation.outlook import Outlook, Range
     from unpooled.models.pls.coordinator import StoredModel
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.table import Table
@@ -53,8 +57,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
     n_components : int or "cv", default "cv"
         "cv" estimates the error of 1 .. 12 components on new rows from the released moments and the known law of their noise.
     basis : {"dct", "bspline", "none"} or array of shape (channels, vectors), default "dct"
-        Public vectors that spectra are projected onto: smooth ones for ordered channels, loadings of public spectra, or none. An array is
-        made orthonormal.
+        Public vectors that spectra are projected onto: smooth ones for ordered channels, loadings of public spectra, or none. An array keeps its
+        scaling: loadings divided by public deviations whiten the coordinates, which then get equal parts of the noise (:func:`~unpooled.models.pls.whitening.whitened`).
     basis_size : int, default 20
         How many vectors "dct" and "bspline" have.
     reference : array, optional
@@ -64,7 +68,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
     delta : float, optional
         The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
     bounds : Bounds(norm=R), Bounds(low, high, norm=R) or (low, high), optional
-        R bounds the length of a projected row; longer ones are shortened. None reads it off the data, warns, and promises nothing.
+        R bounds the length of a projected row, in the scaling of the basis; longer ones are shortened. None reads it off the data, warns, and promises nothing.
     y_bounds : (low, high), optional
         Declared range of y. None reads it off the data, warns, and promises nothing.
     adjacency : {"replace", "zero-out"}, default "replace"
@@ -184,11 +188,41 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
             raise UsageError("a plan needs bounds and y_bounds: pass bounds=Bounds(norm=...), y_bounds=(low, high)")
         return self._planned(sites or {ALL: n_samples}, n_features)
 
+    def outlook(
+        self,
+        n_samples: int,
+        n_features: int,
+        *,
+        epsilon: float | None = None,
+        r2: Range = SIGNAL,
+        ranges: Range = RANGES,
+        decay: Range | None = None,
+    ) -> Outlook:
+        """What to expect of a fit to data of this shape, before any are touched: simulations of this very plan.
+
+        ``r2``: the part of the variance of y that the spectra explain; ``ranges``: half the range of y in its standard deviations; ``decay``: the
+        deviation of the basis' last coordinate as a part of the first one's (a matrix is taken to be whitened: 1). A pair is a range of what may be.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from unpooled import Bounds, PrivatePLSRegression
+        >>> model = PrivatePLSRegression(basis=np.eye(100)[:, :5], bounds=Bounds(norm=3.0), y_bounds=(0, 10))
+        >>> few, many = (model.outlook(rows, 100, r2=0.9) for rows in (50, 5000))
+        >>> bool(few.error > 0.8 > 0.45 > many.error)
+        True
+
+        """
+        study = self.plan(n_samples, n_features).study
+        if epsilon is not None:
+            study = msgspec.structs.replace(study, epsilon=check_epsilon(epsilon))
+        return outlook(study, r2=r2, ranges=ranges, decay=decay)
+
     def _coded(self, bounds: Bounds, names: Sequence[str]) -> tuple[Column, ...]:
         """The channels; a bound on projected rows alone lets them be far from the reference."""
         if bounds.norm is not None and bounds.low is None and bounds.high is None:
             centre = np.zeros(len(names)) if self.reference is None else self._reference(len(names))
-            half = _FAR * float(bounds.norm)
+            half = _FAR * float(bounds.norm) * self._frame(len(names), centre).stretch
             bounds = replace(bounds, low=centre - half, high=centre + half)
         return bounds.columns(names)
 
@@ -209,6 +243,10 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         if matrix.ndim != 2:  # noqa: PLR2004
             raise UsageError("a basis is an array of channels x vectors")
         return MATRIX, matrix.tolist()
+
+    def _frame(self, channels: int, reference: Matrix) -> Frame:
+        kind, matrix = self._basis()
+        return Frame.of(kind, channels, self.basis_size, reference, matrix)
 
     def _study(self, rows: Mapping[str, int], declared: Declared, norm: float | None = None) -> Study:
         assert declared.response is not None
@@ -255,7 +293,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         """The length of the longest projected row: read off the data, after a warning."""
         rows = np.column_stack([features[name] for name in features.names])
         centre = np.array([c.centre for c in channels]) if self.reference is None else self._reference(len(channels))
-        frame = Frame.of(self._basis()[0], len(channels), self.basis_size, centre, self._basis()[1])
+        frame = self._frame(len(channels), centre)
         return float(np.linalg.norm(frame.coordinates(rows), axis=1).max()) * (1 + 1e-9) or 1.0
 
     @classmethod
