@@ -130,7 +130,7 @@ class PrivateLasso(LinearRegressor):
         SHARED
         | taking("radius clip refit", NUMBER)
         | taking("rounds sampled sketch_rows", WHOLE)
-        | taking("coupling", WORD)
+        | taking("coupling method", WORD)
         | taking("shares", NUMBERS)
         | taking("response_public", FLAG)
     )
@@ -147,6 +147,7 @@ class PrivateLasso(LinearRegressor):
         unit: str = "attribute",
         adjacency: str = "replace",
         calibration: str = "sound",
+        method: str = "auto",
         coupling: str = "ball",
         rounds: int = 20,
         sampled: int = 0,
@@ -165,6 +166,7 @@ class PrivateLasso(LinearRegressor):
         self.radius = radius
         self.y_bounds = y_bounds
         self.unit = unit
+        self.method = method
         self.coupling = coupling
         self.rounds = rounds
         self.sampled = sampled
@@ -245,6 +247,7 @@ class PrivateLasso(LinearRegressor):
             "response": RESPONSE,
             "response_bound": declared.response.half_width,
             "radius": float(self.radius),
+            "method": self.method,
             "coupling": self.coupling,
             "rounds": int(self.rounds),
             "sampled": int(self.sampled),
@@ -267,8 +270,8 @@ class PrivateLasso(LinearRegressor):
         centred = y - response.centre
         tables = tables_of(study, features, centred)
         result = self._run(study, tables).outcome.result
-        self.shared_, self.n_iter_ = result.shared, len(result.path)
-        self.path_ = self._walked(study, result.path)
+        self.shared_, self.n_iter_ = result.shared, max(len(result.path), 1)
+        self.path_ = self._walked(study, result.path) if result.path else []
         self._columns = columns
         terms = {(t.party, t.column): t.value for t in result.terms}
         self.coef_ = self._in_place(study, result)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import chdtri
 
 from unpooled.aggregation.layout import Geometry
 from unpooled.errors import UsageError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Ridge in units of the noise level of the Gram (`THEORY.md`, section 3).
 RIDGE = 0.3
+#: How often noise alone may pass for a signal that stands above it.
+CHANCE = 1e-3
 #: Most components that are tried.
 MOST = 12
 #: The chosen number of components leaves at most this part of the posterior's fitted variance.
@@ -93,7 +95,7 @@ def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> Pls
     noise = _Noise(variance[:p, :p] * np.outer(width, width) ** 2, cross * (width * height) ** 2)
     if not noise.cross.any():
         return fit(centred, frame, n_components)
-    if float((centred.cross**2 / noise.cross).sum()) > p + 2 * math.sqrt(2 * p):
+    if float((centred.cross**2 / noise.cross).sum()) > chdtri(p, CHANCE):
         return fit(centred, frame, n_components, noise)
     slopes, constant, learnt = posterior(moments)
     if not learnt:
