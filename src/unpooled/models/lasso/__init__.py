@@ -2,8 +2,11 @@
 
 from unpooled.models.lasso.coordinator import panels, render
 from unpooled.models.lasso.forms import compile_plan, coordinate
+from unpooled.models.lasso.outlook import outlook
 from unpooled.models.lasso.party import STEPS
 from unpooled.models.lasso.standard_party import STANDARD_STEPS
 from unpooled.protocol.step import Model
 
-MODEL = Model("lasso", compile_plan, (*STEPS, *STANDARD_STEPS), coordinate, render, panels, covers_labels=True)
+MODEL = Model(
+    "lasso", compile_plan, (*STEPS, *STANDARD_STEPS), coordinate, render, panels, outlook=outlook, covers_labels=True
+)

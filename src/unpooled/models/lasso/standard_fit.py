@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _RIDGE, _FLOOR = 0.3, 0.2
 #: The same for all parties' together, and the most that two axes can have in common.
 _LEAST, _MOST = 0.1, 0.95
+#: How many deviations of what stays unknown of common axes their smallest eigenvalue keeps.
+_UNKNOWN = 0.5
 #: What is believed of a mean before it is released, in half widths, and the narrowest deviation.
 _MEAN_PRIOR, _NARROWEST = 0.35, 0.003
 #: E clip(t, c)^2 of a standard normal t: how much clipping shrinks what two axes have in common.
@@ -75,10 +77,13 @@ def shared_axes(products: Matrix, variance: Matrix) -> Matrix:
     common, noise = (products + products.T) / 2 / _KEPT, (variance + variance.T) / 4 / _KEPT**2
     left = float(noise[off].mean()) if count > 1 else 0.0
     signal = max(float(np.square(common[off]).mean()) - left, 0.0) if count > 1 else 0.0
-    common = np.clip(common * (signal / (signal + left) if signal else 0.0), -_MOST, _MOST)
-    np.fill_diagonal(common, 1.0)
-    values, vectors = np.linalg.eigh(common)
-    return np.asarray((vectors * np.maximum(values, 1 - _MOST)) @ vectors.T)
+    part = signal / (signal + left) if signal else 0.0
+    common = np.where(off, np.clip(common * part, -_MOST, _MOST), 0.0)
+    # What stays unknown of them must not make one axis look like the others' mirror image: the smallest eigenvalue stays above it.
+    unknown = _UNKNOWN * math.sqrt(part * left * count)
+    lowest = -float(np.linalg.eigvalsh(common)[0])
+    common *= min(1.0, (1 - min(max(unknown, 1 - _MOST), _MOST)) / lowest) if lowest > 0 else 1.0
+    return common + np.eye(count)
 
 
 def combined(owns: Sequence[OwnMoments], common: Matrix | None) -> tuple[Matrix, Vector]:

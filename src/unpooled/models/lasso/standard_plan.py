@@ -31,7 +31,7 @@ AXIS_CAP = 1.5
 #: A party keeps at most one column for so many n mu of its own, and never fewer than so many.
 PER_COLUMN, FEWEST = 40.0, 4
 #: Below so many n mu for each root of the columns that are kept, only the mean is worth its budget (experiments/lasso/record.py).
-WORTH = 60.0
+WORTH = 90.0
 
 
 @dataclass(frozen=True)
