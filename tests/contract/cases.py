@@ -155,7 +155,7 @@ def lasso_moments_case() -> Case:
     study = Study(
         "lasso",
         cards,
-        100.0,
+        90.0,
         1e-5,
         parameters={"radius": 3.0, "response_bound": 2.0},
         simulation_seed=7,
