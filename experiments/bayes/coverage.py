@@ -40,7 +40,7 @@ def releases(n: int, d: int, epsilon: float, y_bound: float, sets: int, **option
     for seed in range(sets):
         X, y, beta = simulated(n, d, seed)
         moments = study.moments(X, y, np.random.default_rng([seed, n]))
-        found.append([measured(moments.posterior(naive=naive), beta) for naive in (False, True)])
+        found.append([measured(moments.posterior(1.0, 1.0, naive=naive), beta) for naive in (False, True)])
     return np.array(found)
 
 

@@ -72,7 +72,9 @@ def main(full: bool) -> None:
                 print(line, flush=True)
     header = ["n, eps, unit", "moments", "moments, correlated .5", "rounds", "rounds, correlated .5", "moments, expected"]
     title = f"Relative excess risk, d = {COLUMNS}, four parties: median of {runs} data sets (worst; rounds: of 3)"
-    write_table("lasso/record", title, header, rows, "The mean has 1. 'Expected' is the outlook's, over correlations 0 to .5.")
+    write_table(
+        "lasso/record", title, header, rows, "The mean has 1. 'Expected' is the outlook's, over correlations 0 to .5."
+    )
 
 
 if __name__ == "__main__":

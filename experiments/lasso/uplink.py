@@ -20,7 +20,8 @@ DESIGNS = {"independent": 0, "five common causes": 5}
 
 def pride(epsilon: float, seed: int, rows: float) -> PrideRegressor:
     """PRIDE with sketches of so many rows, as a part of the smallest block."""
-    return PrideRegressor(PARTIES, bounds=(-1, 1), epsilon=epsilon, delta=1e-5, sketch_dim=rows, random_state=seed)
+    options = {"sketch_dim": rows, "noise_model": "calibrated", "random_state": seed}
+    return PrideRegressor(PARTIES, bounds=(-1, 1), epsilon=epsilon, delta=1e-5, **options)
 
 
 def makers(epsilon: float, *, full: bool, sketched: bool) -> dict[str, Make]:

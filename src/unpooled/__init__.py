@@ -33,7 +33,6 @@ _HOME = {
     "PrideClassifier": "unpooled.models.pride.estimator",
     "PrideRegressor": "unpooled.models.pride.estimator",
     "PrivacyLeakWarning": "unpooled.errors",
-    "UtilityWarning": "unpooled.errors",
     "PrivateBayesianRegression": "unpooled.models.bayes.estimator",
     "PrivateLasso": "unpooled.models.lasso.estimator",
     "PrivateLogisticRegression": "unpooled.models.stacking.estimator",
@@ -41,6 +40,7 @@ _HOME = {
     "PrivateStackingClassifier": "unpooled.models.stacking.estimator",
     "Refusal": "unpooled.errors",
     "UnpooledError": "unpooled.errors",
+    "UtilityWarning": "unpooled.errors",
     "describe": "unpooled.models.describe.estimator",
 }
 

@@ -22,7 +22,10 @@ from world import FULL, sized
 
 from unpooled.errors import ProtocolError, UnpooledError
 from unpooled.models import REGISTRY, load
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
+from unpooled.privacy.table import Table
 from unpooled.protocol.conversation import OPEN, find_step
 from unpooled.protocol.local import _opened, drive, in_process
 from unpooled.protocol.messages import WRAPPERS, Ask, open_body, open_envelope
@@ -39,6 +42,17 @@ def changed(name: str, **changes: Any) -> Case:
     study = msgspec.structs.replace(case.study, parameters=parameters, **changes)
     cards = {card.name for card in study.parties}
     return dataclasses.replace(case, study=study, tables={n: t for n, t in case.tables.items() if n in cards})
+
+
+def ranges_study() -> Case:
+    columns = tuple(Column(name, -1e6, 1e6, missing="absent") for name in ("age", "dose"))
+    rng = np.random.default_rng(0)
+    tables = {
+        name: Table({"age": rng.uniform(20, 90, n), "dose": rng.normal(0, 1e-3, n)}) for name, n in (("a", 30), ("b", 50))
+    }
+    cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
+    study = Study("describe", cards, 5.0, 1e-5, parameters={"ranges": True}, simulation_seed=3, derived=())
+    return Case("describe", study, tables)
 
 
 def rows_split() -> Case:
@@ -69,6 +83,7 @@ STUDIES = {
     "pride, published": lambda: changed("pride", calibration="published"),
     "bayes, trusted": lambda: changed("bayes", trust={"aggregation": "trusted"}, parameters={"tolerate": 0}),
     "bayes, local": lambda: changed("bayes", trust={"aggregation": "local"}),
+    "describe, ranges": ranges_study,
     "bayes, refinement": lambda: changed(
         "bayes",
         parameters={"projection": 0.0, "noise_precision": "estimate", "method": "refinement", "max_passes": 5},

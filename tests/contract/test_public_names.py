@@ -171,7 +171,8 @@ def test_describe_has_the_defaults_of_the_estimators() -> None:
     own, theirs = parameters(unpooled.describe), parameters(unpooled.PrivateBayesianRegression)
     for name in own.keys() & theirs.keys():
         assert own[name].default == theirs[name].default, name
-        assert own[name].annotation == theirs[name].annotation, name
+        more = " | Literal[True]" if name == "bounds" else ""  # private ranges instead of means
+        assert own[name].annotation.replace(more, "") == theirs[name].annotation, name
 
 
 def section(kind: Any) -> str:

@@ -226,12 +226,11 @@ def test_rounds_of_the_regression_are_audited_in_every_unit(method: str, unit: U
 
 @pytest.mark.no_cover
 def test_rounds_whose_products_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def uncut(rows, response, start, grid, fine, farthest, longest, total) -> None:
-        residual = np.trunc(np.clip((response - rows @ start / grid) * fine, -farthest, farthest))
-        total += (rows.T @ residual).astype(np.int64)
+    def uncut(residual, square, fine, farthest, longest) -> None:
+        residual[:] = np.trunc(np.clip(residual * fine, -farthest, farthest))
 
     asked, tables = rounds_study("gradient", "record", "replace")
-    monkeypatch.setattr(standard_rows, "add_gradients", uncut)
+    monkeypatch.setattr(standard_rows, "cut_residuals", uncut)
     monkeypatch.setattr(Quantity, "own", lambda self, context, settings: self.statistic(context, settings))
     broken = replay(load("bayes"), asked, tables, registry=load, rounds=6)
     assert not broken.passed, str(broken)

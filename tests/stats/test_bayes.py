@@ -60,9 +60,9 @@ def coverage(n: int, epsilon: float, *, sites: int = 1) -> tuple[dict[str, float
         exact = sum(statistics).astype(float)
         moments = Moments.decode(design, Total(noisy, deviations, ()), n)
         fits = {
-            "aware": moments.posterior(),
-            "naive": moments.posterior(naive=True),
-            "without noise": Moments.decode(design, Total(exact, 0 * deviations, ()), n).posterior(),
+            "aware": moments.posterior(1.0, 1.0),
+            "naive": moments.posterior(1.0, 1.0, naive=True),
+            "without noise": Moments.decode(design, Total(exact, 0 * deviations, ()), n).posterior(1.0, 1.0),
         }
         for name, fit in fits.items():
             low, high = fit.interval(0.95).T

@@ -12,7 +12,7 @@ from sklearn.linear_model import Lasso, LinearRegression
 
 from unpooled import PrivateBayesianRegression
 from unpooled.aggregation.derived import correlation, inflation, principal_components
-from unpooled.aggregation.inference import CONSTANT_TERM, DRAWS, LinearSummary, JointTest, holm
+from unpooled.aggregation.inference import CONSTANT_TERM, DRAWS, JointTest, LinearSummary, holm
 from unpooled.errors import UsageError
 
 N, NAMES = 4000, ("age", "dose", "<b>weight</b>", "none")

@@ -150,17 +150,10 @@ def test_controls_that_forget_a_bound_are_caught(release: str, name: str, value,
 
 def test_controls_that_forget_to_shorten_or_to_clip_are_caught(monkeypatch) -> None:
     """The control leaves rows three times as long, and a response beyond its bound."""
-    plan, original, kernel = load("lasso").compile(study()), standard_party.response_of, standard_party.standard_rows
-
-    class Longer:
-        standardise_rows = staticmethod(kernel.standardise_rows)
-
-        @staticmethod
-        def shorten_rows(rows, response, start, grid, radius, clip, out) -> None:
-            kernel.shorten_rows(rows, response, start, grid, 3 * radius, clip, out)
+    plan, original, shorten = load("lasso").compile(study()), standard_party.response_of, standard_party._shortened
 
     declared = farthest(plan, "p1", PRODUCTS)[1]
-    monkeypatch.setattr(standard_party, "standard_rows", Longer)
+    monkeypatch.setattr(standard_party, "_shortened", lambda r, y, g, longest, clip: shorten(r, y, g, 3 * longest, clip))
     assert farthest(plan, "p1", PRODUCTS)[0] > declared
     declared = farthest(plan, "p0", SUMS)[1]
     monkeypatch.setattr(standard_party, "response_of", lambda *a: original(*a) * 3)

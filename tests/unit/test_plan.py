@@ -22,7 +22,7 @@ from unpooled.models.describe.plan import compile_plan
 from unpooled.privacy.accounting import SAFETY, UNBOUNDED, Composition, gaussian_epsilon, gaussian_mu
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Block, DistributedGaussian, GaussianRelease, NoisyChoice, Reach
-from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, default_delta
+from unpooled.privacy.plan import Card, Earlier, Plan, Release, Study, check_parameters, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.protocol.local import column_named, columns_of_parties
@@ -145,6 +145,11 @@ FIELD_CHANGES = {
     "derived": [("bounds",), ("classes",)],
     "coordinator": ["ab" * 32],
     "run": [2],
+    "earlier": [
+        (Earlier("ranges", "ab" * 32, (("record", "GAUSSIAN", 0.5, 1, 0.0),)),),
+        (Earlier("ranges", "ab" * 32, (("record", "GAUSSIAN", 0.6, 1, 0.0),)),),
+        (Earlier("ranges", "cd" * 32, ()),),
+    ],
     "parameters": [
         {},
         {"a": 1.5},

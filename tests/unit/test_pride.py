@@ -114,7 +114,7 @@ def test_logistic_with_a_full_sketch_is_pooled_logistic() -> None:
 
 def test_semi_naive_is_ridge_per_block_and_sends_nothing() -> None:
     parties = {"a": [0, 2, 4], "b": [1, 3, 5, 6, 7, 8, 9, 10, 11]}
-    model = PrideRegressor(parties=parties, sketch_dim=0, **FIXED).fit(X, Y)
+    model = PrideRegressor(parties=parties, sketch_dim=0, noise_model="calibrated", **FIXED).fit(X, Y)
     for columns in parties.values():
         block = Ridge(alpha=3.0).fit(X[:, columns], Y)
         assert np.abs(model.coef_[columns] - block.coef_).max() < 1e-10
@@ -313,7 +313,8 @@ def test_calibration_beats_the_published_method_in_the_papers_simulation(alpha: 
                 random_state=seed,
                 public_seed=seed,
                 grids={"x": field.shape, "c": field.shape},
-                **options,
+                sketch_dim=0.05,
+                **{"noise_model": "calibrated", **options},
             ).fit(field.design, field.response)
             return float(((model.coef_[:b] - true[:b]) ** 2).sum() / (true[:b] ** 2).sum())
 

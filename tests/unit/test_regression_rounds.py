@@ -117,15 +117,15 @@ def test_no_unit_moves_a_total_farther_than_its_reach(kind: str, intercept: bool
 
 
 def test_a_gradient_that_is_not_cut_is_caught(monkeypatch) -> None:
-    monkeypatch.setattr(standard_rows, "add_gradients", uncut)
+    monkeypatch.setattr(standard_rows, "cut_residuals", uncut)
     with pytest.raises(AssertionError):
         test_no_unit_moves_a_total_farther_than_its_reach("numbers", intercept=True)
 
 
-def uncut(rows, response, start, grid, fine, farthest, longest, total) -> None:
+def uncut(residual, square, fine, farthest, longest) -> None:
     """Residuals are clipped, products are not: the bound on |r||z| is missing."""
-    residual = np.trunc(np.clip((response - rows @ start / grid) * fine, -farthest, farthest))
-    total += (rows.T @ residual).astype(np.int64)
+    del square, longest
+    residual[:] = np.trunc(np.clip(residual * fine, -farthest, farthest))
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
@@ -174,20 +174,20 @@ def test_sums_are_those_of_the_records_one_by_one_in_any_order(kind: str) -> Non
 
 def test_ceil_root_is_exact() -> None:
     for root in (0, 1, 2, 3, 1000, 2**20, 2**25 - 1):
-        assert standard_rows.ceil_root(root * root) == root
-        assert standard_rows.ceil_root(root * root + 1) == root + 1
-    assert standard_rows.ceil_root((2**31 - 1) ** 2 - 1) == 2**31 - 1
+        assert standard_rows.ceil_root(float(root * root)) == root
+        assert standard_rows.ceil_root(float(root * root + 1)) == root + 1
+    assert standard_rows.ceil_root(float((2**26 - 1) ** 2 - 1)) == 2**26 - 1
 
 
 def test_rows_are_shortened_with_their_residuals() -> None:
-    rows, response = RNG.integers(-2500, 2500, (50, 4)).astype(float), RNG.normal(size=50)
-    out = np.empty((50, 5), order="F")
-    standard_rows.shorten_rows(rows, response, np.zeros(4), 1000.0, 2500, 10**9, out)
-    lengths = np.linalg.norm(rows, axis=1)
+    rows, residual = np.asfortranarray(RNG.integers(-2500, 2500, (50, 4)).astype(float)), RNG.normal(size=50)
+    out, square = np.empty((50, 5), order="F"), np.square(rows).sum(axis=1)
+    lengths = np.sqrt(square)
+    standard_rows.shorten_rows(rows, residual, square, 0.5, 1000.0, 1250, 10**9, out)
     factor = np.minimum(1, 2500 / lengths)
-    assert (np.square(out[:, :4]).sum(axis=1) <= 2500**2).all()
-    assert np.abs(out[:, :4] - rows * factor[:, None]).max() <= 1.01
-    assert np.abs(out[:, 4] - response * factor * 1000).max() <= 1.01
+    assert (np.square(out[:, :4]).sum(axis=1) <= 1250**2).all()
+    assert np.abs(out[:, :4] - rows * factor[:, None] / 2).max() <= 1.01
+    assert np.abs(out[:, 4] - residual * factor * 1000).max() <= 1.01
     assert (factor < 1).any()
     assert (factor == 1).any()
 
@@ -444,6 +444,8 @@ def test_outlook_says_what_to_expect_before_data() -> None:
     assert outlook.to_dict()["points"][2]["epsilon"] == 1.0
     assert len(outlook.figure().axes[0].lines) >= 3
     assert "no more than a mean" in str(asked.outlook(60, 3, epsilon=0.1))
+    with pytest.raises(UsageError, match="unexpected keyword argument 'signal'"):
+        asked.outlook(100, 2, signal=0.5)
     for wrong in ({"r2": 2.0}, {"correlation": (0.5, 0.2)}, {"ranges": 0.0}):
         with pytest.raises(UsageError, match=next(iter(wrong))):
             asked.outlook(100, 2, **wrong)

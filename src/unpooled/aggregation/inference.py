@@ -45,6 +45,8 @@ class FittedMoments(Protocol):
     @property
     def rows(self) -> int: ...  # noqa: D102
     @property
+    def weight(self) -> float: ...  # noqa: D102
+    @property
     def statement(self) -> str: ...  # noqa: D102
     @property
     def frame(self) -> Coordinates: ...  # noqa: D102
@@ -233,7 +235,7 @@ def _sampling(moments: FittedMoments, fit: LinearFit) -> Matrix:
     """The covariance that the same rows would give without privacy noise, in the data's own units."""
     gram, variance = moments.xx
     m = noisy_gram.repaired(gram, variance)
-    noise = fit.noise_variance / moments.frame.response_width**2
+    noise = fit.noise_variance / moments.frame.response_width**2 * moments.weight / moments.rows
     back = moments.frame.back(intercept=moments.layout.intercept)
     covariance = back @ (noise * np.linalg.inv(m)) @ back.T
     return np.asarray(covariance)
@@ -303,7 +305,9 @@ class Bootstrap:
         moments = self.moments
         left = coefficients - moments.frame.start
         _, cross_variance = moments.xy
-        v = self.noise * self.gram + noisy_gram.noise_covariance(np.outer(left, left), self.gram_variance, cross_variance)
+        v = self.noise * (moments.weight / moments.rows) * self.gram + noisy_gram.noise_covariance(
+            np.outer(left, left), self.gram_variance, cross_variance
+        )
         inverse = np.linalg.inv(self.gram)
         return np.asarray(inverse @ v @ inverse)
 

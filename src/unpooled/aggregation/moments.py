@@ -93,7 +93,10 @@ class Moments:
 
     @property
     def weight(self) -> float:
-        """How many whole rows the moments count: rows of rounds are shortened, and the constant beside them with them."""
+        """How many whole rows the moments count: rows of rounds are shortened, and the constant beside them with them.
+
+        Over the rows it is the mean of the squared weights, by which sampling variance is smaller than sigma^2 M^-1 (Theorem B.9).
+        """
         if not (self.frame.refined and self.layout.intercept):
             return float(self.rows)
         last = self.layout.size - 1
@@ -119,9 +122,9 @@ class Moments:
         frame = self.frame
         noise = None if _estimated(noise_precision) else 1 / (_positive(noise_precision) * frame.response_width**2)
         prior = None if _estimated(prior_precision) else self._prior(_positive(prior_precision))
-        if naive:
-            if prior is None or noise is None:
-                raise UsageError("the naive posterior estimates nothing: give prior_precision and noise_precision")
+        if naive:  # the paper's own takes both for known: 1 where nothing else is said
+            prior = self._prior(1.0) if prior is None else prior
+            noise = 1 / frame.response_width**2 if noise is None else noise
             found = noisy_gram.naive_posterior(self.xx[0], self.xy[0], 1 / prior, 1 / noise)
             return self._in_own_units(*found, noise)
         if frame.refined:
@@ -146,7 +149,8 @@ class Moments:
             penalty[-1] = 0.0
         noise = self._noise_variance(noise_precision)
         (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
-        mean, covariance = noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, 1 / noise, frame.start)
+        precision = self.rows / (noise * self.weight)
+        mean, covariance = noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, precision, frame.start)
         return self._in_own_units(mean, covariance, noise, prior=False)
 
     def ols(self, noise_precision: float | str = ESTIMATE) -> LinearFit:
@@ -181,7 +185,7 @@ class Moments:
         found, spread = least_squares_state(self.noisy, frame.least)
         if noise is None:
             noise = self._residual_variance()
-        sampled = noise * np.linalg.inv(noisy_gram.repaired(gram, gram_variance))
+        sampled = noise * (self.weight / self.rows) * np.linalg.inv(noisy_gram.repaired(gram, gram_variance))
         mean, covariance = frame.start + found, spread + sampled
         if prior is not None:
             # beta | t: N(A t, (Lambda + M / sigma^2)^-1), A = (Lambda + M / sigma^2)^-1 M / sigma^2.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -20,7 +22,7 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table, as_column
-from unpooled.privacy.unit import Calibration
+from unpooled.privacy.unit import Calibration, check_epsilon
 from unpooled.protocol.local import columns_of_parties, run_in_process
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sklearn.utils import Tags
 
+    from unpooled.estimation.outlook import Outlook
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.classes import Classes
     from unpooled.privacy.statement import Statement
@@ -108,6 +111,38 @@ class StudyEstimator(BaseEstimator):
         names = names if len(names) == n_features else tuple(f"x{j}" for j in range(n_features))
         return self._row.compile(self._study({name: int(count) for name, count in rows.items()}, self._declared(names)))
 
+    def outlook(self, n_samples: int, n_features: int, *, epsilon: float | None = None, **assumed: Any) -> Outlook:  # noqa: ANN401 - the model's own
+        """What to expect of a fit to data of this shape, before any are touched: simulations of this very plan.
+
+        ``epsilon`` is the estimator's own if it is None. What may be assumed, as a number or as a range (low, high): ``r2``, the part of the
+        variance of y that the columns explain; ``correlation`` of the columns; rows split: ``ranges``, half a declared range in standard
+        deviations; columns split: ``structure``, "independent", "common factor" or "field" (neighbours on a line);
+        lasso: ``relevant``, how many columns the response goes with; pls: ``decay``, the deviation of the last coordinate as a part of the first's.
+
+        Examples
+        --------
+        >>> from unpooled import PrivateBayesianRegression
+        >>> model = PrivateBayesianRegression(epsilon=1.0, bounds=(-1, 1), y_bounds=(-1, 1))
+        >>> few, many = (model.outlook(rows, 5, r2=0.6, correlation=0.2, ranges=3.0) for rows in (100, 20_000))
+        >>> bool(few.error > 0.6 > 0.45 > many.error)
+        True
+
+        """
+        study = self.plan(n_samples, n_features).study
+        if epsilon is not None:
+            study = msgspec.structs.replace(study, epsilon=check_epsilon(epsilon))
+        expects = self._row.outlook
+        if expects is None:
+            msg = f"model {self._row.name!r} has no outlook"
+            raise UsageError(msg)
+        try:
+            inspect.signature(expects).bind(study, **assumed)
+        except TypeError as error:
+            msg = f"outlook of model {self._row.name!r}: {error}"
+            raise UsageError(msg) from None
+        found: Outlook = expects(study, **assumed)
+        return found
+
     @property
     def _row(self) -> Model:
         return self._published if self.calibration == Calibration.PUBLISHED else self._model
@@ -176,6 +211,7 @@ class StudyEstimator(BaseEstimator):
             trust=trust or {},
             public_seed=int(self.public_seed),
             simulation_seed=seed_of(self.random_state),
+            earlier=self.bounds.paid if isinstance(self.bounds, Bounds) else (),
             derived=derived,
         )
 

@@ -54,6 +54,8 @@ class Outlook:
     measure: str
     #: What was assumed of signal, correlation and ranges, in words.
     assumed: str
+    #: The error where nothing is released at all (columns split: from each party's own columns); nan where that gives nothing.
+    nothing_released: float = math.nan
 
     @property
     def at(self) -> Expected:
@@ -69,6 +71,11 @@ class Outlook:
     def worthwhile(self) -> bool:
         """Whether more than a mean is expected from it."""
         return not self.error >= self.mean * 0.99
+
+    @property
+    def buys_something(self) -> bool:
+        """Whether more is expected than from nothing released."""
+        return not self.error >= self.nothing_released * 0.98
 
     def epsilon_for(self, error: float) -> float:
         """The smallest epsilon whose expected error is at most this (interpolated); infinite where none of those simulated reaches it."""
@@ -92,6 +99,7 @@ class Outlook:
             },
             "assumed": self.assumed,
             "worthwhile": self.worthwhile,
+            "nothing_released": self.nothing_released,
             "points": [{"epsilon": p.epsilon, "error": p.error, "low": p.low, "high": p.high} for p in self.points],
         }
 
@@ -105,6 +113,10 @@ class Outlook:
         if not math.isnan(self.mean):
             lines.append(f"  a mean alone       {self.mean:.3g}")
         lines += [f"  without privacy    {self.noise_free:.3g}", f"  assumed: {self.assumed}"]
+        if not math.isnan(self.nothing_released):
+            lines.insert(-1, f"  nothing released   {self.nothing_released:.3g}   (every party from its own columns)")
+        if not self.buys_something:
+            lines.append("  At this epsilon the study buys next to nothing beyond what every party has without it.")
         if not self.worthwhile:
             lines.append(
                 "  At this epsilon no more than a mean is expected: ask for more epsilon, more rows or fewer columns."

@@ -20,7 +20,7 @@ objectives, so that the condition can be tested down to the last step.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -82,6 +82,9 @@ class Loss(Protocol):
 
     def log_normaliser(self, dispersion: float) -> float:
         """Log of the integral of exp(-f / dispersion) over y; 0 where f is a log likelihood as it stands."""
+
+    def integrated(self, u: Vector, y: Vector) -> float:
+        """What the evidence's log determinant gets for unknowns that the loss itself was minimised over; mostly 0."""
 
     @property
     def dispersed(self) -> bool:
@@ -278,6 +281,14 @@ class NewtonPath:
         coefficients: Vector = self.design.T @ (point.unknowns if problem.dual else self._singular[1] @ point.unknowns)
         return coefficients
 
+    def with_loss(self, loss: Loss) -> NewtonPath:
+        """The same design and responses under another loss; what was computed of the design is kept."""
+        path = replace(self, loss=loss)
+        for name in ("gram", "squares", "_singular"):
+            if name in self.__dict__:
+                path.__dict__[name] = self.__dict__[name]
+        return path
+
     def solve(self, alpha: float) -> tuple[Vector, float]:
         """Coefficients and intercept."""
         found = self.minimum(alpha)
@@ -312,6 +323,7 @@ class NewtonPath:
             problem = self._problem(alpha)[0]
             point = problem.minimise(alpha)
             objective, determinant = problem.objective(alpha, point), problem.log_determinant(alpha, point)
+            determinant += self.loss.integrated(point.fitted + point.intercept, self.target)
         if not self.loss.dispersed:
             return 2 * objective + determinant
         n = self.target.size

@@ -74,11 +74,18 @@ def spectrum(design: Matrix, squared: Matrix) -> tuple[Vector, Matrix]:
     n, p = design.shape
     if squared.size == 0:
         return np.empty(0), np.empty((n, 0))
+    squares, vectors = _eigenpairs(squared)
+    return squares, (vectors if n <= p else product(design, vectors / np.sqrt(squares)))
+
+
+def _eigenpairs(squared: Matrix) -> tuple[Vector, Matrix]:
+    """Eigenvalues and eigenvectors of a Gram matrix, without numerical zeros."""
+    if squared.size == 0:
+        return np.empty(0), np.empty((squared.shape[0], 0))
     with one_thread():
         squares, vectors = eigh(squared, check_finite=False, driver="evd")
     keep = squares > max(_RANK * float(squares[-1]), np.finfo(np.float64).tiny)
-    squares, vectors = squares[keep], vectors[:, keep]
-    return squares, (vectors if n <= p else product(design, vectors) / np.sqrt(squares))
+    return squares[keep], vectors[:, keep]
 
 
 @dataclass(frozen=True)
@@ -102,27 +109,38 @@ class RidgePath:
         return cls(centred, target - mean, means, mean, fit_intercept, gram(centred))
 
     @cached_property
-    def _spectrum(self) -> tuple[Vector, Matrix]:
-        return spectrum(self.design, self.gram)
+    def _pairs(self) -> tuple[Vector, Matrix]:
+        """Squared singular values, and the singular vectors of the smaller side: left ones if n <= p, else right ones."""
+        return _eigenpairs(self.gram)
+
+    @property
+    def _by_rows(self) -> bool:
+        return bool(self.design.shape[0] <= self.design.shape[1])
 
     @property
     def squares(self) -> Vector:
         """Squared singular values of the (centred) design, without numerical zeros."""
-        return self._spectrum[0]
+        return self._pairs[0]
 
-    @property
+    @cached_property
     def left(self) -> Matrix:
-        """Left singular vectors (n x r) of the (centred) design."""
-        return self._spectrum[1]
+        """Left singular vectors (n x r) of the (centred) design; with more rows than columns only leaving out rows needs them."""
+        squares, vectors = self._pairs
+        return vectors if self._by_rows else product(self.design, vectors / np.sqrt(squares))
 
     @cached_property
     def rotated(self) -> Vector:
         """The target in the basis of the left singular vectors."""
-        return self.left.T @ self.target
+        squares, vectors = self._pairs
+        if self._by_rows:
+            return np.asarray(vectors.T @ self.target)
+        return np.asarray(vectors.T @ (self.design.T @ self.target) / np.sqrt(squares))
 
     def solve(self, alpha: float) -> tuple[Vector, float]:
         """Coefficients and intercept: b = X^T U diag(1 / (s^2 + alpha)) U^T y; at alpha = 0 the shortest least squares."""
-        coefficients = self.design.T @ (self.left @ (self.rotated / (self.squares + alpha)))
+        squares, vectors = self._pairs
+        weights = self.rotated / (squares + alpha)
+        coefficients = self.design.T @ (vectors @ weights) if self._by_rows else vectors @ (np.sqrt(squares) * weights)
         return coefficients, self.target_mean - float(self.column_means @ coefficients)
 
     # --- choosing the penalty -----------------------------------------------------------------------------------------
@@ -267,10 +285,13 @@ def noise_aware_smoothing(design: Matrix, noisy: Matrix, noise: float) -> tuple[
     """
     if not noise > 0:
         raise ValueError("noise must be positive: without noise there is nothing to smooth")
-    squares, left = spectrum(design, gram(design))
+    by_rows = design.shape[0] <= design.shape[1]
+    # With more rows than columns the left singular vectors are never formed: U'Z = S^-1 V' (X'Z).
+    squares, vectors = _eigenpairs(gram(design))
     if squares.size == 0 or noisy.shape[1] == 0:
         return np.zeros((design.shape[1], noisy.shape[1])), math.inf
-    rotated = product(left.T, noisy)
+    roots = np.sqrt(squares)[:, None]
+    rotated = product(vectors.T, noisy) if by_rows else product(vectors.T, product(design.T, noisy)) / roots
     power = (rotated**2).sum(axis=1)
     variance, m = noise**2, noisy.shape[1]
 
@@ -279,7 +300,8 @@ def noise_aware_smoothing(design: Matrix, noisy: Matrix, noise: float) -> tuple[
         return float((m * np.log(total) + power / total).sum())
 
     alpha = lowest(criterion, float(squares.mean()) * np.exp(np.linspace(-25, 25, 101)))
-    return product(design.T, product(left, rotated / (squares + alpha)[:, None])), alpha
+    weights = rotated / (squares + alpha)[:, None]
+    return (product(design.T, product(vectors, weights)) if by_rows else product(vectors, roots * weights)), alpha
 
 
 def shrink_singular_values(matrix: Matrix, noise: float) -> Matrix:

@@ -1,7 +1,10 @@
 r"""Standardised rows in integers, and what one pass over them adds up: clipped gradients, squared residuals, shortened rows.
 
-Every number here is a function of one record and of public values, computed one record after the other: no result depends on where a
-record stands. A value is rounded toward zero on its grid, and lengths are checked on the integers, so every bound holds exactly.
+Every number here is a function of one record and of public values: whatever is rounded is computed element by element, in one order of
+columns for every record, and what is added up over records are integers that float64 holds exactly. So no result depends on where a record
+stands. A value is rounded toward zero on its grid, and lengths are checked on the integers, so every bound holds exactly.
+
+Rows are column-major arrays of floats that hold integers; squared lengths stay below 2^53 (the caller's grid sees to it).
 """
 
 from __future__ import annotations
@@ -20,90 +23,88 @@ if TYPE_CHECKING:
 
 @njit(nogil=True)
 def standardise_rows(
-    coded: Floats, middle: Floats, width: Floats, cap: float, one: float, grid: float, out: Floats
-) -> None:  # the last column of ``out`` is the constant, where ``one`` is positive
-    """``out = trunc(clip((coded - middle) / width, -cap, cap) * grid)``, and beside it the constant."""
+    coded: Floats, middle: Floats, inverse: Floats, cap: float, one: float, grid: float, out: Floats
+) -> None:
+    """``out = trunc(clip((coded - middle) * inverse, -cap, cap) * grid)``, and last the constant where ``one`` is positive."""
     rows, columns = coded.shape
-    for i in range(rows):
-        for j in range(columns):
-            value = (coded[i, j] - middle[j]) / width[j]
+    for j in range(columns):
+        centre, scale = middle[j], inverse[j]
+        for i in range(rows):
+            value = (coded[i, j] - centre) * scale
             out[i, j] = math.trunc(min(max(value, -cap), cap) * grid)
-        if one > 0:
+    if one > 0:
+        for i in range(rows):
             out[i, columns] = math.trunc(one * grid)
 
 
 @njit(nogil=True)
-def ceil_root(square: int) -> int:
-    """The smallest integer whose square is at least this one."""
-    root = int(math.sqrt(float(square)))
-    while root * root < square:
+def ceil_root(square: float) -> int:
+    """The smallest integer whose square is at least this integer, which is below 2^53."""
+    whole = int(square)
+    root = int(math.sqrt(square))
+    while root * root < whole:
         root += 1
-    while root > 0 and (root - 1) * (root - 1) >= square:
+    while root > 0 and (root - 1) * (root - 1) >= whole:
         root -= 1
     return root
 
 
 @njit(nogil=True)
-def squared_length(row: Floats) -> int:
-    """The exact squared length of a row of integers."""
-    total = 0
-    for j in range(row.size):
-        value = int(row[j])
-        total += value * value
-    return total
+def leave(rows: Floats, response: Floats, start: Floats, grid: float, residual: Floats, square: Floats) -> None:
+    """What ``start`` leaves of every response, and the squared length of every row."""
+    for i in range(response.size):
+        residual[i] = response[i]
+        square[i] = 0.0
+    for j in range(rows.shape[1]):
+        slope = start[j] / grid
+        for i in range(response.size):
+            value = rows[i, j]
+            residual[i] -= value * slope
+            square[i] += value * value
 
 
 @njit(nogil=True)
-def add_gradients(
-    rows: Floats, response: Floats, start: Floats, grid: float, fine: float, farthest: int, longest: int, total: Ints
-) -> None:
-    """Add r z of every record, ``|r| <= farthest`` and ``|r||z| <= longest`` in integers: r is what ``start`` leaves of the response."""
-    for i in range(rows.shape[0]):
-        residual = response[i]
-        for j in range(rows.shape[1]):
-            residual -= rows[i, j] * start[j] / grid
-        step = int(min(max(residual * fine, -float(farthest)), float(farthest)))
-        length = ceil_root(squared_length(rows[i]))
+def cut_residuals(residual: Floats, square: Floats, fine: float, farthest: int, longest: int) -> None:
+    """Residuals in integers, ``|r| <= farthest`` and ``|r||z| <= longest`` for rows of these squared lengths, in place."""
+    for i in range(residual.size):
+        step = int(min(max(residual[i] * fine, -float(farthest)), float(farthest)))
+        length = ceil_root(square[i])
         most = min(farthest, longest // length) if length else farthest
-        step = min(max(step, -most), most)
-        for j in range(rows.shape[1]):
-            total[j] += step * int(rows[i, j])
+        residual[i] = min(max(step, -most), most)
 
 
 @njit(nogil=True)
 def shorten_rows(
-    rows: Floats, response: Floats, start: Floats, grid: float, radius: int, clip: int, out: Floats
-) -> None:  # ``out`` has a column more, for the residual
-    """Rows of integers shortened to ``radius``, and their residuals by the same factor, which leaves a linear model what it is.
+    rows: Floats, residual: Floats, square: Floats, coarse: float, grid: float, radius: int, clip: int, out: Floats
+) -> None:
+    """Rows shortened to ``radius`` on a grid that is ``coarse`` times as fine, and their residuals by the same factor.
 
-    Shortened again, by one part in so many, where rounding left a row too long: never an error.
+    A linear model stays what it is. A row that rounding left too long cannot be, and would count as nothing. ``out`` has a column more.
     """
     columns = rows.shape[1]
-    for i in range(rows.shape[0]):
-        residual = response[i]
-        for j in range(columns):
-            residual -= rows[i, j] * start[j] / grid
-        length = math.sqrt(float(squared_length(rows[i])))
-        factor = 1.0 if length <= radius else radius / length
-        for _ in range(64):
-            for j in range(columns):
-                out[i, j] = math.trunc(rows[i, j] * factor)
-            if squared_length(out[i, :columns]) <= radius * radius:
-                break
-            factor *= 1 - 2.0**-20
-        if squared_length(out[i, :columns]) > radius * radius:  # cannot be, and would break the bound
-            out[i, :columns] = 0.0
-        scaled = residual * factor * grid
-        out[i, columns] = math.trunc(min(max(scaled, -float(clip)), float(clip)))
+    far = float(radius) / coarse
+    for i in range(residual.size):
+        factor = 1.0 if square[i] <= far * far else far / math.sqrt(square[i]) * (1 - 2.0**-40)
+        out[i, columns] = math.trunc(min(max(residual[i] * factor * grid, -float(clip)), float(clip)))
+        square[i] = factor * coarse
+    for j in range(columns):
+        for i in range(residual.size):
+            out[i, j] = math.trunc(rows[i, j] * square[i])
+    for i in range(residual.size):
+        square[i] = 0.0
+    for j in range(columns):
+        for i in range(residual.size):
+            square[i] += out[i, j] * out[i, j]
+    for i in range(residual.size):
+        if square[i] > float(radius) * float(radius):
+            for j in range(columns + 1):
+                out[i, j] = 0.0
 
 
 @njit(nogil=True)
-def add_squares(rows: Floats, response: Floats, start: Floats, grid: float, steps: float, most: int) -> int:
+def add_squares(residual: Floats, steps: float, most: int) -> int:
     """The sum of every record's squared residual in ``steps`` a unit, rounded down and at most ``most``."""
     total = 0
-    for i in range(rows.shape[0]):
-        residual = response[i]
-        for j in range(rows.shape[1]):
-            residual -= rows[i, j] * start[j] / grid
-        total += int(min(residual * residual * steps, float(most)))
+    for i in range(residual.size):
+        total += int(min(residual[i] * residual[i] * steps, float(most)))
     return total

@@ -74,6 +74,10 @@ class Family(ABC):
         """Log of the integral of exp(-f / dispersion) over the response."""
         return 0.0
 
+    def integrated(self, u: Vector, y: Vector) -> float:  # noqa: ARG002 - nothing was minimised over
+        """What an evidence gets for unknowns inside the loss: none here."""
+        return 0.0
+
 
 @dataclass(frozen=True)
 class Gaussian(Family):

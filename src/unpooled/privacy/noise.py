@@ -197,6 +197,18 @@ def discrete_laplace(scale: float, size: int, *, stream: RandomBits | None = Non
     )
 
 
+def gaussian_vector(scale: float, size: int, *, stream: RandomBits | None = None, lane: int = 0) -> NDArray[np.float64]:
+    """Independent normal numbers of this deviation, real and in double precision: whoever releases something of them says so. One lane."""
+    scale = real("scale", scale)
+    if not 0 <= scale < np.inf:
+        msg = "scale must be finite and >= 0"
+        raise UsageError(msg)
+    from scipy.special import ndtri
+
+    words = (stream or Stream.fresh()).words(0, size, lane)
+    return np.asarray(scale * ndtri(((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53))
+
+
 def laplace_ball(scale: float, size: int, *, stream: RandomBits | None = None, lane: int = 0) -> NDArray[np.float64]:
     """A vector with density proportional to exp(-|b| / scale): uniform direction, norm Gamma(size, scale).
 

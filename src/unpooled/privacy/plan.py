@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unpooled.errors import UsageError
-from unpooled.privacy.exposure import Release, Releases
+from unpooled.privacy.accounting import Composition
+from unpooled.privacy.exposure import Release, Releases, Worst
 from unpooled.privacy.statement import Statement
 from unpooled.privacy.study import (
     AGGREGATION,
@@ -24,6 +25,7 @@ from unpooled.privacy.study import (
     MOST_ROWS,
     TRUSTED,
     Card,
+    Earlier,
     Study,
     check_parameters,
     default_delta,
@@ -74,7 +76,7 @@ class Plan(Releases):
         content = (
             # Through plain data and back, so that an int in the place of a float hashes like after a journey.
             PLAN_VERSION,
-            _exact(msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(self.study), Study))),
+            _exact(_said(self.study)),
             self.split,
             releases,
             self.public,
@@ -92,12 +94,21 @@ class Plan(Releases):
             self.study,
             self.split,
             plan=self.hash,
-            proved={str(unit): self.epsilon(self.study.delta, unit) for unit in Unit},
+            proved={str(unit): self._together(unit) for unit in Unit},
             trusted=self.trusted,
             public=self.public,
             not_protected=self.not_protected,
             assumptions=self.assumptions,
             voids=self.voids,
+        )
+
+    def _together(self, unit: Unit) -> float:
+        """Epsilon of this plan and of whatever was released before it for its declarations."""
+        before = [event for earlier in self.study.earlier for event in earlier.of(unit)]
+        if not before:
+            return self.epsilon(self.study.delta, unit)
+        return Worst(tuple(Composition([*c.events, *before]) for c in self.cost(unit).compositions)).epsilon(
+            self.study.delta
         )
 
     def __str__(self) -> str:
@@ -124,6 +135,14 @@ class Plan(Releases):
         return "\n".join(lines)
 
 
+def _said(study: Study) -> dict[str, object]:
+    """A study as plain data; without its last field where that says nothing, so that plans from before it keep their hashes."""
+    said: dict[str, object] = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(study), Study))
+    if not study.earlier:
+        del said["earlier"]
+    return said
+
+
 def _number(value: float | None) -> str:
     return "in the run" if value is None else f"{value:.6g}"
 
@@ -148,6 +167,7 @@ __all__ = [
     "PLAN_VERSION",
     "TRUSTED",
     "Card",
+    "Earlier",
     "Plan",
     "Release",
     "Study",

@@ -26,6 +26,10 @@ _ADJACENCY_WORDS = {
 }
 
 
+def _said(study: Study) -> str:
+    return ", ".join(f"{earlier.what}, plan {earlier.plan[:12]}" for earlier in study.earlier)
+
+
 @dataclass(frozen=True)
 class Statement:
     """The guarantee of one plan. ``str()`` gives words, :meth:`to_dict` data."""
@@ -104,7 +108,9 @@ class Statement:
                 "Each person is in one row of one party."
                 if split is Split.HORIZONTAL
                 else "Each person is in one row, the same at every party.",
-                "Bounds were declared without looking at the data; values outside them were clipped.",
+                "Bounds were declared without looking at the data; values outside them were clipped."
+                if not study.earlier
+                else f"Bounds came from private releases about the same rows ({_said(study)}): epsilon holds their price too.",
                 "Each party runs this software unaltered and keeps its ledger and its key file to itself.",
                 "This is about this one run: every other run on the same people adds to it (a shared budget composes them, and refuses).",
                 "Whatever was learnt from the same data before it, by a scaler, an imputer or by eye, is not counted.",

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from unpooled.errors import UsageError, listed
+from unpooled.privacy.accounting import Event, Kind
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Adjacency, Calibration, Target, Unit
 
@@ -56,6 +57,19 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return {column.name: column for column in self.columns}
 
 
+class Earlier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What was released before about the same rows, for the declarations of a study: its price belongs to every later statement."""
+
+    what: str
+    plan: str
+    #: (unit, kind, value, count, total variation) of every event.
+    events: tuple[tuple[str, str, float, int, float], ...]
+
+    def of(self, unit: str) -> tuple[Event, ...]:
+        """What it cost one unit."""
+        return tuple(Event(Kind[kind], value, count, tv) for who, kind, value, count, tv in self.events if who == unit)
+
+
 class _Question(msgspec.Struct, frozen=True):
     """What every study says first, in this order."""
 
@@ -83,6 +97,8 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     run: int = 1
     #: The public key of whoever runs the study, which signs every request to a party over a network; empty in one process.
     coordinator: str = ""
+    #: Releases about the same rows that the declarations come from.
+    earlier: tuple[Earlier, ...] = ()
     #: "aligned": before anything else the parties make sure that they hold the same row ids in the same order. Empty: not checked.
     ids: str = ""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import msgspec
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,12 +15,11 @@ from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WHOLE, WORD, ta
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.bayes import MODEL, published
-from unpooled.models.bayes.outlook import CORRELATION, RANGES, SIGNAL, outlook
 from unpooled.models.bayes.plan import NAIVE
 from unpooled.models.bayes.rounds import ROUNDS
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
-from unpooled.privacy.unit import Calibration, check_epsilon
+from unpooled.privacy.unit import Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.derived import PrincipalComponents
     from unpooled.aggregation.inference import JointTest, LinearSummary
-    from unpooled.estimation.outlook import Outlook, Range
     from unpooled.privacy.budget import Budget
 
     Vector = NDArray[np.float64]
@@ -190,35 +187,6 @@ class PrivateBayesianRegression(LinearRegressor):
         """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
         return self._planned(sites or {ALL: n_samples}, n_features)
 
-    def outlook(
-        self,
-        n_samples: int,
-        n_features: int,
-        *,
-        epsilon: float | None = None,
-        r2: Range = SIGNAL,
-        correlation: Range = CORRELATION,
-        ranges: Range = RANGES,
-    ) -> Outlook:
-        """What to expect of a fit to data of this shape, before any are touched: simulations of this very plan.
-
-        ``r2``: the part of the variance of y that the columns explain; ``correlation`` of the columns; ``ranges``: half a declared range in
-        standard deviations. A pair is a range of what may be.
-
-        Examples
-        --------
-        >>> from unpooled import PrivateBayesianRegression
-        >>> model = PrivateBayesianRegression(epsilon=1.0, bounds=(-1, 1), y_bounds=(-1, 1))
-        >>> few, many = (model.outlook(rows, 5, r2=0.6, correlation=0.2, ranges=3.0) for rows in (100, 20_000))
-        >>> bool(few.error > 0.8 > 0.45 > many.error)
-        True
-
-        """
-        study = self.plan(n_samples, n_features).study
-        if epsilon is not None:
-            study = msgspec.structs.replace(study, epsilon=check_epsilon(epsilon))
-        return outlook(study, r2=r2, correlation=correlation, ranges=ranges)
-
     def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
         assert declared.response is not None
         columns = (*declared.columns, declared.response)
@@ -270,7 +238,7 @@ class PrivateBayesianRegression(LinearRegressor):
     def _from(self, moments: Moments) -> Self:
         self.moments_, self._columns = moments, moments.layout.features
         prior, noise = self.prior_precision, self.noise_precision
-        if self.posterior == NAIVE or self.calibration == Calibration.PUBLISHED:  # the paper takes both as known
+        if self.calibration == Calibration.PUBLISHED:  # the paper takes both as known
             prior, noise = (1.0 if p == ESTIMATE else p for p in (prior, noise))
         return self._take(moments.posterior(prior, noise, naive=self.posterior == NAIVE))
 

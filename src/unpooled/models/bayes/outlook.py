@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _ROWS, _NEW = 2500, 2000
 #: What is assumed where nothing is said: the part of the variance of y that the columns explain, how they correlate, and how many
 #: standard deviations half a declared range has.
-SIGNAL, CORRELATION, RANGES = (0.2, 0.8), (0.0, 0.6), (2.5, 8.0)
+SIGNAL, CORRELATION, RANGES = (0.1, 0.9), (0.0, 0.6), (2.5, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +139,15 @@ def made_up(
     """Normal columns with one common factor inside declared ranges, categories by their sign, and a linear response."""
     rows = math.sqrt(1 - correlation) * rng.normal(size=(count, len(features)))
     rows += math.sqrt(correlation) * rng.normal(size=(count, 1))
-    signal = rows @ rng.normal(size=len(features))
-    y = math.sqrt(r2) * signal / signal.std() + math.sqrt(1 - r2) * rng.normal(size=count)
     columns: dict[str, Any] = {}
-    for column, values in zip((*features, response), (*rows.T, y), strict=True):
-        if column.categories is not None:
+    for column, values in zip(features, rows.T, strict=True):
+        if column.categories is not None:  # equally many of each, with effects of their own order
             places = np.searchsorted(np.quantile(values, np.linspace(0, 1, len(column.categories) + 1)[1:-1]), values)
             columns[column.name] = np.array(column.categories, dtype=object)[places]
+            values[:] = (places - places.mean()) / max(places.std(), 1e-9)
         else:
             columns[column.name] = np.clip(column.centre + column.half_width * values / ranges, *column.range)
+    signal = rows @ rng.normal(size=len(features))
+    y = math.sqrt(r2) * signal / signal.std() + math.sqrt(1 - r2) * rng.normal(size=count)
+    columns[response.name] = np.clip(response.centre + response.half_width * y / ranges, *response.range)
     return Table(columns)

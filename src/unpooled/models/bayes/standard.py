@@ -54,6 +54,8 @@ _NARROWEST = 0.003
 _SQUARE_STEPS = 1024.0
 #: Public numbers of a request are below this, so that no residual overflows.
 _LARGEST = 1e6
+#: Rows that are worked on at a time.
+_CACHED = 2048
 #: Coded rows of up to so many values are kept between the rounds of one study.
 KEPT = 1 << 23
 
@@ -148,12 +150,18 @@ class StandardRows:
     @cached_property
     def grid(self) -> int:
         """Steps per unit: sums of products of two such values stay inside 64 bits."""
-        return integer_grid(self.rows * math.ceil(4 * max(self.radius, self.longest, CAP) ** 2), 2)
+        exact = 1 << ((53 - math.ceil(math.log2(CAP**2 * (self.layout.size + 1)))) // 2)  # squared lengths below 2^53
+        return min(integer_grid(self.rows * math.ceil(4 * max(self.radius, self.longest, CAP) ** 2), 2), exact)
+
+    @cached_property
+    def coarse(self) -> int:
+        """Steps per unit of shortened rows: so few that blocks of thousands of their products are exact in float64."""
+        return min(self.grid, 1 << (20 - math.ceil(math.log2(max(self.radius, 1.0)))))
 
     @property
     def _steps(self) -> tuple[int, int]:
         """Longest product of a gradient and longest row, in grid units, rounded down."""
-        return int(self.longest * self.grid**2), int(self.radius * self.grid)
+        return int(self.longest * self.grid**2), int(self.radius * self.coarse)
 
     def descent(self, share: float, adjacency: Adjacency, rounds: int) -> Summed:
         """Gradients of clipped residuals: so many rounds, each a release of its own."""
@@ -195,44 +203,55 @@ class StandardRows:
         middle, width = standard
         g, d, one = float(self.layout.grid), self.layout.size, CONSTANT if self.layout.intercept else 0.0
         for coded, response in coded_blocks(self.layout, table):
-            rows = np.empty((response.size, d))
-            scale = (middle[:-1] * g, width[:-1] * g)
+            rows = np.empty((response.size, d), order="F")
+            scale = (middle[:-1] * g, 1 / (width[:-1] * g))
             standard_rows.standardise_rows(coded, *scale, CAP, one, float(self.grid), rows)
             yield rows, np.clip((response / g - middle[-1]) / width[-1], -CAP, CAP)
 
     def gradient(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
         """The exact sum of one descent round."""
-        total, longest, g = np.zeros(self.layout.size, dtype=np.int64), self._steps[0], float(self.grid)
-        farthest = int(2 * CAP * self.grid)
-        for rows, response in blocks:
-            standard_rows.add_gradients(rows, response, start, g, g, farthest, longest, total)
+        total, longest = np.zeros(self.layout.size, dtype=np.int64), self._steps[0]
+        farthest, exact = int(2 * CAP * self.grid), max(1, (1 << 53) // longest)
+        for rows, residual, square in self._left(blocks, start):
+            standard_rows.cut_residuals(residual, square, float(self.grid), farthest, longest)
+            for at in range(0, residual.size, exact):  # sums of so many products are exact in any order
+                part = slice(at, at + exact)
+                total += (rows[part].T @ residual[part]).astype(np.int64)
         return total
 
     def squares(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
         """The exact sum of squared residuals."""
-        total = 0
-        for rows, response in blocks:
-            total += standard_rows.add_squares(rows, response, start, float(self.grid), _SQUARE_STEPS, self.most)
+        left = self._left(blocks, start)
+        total = sum(standard_rows.add_squares(residual, _SQUARE_STEPS, self.most) for _, residual, _ in left)
         return np.array([total], dtype=np.int64)
 
     def products(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, clip: float) -> Ints:
         """The exact second moments of shortened rows and residuals: diagonal, above it, products with residuals."""
         from unpooled.kernels.moments import add_gram
 
-        d = self.layout.size
-        total, longest = np.zeros((d + 1, d + 1), dtype=np.int64), self._steps[1]
-        for rows, response in blocks:
-            out = self._shortened(rows, response, start, int(clip * self.grid))
+        d, longest, most = self.layout.size, self._steps[1], self._clip(clip)
+        total = np.zeros((d + 1, d + 1), dtype=np.int64)
+        for rows, residual, square in self._left(blocks, start):
+            out = np.empty((residual.size, d + 1), order="F")
+            finer = self.coarse / self.grid, float(self.grid)
+            standard_rows.shorten_rows(rows, residual, square, *finer, longest, most, out)
             # In units of clip / R, so that residuals are as long as rows; toward zero once more.
-            out[:, d] = np.trunc(out[:, d] * (longest / max(int(clip * self.grid), 1)))
-            np.clip(out[:, d], -longest, longest, out=out[:, d])
+            out[:, d] = np.clip(np.trunc(out[:, d] * (longest / most)), -longest, longest)
             add_gram(out, longest, total)
         return np.concatenate([total.diagonal()[:d], total[:d, :d][np.triu_indices(d, 1)], total[:d, d]])
 
-    def _shortened(self, rows: Floats, response: Floats, start: Floats, clip: int) -> Floats:
-        out = np.empty((rows.shape[0], rows.shape[1] + 1), order="F")
-        standard_rows.shorten_rows(rows, response, start, float(self.grid), self._steps[1], clip, out)
-        return out
+    def _left(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Iterator[tuple[Floats, Floats, Floats]]:
+        """(rows, residuals, squared lengths), some thousand rows at a time, which stay in the cache."""
+        for rows, response in blocks:
+            for at in range(0, response.size, _CACHED):
+                part = rows[at : at + _CACHED]
+                residual, square = np.empty((2, part.shape[0]))
+                standard_rows.leave(part, response[at : at + _CACHED], start, float(self.grid), residual, square)
+                yield part, residual, square
+
+    def _clip(self, clip: float) -> int:
+        """The clip of a residual in steps of the grid, at least one."""
+        return max(int(clip * self.grid), 1)
 
     # --- from the totals -------------------------------------------------------------------------------------------------
 
@@ -247,7 +266,7 @@ class StandardRows:
 
     def products_of(self, total: Total, clip: float) -> tuple[Floats, Floats]:
         """(moments, variances of their noise) of (z, r), with nan for the sum of r^2."""
-        d, unit = self.layout.size, float(self.grid) ** 2
+        d, unit = self.layout.size, float(self.coarse) ** 2
         gram, variance = (np.full((d + 1, d + 1), np.nan) for _ in range(2))
         first, second = np.triu_indices(d, 1)
         rows, columns = (
@@ -255,7 +274,7 @@ class StandardRows:
             np.concatenate([np.arange(d), second, np.full(d, d)]),
         )
         # Residuals were counted in units of clip / R.
-        back = np.where(columns == d, int(clip * self.grid) / self._steps[1], 1.0) / unit
+        back = np.where(columns == d, self._clip(clip) / self.grid / (self._steps[1] / self.coarse), 1.0) / unit
         gram[rows, columns] = gram[columns, rows] = total.values * back
         variance[rows, columns] = variance[columns, rows] = (total.deviations * back) ** 2
         return gram, variance

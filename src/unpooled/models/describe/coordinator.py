@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
-from unpooled.models.describe.plan import RELEASE, STEP, DescribeDesign
+from unpooled.errors import StudyAborted
+from unpooled.models.describe.plan import HISTOGRAM, RELEASE, STEP, DescribeDesign
+from unpooled.models.describe.ranges import BINS, Range
+from unpooled.models.describe.ranges import render as render_ranges
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Ask, Dropped, Nothing
 from unpooled.protocol.step import Panel
@@ -19,10 +23,10 @@ from unpooled.protocol.step import Panel
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from unpooled.models.describe.plan import SumsLayout
+    from unpooled.models.describe.ranges import RangesLayout
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Conversation
@@ -59,6 +63,8 @@ def _design(plan: Plan) -> DescribeDesign:
 def coordinate(plan: Plan) -> Conversation:
     """Ask every party for its sums; a party that drops out is left out of the pooled figures."""
     cards, design = plan.study.parties, _design(plan)
+    if design.ranges is not None:
+        return (yield from _ranges(plan, design.ranges))
     replies = yield [Ask(card.name, STEP, Nothing()) for card in cards]
     z = NormalDist().inv_cdf(0.5 + design.parameters.confidence / 2)
     summaries: list[Summary] = []
@@ -77,6 +83,25 @@ def coordinate(plan: Plan) -> Conversation:
     if total is not None and variance is not None and len(cards) > 1:
         summaries = [*summarise(POOLED, layout, rows, total, variance, z), *summaries]
     return tuple(summaries)
+
+
+def _ranges(plan: Plan, layout: RangesLayout) -> Conversation:
+    """Ask every party for its counts; a party that drops out is left out."""
+    cards = plan.study.parties
+    replies = yield [Ask(card.name, HISTOGRAM, Nothing()) for card in cards]
+    rows, variance = 0, 0.0
+    counts = np.zeros(len(layout.columns) * BINS)
+    for card, reply in zip(cards, replies, strict=True):
+        if isinstance(reply, Dropped):
+            continue
+        release = plan.release(card.name, HISTOGRAM).mechanism
+        assert isinstance(release, GaussianRelease)
+        counts += release.decode(reply.sums.values.numpy())
+        variance += float(release.deviations[0]) ** 2
+        rows += card.rows
+    if not rows:
+        raise StudyAborted("no party answered: run the study again once they are back")
+    return layout.ranges(counts, math.sqrt(variance), rows)
 
 
 def summarise(
@@ -174,8 +199,10 @@ def _count(count: float, variance: float, rows: int, z: float) -> Estimate:
     return Estimate(possible(count), possible(count - z * noise), possible(count + z * noise), noise)
 
 
-def render(summaries: tuple[Summary, ...]) -> str:
-    """The summaries as a table."""
+def render(summaries: tuple[Any, ...]) -> str:
+    """The summaries as a table, or the ranges."""
+    if summaries and isinstance(summaries[0], Range):
+        return render_ranges(summaries)
     lines = [f"{'source':<12}{'column':<24}{'count':>8} ±{'':<7}{'mean [interval]':<34}sd [interval]"]
     for s in summaries:
         name = s.column + (f" = {s.category}" if s.category is not None else "")
@@ -187,8 +214,12 @@ def render(summaries: tuple[Summary, ...]) -> str:
     return "\n".join(lines)
 
 
-def panels(summaries: tuple[Summary, ...]) -> tuple[Panel, ...]:
+def panels(summaries: tuple[Any, ...]) -> tuple[Panel, ...]:
     """The means of every number by source, and the pooled counts of every category."""
+    if summaries and isinstance(summaries[0], Range):
+        names, low, high = zip(*((r.column, r.low, r.high) for r in summaries), strict=True)
+        middle = tuple((a + b) / 2 for a, b in zip(low, high, strict=True))
+        return (Panel("private ranges", names, middle, low, high),)
     found = []
     for column in dict.fromkeys(s.column for s in summaries):
         own = [s for s in summaries if s.column == column]

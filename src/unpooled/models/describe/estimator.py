@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.base import run
@@ -12,14 +12,19 @@ from unpooled.estimation.parameters import NUMBER, SHARED, check
 from unpooled.estimation.tables import table_of
 from unpooled.models.describe import MODEL
 from unpooled.models.describe.coordinator import render
+from unpooled.models.describe.ranges import FARTHEST
+from unpooled.privacy.accounting import UNBOUNDED
 from unpooled.privacy.bounds import Bounds
+from unpooled.privacy.exposure import alternatives
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
+from unpooled.privacy.plan import BOUNDS, Card, Earlier, Plan, Study, default_delta
+from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from unpooled.models.describe.coordinator import Summary
+    from unpooled.models.describe.ranges import Range
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
     from unpooled.privacy.statement import Statement
@@ -67,9 +72,98 @@ class Description:
         return render(self.summaries_)
 
 
+@dataclass(frozen=True)
+class DescribedBounds:
+    """Private ranges of columns; printing it gives a table.
+
+    Attributes
+    ----------
+    ranges_ : tuple of Range
+        ``low``, ``high`` and the estimated shares that are ``clipped`` and ``missing``, of every column.
+    bounds_ : Bounds
+        The same as declared bounds, with their price.
+    statement_ : Statement
+        What is promised, and what is not.
+    plan_ : Plan
+        What was released, with which noise.
+    ledger_ : tuple of Entry
+        What was debited.
+    communication_ : dict
+        Bytes sent to and received from each party.
+
+    """
+
+    ranges_: tuple[Range, ...]
+    plan_: Plan
+    ledger_: tuple[Entry, ...]
+    communication_: dict[str, dict[str, int]]
+
+    @property
+    def statement_(self) -> Statement:
+        """What this result promises."""
+        return self.plan_.statement
+
+    @property
+    def bounds_(self) -> Bounds:
+        """Ranges by name, missing values as "absent" where any were seen."""
+        return self.bounds([r.column for r in self.ranges_])
+
+    def bounds(self, columns: Sequence[str]) -> Bounds:
+        """The bounds of some of the columns, with the price of all: they were released together."""
+        chosen: dict[str | int, Any] = {r.column: (r.low, r.high) for r in self.ranges_ if r.column in set(columns)}
+        missing: dict[str | int, Any] = {r.column: "absent" for r in self.ranges_ if r.column in chosen and r.missing > 0}
+        return Bounds(chosen, missing=missing, paid=(*self.plan_.study.earlier, self._price()))
+
+    def _price(self) -> Earlier:
+        events = tuple(
+            (str(cost.unit), cost.event.kind.name, cost.event.value, cost.event.count, cost.event.total_variation)
+            for cost in alternatives(self.plan_, self.plan_.study.parties[0].name)
+            if cost.event.count
+        )
+        if not self.statement_.holds:  # a simulation, or no noise: nothing that rests on it is private
+            events = tuple((str(unit), UNBOUNDED.kind.name, UNBOUNDED.value, 1, 0.0) for unit in Unit)
+        return Earlier("private ranges", self.plan_.hash, events)
+
+    def __str__(self) -> str:
+        return render(self.ranges_)
+
+
+def _ranges(
+    data: Any,  # noqa: ANN401 - array, mapping of columns, or data frame
+    sites: Sequence[object] | None,
+    columns: Sequence[str] | None,
+    epsilon: float,
+    delta: float | None,
+    unit: str,
+    adjacency: str,
+    random_state: int | None,
+    budget: Budget | None,
+) -> DescribedBounds:
+    """The study of private ranges."""
+    given = {"epsilon": epsilon, "delta": delta, "random_state": random_state, "budget": budget}
+    check(SHARED, given | {"unit": unit, "adjacency": adjacency})
+    table = table_of(data, columns)
+    tables = table.by_site(sites)
+    fewest = min(t.n_rows for t in tables.values())
+    wide = Bounds(-FARTHEST, FARTHEST, missing="absent").columns(table.names)
+    study = Study(
+        model="describe",
+        parties=tuple(Card(name, t.n_rows, wide) for name, t in tables.items()),
+        epsilon=epsilon,
+        delta=default_delta(fewest) if delta is None else delta,
+        unit=unit,
+        adjacency=adjacency,
+        parameters={"ranges": True},
+        simulation_seed=seed_of(random_state),
+        derived=(),
+    )
+    plan, found = run(MODEL, study, tables, budget=budget)
+    return DescribedBounds(found.outcome.result, plan, found.ledger, found.outcome.communication)
+
+
 def describe(
     data: Any,  # noqa: ANN401 - array, mapping of columns, or data frame
-    bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
+    bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | Literal[True] | None = None,
     *,
     sites: Sequence[object] | None = None,
     columns: Sequence[str] | None = None,
@@ -80,15 +174,16 @@ def describe(
     confidence: float = 0.95,
     random_state: int | None = None,
     budget: Budget | None = None,
-) -> Description:
+) -> Description | DescribedBounds:
     """Private counts, means and standard deviations of the columns of row-split data.
 
     Parameters
     ----------
     data : array of shape (n, p), mapping from names to columns, or data frame
         The rows.
-    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
-        Declared ranges or categories. None reads them off the data, warns, and promises nothing.
+    bounds : Bounds, (low, high), mapping from column names to ranges or categories, or True, optional
+        Declared ranges or categories. None reads them off the data, warns, and promises nothing. True releases private ranges of columns of
+        numbers instead of means: the result's ``bounds_`` may be passed to any estimator, whose statement then holds this price too.
     sites : array of n labels, optional
         Which party each row belongs to. None is one party.
     columns : list of str, optional
@@ -115,8 +210,13 @@ def describe(
     >>> result = unpooled.describe({"age": age}, unpooled.Bounds(0, 100), epsilon=1.0, random_state=0)
     >>> abs(result["all", "age"].mean.value - 50) < 1
     True
+    >>> found = unpooled.describe({"age": age}, bounds=True, epsilon=0.5, random_state=0)
+    >>> [(c.low < 20, c.high > 80) for c in found.bounds_.columns(["age"])]
+    [(True, True)]
 
     """
+    if bounds is True:
+        return _ranges(data, sites, columns, epsilon, delta, unit, adjacency, random_state, budget)
     given = {"epsilon": epsilon, "delta": delta, "bounds": bounds, "random_state": random_state, "budget": budget}
     check(SHARED | {"confidence": (NUMBER,)}, given | {"unit": unit, "adjacency": adjacency, "confidence": confidence})
     if math.isinf(epsilon) and bounds is None:
@@ -135,6 +235,7 @@ def describe(
         adjacency=adjacency,
         parameters={"confidence": float(confidence)},
         simulation_seed=seed_of(random_state),
+        earlier=bounds.paid if isinstance(bounds, Bounds) else (),
         derived=() if bounds is not None else (BOUNDS,),
     )
     plan, found = run(MODEL, study, tables, budget=budget)

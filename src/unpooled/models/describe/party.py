@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.models.describe.messages import SumsReply
-from unpooled.models.describe.plan import RELEASE, STEP
+from unpooled.models.describe.plan import HISTOGRAM, RELEASE, STEP
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.table import BLOCK_ROWS
@@ -45,8 +45,15 @@ def sums(table: Table, layout: SumsLayout, block_rows: int = BLOCK_ROWS) -> NDAr
 
 def answer(context: Context, request: Nothing) -> SumsReply:  # noqa: ARG001 - the request is no more than its name
     """Release this party's sums."""
+    context.planned(RELEASE)
     statistic = sums(context.table, context.design.layouts[context.name])
     return SumsReply(context.release(RELEASE, Vector(statistic)))
 
 
-STEPS = (Step(STEP, Nothing, SumsReply, answer),)
+def histogram(context: Context, request: Nothing) -> SumsReply:  # noqa: ARG001 - the request is no more than its name
+    """Release this party's counts of bins."""
+    context.planned(HISTOGRAM)
+    return SumsReply(context.release(HISTOGRAM, Vector(context.design.ranges.statistic(context.table))))
+
+
+STEPS = (Step(STEP, Nothing, SumsReply, answer), Step(HISTOGRAM, Nothing, SumsReply, histogram))

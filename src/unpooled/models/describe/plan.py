@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from unpooled.errors import UsageError
+from unpooled.models.describe.ranges import RangesLayout
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column, integer_grid
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
@@ -20,6 +21,7 @@ from unpooled.privacy.unit import Adjacency, Split, Unit
 WEIGHTS = (1.0, 1.0, math.sqrt(2.0))
 
 STEP, RELEASE = "sums", "sums"
+HISTOGRAM = "histogram"
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,6 +31,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     columns: tuple[str, ...] | None = None
     #: Confidence of the reported intervals.
     confidence: float = 0.95
+    #: Release histograms, from which ranges are read, in the place of sums inside declared ones.
+    ranges: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
@@ -78,6 +82,8 @@ class DescribeDesign:
     parameters: Parameters
     #: Of every party's vector.
     layouts: dict[str, SumsLayout]
+    #: Of the histograms, where ranges are asked for.
+    ranges: RangesLayout | None = None
 
 
 def layout(study: Study, card: Card, parameters: Parameters) -> SumsLayout:
@@ -112,6 +118,23 @@ def compile_plan(study: Study) -> Plan:
         msg = f"model 'describe' needs no trust; remove {', '.join(study.trust)}"
         raise UsageError(msg)
     parameters: Parameters = check_parameters(study, Parameters)
+    if parameters.ranges:
+        return _ranges(study, parameters)
     layouts = {card.name: layout(study, card, parameters) for card in study.parties}
     releases = tuple(Release(RELEASE, name, STEP, mechanism(study, layout)) for name, layout in layouts.items())
     return Plan(study, Split.HORIZONTAL, releases, design=DescribeDesign(parameters, layouts))
+
+
+def _ranges(study: Study, parameters: Parameters) -> Plan:
+    """The plan of a study that releases histograms."""
+    first = study.parties[0]
+    columns = tuple(first.column(name) for name in parameters.columns or tuple(c.name for c in first.columns))
+    for column in columns:
+        if column.categories is not None:
+            msg = f"column {column.name!r} has categories: ranges are of numbers, so leave it out"
+            raise UsageError(msg)
+        for card in study.parties:
+            card.column(column.name)
+    layout = RangesLayout(columns)
+    releases = tuple(Release(HISTOGRAM, card.name, HISTOGRAM, layout.mechanism(study)) for card in study.parties)
+    return Plan(study, Split.HORIZONTAL, releases, design=DescribeDesign(parameters, {}, layout))

@@ -19,19 +19,16 @@ from unpooled.models.lasso import MODEL, planner, published
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.forms import Form
 from unpooled.models.lasso.messages import Slot, Term
-from unpooled.models.lasso.outlook import CORRELATION, SIGNAL, outlook
 from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, LassoDesign
 from unpooled.models.lasso.plan import design_of as rounds_of
 from unpooled.models.lasso.planner import VARIANCE, ScoreOutlook
 from unpooled.privacy.bounds import Bounds, Coding, Column
-from unpooled.privacy.unit import check_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.estimation.outlook import Outlook, Range
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.plan import Study
     from unpooled.privacy.table import Table
@@ -227,35 +224,6 @@ class PrivateLasso(LinearRegressor):
 
         """
         return planner.recommend(self._rounds(n_samples, n_features), relevant=relevant, variance=variance)[0]
-
-    def outlook(
-        self,
-        n_samples: int,
-        n_features: int,
-        *,
-        epsilon: float | None = None,
-        relevant: int = 6,
-        r2: Range = SIGNAL,
-        correlation: Range = CORRELATION,
-    ) -> Outlook:
-        """What to expect of a fit to data of this shape, before any are touched: simulations of this very plan.
-
-        ``relevant``: how many columns the response goes with; ``r2``: the part of its variance that they explain; ``correlation`` of the columns,
-        by one factor that they have in common. A pair is a range of what may be.
-
-        Examples
-        --------
-        >>> from unpooled import PrivateLasso
-        >>> model = PrivateLasso(4, radius=2.0, unit="record", bounds=(-1, 1), y_bounds=(-2, 2))
-        >>> few, many = (model.outlook(rows, 100, r2=0.6, correlation=0.2) for rows in (500, 50_000))
-        >>> bool(few.error > 0.9 > 0.5 > many.error)
-        True
-
-        """
-        study = self.plan(n_samples, n_features).study
-        if epsilon is not None:
-            study = msgspec.structs.replace(study, epsilon=check_epsilon(epsilon))
-        return outlook(study, relevant=relevant, r2=r2, correlation=correlation)
 
     def rounds_outlook(
         self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE

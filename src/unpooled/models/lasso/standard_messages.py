@@ -15,7 +15,7 @@ class Standards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     response: tuple[float, float]
 
 
-class SumsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StandardSumsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Noisy sums and sums of squares."""
 
     sums: Released

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.errors import ProtocolError
-from unpooled.kernels import standard_rows
 from unpooled.kernels.moments import add_gram
 from unpooled.models.lasso.party import coded_columns, response_of
 from unpooled.models.lasso.plan import LARGEST, grids, shortened
@@ -21,7 +20,7 @@ from unpooled.models.lasso.standard_messages import (
     ProductsReply,
     ProductsRequest,
     Standards,
-    SumsReply,
+    StandardSumsReply,
 )
 from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CAP, CHOOSE, CROSSING, PAIR, PRODUCTS, SUMS
 from unpooled.privacy.mechanisms import Scores
@@ -75,7 +74,7 @@ def _response(context: Context, numbers: tuple[float, float]) -> Floats:
     return np.asarray(np.clip((coded - numbers[0]) / numbers[1], -CAP, CAP))
 
 
-def sums(context: Context, request: Nothing) -> SumsReply:  # noqa: ARG001 - the request is no more than its name
+def sums(context: Context, request: Nothing) -> StandardSumsReply:  # noqa: ARG001 - the request is no more than its name
     """Release sums and sums of squares, of the columns and, at the first party, of the response."""
     context.planned(SUMS)
     design: StandardDesign = context.design
@@ -87,7 +86,7 @@ def sums(context: Context, request: Nothing) -> SumsReply:  # noqa: ARG001 - the
     if context.name == design.parties[0]:
         own = np.trunc(response_of(context, design) / design.parameters.response_bound * g)
         parts.append(np.array([own.sum(), own @ own]))
-    return SumsReply(context.release(SUMS, Statistic(np.concatenate(parts).astype(np.int64))))
+    return StandardSumsReply(context.release(SUMS, Statistic(np.concatenate(parts).astype(np.int64))))
 
 
 def _square(values: Floats) -> float:
@@ -116,10 +115,32 @@ def choose(context: Context, request: ChooseRequest) -> ChooseReply:
 def _rows(context: Context, columns: list[int], middle: Floats, width: Floats, grid: int) -> Floats:
     """Standardised rows of these columns, clipped, as floats that hold integers."""
     coded, g = coded_columns(context), float(grids(context.table.n_rows)[0])
-    raw = np.column_stack([coded.column(j) for j in columns])
-    out = np.empty(raw.shape)
-    standard_rows.standardise_rows(raw, middle * g, width * g, CAP, 0.0, float(grid), out)
+    out = np.empty((context.table.n_rows, len(columns)), order="F")
+    for at, (j, centre, wide) in enumerate(zip(columns, middle.tolist(), width.tolist(), strict=True)):
+        out[:, at] = np.trunc(np.clip((coded.column(j) / g - centre) / wide, -CAP, CAP) * grid)
     return out
+
+
+def _shortened(rows: Floats, response: Floats, grid: int, longest: int, clip: int) -> Floats:
+    """Rows of integers shortened to ``longest``, and last the response by the same factor, clipped, in steps of the grid.
+
+    A row that rounding left too long cannot be, and would count as nothing. Squares are exact: at most 2^53, for grids are at most 2^20.
+    """
+    count = rows.shape[1]
+    factor = np.minimum(1.0, longest / np.sqrt(np.maximum(_lengths(rows), 1.0)) * (1 - 2.0**-40))
+    out = np.empty((response.size, count + 1), order="F")
+    out[:, :count] = np.trunc(rows * factor[:, None])
+    out[:, count] = np.trunc(np.clip(response * factor * grid, -clip, clip))
+    out[_lengths(out[:, :count]) > float(longest) ** 2] = 0.0
+    return out
+
+
+def _lengths(rows: Floats) -> Floats:
+    """The squared lengths of rows of integers, column by column."""
+    total = np.zeros(rows.shape[0])
+    for column in rows.T:
+        total += column * column
+    return total
 
 
 def products(context: Context, request: ProductsRequest) -> ProductsReply:
@@ -134,8 +155,7 @@ def products(context: Context, request: ProductsRequest) -> ProductsReply:
     total = np.zeros((count + 1, count + 1), dtype=np.int64)
     for start in range(0, response.size, _BLOCK):
         part = slice(start, start + _BLOCK)
-        out = np.empty((response[part].size, count + 1), order="F")
-        standard_rows.shorten_rows(rows[part], response[part], np.zeros(count), float(grid), longest, clip, out)
+        out = _shortened(rows[part], response[part], grid, longest, clip)
         out[:, count] = np.clip(np.trunc(out[:, count] * (longest / clip)), -longest, longest)
         add_gram(out, longest, total)
     above = total[:count, :count][np.triu_indices(count, 1)]
@@ -177,7 +197,7 @@ def crossing(context: Context, request: CrossingRequest) -> CrossingReply:
 
 
 STANDARD_STEPS = (
-    Step(SUMS, Nothing, SumsReply, sums),
+    Step(SUMS, Nothing, StandardSumsReply, sums),
     Step(CHOOSE, ChooseRequest, ChooseReply, choose),
     Step(PRODUCTS, ProductsRequest, ProductsReply, products),
     Step(AXIS, AxisRequest, AxisReply, axis),

@@ -7,7 +7,6 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import msgspec
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
@@ -22,18 +21,15 @@ from unpooled.models.pls.coordinator import stored
 from unpooled.models.pls.fit import from_moments
 from unpooled.models.pls.frame import MATRIX, Frame
 from unpooled.models.pls.frame import NONE as NO_BASIS
-from unpooled.models.pls.outlook import RANGES, SIGNAL, outlook
 from unpooled.models.pls.plan import CHOSEN
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
-from unpooled.privacy.unit import check_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.estimation.outlook import Outlook, Range
     from unpooled.models.pls.coordinator import StoredModel
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.table import Table
@@ -187,36 +183,6 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         if self.bounds is None or self.y_bounds is None:
             raise UsageError("a plan needs bounds and y_bounds: pass bounds=Bounds(norm=...), y_bounds=(low, high)")
         return self._planned(sites or {ALL: n_samples}, n_features)
-
-    def outlook(
-        self,
-        n_samples: int,
-        n_features: int,
-        *,
-        epsilon: float | None = None,
-        r2: Range = SIGNAL,
-        ranges: Range = RANGES,
-        decay: Range | None = None,
-    ) -> Outlook:
-        """What to expect of a fit to data of this shape, before any are touched: simulations of this very plan.
-
-        ``r2``: the part of the variance of y that the spectra explain; ``ranges``: half the range of y in its standard deviations; ``decay``: the
-        deviation of the basis' last coordinate as a part of the first one's (a matrix is taken to be whitened: 1). A pair is a range of what may be.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from unpooled import Bounds, PrivatePLSRegression
-        >>> model = PrivatePLSRegression(basis=np.eye(100)[:, :5], bounds=Bounds(norm=3.0), y_bounds=(0, 10))
-        >>> few, many = (model.outlook(rows, 100, r2=0.9) for rows in (50, 5000))
-        >>> bool(few.error > 0.8 > 0.45 > many.error)
-        True
-
-        """
-        study = self.plan(n_samples, n_features).study
-        if epsilon is not None:
-            study = msgspec.structs.replace(study, epsilon=check_epsilon(epsilon))
-        return outlook(study, r2=r2, ranges=ranges, decay=decay)
 
     def _coded(self, bounds: Bounds, names: Sequence[str]) -> tuple[Column, ...]:
         """The channels; a bound on projected rows alone lets them be far from the reference."""

@@ -1,8 +1,13 @@
 """PRIDE: vertical ridge and logistic regression by perturbed sketches (Heinze-Deml, McWilliams & Meinshausen 2017)."""
 
+from dataclasses import replace
+from functools import partial
+
 from unpooled.models.pride.coordinator import coordinate, panels, render
+from unpooled.models.pride.outlook import outlook
 from unpooled.models.pride.party import STEPS
 from unpooled.models.pride.plan import compile_plan
 from unpooled.protocol.step import Model
 
 MODEL = Model("pride", compile_plan, STEPS, coordinate, render, panels)
+MODEL = replace(MODEL, outlook=partial(outlook, MODEL))

@@ -16,6 +16,8 @@ from unpooled.estimation.binary import BinaryClassifier
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARE, SHARED, WHOLE, WORD, plain, taking
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.pride import MODEL, published
+from unpooled.models.pride.parameters import AUTO
+from unpooled.models.pride.plan import sizes_of
 from unpooled.models.pride.units import in_own_units
 from unpooled.privacy.bounds import Bounds, Coding
 from unpooled.privacy.classes import DEFAULT
@@ -43,10 +45,11 @@ class _Pride(StudyEstimator):
         SHARED
         | taking("alpha", NUMBER, WORD)
         | taking("sketch", WORD, MAPPING)
-        | taking("sketch_dim", WHOLE, SHARE)
+        | taking("sketch_dim", WHOLE, SHARE, WORD)
         | taking("publish", NUMBER)
         | taking("grids", MAPPING, NONE)
         | taking("noise_model", WORD)
+        | taking("others", WORD)
         | taking("loss", WORD, NONE)
         | taking("threshold", NUMBER, NONE)
         | taking("public", LIST)
@@ -68,9 +71,10 @@ class _Pride(StudyEstimator):
         calibration: str = "sound",
         alpha: float | str = "marginal-likelihood",
         sketch: str | Mapping[str, ArrayLike] = "srht",
-        sketch_dim: float = 0.05,
+        sketch_dim: float | str = AUTO,
         grids: Mapping[str, tuple[int, ...]] | None = None,
-        noise_model: str = "calibrated",
+        noise_model: str = "gram",
+        others: str = "like mine",
         public: Sequence[int | str] = (),
         estimating: Sequence[str] | None = None,
         clip_norm: float | None = None,
@@ -92,6 +96,7 @@ class _Pride(StudyEstimator):
         self.sketch_dim = sketch_dim
         self.grids = grids
         self.noise_model = noise_model
+        self.others = others
         self.public = public
         self.estimating = estimating
         self.clip_norm = clip_norm
@@ -130,13 +135,14 @@ class _Pride(StudyEstimator):
             "threshold": None if self.threshold is None else float(self.threshold),
             "classes": list(DEFAULT if declared.classes is None else declared.classes.texts),
             "sketch": self.sketch if isinstance(self.sketch, str) else "matrix",
-            "sketch_dim": plain(self.sketch_dim),
+            "sketch_dim": sizes_of(self.plan_.design) if fitted and self.sketch_dim == AUTO else plain(self.sketch_dim),
             "grids": {k: [int(n) for n in v] for k, v in (self.grids or {}).items()},
             "matrices": matrices,
             "public": [column_named(declared.names, column) for column in self.public],
             # New rows are predicted with what is kept: their plan chooses no penalty, and has nothing to trust.
             "alpha": "marginal-likelihood" if fitted and self.alpha == "global-cv" else plain(self.alpha),
             "noise_model": self.noise_model,
+            "others": self.others,
             "fit_intercept": bool(self.fit_intercept),
             "clip_norm": None if self.clip_norm is None else float(self.clip_norm),
             "folds": int(self.folds),
@@ -223,7 +229,8 @@ class PrideRegressor(RegressorMixin, _Pride):
     parties : int or mapping from party names to columns (indices or names), default 2
         Who holds which columns. An int splits the columns evenly.
     epsilon : float, default 1.0
-        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing (the algorithm is then DUAL-LOCO).
+        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing (with
+        ``noise_model="plain"`` the algorithm is then DUAL-LOCO).
     delta : float, optional
         The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
     bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
@@ -241,12 +248,18 @@ class PrideRegressor(RegressorMixin, _Pride):
         The penalty, as scikit-learn's alpha on columns scaled by their declared half width. "global-cv" is not private.
     sketch : {"srht", "gaussian", "dct"} or mapping from party names to public matrices, default "srht"
         The public random matrix that a party's columns are multiplied by before they get noise.
-    sketch_dim : int or float, default 0.05
-        Columns of a sketch: a number, or a fraction up to 1 of the party's columns. 0 sends nothing: the semi-naive baseline.
+    sketch_dim : "auto", int or float, default "auto"
+        Columns of a sketch: a number, or a fraction up to 1 of the party's columns. "auto" is 5 % of them, times epsilon where that is
+        above 1, up to half. 0 sends nothing: each party has its own columns only (the semi-naive baseline if ``noise_model`` is not
+        "gram").
     grids : mapping from party names to shapes, optional
         The shape of the grid that a party's columns lie on, for the sketch "dct".
-    noise_model : {"calibrated", "plain"}, default "calibrated"
-        Regression calibration of the received sketches, or the paper's plain use of them.
+    noise_model : {"gram", "calibrated", "plain"}, default "gram"
+        What a party makes of the sketches that it received: a model of the others' Gram matrix from its own columns and the sketches'
+        likelihood, regression calibration, or the paper's plain use of them. All three release the same.
+    others : {"like mine", "copies", "unrelated"}, default "like mine"
+        With ``noise_model="gram"``, what the study declares of the others' columns: that they relate to a party's own as halves of its
+        own do to each other, that they measure the same variables again, or that they have nothing in common.
     public : list of columns, default ()
         Columns that are not sensitive; they are sent as they are.
     estimating : list of party names, optional
@@ -358,9 +371,10 @@ class PrideClassifier(_Pride, BinaryClassifier):
         calibration: str = "sound",
         alpha: float | str = "marginal-likelihood",
         sketch: str | Mapping[str, ArrayLike] = "srht",
-        sketch_dim: float = 0.05,
+        sketch_dim: float | str = AUTO,
         grids: Mapping[str, tuple[int, ...]] | None = None,
-        noise_model: str = "calibrated",
+        noise_model: str = "gram",
+        others: str = "like mine",
         public: Sequence[int | str] = (),
         estimating: Sequence[str] | None = None,
         clip_norm: float | None = None,

@@ -1,23 +1,28 @@
 r"""What a party computes from its own columns and the sketches it received: regression calibration, penalty, coefficients.
 
-Pure functions of arrays, shared by the party's steps and by the tests (THEORY.md, sections 4 and 5).
+Pure functions of arrays, shared by the party's steps and by the tests (THEORY.md, sections 4, 5 and 8). A problem is what a party fits
+on: its columns beside the received ones, or its columns and a model of the others' Gram matrix.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from unpooled.kernels.newton import NewtonPath
 from unpooled.kernels.ridge import RidgePath, noise_aware_smoothing, shrink_singular_values
 from unpooled.models.families import Gaussian
+from unpooled.models.pride.gram import GramNewtonPath, GramPath, Kernel, Share
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from unpooled.models.families import Family
+    from unpooled.models.pride.gram import Heard
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
@@ -56,7 +61,114 @@ def path_of(family: Family, design: Matrix, response: Vector, *, fit_intercept: 
     return NewtonPath.of(design, response, family, fit_intercept=fit_intercept)
 
 
-def choose_alpha(path: RidgePath | NewtonPath, alpha: float | str, folds: list[NDArray[np.intp]]) -> float:
+class Penalised(Protocol):
+    """What a choice of the penalty needs of a path of solutions."""
+
+    @property
+    def squares(self) -> Vector:
+        """Eigenvalues of the kernel, or squared singular values of the design: the scale of a penalty."""
+
+    def evidence_alpha(self) -> float:
+        """The penalty of largest marginal likelihood."""
+
+    def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
+        """The held-out loss of every penalty."""
+
+
+class LocalPath(Penalised, Protocol):
+    """A party's shares for every penalty."""
+
+    def solve(self, alpha: float) -> Share:
+        """At this penalty."""
+
+
+class LocalProblem(Protocol):
+    """What a party fits on."""
+
+    def path(self, family: Family, response: Vector, *, fit_intercept: bool) -> LocalPath:
+        """Its solutions for a response."""
+
+    def of_rows(self, rows: NDArray[np.intp]) -> LocalProblem:
+        """The problem of some rows only."""
+
+
+@dataclass(frozen=True)
+class DesignPath:
+    """Solutions on a design whose first columns are the party's own."""
+
+    inner: RidgePath | NewtonPath
+    design: Matrix
+    own: int
+
+    @property
+    def squares(self) -> Vector:
+        """Squared singular values of the design."""
+        return self.inner.squares
+
+    def evidence_alpha(self) -> float:
+        """The penalty of largest marginal likelihood."""
+        return self.inner.evidence_alpha()
+
+    def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
+        """The held-out loss of every penalty."""
+        return self.inner.cross_validated(alphas, folds)
+
+    def solve(self, alpha: float) -> Share:
+        """The coefficients of the own columns and of the received ones."""
+        return self.share(*self.inner.solve(alpha))
+
+    def share(self, coefficients: Vector, intercept: float) -> Share:
+        """A solution on the whole design, whoever found it."""
+        return Share(
+            coefficients[: self.own],
+            coefficients[self.own :],
+            intercept,
+            float(self.design.mean(axis=0) @ coefficients) + intercept,
+            self.design @ coefficients + intercept,
+        )
+
+
+@dataclass(frozen=True)
+class DesignProblem:
+    """[X_k, Z_j for j != k], as the paper has it."""
+
+    own: Matrix
+    received: Matrix
+
+    def path(self, family: Family, response: Vector, *, fit_intercept: bool) -> DesignPath:
+        """Ridge, or Newton's method."""
+        design = np.hstack([self.own, self.received])
+        return DesignPath(path_of(family, design, response, fit_intercept=fit_intercept), design, self.own.shape[1])
+
+    def of_rows(self, rows: NDArray[np.intp]) -> DesignProblem:
+        """Some rows only."""
+        return DesignProblem(self.own[rows], self.received[rows])
+
+
+@dataclass(frozen=True)
+class GramProblem:
+    """The own columns and what a party can know of the others' Gram matrix."""
+
+    own: Matrix
+    heard: Heard
+
+    def at_home(self) -> DesignProblem:
+        """What predicts new rows from the own columns and newly received sketches: the calibrated design."""
+        return DesignProblem(self.own, self.heard.calibrated)
+
+    def path(self, family: Family, response: Vector, *, fit_intercept: bool) -> GramPath | GramNewtonPath:
+        """In closed form where the loss is squared."""
+        kernel = Kernel.of(self.own, self.heard, fit_intercept=fit_intercept)
+        if isinstance(family, Gaussian):
+            return GramPath.of(kernel, response, fit_intercept=fit_intercept)
+        return GramNewtonPath.of(kernel, response, family, fit_intercept=fit_intercept)
+
+    def of_rows(self, rows: NDArray[np.intp]) -> GramProblem:
+        """Some rows only."""
+        return GramProblem(self.own[rows], self.heard.of_rows(rows))
+
+
+def choose_alpha(path: Penalised, alpha: float | str, folds: list[NDArray[np.intp]]) -> float:
     """A number as it is; marginal likelihood; or the penalty of smallest cross-validated loss on the party's own design."""
     if not isinstance(alpha, str):
         return alpha
@@ -66,7 +178,7 @@ def choose_alpha(path: RidgePath | NewtonPath, alpha: float | str, folds: list[N
     return float(penalties[int(np.argmin(path.cross_validated(penalties, folds)))])
 
 
-def penalty_grid(path: RidgePath | NewtonPath) -> Vector:
+def penalty_grid(path: Penalised) -> Vector:
     """Penalties around the design's own scale."""
     scale = float(path.squares.mean()) if path.squares.size else 1.0
     return scale * RELATIVE_PENALTIES

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
-from unpooled.models.pride.local import RegressionCalibration, choose_alpha, path_of, random_folds
+from unpooled.models.pride.gram import Heard
+from unpooled.models.pride.local import (
+    DesignPath,
+    DesignProblem,
+    GramProblem,
+    RegressionCalibration,
+    choose_alpha,
+    random_folds,
+)
 from unpooled.models.pride.messages import (
     Estimated,
     EstimateRequest,
@@ -28,11 +38,11 @@ from unpooled.models.pride.plan import (
     SCORE,
     SKETCH,
     Own,
-    Parameters,
     Part,
     clip_length,
     coded,
     coefficients_reach,
+    sketch_of,
     unit_of,
 )
 from unpooled.privacy.classes import code
@@ -50,6 +60,9 @@ if TYPE_CHECKING:
 
     from unpooled.kernels.newton import NewtonPath
     from unpooled.kernels.ridge import RidgePath
+    from unpooled.models.pride.gram import Share
+    from unpooled.models.pride.local import LocalProblem
+    from unpooled.models.pride.parameters import Parameters
     from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
@@ -134,11 +147,11 @@ def _own(context: Context, part: Part) -> Own:
     return Own(np.hstack([own.rows, public]), np.append(own.mean, np.zeros(width)), np.append(own.deviation, np.ones(width)))
 
 
-def _others(context: Context, received: Sequence[Received]) -> tuple[Matrix, Vector]:
-    """The received columns side by side, and the standard deviation of the noise in each (0 for public columns)."""
+def _others(context: Context, received: Sequence[Received]) -> tuple[Matrix, Vector, NDArray[np.bool_]]:
+    """The received columns side by side, the standard deviation of the noise in each (0 for public columns), and which lost something."""
     rows = context.table.n_rows
     columns: list[Matrix] = [np.empty((rows, 0))]
-    noise: list[Vector] = [np.empty(0)]
+    noise, sketched = [np.empty(0)], [np.empty(0, dtype=np.bool_)]
     for other in received:
         part = context.design.part(other.party)
         if part is None or part.card.name == context.name:
@@ -148,13 +161,15 @@ def _others(context: Context, received: Sequence[Received]) -> tuple[Matrix, Vec
             values, deviation = decode_sketch(context, part, released.values.numpy())
             columns.append(values)
             noise.append(np.full(values.shape[1], deviation))
+            sketched.append(np.full(values.shape[1], not _lossless(context, part)))
         for disclosed in other.disclosed:
             plain = disclosed.values.numpy()
             if plain.shape != (rows, len(disclosed.columns)) or plain.dtype != np.float64 or not (np.abs(plain) <= 1).all():
                 raise ProtocolError("disclosed columns of another shape than announced, or beyond their bounds")
             columns.append(plain)
             noise.append(np.zeros(plain.shape[1]))
-    return np.hstack(columns), np.concatenate(noise)
+            sketched.append(np.zeros(plain.shape[1], dtype=np.bool_))
+    return np.hstack(columns), np.concatenate(noise), np.concatenate(sketched)
 
 
 def decode_sketch(context: Context, part: Part, values: NDArray[np.generic]) -> tuple[Matrix, float]:
@@ -187,21 +202,61 @@ def _response(context: Context) -> Vector:
     return np.asarray(values, dtype=np.float64)
 
 
-def _design(context: Context, own: Matrix, received: Sequence[Received]) -> Matrix:
-    """[X_k, Z_j for j != k], the noisy columns calibrated where that was asked for; keeps what new rows will need."""
+def _problem(context: Context, own: Matrix, received: Sequence[Received]) -> LocalProblem:
+    """What the party fits on, noisy columns calibrated where that was asked for; keeps what new rows will need."""
     parameters = _parameters(context)
-    others, noise = _others(context, received)
-    noisy = noise > 0
-    if parameters.noise_model == "calibrated" and noisy.any():
+    columns_received, noise, sketched = _others(context, received)
+    noisy, calibrated = noise > 0, columns_received
+    if parameters.noise_model != "plain" and noisy.any():
         # Public columns are free of noise: they stand on the side of what is known exactly.
-        known = np.hstack([own, others[:, ~noisy]])
-        calibration = RegressionCalibration.fit(known, others[:, noisy], noise[noisy])
-        others = others.copy()
-        others[:, noisy] = calibration.apply(known, others[:, noisy], noise[noisy])
+        known = np.hstack([own, columns_received[:, ~noisy]])
+        calibration = RegressionCalibration.fit(known, columns_received[:, noisy], noise[noisy])
+        calibrated = columns_received.copy()
+        calibrated[:, noisy] = calibration.apply(known, columns_received[:, noisy], noise[noisy])
         context.keep("known_means", calibration.own_means)
         context.keep("noisy_means", calibration.noisy_means)
         context.keep("calibration", calibration.coefficients)
-    return np.hstack([own, others])
+    if not is_gram(context):
+        return DesignProblem(own, calibrated)
+    part = part_of(context)
+    others = [other for other in context.design.parts if other.card.name != part.card.name and not _lossless(context, other)]
+    columns = sum(len(other.private.attribute) for other in others)
+    kept = _kept_energy(context, part, others) if sketched.any() else 1.0
+    return GramProblem(own, Heard(columns, columns_received, noise, calibrated, sketched, kept, parameters.others))
+
+
+def is_gram(context: Context) -> bool:
+    """Whether the others' Gram matrix is modelled; the published calibration does not tell its noise, and takes the sketches as they are."""
+    return _parameters(context).noise_model == "gram" and context.plan.study.calibration == "sound"
+
+
+def _lossless(context: Context, part: Part) -> bool:
+    """Whether a party's sketch tells the Gram matrix of its columns exactly: no noise, and a matrix that loses nothing."""
+    return part.sketch is not None and context.plan.study.epsilon == math.inf and part.sketch.is_isometry
+
+
+def _kept_energy(context: Context, part: Part, others: Sequence[Part]) -> float:
+    """The share of the energy of a party's columns that its sketch keeps, taken from the own columns: 1 where the sketch is isotropic."""
+    study, parameters = context.plan.study, _parameters(context)
+    isotropic, shortened = parameters.sketch in ("srht", "gaussian"), study.unit == Unit.RECORD and study.epsilon < math.inf
+    if isotropic and not shortened:
+        return 1.0
+    width = len(part.private.attribute)
+    if part.sketch is None and (parameters.sketch != "matrix" or part.card.name in parameters.matrices):
+        part = replace(part, sketch=sketch_of(study, part.card, width))  # nobody reads it: it is drawn for this alone
+    sketches = [other.sketch for other in others if other.sketch is not None]
+    fallback = float(np.mean([sketch.mean_square for sketch in sketches]))
+    if part.sketch is None:
+        return fallback
+
+    def energy(rows: Matrix) -> float:
+        return float(((rows - rows.mean(axis=0)) ** 2).sum())
+
+    whole, unit = exact_sketch(part, context.table, None).astype(np.float64), part.sketch.unit / part.private.grid
+    before = energy(whole * unit) if isotropic else energy(coded(part, context.table).rows)
+    clip = clip_length(study, part) if shortened else None
+    after = energy(exact_sketch(part, context.table, clip).astype(np.float64) * unit) if clip else energy(whole * unit)
+    return after / before if after > 0 and before > 0 else fallback
 
 
 # --- step 2: coefficients ------------------------------------------------------------------------------------------------
@@ -219,33 +274,40 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
     if request.alpha is not None:
         _need_global_cv(parameters, "a penalty chosen by the coordinator")
     columns, response = _own(context, part), _response(context)
-    design = _design(context, columns.rows, request.received)
+    problem = _problem(context, columns.rows, request.received)
     folds = random_folds(response.size, parameters.folds, context.plan.study.public_seed)
 
-    def solved(unit: float) -> tuple[float, Vector, float]:
-        path = path_of(parameters.family, design, response / unit, fit_intercept=parameters.fit_intercept)
+    def solved(problem: LocalProblem, unit: float) -> tuple[float, Share]:
+        path = problem.path(parameters.family, response / unit, fit_intercept=parameters.fit_intercept)
         alpha = choose_alpha(path, parameters.alpha if request.alpha is None else request.alpha, folds)
-        coefficients, intercept = solve(context, path, alpha)
-        return alpha, unit * coefficients, unit * intercept
+        if isinstance(path, DesignPath):
+            return alpha, path.share(*solve(context, path.inner, alpha))
+        return alpha, path.solve(alpha)
 
     unit = unit_of(parameters, response)
-    alpha, coefficients, intercept = solved(unit)
-    residual_unit = unit_of(parameters, response - design @ coefficients - intercept)
-    if residual_unit != unit:  # a threshold that follows the data follows what the fit leaves of them
-        alpha, coefficients, intercept = solved(residual_unit)
-    own = columns.mean.size
-    context.keep("coefficients", coefficients[:own])
-    context.keep("received_coefficients", coefficients[own:])
-    context.keep("intercept", np.array([intercept]))
+    alpha, share = solved(problem, unit)
+    if share.fitted is not None:
+        residual_unit = unit_of(parameters, response - unit * share.fitted)
+        if residual_unit != unit:  # a threshold that follows the data follows what the fit leaves of them
+            unit = residual_unit
+            alpha, share = solved(problem, unit)
+    coefficients, at_home = unit * share.own, share
+    if isinstance(problem, GramProblem):  # new rows are predicted from sketches of them, if at all
+        at_home = solved(problem.at_home(), unit)[1]
+        context.keep("home_coefficients", unit * at_home.own)
+    context.keep("coefficients", coefficients)
+    context.keep("received_coefficients", unit * at_home.received)
+    context.keep("intercept", np.array([unit * at_home.intercept]))
     context.keep("alpha", np.array([alpha]))
-    context.keep("mean_decision", np.array([float(design.mean(axis=0) @ coefficients) + intercept]))
-    in_coded_units = coefficients[:own] / columns.deviation
+    context.keep("mean_decision", np.array([unit * share.mean]))
+    in_coded_units = coefficients / columns.deviation
     context.keep("coded_coefficients", in_coded_units)
     context.keep("offset", np.array([-float(columns.mean @ in_coded_units)]))
     if not parameters.publish:
         return Estimated(())
-    reach = coefficients_reach(part, response.size, parameters, design[:, own:])
-    return Estimated((context.release(COEFFICIENTS, Statistic(coefficients[:own], reach)),))
+    assert isinstance(problem, DesignProblem)  # the plan saw to it
+    reach = coefficients_reach(part, response.size, parameters, problem.received)
+    return Estimated((context.release(COEFFICIENTS, Statistic(coefficients, reach)),))
 
 
 def _need_global_cv(parameters: Parameters, what: str) -> None:
@@ -270,14 +332,14 @@ def folds(context: Context, request: FoldsRequest) -> Folds:
     _need_global_cv(parameters, "step 'folds'")
     _need_response(part, parameters)
     columns, response = _own(context, part), _response(context)
-    own, design = columns.mean.size, _design(context, columns.rows, request.received)
+    problem = _problem(context, columns.rows, request.received)
     contributions = np.empty((len(request.alphas), response.size))
     for fold in random_folds(response.size, parameters.folds, context.plan.study.public_seed):
         train = np.setdiff1d(np.arange(response.size), fold)
-        path = path_of(parameters.family, design[train], response[train], fit_intercept=parameters.fit_intercept)
-        centre = design[train, :own].mean(axis=0) if parameters.fit_intercept else 0.0
+        path = problem.of_rows(train).path(parameters.family, response[train], fit_intercept=parameters.fit_intercept)
+        centre = columns.rows[train].mean(axis=0) if parameters.fit_intercept else 0.0
         for a, alpha in enumerate(request.alphas):
-            contributions[a, fold] = (design[fold, :own] - centre) @ path.solve(alpha)[0][:own]
+            contributions[a, fold] = (columns.rows[fold] - centre) @ path.solve(alpha).own
     return Folds(Entrusted("cross-validation", Array.of(contributions)))
 
 
@@ -309,14 +371,22 @@ def predict(context: Context, request: PredictRequest) -> Predicted:
         return context.kept(name, fitted)
 
     own = _own(context, part).rows
-    others, noise = _others(context, request.received)
+    others, noise, _ = _others(context, request.received)
     noisy = noise > 0
-    if _parameters(context).noise_model == "calibrated" and noisy.any():
+    if parameters.noise_model != "plain" and noisy.any():
         known = np.hstack([own, others[:, ~noisy]])
         calibration = RegressionCalibration(kept("known_means"), kept("noisy_means"), kept("calibration"))
         others = others.copy()
         others[:, noisy] = calibration.apply(known, others[:, noisy], noise[noisy])
-    decision = own @ kept("coefficients") + others @ kept("received_coefficients") + kept("intercept")[0]
+    if others.shape[1] != kept("received_coefficients").size:
+        raise PlanMismatch(
+            "the fitted plan received other columns than this one sends: give the study of new rows its sketch_dim"
+        )
+    decision = (
+        own @ kept("home_coefficients" if is_gram(context) else "coefficients")
+        + others @ kept("received_coefficients")
+        + kept("intercept")[0]
+    )
     context.keep("predictions", decision)
     return Predicted(Public(part.card.rows))
 

@@ -8,15 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.models.families import FAMILIES
+from unpooled.models.pride.parameters import Parameters, automatic_size
 from unpooled.models.pride.sketch import PublicSketch
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding
-from unpooled.privacy.classes import DEFAULT, check_classes
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Adjacency, Split, Unit
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.models.families import Family
     from unpooled.privacy.mechanisms import Mechanism
     from unpooled.privacy.table import Table
 
@@ -36,98 +33,9 @@ _SHOWN = (
     "What an estimator that runs all parties in one process shows of them (coef_, intercept_, alpha_, kept_, predictions, scores): "
     "between organisations that stays with the parties, and it is a function of raw data."
 )
-
-
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a study may set for this model."""
-
-    #: The label column with the response, at every party that estimates; a party without it only sends (scenario B).
-    response: str = "y"
-    task: str = "regression"
-    #: The two labels of a classification, which the response holds: the first is coded -1, the second 1.
-    classes: tuple[str | int | float, str | int | float] = DEFAULT
-    #: The family of the response: "squared" or "huber" (regression), "logistic" (classification); empty: the first of them.
-    loss: str = ""
-    #: Where Huber's loss becomes straight, in the response's own units; None: 1.345 robust deviations of what a first fit leaves.
-    threshold: float | None = None
-    sketch: str = "srht"
-    #: Columns of the sketch: a number, or a fraction of the party's coded columns; 0 sends nothing (semi-naive).
-    sketch_dim: int | float = 0.05
-    #: Shape of the grid a party's columns lie on, row by row (dct only; default: one axis).
-    grids: dict[str, tuple[int, ...]] = {}
-    #: A public matrix per party (sketch = "matrix").
-    matrices: dict[str, tuple[tuple[float, ...], ...]] = {}
-    #: Columns declared public (scenario A): sent plain, never sketched.
-    public: tuple[str, ...] = ()
-    #: "marginal-likelihood", "local-cv", "global-cv" (not private), or scikit-learn's alpha.
-    alpha: float | str = "marginal-likelihood"
-    noise_model: str = "calibrated"
-    fit_intercept: bool = True
-    #: Bound C on the length of a sketched row in coded units (unit = "record"); None is 1.25 sqrt(columns / 3).
-    clip_norm: float | None = None
-    folds: int = 5
-    #: Share of the squared budget that goes to publishing the coefficients; 0 keeps them at their parties.
-    publish: float = 0.0
-    #: Bound on |y| (regression with publish > 0 only); the response is clipped to it.
-    response_bound: float | None = None
-    #: The plan whose coefficients predict these (new) rows; None fits.
-    fitted: str | None = None
-    #: Which parties predict new rows, each of which has estimated under that plan; none named: all of them.
-    predicting: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:  # noqa: C901, PLR0912 - one line per rule
-        choices = {
-            "task": ("regression", "classification"),
-            "sketch": ("srht", "gaussian", "dct", "matrix"),
-            "noise_model": ("calibrated", "plain"),
-        }
-        for name, words in choices.items():
-            if getattr(self, name) not in words:
-                msg = f"{name} must be one of {', '.join(words)}"
-                raise ValueError(msg)
-        check_classes(self.classes)
-        if self.task == "regression" and self.classes != DEFAULT:
-            raise ValueError("classes belong to task = classification")
-        if self.loss and (self.loss not in FAMILIES or self.family.classes != (self.task == "classification")):
-            fitting = [name for name, family in FAMILIES.items() if family.classes == (self.task == "classification")]
-            msg = f"loss must be one of {', '.join(fitting)} where task = {self.task}"
-            raise ValueError(msg)
-        if self.threshold is not None and (self.loss != "huber" or not 0 < self.threshold < math.inf):
-            raise ValueError("threshold is a positive finite number, and belongs to loss = huber")
-        if isinstance(self.alpha, str):
-            if self.alpha not in ("marginal-likelihood", "local-cv", "global-cv"):
-                raise ValueError("alpha must be a number, marginal-likelihood, local-cv or global-cv")
-        elif not 0 < self.alpha < math.inf:
-            raise ValueError("alpha must be positive and finite")
-        if self.alpha == "global-cv" and self.family is not FAMILIES["squared"]:
-            raise ValueError("global-cv reproduces the paper's regressions only: choose another alpha")
-        if not 0 <= self.sketch_dim < math.inf or (self.clip_norm is not None and not 0 < self.clip_norm < math.inf):
-            raise ValueError("sketch_dim must be >= 0, clip_norm positive, both finite")
-        if not 0 <= self.publish < 1:
-            raise ValueError("publish must lie in [0, 1)")
-        if self.publish and (isinstance(self.alpha, str) or self.fit_intercept or self.noise_model != "plain"):
-            raise ValueError(
-                "publish needs a number alpha, fit_intercept = false and noise_model = plain: anything else reads the data"
-            )
-        if self.publish and self.loss == "huber" and self.threshold is None:
-            raise ValueError("publish needs a declared threshold of the Huber loss: the default reads the response")
-        if (
-            self.publish
-            and self.family.slope == math.inf
-            and not (self.response_bound and 0 < self.response_bound < math.inf)
-        ):
-            raise ValueError("publish needs response_bound, a declared bound on the absolute value of the response")
-        if self.predicting and self.fitted is None:
-            raise ValueError(
-                "predicting names the parties that predict new rows: it needs fitted, the plan that they estimated under"
-            )
-        if self.folds < 2:  # noqa: PLR2004 - one fold leaves nothing to train on
-            raise ValueError("folds must be at least 2")
-
-    @property
-    def family(self) -> Family:
-        """The family of the response."""
-        return FAMILIES[self.loss or ("squared" if self.task == "regression" else "logistic")]
+_LOCAL = (
+    " A party's model of the others' columns is made of its own and of what stands here: nothing further is released for it."
+)
 
 
 @dataclass(frozen=True)
@@ -194,28 +102,39 @@ def parts_of(study: Study) -> tuple[Part, ...]:
             raise UsageError(msg)
     readers = _readers(study, parameters)
     parts = []
-    for index, card in enumerate(study.parties):
+    for card in study.parties:
         private = tuple(c for c in card.columns if c.name not in disclosed)
         public = tuple(c for c in card.columns if c.name in disclosed)
         features = len(Coding(private, 1).attribute)
         grid = data_grid(max(features, 1))
         is_read = bool(readers - {card.name})
-        size = _size(parameters, card, features) if is_read else 0
-        sketch = None
-        if size:
-            given = parameters.matrices.get(card.name)
-            sketch = PublicSketch.draw(
-                parameters.sketch,
-                features,
-                size,
-                study.public_seed * 1_000_003 + index,
-                grid=grid,
-                shape=tuple(parameters.grids.get(card.name, ())),
-                matrix=None if given is None else np.array(given, dtype=np.float64),
-            )
+        sketch = sketch_of(study, card, features) if is_read else None
         knows = parameters.response in card.labels
         parts.append(Part(card, Coding(private, grid), Coding(public, grid), sketch, knows, is_read))
     return tuple(parts)
+
+
+def sketch_of(study: Study, card: Card, features: int) -> PublicSketch | None:
+    """The public matrix for so many private coded columns of a party; None where the study sends nothing of them."""
+    parameters = check_parameters(study, Parameters)
+    size = _size(study, parameters, card, features)
+    if not size:
+        return None
+    given = parameters.matrices.get(card.name)
+    return PublicSketch.draw(
+        parameters.sketch,
+        features,
+        size,
+        study.public_seed * 1_000_003 + [other.name for other in study.parties].index(card.name),
+        grid=data_grid(max(features, 1)),
+        shape=tuple(parameters.grids.get(card.name, ())),
+        matrix=None if given is None else np.array(given, dtype=np.float64),
+    )
+
+
+def sizes_of(design: PrideDesign) -> dict[str, int]:
+    """For a study of new rows: sketches as large as those of the fit, whatever the number of rows."""
+    return {part.card.name: part.sketch.size if part.sketch else 0 for part in design.parts}
 
 
 def _readers(study: Study, parameters: Parameters) -> set[str]:
@@ -228,7 +147,7 @@ def _readers(study: Study, parameters: Parameters) -> set[str]:
     return set(parameters.predicting) or names
 
 
-def _size(parameters: Parameters, card: Card, features: int) -> int:
+def _size(study: Study, parameters: Parameters, card: Card, features: int) -> int:
     if parameters.sketch == "matrix" and features:
         given = parameters.matrices.get(card.name)
         if given is None:
@@ -236,7 +155,16 @@ def _size(parameters: Parameters, card: Card, features: int) -> int:
             raise UsageError(msg)
         return len(given[0])
     wanted = parameters.sketch_dim
-    if wanted == 0 or features == 0:
+    if features == 0:
+        return 0
+    if isinstance(wanted, str):
+        wanted = automatic_size(card.rows, features, study.epsilon)
+    if isinstance(wanted, dict):
+        if card.name not in wanted:
+            msg = f"sketch_dim names the columns of every party's sketch, and none for {card.name!r}"
+            raise UsageError(msg)
+        wanted = wanted[card.name]
+    if wanted == 0:
         return 0
     size = max(1, round(min(wanted, 1e9) * features)) if isinstance(wanted, float) else wanted
     most = features if parameters.sketch == "dct" else 1 << max(features - 1, 0).bit_length()
@@ -375,7 +303,8 @@ def plan_of(study: Study, releases: tuple[Release, ...], design: PrideDesign) ->
         trusted=("the coordinator", "the party that scores penalties") if parameters.alpha == "global-cv" else (),
         not_protected=(
             f"The labels (column {parameters.response!r}): every estimating party has its own copy, nobody else gets one.",
-            "The coefficients beta_k, which stay with their party and are functions of its raw data: publishing them is another release.",
+            "The coefficients beta_k, which stay with their party and are functions of its raw data: publishing them is another release."
+            + (_LOCAL if parameters.noise_model == "gram" and study.calibration == "sound" else ""),
             _SHOWN,
             "A choice of alpha by global cross-validation, which needs raw predictions; the default and local cross-validation are free.",
         ),

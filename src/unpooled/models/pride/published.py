@@ -15,8 +15,9 @@ from unpooled.models import pride
 from unpooled.models.families import Logistic
 from unpooled.models.pride import party
 from unpooled.models.pride.messages import Estimated, EstimateRequest, Sketch
+from unpooled.models.pride.parameters import Parameters
 from unpooled.models.pride.party import sent
-from unpooled.models.pride.plan import ESTIMATE, SKETCH, Own, Parameters, Part, PrideDesign, check, coded, parts_of, plan_of
+from unpooled.models.pride.plan import ESTIMATE, SKETCH, Own, Part, PrideDesign, check, coded, parts_of, plan_of
 from unpooled.privacy import noise
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.mechanisms.unpriced import Unpriced

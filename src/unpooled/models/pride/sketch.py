@@ -110,6 +110,22 @@ class PublicSketch:
         # A hair more than computed, so that rounding cannot make it too small.
         return float(np.linalg.norm(self.integers, 2)) * (1 + 1e-9)
 
+    @property
+    def mean_square(self) -> float:
+        """The mean squared length of a row of Pi: the share of the energy of unrelated columns that it keeps."""
+        if self.srht is not None:
+            return 1.0
+        assert self.exact is not None
+        return float((self.exact**2).sum(axis=1).mean())
+
+    @property
+    def is_isometry(self) -> bool:
+        """Whether Pi Pi' = I, so that X Pi has the Gram matrix of X."""
+        if self.srht is not None:
+            return self.size == self.srht.padded
+        assert self.exact is not None
+        return np.allclose(self.exact @ self.exact.T, np.eye(self.exact.shape[0]), rtol=0, atol=1e-12)
+
     def attribute_reach(self, column: Column, first: int) -> float:
         """How far one value of ``column``, whose coded columns begin at ``first``, moves a sketched row (data grid = 1).
 

@@ -12,21 +12,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
-from unpooled.estimation.binary import BinaryClassifier
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, taking
 from unpooled.estimation.tables import RESPONSE, part
-from unpooled.models.stacking import MODEL, published
-from unpooled.models.stacking.plan import META_ROLE, LowLevel, Meta
-from unpooled.privacy.bounds import Bounds
+from unpooled.models.stacking.plan import AUTO, SHORTEN, Meta
+from unpooled.models.stacking.shared import StackEstimator
 from unpooled.privacy.plan import Card, Plan, Study
-from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.models.stacking.coordinator import StackingResult
+    from unpooled.privacy.bounds import Bounds
     from unpooled.privacy.budget import Budget
 
     Vector = NDArray[np.float64]
@@ -34,33 +31,7 @@ if TYPE_CHECKING:
 _COMBINERS = ("probability", "majority", "weighted-majority")
 
 
-class _Stack(BinaryClassifier):
-    """What the two estimators share: a study of perturbed fits, and the weights that it released."""
-
-    _model, _published = MODEL, published.MODEL
-    penalty: float
-    fit_intercept: bool
-
-    def _fits(self, cards: tuple[Card, ...], declared: Declared, parameters: dict[str, Any], meta: str) -> Study:
-        assert declared.classes is not None
-        norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
-        shared = {
-            "response": RESPONSE,
-            "classes": list(declared.classes.texts),
-            "penalty": float(self.penalty),
-            "norm": None if norm is None else float(norm),
-            "fit_intercept": bool(self.fit_intercept),
-        }
-        return self._asked(cards, shared | parameters, declared.derived, {META_ROLE: meta}, pure=meta != Meta.PERTURBED)
-
-    def _released(self, study: Study, tables: Mapping[str, Table], declared: Declared) -> StackingResult:
-        result: StackingResult = self._run(study, tables).outcome.result
-        self.released_ = {m.party: list(m.weights) for m in result.models}
-        self._columns = declared.columns
-        return result
-
-
-class PrivateLogisticRegression(_Stack):
+class PrivateLogisticRegression(StackEstimator):
     """Logistic regression of two classes by objective perturbation: pure epsilon, one party.
 
     Parameters
@@ -68,7 +39,7 @@ class PrivateLogisticRegression(_Stack):
     epsilon : float, default 1.0
         The privacy asked for, for each row and label. ``inf``: scikit-learn's LogisticRegression, C = 1/(n penalty), no promise.
     delta : float, optional
-        Plays no part in a pure promise. None is 0.
+        None is 0: a pure promise. With a delta, ``noise="auto"`` may be Gaussian.
     bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
         Declared ranges; by them, or by ``Bounds(norm=R)``, rows are scaled to length 1. None reads them off the data, and
         promises nothing.
@@ -79,8 +50,13 @@ class PrivateLogisticRegression(_Stack):
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound", "published"}, default "sound"
         The sound form counts one Jacobian factor and covers the solver's residual. The published one promises nothing.
-    penalty : float, default 0.01
-        lambda of the mean loss, on scaled rows. The constant is penalised with the rest.
+    penalty : float or "auto", default "auto"
+        lambda of the mean loss, on scaled rows. The constant is penalised with the rest. "auto" is 0.1 d / (n epsilon), at most one half.
+    noise : {"auto", "gamma", "gaussian"}, default "auto"
+        The law of the perturbation. "gamma" is pure; "gaussian" needs a ``delta``, and is what "auto" takes where there is one and it is shorter.
+    rows : {"shorten", "unit"}, default "shorten"
+        "unit" scales every row to one length, which suits texts and spectra: predictions then depend on a row's direction alone, and ``coef_``
+        is of such rows.
     source : list of float, optional
         Weights (``released_["all"]``) of another fit of the same columns, to which the penalty pulls instead of to 0.
     fit_intercept : bool, default True
@@ -116,7 +92,9 @@ class PrivateLogisticRegression(_Stack):
 
     """
 
-    _parameter_constraints: ClassVar = SHARED | taking("source", NUMBERS, NONE)
+    _parameter_constraints: ClassVar = (
+        SHARED | taking("source", NUMBERS, NONE) | taking("penalty", NUMBER, WORD) | taking("noise rows", WORD)
+    )
 
     def __init__(
         self,
@@ -127,7 +105,9 @@ class PrivateLogisticRegression(_Stack):
         classes: Sequence[object] | None = None,
         adjacency: str = "replace",
         calibration: str = "sound",
-        penalty: float = 0.01,
+        penalty: float | str = AUTO,
+        noise: str = AUTO,
+        rows: str = SHORTEN,
         source: Sequence[float] | None = None,
         fit_intercept: bool = True,
         public_seed: int = 0,
@@ -137,6 +117,8 @@ class PrivateLogisticRegression(_Stack):
         super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
         self.classes = classes
         self.penalty = penalty
+        self.noise = noise
+        self.rows = rows
         self.source = source
         self.fit_intercept = fit_intercept
 
@@ -153,8 +135,16 @@ class PrivateLogisticRegression(_Stack):
         self.coef_, self.intercept_ = np.array([only.coefficients]), np.array([only.intercept])
         return self
 
+    def decision_function(self, X: ArrayLike) -> Vector:
+        """``X @ coef_ + intercept_``, of rows scaled to one length where they were; positive means ``classes_[1]``."""
+        check_is_fitted(self)
+        (block,) = self._blocks
+        if not block.unit:
+            return super().decision_function(X)
+        return np.asarray(self._scaled(block, self._new(X)) @ np.array(self.released_[ALL]))
 
-class PrivateStackingClassifier(_Stack):
+
+class PrivateStackingClassifier(StackEstimator):
     """A stack of private logistic regressions over column groups (PST-F) or over sites (PST-S), and transfer between sites (PST-H).
 
     Parameters
@@ -186,8 +176,12 @@ class PrivateStackingClassifier(_Stack):
         How public weights are applied. A learned high level replaces it.
     source : mapping from party names to released weights, optional
         ``released_`` of a fit with the same columns elsewhere: the penalty pulls to them (PST-H).
-    penalty : float, default 0.01
-        lambda of the mean loss, on scaled rows.
+    penalty : float or "auto", default "auto"
+        lambda of the mean loss, on scaled rows; as for :class:`PrivateLogisticRegression`, of the widest low-level model.
+    noise : {"auto", "gamma", "gaussian"}, default "auto"
+        As there, for stacks whose sites release nothing but their own fit; others are "gamma".
+    rows : {"shorten", "unit"}, default "shorten"
+        As there, of every party's part of a row.
     holder : str, optional
         The party that learns a high level. None: the first where columns are split, the last where rows are.
     high_share : float, default 0.2
@@ -236,6 +230,8 @@ class PrivateStackingClassifier(_Stack):
         | taking("source", MAPPING, NONE)
         | taking("holder", WORD, NONE)
         | taking("high_share predictions_share", NUMBER)
+        | taking("penalty", NUMBER, WORD)
+        | taking("noise rows", WORD)
     )
 
     def __init__(
@@ -253,7 +249,9 @@ class PrivateStackingClassifier(_Stack):
         meta: str = "public-weights",
         combiner: str = "probability",
         source: Mapping[str, Sequence[float]] | None = None,
-        penalty: float = 0.01,
+        penalty: float | str = AUTO,
+        noise: str = AUTO,
+        rows: str = SHORTEN,
         holder: str | None = None,
         high_share: float = 0.2,
         predictions_share: float = 0.5,
@@ -271,6 +269,8 @@ class PrivateStackingClassifier(_Stack):
         self.combiner = combiner
         self.source = source
         self.penalty = penalty
+        self.noise = noise
+        self.rows = rows
         self.holder = holder
         self.high_share = high_share
         self.predictions_share = predictions_share
@@ -359,7 +359,6 @@ class PrivateStackingClassifier(_Stack):
             tables = tables_of(study, table, labels)
         result = self._released(study, tables, declared)
         self.models_, self.high_ = result.models, np.array(result.high)
-        self._blocks: tuple[LowLevel, ...] = self.plan_.design.blocks
         return self
 
     # --- predict -------------------------------------------------------------------------------------------------------------
@@ -370,13 +369,10 @@ class PrivateStackingClassifier(_Stack):
         new = self._new(X)
         columns = []
         for block, model in zip(self._blocks, self.models_, strict=True):
-            own = [new[name] for name in block.coding.names]
-            if self.high_.size:  # learned on predictions of clipped and shortened rows: applied to the same
-                # A table has at least two rows.
-                repeated = [np.resize(values, max(2, values.size)) for values in own]
-                twice = Table(dict(zip(block.coding.names, repeated, strict=True)))
-                columns.append(expit((block.rows(twice) @ np.array(model.weights))[: own[0].size]))
+            if self.high_.size or block.unit:  # learned on predictions of clipped and scaled rows: applied to the same
+                columns.append(expit(self._scaled(block, new) @ np.array(model.weights)))
                 continue
+            own = [new[name] for name in block.coding.names]
             columns.append(expit(block.coding.natural(own) @ np.array(model.coefficients) + model.intercept))
         return np.column_stack(columns)
 

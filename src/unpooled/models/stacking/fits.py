@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from unpooled.models.families import LOGISTIC
 from unpooled.privacy.accounting import SAFETY
-from unpooled.privacy.mechanisms import ObjectivePerturbation
+from unpooled.privacy.mechanisms import GaussianObjective, ObjectivePerturbation
 from unpooled.privacy.sensitivity import logistic_gradient
 from unpooled.privacy.study import Study
 from unpooled.privacy.unit import Adjacency, Unit
 
 #: Part of the budget that covers the solver's residual, and the least part that is left for the noise itself.
 _COVERING, _KEPT = 1e-3, 0.9
+#: The automatic penalty of the mean loss, for each column and over n epsilon, and its cap.
+_AUTO, _MOST = 0.1, 0.5
 
 
 def expm1(x: float) -> float:
@@ -81,6 +84,36 @@ def fits(study: Study, sizes: Sequence[Fit], penalty: float, epsilon: float) -> 
     lost = math.fsum(math.log1p(fit.bend / own) for fit, own in zip(sizes, penalties, strict=True))
     scale = math.fsum(fit.reach(adjacency, unit) for fit in sizes) / (usable - lost)
     return [made(fit, own, scale, epsilon * _COVERING * fit.weight) for fit, own in zip(sizes, penalties, strict=True)]
+
+
+class Noise(StrEnum):
+    """The law of b."""
+
+    AUTO = "auto"
+    #: Density proportional to exp(-|b| / scale): pure epsilon.
+    GAMMA = "gamma"
+    #: Normal: (epsilon, delta).
+    GAUSSIAN = "gaussian"
+
+
+def penalty_of(penalty: float | str, columns: int, rows: int, epsilon: float) -> float:
+    """A number as it is; "auto": 0.1 d/(n epsilon), at most one half (scikit-learn's C = 1 without privacy)."""
+    if not isinstance(penalty, str):
+        return penalty
+    return 1 / rows if epsilon == math.inf else min(_MOST, _AUTO * columns / (rows * epsilon))
+
+
+def alone(study: Study, fit: Fit, penalty: float, noise: Noise) -> ObjectivePerturbation:
+    """A fit that is all that is released of its rows: with Gaussian noise where a delta was given, and where b is then shorter."""
+    (gamma,) = fits(study, [fit], penalty, study.epsilon)
+    if study.epsilon == math.inf or noise is Noise.GAMMA or (noise is Noise.AUTO and not study.delta):
+        return gamma
+    # A value under zero-out costs what a replaced record does, and the promise is for whichever unit is asked for.
+    replaces = study.adjacency == Adjacency.REPLACE or study.unit == Unit.ATTRIBUTE
+    gaussian = GaussianObjective.calibrated(gamma, study.epsilon, study.delta, replaces=replaces)
+    gaussian = replace(gaussian, replaces=study.adjacency == Adjacency.REPLACE)
+    shorter = gaussian.scale * math.sqrt(fit.columns) < gamma.scale * fit.columns
+    return gaussian if noise is Noise.GAUSSIAN or shorter else gamma
 
 
 #: From a study, the shapes of fits on the same rows, and a penalty and an epsilon: fits that cost it together.

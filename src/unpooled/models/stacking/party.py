@@ -35,7 +35,7 @@ def _fit(context: Context, name: str, rows: Matrix, labels: Vector, centre: Vect
     """Release the minimiser of a perturbed objective over these rows."""
     mechanism = context.plan.release(context.name, name).mechanism
     assert isinstance(mechanism, ObjectivePerturbation)
-    wanted = context.design.parameters.penalty
+    wanted = context.design.penalty(name, mechanism.rows, context.plan.study.epsilon)
     count = rows.shape[0]
     if count != mechanism.rows:
         raise PlanMismatch("the rows of this fit are not as many as the plan was calibrated for")

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.models.stacking.fits import Fit, Perturb, fits
+from unpooled.models.stacking.fits import Fit, Noise, Perturb, alone, fits, penalty_of
 from unpooled.privacy.accounting import SAFETY, budget_mu
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.classes import DEFAULT, check_classes
@@ -22,19 +22,25 @@ from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_par
 from unpooled.privacy.unit import Split, Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
+    from unpooled.privacy.mechanisms import ObjectivePerturbation
     from unpooled.privacy.table import Table
 
     Matrix = NDArray[np.float64]
 
+AUTO, SHORTEN, UNIT_ROWS = "auto", "shorten", "unit"
 BLOCK, PREDICTIONS, META = "block", "predictions", "meta"
 LOW, HIGH = "low", "high"
 #: The role of ``[trust]`` that sees predictions of single rows.
 META_ROLE = "meta"
 #: Grid of noisy probabilities.
 GRID = 1 << 20
+#: A coded row shorter than this is a row of zeros.
+_NOTHING = 1e-100
 #: Rows that are turned from column-major to row-major at a time.
 _TURNED = 1024
 
@@ -56,7 +62,11 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: "features": parties hold columns; "samples": parties hold rows. One party alone is private logistic regression.
     split: str = "features"
     #: lambda of the mean loss; scikit-learn's C is 1 / (n lambda), on scaled rows.
-    penalty: float = 0.01
+    penalty: float | str = AUTO
+    #: Law of the perturbation: "gamma" (pure epsilon), "gaussian" (needs a delta), or "auto". Where one fit is all that is released of its rows.
+    noise: str = Noise.AUTO
+    #: "unit": every row is scaled to the longest one's length; "shorten": only longer ones are.
+    rows: str = SHORTEN
     #: L2 bound on a centred row of one party, in the data's own units; None: what the columns' bounds imply.
     norm: float | None = None
     fit_intercept: bool = True
@@ -89,6 +99,8 @@ class LowLevel:
     length: float
     intercept: bool
     centre: tuple[float, ...]
+    #: Whether every row gets the length of the longest one.
+    unit: bool = False
 
     @cached_property
     def coding(self) -> Coding:
@@ -103,7 +115,7 @@ class LowLevel:
     @property
     def _shortens(self) -> bool:
         """Whether rows inside the declared ranges may be longer than allowed."""
-        return self.norm is not None or self.length < math.sqrt(len(self.columns))
+        return self.unit or self.norm is not None or self.length < math.sqrt(len(self.columns))
 
     def fit(self, rows: int) -> Fit:
         """The shape of its fit to so many rows."""
@@ -135,16 +147,22 @@ class LowLevel:
         for at in range(0, coded.shape[0], _TURNED):  # from columns to rows, within the cache
             np.multiply(coded[at : at + _TURNED], self.scale, out=out[at : at + _TURNED, : coded.shape[1]])
         out[:, coded.shape[1] :] = self._constant
-        if self.norm is None and self._shortens:
+        if self.unit:
+            lengths = np.sqrt(np.einsum("ij,ij->i", coded, coded))
+            longest = self.length if self.norm is None else 1.0
+            out[:, : coded.shape[1]] *= (longest / np.maximum(lengths, _NOTHING))[:, None]
+        elif self.norm is None and self._shortens:
             lengths = np.sqrt(np.einsum("ij,ij->i", coded, coded))
             out[:, : coded.shape[1]] *= (self.length / np.maximum(lengths, self.length))[:, None]
         return out
 
     def in_own_units(self, weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-        """(coefficients, intercept) for the columns as they are."""
+        """(coefficients, intercept) for the columns as they are; for unit rows, of coded rows before they are scaled to one length."""
         width, centre = self.coding.units
         coefficients = weights[: width.size] * self.scale / width
-        intercept = (float(weights[-1]) * self._constant if self.intercept else 0.0) - float(centre @ coefficients)
+        intercept = float(weights[-1]) * self._constant if self.intercept else 0.0
+        if not self.unit:  # rows that are scaled one by one are scaled about the centre, so nothing of it can be taken up
+            intercept -= float(centre @ coefficients)
         return coefficients, intercept
 
 
@@ -166,6 +184,12 @@ class StackingDesign:
     def learns(self) -> bool:
         """Whether a high-level model is learned."""
         return bool(self.holder)
+
+    def penalty(self, name: str, rows: int, epsilon: float) -> float:
+        """Lambda of the mean loss: of the low-level models by the widest of them, or of the high-level one."""
+        high = len(self.blocks) + self.parameters.fit_intercept
+        columns = high if name == META else max(block.size for block in self.blocks)
+        return penalty_of(self.parameters.penalty, columns, rows, epsilon)
 
     def part(self, rows: int, name: str, seed: int) -> NDArray[np.intp] | None:
         """The rows of a part (columns split): a public permutation, independent of all values. None: all of them."""
@@ -192,13 +216,23 @@ def _weights(study: Study, parameters: Parameters) -> dict[str, float]:
     return {card.name: q / total for card, q in zip(study.parties, given, strict=True)}
 
 
+def _check_fit(p: Parameters) -> None:
+    if p.penalty != AUTO and (isinstance(p.penalty, str) or not 0 < p.penalty < math.inf):
+        raise UsageError('penalty must be a positive finite number, or "auto"')
+    if p.noise not in set(Noise) or p.rows not in {SHORTEN, UNIT_ROWS}:
+        raise UsageError('noise is "auto", "gamma" or "gaussian", and rows is "shorten" or "unit"')
+    if p.norm is not None and not 0 < p.norm < math.inf:
+        raise UsageError("norm must be a positive finite number")
+    if p.noise not in set(Noise) or p.rows not in {SHORTEN, UNIT_ROWS}:
+        raise UsageError('noise is "auto", "gamma" or "gaussian", and rows is "shorten" or "unit"')
+
+
 def _check(study: Study, p: Parameters) -> None:
     check_classes(p.classes)
+    _check_fit(p)
     if p.split not in {"features", "samples"}:
         msg = f'split is "features" or "samples", not {p.split!r}'
         raise UsageError(msg)
-    if not 0 < p.penalty < math.inf or (p.norm is not None and not 0 < p.norm < math.inf):
-        raise UsageError("penalty and norm must be positive finite numbers")
     if not 0 < p.high_share < 1 or not 0 < p.predictions_share < 1:
         raise UsageError("high_share and predictions_share must lie between 0 and 1")
     for card in study.parties:
@@ -253,6 +287,7 @@ def design_of(study: Study) -> StackingDesign:
             min(q * everything, math.sqrt(len(card.columns))),
             p.fit_intercept,
             p.source.get(card.name, ()),
+            p.rows == UNIT_ROWS,
         )
         for card, q in ((card, weights[card.name]) for card in study.parties)
         if q > 0 and not (rows_split and card.name == holder)
@@ -271,17 +306,14 @@ def design_of(study: Study) -> StackingDesign:
 def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] = ()) -> Plan:
     """The releases of a stacking study, perturbed soundly unless the caller brings its own."""
     design = design_of(study)
-    penalty = design.parameters.penalty
     vertical, learns = design.split is Split.VERTICAL, design.learns
     rows = study.parties[0].rows
     high = design.high_rows(rows) if vertical and learns else 0
     if rows - high < 2 and vertical:  # noqa: PLR2004 - something to learn from
         raise UsageError("too few rows are left for the low-level models: lower high_share")
     part = LOW if high else ""
-    if vertical:
-        mechanisms = perturb(study, [block.fit(rows - high) for block in design.blocks], penalty, study.epsilon)
-    else:
-        mechanisms = [perturb(study, [block.fit(block.card.rows)], penalty, study.epsilon)[0] for block in design.blocks]
+    shapes = [block.fit(rows - high if vertical else block.card.rows) for block in design.blocks]
+    mechanisms = _perturbed(study, design, shapes, perturb)
     releases = [
         Release(BLOCK, block.card.name, BLOCK, mechanism, exposure=Exposure(part, label=mechanism.label))
         for block, mechanism in zip(design.blocks, mechanisms, strict=True)
@@ -291,7 +323,8 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] =
         width = len(design.blocks) + design.parameters.fit_intercept
         share = 1 - design.parameters.predictions_share if design.meta is Meta.PERTURBED else 1.0
         count = high or study.card(design.holder).rows
-        meta = perturb(study, [Fit(width, count, 1.0, apart=2.0)], penalty, study.epsilon * share)[0]
+        fit = Fit(width, count, 1.0, apart=2.0)
+        meta = perturb(study, [fit], design.penalty(META, count, study.epsilon), study.epsilon * share)[0]
         if design.meta is Meta.PERTURBED:
             releases += [_predictions(study, design, block.card.name, high) for block in design.blocks]
         releases.append(Release(META, design.holder, META, meta, exposure=Exposure(HIGH if high else "", label=meta.label)))
@@ -312,6 +345,22 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] =
         trusted=("the coordinator", f"{design.holder}, which learns the high level") if design.meta is Meta.TRUSTED else (),
         design=design,
     )
+
+
+def _perturbed(study: Study, design: StackingDesign, shapes: list[Fit], perturb: Perturb) -> Sequence[ObjectivePerturbation]:
+    """The low-level fits: one after the other where rows are split, together where they are of the same rows."""
+    noise = Noise(design.parameters.noise)
+    single = perturb is fits and not design.learns and (design.split is Split.HORIZONTAL or len(shapes) == 1)
+    if noise is Noise.GAUSSIAN and not single:
+        raise UsageError(
+            "noise = 'gaussian' is for fits that are all that is released of their rows: leave it at 'auto' for this stack"
+        )
+    penalties = [design.penalty(BLOCK, fit.rows, study.epsilon) for fit in shapes]
+    if single:
+        return [alone(study, fit, penalty, noise) for fit, penalty in zip(shapes, penalties, strict=True)]
+    if design.split is Split.HORIZONTAL:
+        return [perturb(study, [fit], penalty, study.epsilon)[0] for fit, penalty in zip(shapes, penalties, strict=True)]
+    return perturb(study, shapes, penalties[0], study.epsilon)
 
 
 def _predictions(study: Study, design: StackingDesign, party: str, high: int) -> Release:

@@ -53,6 +53,8 @@ class Bounds:
     norm: float | None = None
     categories: Mapping[str | int, Sequence[object]] | None = None
     missing: Missing | Mapping[str | int, Missing] = "refuse"
+    #: Private releases that these bounds come from (``describe(bounds=True)``): their price belongs to every later statement.
+    paid: tuple[Any, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

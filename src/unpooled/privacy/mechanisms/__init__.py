@@ -9,6 +9,7 @@ from unpooled.privacy.mechanisms.blocks import Block, Reach
 from unpooled.privacy.mechanisms.choice import NoisyChoice
 from unpooled.privacy.mechanisms.distributed import Contribution, DistributedGaussian
 from unpooled.privacy.mechanisms.gaussian import GaussianRelease
+from unpooled.privacy.mechanisms.gaussian_objective import GaussianObjective
 from unpooled.privacy.mechanisms.given import Given, Objective, Scores, Summand, Vector
 from unpooled.privacy.mechanisms.objective import ObjectivePerturbation
 from unpooled.privacy.mechanisms.scaled import ScaledGaussian
@@ -31,6 +32,7 @@ __all__ = [
     "Block",
     "Contribution",
     "DistributedGaussian",
+    "GaussianObjective",
     "GaussianRelease",
     "Given",
     "Mechanism",

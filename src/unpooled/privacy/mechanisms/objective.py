@@ -66,12 +66,17 @@ class ObjectivePerturbation(Mechanism):
     @property
     def residual(self) -> float:
         """The gradient norm, for the mean loss, at which the solver stops: above all rounding, and known before any data (S.2)."""
-        pull = self.scale * (self.size + math.sqrt(2 * self._TAIL * self.size) + self._TAIL) / self.rows
+        pull = self._pull / self.rows
         farthest = self.centre + (self.bound * self.slope + pull) / self.penalty
         terms = (
             self.bound * (self.slope + self.curvature * self.bound * farthest * self.size) + pull + self.penalty * farthest
         )
         return max(self._FINEST, self._ROUNDING * terms)
+
+    @property
+    def _pull(self) -> float:
+        """|b|, but for a probability of e^-100."""
+        return self.scale * (self.size + math.sqrt(2 * self._TAIL * self.size) + self._TAIL)
 
     @property
     def name(self) -> str:

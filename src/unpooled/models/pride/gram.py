@@ -1,0 +1,283 @@
+r"""The pooled ridge's own share, with the others' Gram matrix replaced by what a party can know of it (THEORY.md, section 8).
+
+``beta_k = X_k' V^-1 y`` with ``V = U diag(w + e) U' + e_0 (C - UU') + a Z_cal Z_cal' + P P' + alpha I``: e and e_0 are the others' energies
+that the calibrated columns do not show, a their weight, P columns that were sent plain. V less alpha I is a :class:`Kernel`. It differs from a
+multiple of C only on the span of U and of the received columns, so one eigendecomposition of that size serves every penalty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import eigh
+
+from unpooled.kernels.envelope import MoreauEnvelope
+from unpooled.kernels.newton import NewtonPath
+from unpooled.kernels.ridge import RidgePath, lowest, product
+from unpooled.kernels.threads import one_thread
+from unpooled.models.pride.curve import (
+    OwnColumns,
+    calibrated_weight,
+    energies_inside,
+    energy_outside,
+    expected_energies,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.kernels.newton import Loss
+
+    Vector = NDArray[np.float64]
+    Matrix = NDArray[np.float64]
+
+#: What remains of the received columns outside the own span counts from this share of their energy.
+_RANK = 1e-10
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a party knows of the others: what they released to it, and what the study declares."""
+
+    #: Coded columns that the others keep private.
+    columns: int
+    #: The received columns (n x ..) and the noise's deviation in each; the same with the sketches calibrated; which are sketches.
+    #: The rest are known as they are.
+    received: Matrix
+    noise: Vector
+    calibrated: Matrix
+    sketched: NDArray[np.bool_]
+    #: The share of a Gram matrix's energy that a sketch of this kind keeps; 1 if it is isotropic.
+    kept: float = 1.0
+    #: One of ``curve.OTHERS``.
+    others: str = "like mine"
+
+    def of_rows(self, rows: NDArray[np.intp]) -> Heard:
+        """Of some rows only."""
+        return replace(self, received=self.received[rows], calibrated=self.calibrated[rows])
+
+
+@dataclass(frozen=True)
+class Share:
+    """A party's solution."""
+
+    #: beta_k.
+    own: Vector
+    #: Coefficients of the received columns; none where only their Gram matrix was used.
+    received: Vector
+    intercept: float
+    #: The mean decision of the training rows.
+    mean: float
+    #: Decisions of the training rows; None where the loss's unit does not follow them.
+    fitted: Vector | None = None
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """V - alpha I on centred rows."""
+
+    own: OwnColumns
+    own_means: Vector
+    #: e: what the others add in each own direction beyond the received columns; e_0 outside of them; a.
+    inside: Vector
+    outside: float
+    weight: float
+    #: H = [sqrt(a) Z_cal, P] in the order of the received columns, centred.
+    features: Matrix
+    #: U'H and what H'H has outside the own span.
+    towards: Matrix
+    beyond: Matrix
+
+    @classmethod
+    def of(cls, own: Matrix, heard: Heard, *, fit_intercept: bool, by_rows: bool | None = None) -> Kernel:
+        """From the party's own columns and what it heard; ``by_rows`` forces one of the two forms, which agree."""
+        n = own.shape[0]
+        degrees = max(n - fit_intercept, 0)
+        own_means = own.mean(axis=0) if fit_intercept else np.zeros(own.shape[1])
+        mine = OwnColumns.of(own - own_means, degrees, by_rows=by_rows)
+        centre = float(fit_intercept)
+        # A public matrix that stretches its rows is scaled back; one that keeps a part of the energy shows a part of G.
+        factors = np.where(heard.sketched, 1 / np.sqrt(max(1.0, heard.kept)), 1.0)
+        features = (heard.calibrated - centre * heard.calibrated.mean(axis=0)) * factors
+        noisy = heard.received[:, heard.sketched]
+        noisy = noisy - centre * noisy.mean(axis=0)
+        inside, outside, weight = _others(mine, heard, noisy, features[:, heard.sketched])
+        features[:, heard.sketched] *= np.sqrt(weight)
+        towards = mine.coordinates(features)
+        beyond = product(features.T, features) - product(towards.T, towards)
+        if mine.rank >= degrees:
+            beyond = np.zeros_like(beyond)
+        return cls(mine, own_means, inside, outside, weight, features, towards, beyond)
+
+    def coordinates(self, target: Vector) -> Vector:
+        """U'y."""
+        return self.own.coordinates(target[:, None])[:, 0]
+
+    def share(self, inside: Vector, mean: float, fitted: Vector | None = None) -> Share:
+        """From U'v of the rows' weights v = V^-1 y."""
+        own = self.own.coefficients(inside)
+        return Share(own, np.empty(0), mean - float(self.own_means @ own), mean, fitted)
+
+
+def _others(own: OwnColumns, heard: Heard, noisy: Matrix, calibrated: Matrix) -> tuple[Vector, float, float]:
+    """(e, e_0, a): steps 1 to 4."""
+    rank, none = own.rank, (np.zeros(own.rank), 0.0, 0.0)
+    if rank == 0 or heard.columns == 0:
+        return none
+    beyond = own.degrees - rank
+    mu = expected_energies(own, heard.columns, heard.others)
+    outside = float(mu[rank:].mean()) if beyond else 0.0
+    columns = noisy.shape[1]
+    if columns == 0:
+        return mu[:rank], outside, 0.0
+    noise = float((heard.noise[heard.sketched] ** 2).mean())
+    power = (own.coordinates(noisy) ** 2).sum(axis=1)
+    energies = energies_inside(own.squares, power, mu[:rank] * heard.kept, columns, noise) / heard.kept
+    if beyond:
+        observed = float((noisy**2).sum()) - float(power.sum()) - beyond * columns * noise
+        outside = energy_outside(outside * heard.kept, observed, beyond, columns, noise) / heard.kept
+    towards = own.coordinates(calibrated)
+    square, shown = product(calibrated.T, calibrated), (towards**2).sum(axis=1)
+    weight, mean = calibrated_weight(shown, square, square - product(towards.T, towards), beyond)
+    return np.maximum(energies - weight * shown, 0.0), max(outside - weight * mean, 0.0), weight
+
+
+@dataclass(frozen=True)
+class GramPath:
+    """Squared loss: solutions, evidence and cross-validation for every penalty."""
+
+    kernel: Kernel
+    target: Vector
+    target_mean: float
+    fit_intercept: bool
+
+    @classmethod
+    def of(cls, kernel: Kernel, target: Vector, *, fit_intercept: bool = True) -> GramPath:
+        """Of a party's response."""
+        mean = float(target.mean()) if fit_intercept else 0.0
+        return cls(kernel, target - mean, mean, fit_intercept)
+
+    @cached_property
+    def _reduced(self) -> tuple[Vector, Matrix, Vector]:
+        """Eigenvalues and eigenvectors on the span of U and H, and y there.
+
+        Outside U an orthonormal basis E of what H has there: H = U T + E S, S = L^(1/2) R' with the eigenpairs of the ``beyond`` Gram.
+        """
+        kernel, rank = self.kernel, self.kernel.own.rank
+        towards, inside = kernel.towards, kernel.own.squares + kernel.inside
+        ours = kernel.coordinates(self.target)
+        with one_thread():
+            values, vectors = eigh(kernel.beyond) if kernel.beyond.size else (np.empty(0), np.empty((0, 0)))
+            energy = float((kernel.features**2).sum())
+            kept = values > max(_RANK * energy, np.finfo(np.float64).tiny)
+            kept[: -max(kernel.own.degrees - rank, 0) or kept.size] = False  # no more directions than there are
+            roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
+            maps = np.vstack([towards, roots[:, None] * vectors.T])
+            outer = (vectors.T @ (kernel.features.T @ self.target - towards.T @ ours)) / roots
+            matrix = product(maps, maps.T)
+            matrix[np.diag_indices_from(matrix)] += np.concatenate([inside, np.full(roots.size, kernel.outside)])
+            if matrix.size == 0:
+                return np.empty(0), matrix, np.empty(0)
+            squares, basis = eigh(matrix, driver="evd")
+        return np.maximum(squares, 0.0), basis, basis.T @ np.concatenate([ours, outer])
+
+    @property
+    def _beyond(self) -> tuple[int, float]:
+        """Directions outside the span of U and H, and y's energy there."""
+        squares, _, rotated = self._reduced
+        degrees = self.kernel.own.degrees
+        rest = float(self.target @ self.target - rotated @ rotated)
+        return max(degrees - squares.size, 0), max(rest, 0.0)
+
+    @property
+    def squares(self) -> Vector:
+        """Eigenvalues of the kernel on the span of the own and the received columns."""
+        return self._reduced[0]
+
+    def evidence(self, alpha: float) -> float:
+        """Twice the negative log marginal likelihood of y ~ N(0, s^2 V / alpha), s^2 profiled out, up to a constant."""
+        squares, _, rotated = self._reduced
+        count, rest = self._beyond
+        ratio, outer = squares / alpha, self.kernel.outside / alpha
+        explained = float((rotated**2 / (1 + ratio)).sum()) + rest / (1 + outer)
+        degrees = self.kernel.own.degrees
+        return (
+            degrees * float(np.log(max(explained, 1e-300))) + float(np.log1p(ratio).sum()) + count * float(np.log1p(outer))
+        )
+
+    def evidence_alpha(self) -> float:
+        """The penalty of largest marginal likelihood, over 16 orders of magnitude around the kernel's own scale."""
+        total = float(self.squares.sum()) + self._beyond[0] * self.kernel.outside
+        if not total > 0:
+            return 1.0
+        return lowest(self.evidence, total / self.kernel.own.degrees * np.logspace(-8, 8, 65))
+
+    def solve(self, alpha: float) -> Share:
+        """The party's share at this penalty."""
+        squares, basis, rotated = self._reduced
+        weights = basis @ (rotated / (squares + alpha))
+        return self.kernel.share(weights[: self.kernel.own.rank], self.target_mean)
+
+    def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
+        """Mean squared error of held-out predictions: of the kernel by its features, e_0 as independent noise of each row."""
+        path = RidgePath.of(features(self.kernel), self.target, fit_intercept=self.fit_intercept)
+        return path.cross_validated(np.asarray(alphas) + self.kernel.outside, folds)
+
+
+@dataclass(frozen=True)
+class GramNewtonPath:
+    """Any other loss: beta_k = X_k' v at the minimum over the kernel's functions; e_0 is a random effect of every row."""
+
+    kernel: Kernel
+    path: NewtonPath
+
+    @classmethod
+    def of(cls, kernel: Kernel, target: Vector, loss: Loss, *, fit_intercept: bool = True) -> GramNewtonPath:
+        """Of a party's response."""
+        return cls(kernel, NewtonPath.of(features(kernel), target, loss, fit_intercept=fit_intercept))
+
+    def _at(self, alpha: float) -> NewtonPath:
+        outside = self.kernel.outside
+        return self.path.with_loss(MoreauEnvelope(self.path.loss, outside / alpha)) if outside > 0 else self.path
+
+    @property
+    def squares(self) -> Vector:
+        """Squared singular values of the features."""
+        return self.path.squares
+
+    def evidence(self, alpha: float) -> float:
+        """Twice the negative log marginal likelihood by Laplace's approximation, the random effects among the unknowns."""
+        return self._at(alpha).evidence(alpha)
+
+    def evidence_alpha(self) -> float:
+        """The penalty of largest marginal likelihood, over 12 orders of magnitude around the features' own scale."""
+        if self.squares.size == 0:
+            return 1.0
+        scale = float(self.squares.mean()) * self.path.loss.curvature
+        return lowest(self.evidence, scale * np.logspace(-6, 6, 13), 1e-3)
+
+    def solve(self, alpha: float) -> Share:
+        """The party's share at this penalty: F's coefficients are F'v, so U'v stands in them."""
+        coefficients, intercept = self._at(alpha).solve(alpha)
+        mean = intercept + float(self.path.column_means @ coefficients)
+        inside = coefficients[: self.kernel.own.rank] / _raised(self.kernel)
+        return self.kernel.share(inside, mean, self.path.design @ coefficients + mean)
+
+    def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
+        """Mean loss of held-out decisions, whose rows' effects nobody knows."""
+        held = [self._at(float(alpha)).held_out([float(alpha)], folds)[0] for alpha in alphas]
+        return np.array([float(np.mean(self.path.loss.value(row, self.path.target))) for row in held])
+
+
+def features(kernel: Kernel) -> Matrix:
+    """F with F F' = the kernel less e_0 on every row (n x (r + columns)); e is raised to at least e_0, so that F is real."""
+    return np.hstack([kernel.own.left() * _raised(kernel), kernel.features])
+
+
+def _raised(kernel: Kernel) -> Vector:
+    return np.asarray(np.sqrt(kernel.own.squares + np.maximum(kernel.inside - kernel.outside, 0.0)))

@@ -1,0 +1,156 @@
+"""What a PRIDE study of some shape may achieve: the study itself, run over made-up rows of its columns, beside what nothing released would give."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from unpooled.errors import UsageError
+from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.models.pride.units import in_own_units
+from unpooled.privacy.bounds import Coding
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.table import Table
+from unpooled.protocol.keeper import MemoryKeeper
+from unpooled.protocol.local import run_in_process
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.study import Study
+    from unpooled.protocol.step import Model
+
+#: Made-up rows of a fit and of its test, and columns of all parties together.
+_ROWS, _NEW, _COLUMNS = 300, 1000, 160
+#: How columns may be related: not at all, by one common factor, or as neighbours on a line.
+STRUCTURES = ("independent", "common factor", "field")
+SIGNAL, CORRELATION = (0.2, 0.9), (0.2, 0.7)
+#: Half a declared range in standard deviations.
+_RANGES = 4.0
+
+
+def outlook(
+    model: Model,
+    study: Study,
+    *,
+    r2: Range = SIGNAL,
+    structure: str = "common factor",
+    correlation: Range = CORRELATION,
+    seed: int = 0,
+    quick: bool = False,
+) -> Outlook:
+    """Squared error of predictions over the variance of y (misclassified rows of a classification), against epsilon.
+
+    ``structure`` says how all parties' columns are related, ``correlation`` how closely (of neighbours on a field, in the place of a factor).
+    """
+    check_range("r2", r2, 0.0, 1.0)
+    check_range("correlation", correlation, 0.0, 0.999)
+    if structure not in STRUCTURES:
+        msg = f"structure is one of {', '.join(STRUCTURES)}, not {structure!r}"
+        raise UsageError(msg)
+    small = _smaller(study)
+    alone = msgspec.structs.replace(small, parameters={**small.parameters, "sketch_dim": 0})
+
+    def run(asked: Study, epsilon: float, rng: np.random.Generator) -> float:
+        asked = msgspec.structs.replace(asked, epsilon=epsilon)
+        return _error(model, asked, drawn(r2, rng), structure, drawn(correlation, rng), rng)
+
+    points = simulated(study.epsilon, lambda epsilon, rng: run(small, epsilon, rng), seed, quick=quick)
+    free, nothing = (
+        float(np.median([run(asked, math.inf, np.random.default_rng([seed, k])) for k in range(2 if quick else 6)]))
+        for asked in (small, alone)
+    )
+    classes = study.parameters.get("task") == "classification"
+    words = [in_words("R^2", r2), structure, in_words("correlation", correlation), f"half range in deviations {_RANGES:g}"]
+    return Outlook(
+        "pride",
+        study.parties[0].rows,
+        sum(len(card.columns) for card in study.parties),
+        study.epsilon,
+        points,
+        0.5 if classes else 1.0,
+        free,
+        "misclassified rows" if classes else "squared error of predictions / variance of y",
+        ", ".join(words),
+        nothing,
+    )
+
+
+def _smaller(study: Study) -> Study:
+    """The study in one process over fewer rows and columns; noise is per value, so neither changes it."""
+    width = sum(len(card.columns) for card in study.parties)
+    free = not isinstance(study.parameters.get("sketch_dim", "auto"), int) and study.parameters.get("sketch", "srht") in {
+        "srht",
+        "gaussian",
+    }
+    part = min(1.0, _COLUMNS / width) if free and not study.parameters.get("public") else 1.0
+    cards = tuple(
+        msgspec.structs.replace(
+            card, key="", rows=min(card.rows, _ROWS), columns=card.columns[: max(2, math.ceil(part * len(card.columns)))]
+        )
+        for card in study.parties
+    )
+    return msgspec.structs.replace(study, parties=cards, ids="", coordinator="", derived=())
+
+
+def _error(model: Model, study: Study, r2: float, structure: str, correlation: float, rng: np.random.Generator) -> float:
+    """One made-up study: everybody fits, the parts of a prediction are added up over new rows."""
+    count = study.parties[0].rows
+    columns = tuple(column for card in study.parties for column in card.columns)
+    values, signal = _rows(columns, count + _NEW, structure, correlation, rng)
+    y = math.sqrt(r2) * signal + math.sqrt(1 - r2) * rng.normal(size=signal.size)
+    classes = study.parameters.get("task") == "classification"
+    truth = np.where(y > 0, 1.0, -1.0) if classes else y
+    label: NDArray[Any] = truth
+    if classes:
+        first, second = study.parameters.get("classes", ["-1", "1"])
+        label = np.array([str(second) if one > 0 else str(first) for one in truth], dtype=object)
+    tables = {}
+    for card in study.parties:
+        own = {column.name: values[column.name][:count] for column in card.columns}
+        tables[card.name] = Table(own | dict.fromkeys(card.labels, label[:count]))
+    asked = msgspec.structs.replace(study, simulation_seed=int(rng.integers(1 << 31)))
+    plan = model.compile(asked)
+    done = run_in_process(model, plan, tables, Policy.in_process(), lambda _: model)
+    kept = {
+        name: {key: numbers for (_, key), numbers in keeper.items()}
+        for name, keeper in done.kept.items()
+        if isinstance(keeper, MemoryKeeper) and asked.card(name).labels
+    }
+    coded = Coding(columns, 1)
+    middle = coded.real([values[c.name][:count] for c in columns]).mean(axis=0)
+    with_constant = bool(study.parameters.get("fit_intercept", True))
+    coef, constant = in_own_units(plan.design, kept, columns, middle, fit_intercept=with_constant)
+    fitted = coded.natural([values[c.name][count:] for c in columns]) @ np.nan_to_num(coef) + constant
+    if classes:
+        return float(np.mean(np.where(fitted > 0, 1.0, -1.0) != truth[count:]))
+    return float(np.mean((truth[count:] - fitted) ** 2) / np.var(truth[count:]))
+
+
+def _rows(
+    columns: tuple[Column, ...], count: int, structure: str, correlation: float, rng: np.random.Generator
+) -> tuple[dict[str, Any], NDArray[np.float64]]:
+    """Made-up columns inside their ranges, and a signal of variance 1 that a few of them carry."""
+    width = len(columns)
+    normal = rng.normal(size=(count, width))
+    if structure == "common factor":
+        normal = math.sqrt(1 - correlation) * normal + math.sqrt(correlation) * rng.normal(size=(count, 1))
+    if structure == "field":
+        for j in range(1, width):
+            normal[:, j] = correlation * normal[:, j - 1] + math.sqrt(1 - correlation**2) * normal[:, j]
+    values: dict[str, Any] = {}
+    for column, own in zip(columns, normal.T, strict=True):
+        if column.categories is not None:
+            places = np.searchsorted(np.quantile(own, np.linspace(0, 1, len(column.categories) + 1)[1:-1]), own)
+            values[column.name] = np.array(column.categories, dtype=object)[places]
+            own[:] = (places - places.mean()) / max(places.std(), 1e-9)
+        else:
+            values[column.name] = np.clip(column.centre + column.half_width * own / _RANGES, *column.range)
+    signal = normal @ rng.normal(size=width)
+    return values, signal / signal.std()
