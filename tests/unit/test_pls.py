@@ -537,9 +537,9 @@ def test_a_signal_below_its_noise_gives_the_public_mean_and_says_so() -> None:
         model = PrivatePLSRegression(**DECLARED, epsilon=0.01, random_state=0).fit(SMALL, TARGET)
     assert model.n_components_ == 0
     assert not model.coef_.any()
-    assert model.predict(SMALL) == pytest.approx(np.full(600, 5.0))  # the middle of the declared range
+    assert model.predict(SMALL) == pytest.approx(np.full(600, 5.0), abs=0.5)  # near the middle of the declared range
     assert model.transform(SMALL).shape == (600, 0)
-    assert "middle of the declared range" in model.fallback_
+    assert "given the response's mean" in model.fallback_
     assert reconstruction(model.x_weights_, np.eye(12)[:, :2], 5).prominence == 0
 
 

@@ -47,8 +47,11 @@ def poor(outlook: Outlook) -> str:
 
 
 def warn_if_poor(model: Model, study: Study, stacklevel: int) -> None:
-    """Warn, once for each shape, of a fit that is not worth its budget; nothing is simulated where such warnings are ignored."""
-    if math.isinf(study.epsilon) or _ignored() or model.outlook is None or _key(model, study) in _SEEN:
+    """Warn, once for each shape, of a fit that is not worth its budget.
+
+    Nothing is simulated where such warnings are ignored, nor where bounds were read off the data: there is no promise to pay for.
+    """
+    if math.isinf(study.epsilon) or study.derived or model.outlook is None or _ignored() or _key(model, study) in _SEEN:
         return
     outlook = glance(model, study)
     if outlook is not None and not outlook.worthwhile:
