@@ -114,7 +114,7 @@ def test_wild_text_gives_a_plan_or_an_error_of_ours(model: str) -> None:
                 text = changed(text, place, rng.choice(WILD))
             except (TypeError, KeyError, IndexError):  # the other change took the place away
                 continue
-        answers.add(compiled(model, text))
+        answers.add(compiled(base["model"], text))
     assert len(answers) > 20  # many different ones: the text is wild, not all of one kind
 
 

@@ -62,6 +62,8 @@ def posterior(moments: Moments) -> tuple[Matrix, float, bool]:
         priors += [tau**2 * response * few / values for tau in SLOPES]
         if values[0] > 2 * values[count - 1]:
             priors += [tau**2 * response * few * flat for tau in STEEP]
+    # As much belief in no slopes at all: where the evidence is flat, half of every slope stays away.
+    priors += [np.full(p, NO_SLOPE)] * len(priors)
     found = known.averaged(float(gram[-1, -1]), [np.append(prior, MEAN_PRIOR**2) for prior in priors])
     slopes = vectors @ found.mean[:p]
     learnt = float(slopes @ psd_part(gram[:p, :p]) @ slopes) / rows > LEARNT * response

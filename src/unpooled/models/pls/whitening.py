@@ -18,7 +18,8 @@ def whitened(public: ArrayLike, variance: float = 0.999, most: int = 12) -> tupl
     """(basis, reference, R) of public spectra, for ``PrivatePLSRegression(basis=..., reference=..., bounds=Bounds(norm=R))``.
 
     The basis has the loadings that hold ``variance`` of the public spectra's variance (at most ``most``), each divided by its scores'
-    deviation; at least three public spectra stand behind each of them. The reference is their mean, R the length that 95 % of the public spectra stay below in these coordinates.
+    deviation; at least three public spectra stand behind each of them. The reference is their mean, R the length that 95 % of new spectra are
+    expected to stay below in these coordinates.
 
     Parameters
     ----------
@@ -54,4 +55,7 @@ def whitened(public: ArrayLike, variance: float = 0.999, most: int = 12) -> tupl
     count = min(enough, most, max(spectra.shape[0] // 3, 1), int(np.count_nonzero(values > 1e-8 * values[0])))
     basis = loadings[:count].T * (np.sqrt(spectra.shape[0]) / values[:count])
     lengths = np.linalg.norm((spectra - reference) @ basis, axis=1)
-    return basis, reference, float(np.quantile(lengths, 0.95))
+    # New spectra are farther out than those that chose mean and directions: Student's factor, large where there are few.
+    rows = spectra.shape[0]
+    farther = float(np.sqrt(rows / max(rows - count - 2, 1)))
+    return basis, reference, float(np.quantile(lengths, 0.95)) * farther
