@@ -30,7 +30,9 @@ class Blr:
     """One study: its plan is made once, and fitted to many data sets of about this size."""
 
     def __init__(self, n: int, d: int, epsilon: float, y_bound: float, *, sites: int = SITES, **options: object) -> None:
-        options = {"bounds": (-1, 1), "delta": DELTA, **options}
+        # The paper's one release, with precisions that are known: the default spends its budget in rounds (experiments/regression_peers.py).
+        known = {"prior_precision": 1.0, "noise_precision": 1.0, "method": "moments"}
+        options = {"bounds": (-1, 1), "delta": DELTA, **known, **options}
         model = PrivateBayesianRegression(epsilon=epsilon, y_bounds=(-y_bound, y_bound), **options)
         rows = {f"site{k}": n // sites + (k < n % sites) for k in range(sites)}
         self.plan = model.plan(n, d, rows)

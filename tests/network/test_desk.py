@@ -101,6 +101,20 @@ def refusal(world: World, party: str, frame: bytes, kind: type[UnpooledError], m
     assert world.entries(party, world.study) == []
 
 
+@pytest.mark.parametrize("method", ["refinement", "gradient", "mean"])
+def test_rounds_of_a_secure_sum_have_the_bits_of_unsigned_ones(method: str, tmp_path: Path) -> None:
+    world = make_world(tmp_path, CASES["bayes"](), COORDINATOR.public)
+    study = world.variant(parameters={"response": "pressure", "tolerate": 1, "method": method, "max_passes": 6})
+    world.approve(study)
+    local = world.in_process(study)
+    result = run(world, study)
+    assert result["result"] == builtin(local.result)
+    assert result["communication"] == local.communication
+    assert world.fully_charged(study)
+    # Everything was answered and stored: the same run again asks nobody for anything new, and finds the same.
+    assert run(world, study, resume=True) == result
+
+
 def test_signed_runs_have_the_bits_of_unsigned_ones(world: World) -> None:
     world.approve(world.study)
     local = world.in_process(world.study)

@@ -108,6 +108,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "public": ("x0", 3, None),
     "penalty": ("1", None, True, [1.0], "automatic"),
     "noise": WORD,
+    "prior": NUMBER,
     "rows": WORD,
     "high_share": NUMBER,
     "predictions_share": NUMBER,

@@ -235,6 +235,7 @@ def test_a_sketch_without_noise_comes_close_to_the_pooled_ridge_and_one_that_los
     assert np.mean([((b - pooled) ** 2).sum() for b in found]) / (pooled**2).sum() < 0.25
 
 
+@pytest.mark.minutes
 def test_no_data_end_the_fit() -> None:
     """Constant columns, one column, two rows, columns that are multiples of each other, a constant response: all are fitted."""
     rng = np.random.default_rng(0)

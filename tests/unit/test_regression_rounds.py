@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.totals import Total
 from unpooled.errors import PlanMismatch, StudyAborted, UsageError
 from unpooled.kernels import standard_rows
+from unpooled.kernels.evidence import NoisyMoments, least_squares_state
 from unpooled.models import load
+from unpooled.models.bayes.coordinator import shrunk
 from unpooled.models.bayes.party import STATISTICS
 from unpooled.models.bayes.rounds import FEW, ROUNDS, WORTH_ERRORS, WORTH_SLOPES, Method, schedule_of
 from unpooled.models.bayes.standard import CONSTANT, Scales, StandardRows, public_numbers
@@ -462,3 +465,40 @@ def test_outlook_is_near_what_is_measured() -> None:
         errors.append(float(np.mean((y[2000:] - fit.predict(X[2000:])) ** 2) / y.var()))
     expected = model().outlook(2000, 5, epsilon=0.3, r2=0.6, correlation=0.0, ranges=4.0).error
     assert expected == pytest.approx(np.median(errors), rel=0.25)
+
+
+def test_squares_are_those_of_the_residuals_up_to_their_cap() -> None:
+    layout = layout_of("numbers")
+    rows = StandardRows(layout, 100, 1.0)
+    table = data(60)
+    standard, start = (np.array([0.1, -0.2, 0.0]), np.array([0.5, 0.4, 0.1])), np.array([0.5, -1.0, 0.2])
+    ((z, v),) = rows.blocks(table, standard)
+    wanted = np.minimum((v - z @ start / rows.grid) ** 2, 9.0).sum()
+    found = rows.squares(rows.blocks(table, standard), start)[0] / 1024
+    assert found == pytest.approx(wanted, abs=60 / 1024)
+    assert ((v - z @ start / rows.grid) ** 2 > 9.0).any()
+
+
+def test_slopes_are_shrunk_by_their_noise_and_the_constant_by_what_was_known() -> None:
+    layout = layout_of("numbers")
+    total = Total(np.array([0.0, 0.0, 0.1, 0.3, 0.3, 0.3]) * 100 * layout.grid, np.full(6, 1.0), ())
+    standard = Scales(layout).decode(replace(total, values=total.values * np.array([1, 1, 1, *[layout.grid] * 3])), 100)
+    start = np.array([3.0, -4.0, 0.5, 0.2])
+    none, some, all_of_it = (shrunk(start, noise, standard, intercept=True) for noise in (1e-9, 1.0, 100.0))
+    assert none[:3] == pytest.approx(start[:3])
+    assert some[:3] == pytest.approx(start[:3] * (1 - 3 / 25.25))
+    assert not all_of_it[:3].any()
+    assert abs(all_of_it[3]) < abs(none[3])
+    two = shrunk(np.array([3.0, -4.0]), 1.0, standard, intercept=False)
+    assert two == pytest.approx(np.array([3.0, -4.0]) * 25 / 27)
+
+
+def test_the_spread_of_the_state_follows_from_its_evidence() -> None:
+    gram, variance = 1000 * np.eye(4), np.full((4, 4), 1.0)
+    loud, quiet = (
+        least_squares_state(NoisyMoments(gram, np.full(4, cross), variance, np.full(4, 400.0), 1000), 0.01)
+        for cross in (900.0, 1.0)
+    )
+    assert loud[0] == pytest.approx(np.full(4, 0.9), rel=0.05)
+    assert np.abs(quiet[0]).max() < 0.001
+    assert quiet[1].diagonal().max() < loud[1].diagonal().max()

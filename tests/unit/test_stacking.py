@@ -14,6 +14,7 @@ from scipy import stats
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from world import minimised
 
@@ -803,3 +804,21 @@ def test_parts_of_a_row_beyond_the_norm_keep_their_direction() -> None:
             got / np.linalg.norm(got, axis=1, keepdims=True), rows / np.linalg.norm(rows, axis=1, keepdims=True), atol=1e-9
         )
         assert (np.linalg.norm(got, axis=1) <= block.weight).all()
+
+
+@pytest.mark.parametrize("split", ["features", "samples"])
+def test_log_odds_add_up_less_what_all_models_know_of_the_base_rate(split: str) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (3000, 4))
+    y = (X.sum(axis=1) + 0.5 * rng.normal(size=3000) > 0.8).astype(int)
+    options = {"split": split, "epsilon": 4.0, "bounds": (-1, 1), "classes": (0, 1), "random_state": 0}
+    plain = PrivateStackingClassifier(2, **options).fit(X, y)
+    model = PrivateStackingClassifier(2, **options, combiner="log-odds", prior=0.2).fit(X, y)
+    low = model._low(X[:50])
+    known = math.log(0.2 / 0.8) if split == "features" else 0.0
+    wanted = (np.log(low / (1 - low)).sum(axis=1) - known) / 2
+    assert model.decision_function(X[:50]) == pytest.approx(wanted)
+    assert roc_auc_score(y, model.decision_function(X)) > roc_auc_score(y, plain.decision_function(X)) - 0.01
+    for prior in (0.0, 1.0):
+        with pytest.raises(UsageError, match="prior"):
+            PrivateStackingClassifier(2, **options, prior=prior).fit(X, y)

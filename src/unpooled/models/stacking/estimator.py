@@ -15,7 +15,7 @@ from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, taking
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.stacking.plan import AUTO, SHORTEN, Meta
-from unpooled.models.stacking.shared import StackEstimator
+from unpooled.models.stacking.shared import StackEstimator, added_log_odds
 from unpooled.privacy.plan import Card, Plan, Study
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-_COMBINERS = ("probability", "majority", "weighted-majority")
+_COMBINERS = ("probability", "majority", "weighted-majority", "log-odds")
 
 
 class PrivateLogisticRegression(StackEstimator):
@@ -172,8 +172,11 @@ class PrivateStackingClassifier(StackEstimator):
     meta : {"public-weights", "trusted", "perturbed", "high-level"}, default "public-weights"
         How low-level models are combined: by their public shares; by a model learned from predictions that a trusted coordinator sees,
         or that are released with noise (columns split); by a model that one site learns on rows of its own (rows split).
-    combiner : {"probability", "majority", "weighted-majority"}, default "probability"
-        How public weights are applied. A learned high level replaces it.
+    combiner : {"probability", "majority", "weighted-majority", "log-odds"}, default "probability"
+        How public weights are applied. "log-odds" adds the models' log odds, less what they all know of the base rate (columns split), over
+        their number: averages of probabilities pull to the base rate. A learned high level replaces it.
+    prior : float, default 0.5
+        With "log-odds" and split columns, the declared base rate of ``classes_[1]``.
     source : mapping from party names to released weights, optional
         ``released_`` of a fit with the same columns elsewhere: the penalty pulls to them (PST-H).
     penalty : float or "auto", default "auto"
@@ -229,7 +232,7 @@ class PrivateStackingClassifier(StackEstimator):
         | taking("importance", MAPPING, LIST, NONE)
         | taking("source", MAPPING, NONE)
         | taking("holder", WORD, NONE)
-        | taking("high_share predictions_share", NUMBER)
+        | taking("high_share predictions_share prior", NUMBER)
         | taking("penalty", NUMBER, WORD)
         | taking("noise rows", WORD)
     )
@@ -248,6 +251,7 @@ class PrivateStackingClassifier(StackEstimator):
         importance: Any = None,  # noqa: ANN401 - an array per column or a mapping per party
         meta: str = "public-weights",
         combiner: str = "probability",
+        prior: float = 0.5,
         source: Mapping[str, Sequence[float]] | None = None,
         penalty: float | str = AUTO,
         noise: str = AUTO,
@@ -267,6 +271,7 @@ class PrivateStackingClassifier(StackEstimator):
         self.importance = importance
         self.meta = meta
         self.combiner = combiner
+        self.prior = prior
         self.source = source
         self.penalty = penalty
         self.noise = noise
@@ -325,8 +330,8 @@ class PrivateStackingClassifier(StackEstimator):
         return self._planned(dict(zip(names.tolist(), counts.tolist(), strict=True)), n_features)
 
     def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
-        if self.combiner not in _COMBINERS:
-            msg = f"combiner is probability, majority or weighted-majority, not {self.combiner!r}"
+        if self.combiner not in _COMBINERS or not 0 < self.prior < 1:
+            msg = f"combiner is one of {', '.join(_COMBINERS)}, not {self.combiner!r}, and prior lies between 0 and 1"
             raise UsageError(msg)
         source = {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()}
         parameters: dict[str, Any] = {"split": self.split, "holder": self.holder or "", "source": source}
@@ -383,6 +388,8 @@ class PrivateStackingClassifier(StackEstimator):
             features = np.column_stack([2 * low - 1, np.ones(low.shape[0])])[:, : self.high_.size]
             decision: Vector = features @ self.high_ / math.sqrt(self.high_.size)
             return decision
+        if self.combiner == "log-odds":
+            return added_log_odds(low, self.prior if self.split == "features" else 0.5)
         share = np.array([model.share for model in self.models_])
         votes = low if self.combiner == "probability" else (low > 0.5).astype(float)  # noqa: PLR2004 - the more likely class
         weight = np.ones_like(share) if self.combiner == "majority" else share

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,3 +63,13 @@ class StackEstimator(BinaryClassifier):
         # A table has at least two rows.
         repeated = [np.resize(values, max(2, values.size)) for values in own]
         return block.rows(Table(dict(zip(block.coding.names, repeated, strict=True))))[: own[0].size]
+
+
+def added_log_odds(probabilities: NDArray[np.float64], prior: float) -> Vector:
+    """The mean over K models of their log odds, less (K - 1)/K of the base rate's.
+
+    Given the class, parts of a row are taken for independent: each model has counted the base rate once. At 1/2 nothing is taken away.
+    """
+    inside = np.clip(probabilities, 1e-12, 1 - 1e-12)
+    known = (inside.shape[1] - 1) * math.log(prior / (1 - prior))
+    return np.asarray(((np.log(inside) - np.log1p(-inside)).sum(axis=1) - known) / inside.shape[1])
