@@ -35,7 +35,14 @@ def simulated(n: int, seed: int, factors: int = 0) -> tuple[np.ndarray, np.ndarr
 
 def lasso(epsilon: float, seed: int | None = 0, **options: object) -> PrivateLasso:
     """The study of these simulations: the response has no constant."""
-    settings = {"parties": PARTIES, "radius": RADIUS, "bounds": (-1, 1), "y_bounds": (-BOUND, BOUND), "delta": 1e-5}
+    settings = {
+        "parties": PARTIES,
+        "radius": RADIUS,
+        "bounds": (-1, 1),
+        "y_bounds": (-BOUND, BOUND),
+        "delta": 1e-5,
+        "method": "frank-wolfe",
+    }
     return PrivateLasso(epsilon=epsilon, random_state=seed, **(settings | {"fit_intercept": False} | options))
 
 

@@ -44,7 +44,7 @@ class Data:
             found.append((data.excess(model.coef_, optimum), right, np.abs(model.coef_).sum() / RADIUS, sent(model)))
         excess, support, length, traffic = np.array(found, dtype=float).T
         known = not (options.get("sampled") or options.get("calibration") or np.isinf(epsilon))
-        expected = f"{model.outlook(self.n, COLUMNS).excess:.3f}" if known else ""
+        expected = f"{model.rounds_outlook(self.n, COLUMNS).excess:.3f}" if known else ""
         mean = f"{excess.mean():.4f} ± {excess.std(ddof=1) / np.sqrt(excess.size):.4f}"
         return [mean, expected, f"{support.mean():.1f} of 6", f"{length.max():.2f}", f"{traffic.mean():.2f}"]
 

@@ -50,7 +50,7 @@ def riboflavin(repetitions: int, *, full: bool) -> None:
                     return PrivateLasso(PARTIES, radius=r, epsilon=e, **options, **o)
 
                 found.append(error(make))
-            expected = "" if np.isinf(epsilon) or extra else f"{make().outlook(57, X.shape[1]).excess:.2f}"
+            expected = "" if np.isinf(epsilon) or extra else f"{make().rounds_outlook(57, X.shape[1]).excess:.2f}"
             rows.append([f"{form}, radius {radius:g}", f"{epsilon:g}", summary(found), expected])
     title = f"Riboflavin, five folds, {repetitions} repetitions: median (quartiles) of MSE / var(y)"
     write_table("lasso/riboflavin", title, ["form", "eps", "MSE / var(y)", "expected excess risk"], rows)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from unpooled.errors import PrivacyLeakWarning as PrivacyLeakWarning
     from unpooled.errors import Refusal as Refusal
     from unpooled.errors import UnpooledError as UnpooledError
+    from unpooled.errors import UtilityWarning as UtilityWarning
     from unpooled.models.bayes.estimator import PrivateBayesianRegression as PrivateBayesianRegression
     from unpooled.models.describe.estimator import Description as Description
     from unpooled.models.describe.estimator import describe as describe
@@ -40,6 +41,7 @@ _HOME = {
     "PrivateStackingClassifier": "unpooled.models.stacking.estimator",
     "Refusal": "unpooled.errors",
     "UnpooledError": "unpooled.errors",
+    "UtilityWarning": "unpooled.errors",
     "describe": "unpooled.models.describe.estimator",
     "load": "unpooled.study.saved",
 }
@@ -59,6 +61,7 @@ __all__ = [
     "PrivateStackingClassifier",
     "Refusal",
     "UnpooledError",
+    "UtilityWarning",
     "describe",
     "load",
 ]

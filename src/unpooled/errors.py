@@ -19,6 +19,7 @@
 
     PrivacyLeakWarning (UserWarning)   bounds or classes were read off the data: no guarantee holds
     BudgetWarning (UserWarning)        rows are fitted again without a budget that several fits share
+    UtilityWarning (UserWarning)       no more than a mean is expected of a fit of this shape: its budget is better kept
 
 No message of any of them carries a data value: they travel to other organisations and into log files.
 """
@@ -102,3 +103,7 @@ class PrivacyLeakWarning(UserWarning):
 
 class BudgetWarning(UserWarning):
     """Rows that were fitted before are fitted again: what their people lose adds up, and no statement of a single fit says so."""
+
+
+class UtilityWarning(UserWarning):
+    """Simulations without data expect no more than a mean of a fit of this shape at this epsilon."""

@@ -135,6 +135,35 @@ def lasso_case() -> Case:
     )
 
 
+def lasso_moments_case() -> Case:
+    """The default form: three parties, of which one picks among its columns; whole rows, so much epsilon that there is more than a mean."""
+    rng = np.random.default_rng(19)
+    n = 30
+    held = {
+        "clinic": {"age": rng.uniform(20, 90, n), "smoker": rng.choice(np.array(["no", "yes"], dtype=object), n)},
+        "laboratory": {f"marker{j}": rng.normal(0, 1, n) for j in range(6)},
+        "registry": {"region": np.where(rng.random(n) < 0.2, np.nan, rng.uniform(0, 1, n))},
+    }
+    columns = {
+        "clinic": (Column("age", 18.0, 100.0), Column("smoker", categories=("no", "yes"))),
+        "laboratory": tuple(Column(f"marker{j}", -3.0, 4.0) for j in range(6)),
+        "registry": (Column("region", 0.0, 1.0, missing="indicator"),),
+    }
+    response = {"y": np.clip(held["clinic"]["age"] / 50 - 1 + held["laboratory"]["marker0"], -2, 2)}
+    tables = {name: Table({**values, **response}) for name, values in held.items()}
+    cards = tuple(Card(name, n, columns[name], ("y",)) for name in tables)
+    study = Study(
+        "lasso",
+        cards,
+        90.0,
+        1e-5,
+        parameters={"radius": 3.0, "response_bound": 2.0},
+        simulation_seed=7,
+        derived=(),
+    )
+    return Case("lasso", study, tables)
+
+
 def pls_case() -> Case:
     """Three laboratories with spectra of twelve channels; their own public loadings; one may drop out or collude."""
     rng = np.random.default_rng(8)
@@ -158,5 +187,6 @@ CASES: dict[str, Callable[[], Case]] = {
     "bayes": bayes_case,
     "stacking": stacking_case,
     "lasso": lasso_case,
+    "lasso, moments": lasso_moments_case,
     "pls": pls_case,
 }

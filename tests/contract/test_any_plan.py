@@ -59,7 +59,7 @@ def test_a_plan_follows_from_its_study_and_changes_with_it(model: str) -> None:
             return
         found.append(study)
         again = msgspec.json.decode(msgspec.json.encode(study), type=Study)
-        assert load(model).compile(again).hash == plan.hash
+        assert load(study.model).compile(again).hash == plan.hash
         others = {
             "epsilon": study.epsilon * 1.5,
             "run": study.run + 1,

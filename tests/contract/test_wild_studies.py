@@ -104,7 +104,7 @@ def compiled(model: str, text: Any) -> str:
 @pytest.mark.parametrize("model", CASES)
 def test_wild_text_gives_a_plan_or_an_error_of_ours(model: str) -> None:
     base = msgspec.json.decode(msgspec.json.encode(CASES[model]().study))
-    parameters = importlib.import_module(f"unpooled.models.{model}.plan").Parameters if model != "describe" else None
+    parameters = importlib.import_module(f"unpooled.models.{base['model']}.plan").Parameters if model != "describe" else None
     known = list(places(base)) + [("parameters", name) for name in getattr(parameters, "__struct_fields__", ())] * 3
     rng, answers = random.Random(model), set()  # a fixed seed: the same text every time
     for _ in range(ROUNDS):
@@ -114,7 +114,7 @@ def test_wild_text_gives_a_plan_or_an_error_of_ours(model: str) -> None:
                 text = changed(text, place, rng.choice(WILD))
             except (TypeError, KeyError, IndexError):  # the other change took the place away
                 continue
-        answers.add(compiled(model, text))
+        answers.add(compiled(base["model"], text))
     assert len(answers) > 20  # many different ones: the text is wild, not all of one kind
 
 

@@ -43,8 +43,6 @@ def error(n: int, epsilon: float, seed: int, *, sites: int = 1, **options) -> fl
     return float(np.sqrt(np.mean((model.predict(snv(fresh.spectra)) - fresh.response) ** 2)) / 0.4)
 
 
-# Of 140 runs with n = 500, three said that the covariance is below its noise, and predicted the middle.
-@pytest.mark.filterwarnings("ignore:The released covariance")
 @pytest.mark.parametrize(("n", "epsilon", "most"), [(500, 1.0, 0.65), (5000, 1.0, 0.38), (5000, 10.0, 0.32)])
 def test_prediction_error_of_the_sound_form(n: int, epsilon: float, most: float) -> None:
     runs = RUNS if FULL or n < 1000 else RUNS // 2

@@ -24,7 +24,7 @@ from unpooled import (
     PrivateLasso,
     PrivatePLSRegression,
 )
-from unpooled.errors import BudgetRefusal, UsageError
+from unpooled.errors import BudgetRefusal, UsageError, UtilityWarning
 from unpooled.privacy import budget as module
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.unit import Unit
@@ -199,12 +199,14 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_fitting_the_same_rows_again_warns_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UtilityWarning)
         bayes().fit(X, Y)
         bayes().fit(RNG.uniform(-1, 1, (200, 4)), Y)  # other people
     with pytest.warns(BudgetWarning, match="budget=unpooled.Budget"):
         PrivateLasso(2, y_bounds=(-1, 1), rounds=2, epsilon=0.5, bounds=(-1, 1)).fit(X[:50], Y[:50])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UtilityWarning)
         bayes().fit(X, Y)
 
 
@@ -212,6 +214,7 @@ def test_fitting_the_same_rows_again_warns_once() -> None:
 def test_sparse_rows_are_not_remembered() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UtilityWarning)
         for _ in range(2):
             PrivateLasso(2, y_bounds=(-1, 1), rounds=2, epsilon=0.5, bounds=(-1, 1)).fit(csc_array(X), Y)
 
@@ -235,6 +238,7 @@ def test_rows_that_many_people_share_tell_nobody_apart() -> None:
     sex = RNG.choice(["f", "m"], 300).astype(object)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UtilityWarning)
         for part in (sex[:150], sex[150:]):
             unpooled.describe({"sex": part}, Bounds(categories={"sex": ["f", "m"]}))
 

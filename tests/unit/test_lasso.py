@@ -622,7 +622,15 @@ def test_sparse_columns_give_what_dense_ones_give(epsilon: float, sampled: int) 
     rng = np.random.default_rng(4)
     X = rng.uniform(-1.5, 1.5, (300, 40)) * (rng.random((300, 40)) < 0.1)
     y = np.clip(X @ (rng.normal(size=40) * (rng.random(40) < 0.2)), -1, 1)
-    options = {"radius": 2.0, "bounds": (-1, 1), "y_bounds": (-2, 2), "epsilon": epsilon, "sampled": sampled, "rounds": 6}
+    options = {
+        "radius": 2.0,
+        "bounds": (-1, 1),
+        "y_bounds": (-2, 2),
+        "epsilon": epsilon,
+        "sampled": sampled,
+        "rounds": 6,
+        "method": "frank-wolfe",
+    }
     dense = PrivateLasso(3, random_state=1, **options).fit(X, y)
     sparse = PrivateLasso(3, random_state=1, **options).fit(csc_array(X), y)
     assert np.array_equal(dense.coef_, sparse.coef_)
@@ -764,7 +772,7 @@ def test_recommended_settings_are_expected_to_do_better_and_can_be_set() -> None
     model = PrivateLasso(4, radius=2.0, epsilon=1.0, delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2))
     settings = model.recommended(20_000, 100)
     assert set(settings) == {"rounds", "refit", "shares"}
-    before, after = model.outlook(20_000, 100), model.set_params(**settings).outlook(20_000, 100)
+    before, after = model.rounds_outlook(20_000, 100), model.set_params(**settings).rounds_outlook(20_000, 100)
     assert after.excess < before.excess
     assert after.found > 0.8
     assert model.recommended(20_000, 100) == settings  # nothing is left to chance
@@ -773,7 +781,7 @@ def test_recommended_settings_are_expected_to_do_better_and_can_be_set() -> None
 def test_the_outlook_is_what_happens() -> None:
     """Excess risk over simulated data sets of the planner's own kind, against its expectation: within a factor of 2."""
     rng = np.random.default_rng(0)
-    model = PrivateLasso(4, radius=2.0, epsilon=4.0, delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2))
+    model = PrivateLasso(4, radius=2.0, epsilon=4.0, delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2), method="frank-wolfe")
     excess = []
     for seed in range(8):
         X = np.clip(0.5 * rng.normal(size=(6000, 40)), -1, 1)
@@ -784,18 +792,18 @@ def test_the_outlook_is_what_happens() -> None:
         y = np.clip(signal + signal.std() * rng.normal(size=6000), -2, 2)
         found = model.set_params(random_state=seed).fit(X, y).coef_
         excess.append(np.square(found - truth).sum() / np.square(truth).sum())
-    assert 0.5 < np.mean(excess) / model.outlook(6000, 40).excess < 2
+    assert 0.5 < np.mean(excess) / model.rounds_outlook(6000, 40).excess < 2
 
 
 @pytest.mark.parametrize("coupling", ["ball", "blocks"])
 def test_an_outlook_of_many_columns_stands_for_all_of_them(coupling: str) -> None:
     """Columns beyond the simulated ones count by the crowd they are: more of them are harder to search."""
     model = PrivateLasso(4, radius=2.0, epsilon=2.0, delta=1e-5, coupling=coupling, bounds=(-1, 1), y_bounds=(-2, 2))
-    few, many = (model.outlook(10_000, d) for d in (40, 20_000))
+    few, many = (model.rounds_outlook(10_000, d) for d in (40, 20_000))
     assert many.found < few.found
     assert many.excess > few.excess
-    assert model.set_params(refit=0.0).outlook(10_000, 4, relevant=6).found > 0.5  # fewer columns than relevant ones
-    assert PrivateLasso(2, epsilon=math.inf, bounds=(-1, 1), y_bounds=(-2, 2)).outlook(1000, 10).excess < 0.1
+    assert model.set_params(refit=0.0).rounds_outlook(10_000, 4, relevant=6).found > 0.5  # fewer columns than relevant ones
+    assert PrivateLasso(2, epsilon=math.inf, bounds=(-1, 1), y_bounds=(-2, 2)).rounds_outlook(1000, 10).excess < 0.1
 
 
 def test_the_refits_inner_problem_is_solved() -> None:

@@ -28,7 +28,7 @@ from unpooled.kernels.kernel_pls import Centred
 from unpooled.models import load
 from unpooled.models.pls.coordinator import render
 from unpooled.models.pls.fit import fit
-from unpooled.models.pls.frame import Frame, basis_step
+from unpooled.models.pls.frame import Frame, basis_steps
 from unpooled.models.pls.plan import design_of
 from unpooled.models.pls.published import ComponentsLayout, PublishedModel, components
 from unpooled.models.pls.rowwise import RowWise
@@ -231,7 +231,7 @@ def test_bases_are_orthonormal_public_and_on_a_grid() -> None:
         frame = Frame.of(kind, 30, size, np.zeros(30))
         assert frame.size == min(size, 30)
         assert frame.basis.T @ frame.basis == pytest.approx(np.eye(frame.size), abs=1e-4)
-        integers = frame.basis / basis_step(frame.basis)
+        integers = frame.basis / basis_steps(frame.basis)
         assert np.array_equal(integers, np.rint(integers))
         assert np.abs(integers).max() <= 2**20
     own = np.linalg.qr(RNG.normal(size=(30, 4)))[0]
@@ -533,13 +533,13 @@ def test_moments_of_a_bayesian_release_serve_too() -> None:
 
 
 def test_a_signal_below_its_noise_gives_the_public_mean_and_says_so() -> None:
-    with pytest.warns(UserWarning, match="not larger than its noise"):
+    with pytest.warns(UserWarning, match="the posterior is the prior"):
         model = PrivatePLSRegression(**DECLARED, epsilon=0.01, random_state=0).fit(SMALL, TARGET)
     assert model.n_components_ == 0
     assert not model.coef_.any()
-    assert model.predict(SMALL) == pytest.approx(np.full(600, 5.0))  # the middle of the declared range
+    assert model.predict(SMALL) == pytest.approx(np.full(600, 5.0), abs=0.5)  # near the middle of the declared range
     assert model.transform(SMALL).shape == (600, 0)
-    assert "middle of the declared range" in model.fallback_
+    assert "given the response's mean" in model.fallback_
     assert reconstruction(model.x_weights_, np.eye(12)[:, :2], 5).prominence == 0
 
 

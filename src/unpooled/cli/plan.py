@@ -15,19 +15,23 @@ def plan(
 ) -> None:
     """Print the plan and the promise of a study. Needs no data."""
     from unpooled.errors import UsageError
+    from unpooled.estimation.utility import glance, poor
     from unpooled.models import load
     from unpooled.study.advice import advice
     from unpooled.study.files import read_study
     from unpooled.study.run import compile_study
 
     compiled = compile_study(read_study(study))
-    outlook = None
+    model, outlook = load(compiled.study.row), None
     if utility:
-        expects = load(compiled.study.row).outlook
+        expects = model.outlook
         if expects is None:
             msg = f"model {compiled.study.row!r} has no outlook: leave --utility out"
             raise UsageError(msg)
         outlook = expects(compiled.study)
+    found = outlook or glance(model, compiled.study)
+    if found is not None and not found.worthwhile:
+        typer.echo(f"warning: {poor(found)}", err=True)
     if as_json:
         import msgspec
 

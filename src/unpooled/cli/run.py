@@ -22,6 +22,7 @@ def run(
     resume: bool = typer.Option(False, "--resume", help="Go on with a networked run; nothing is charged twice."),
     patience: float = typer.Option(600.0, "--patience", help="Seconds to wait for a party of the network in one step."),
     out: Path | None = typer.Option(None, "--out", help="Folder for transcript, result and statement [default: STUDY.run]."),
+    force: bool = typer.Option(False, "--force", help="Run it even where no more than a mean is expected of it."),
     as_json: bool = typer.Option(False, "--json", help="Print the result for machines."),
 ) -> None:
     """Run a study in this process, or over a network. A run that was cut short is continued; nothing is charged twice."""
@@ -35,6 +36,8 @@ def run(
     if (folder / "result.json").is_file():
         words = "this study has run before: what follows comes from its transcript, nothing is charged. For fresh noise raise `run`, which costs again"
         typer.echo(words, err=True)
+    if not (force or resume or folder.exists()):  # a run that was begun has spent already
+        worth_it(study)
     with progress(quiet=as_json) as say:
         if network is not None:
             from unpooled.network.kits import Kit
@@ -50,6 +53,16 @@ def run(
     typer.echo((folder / "result.txt").read_text())
     typer.echo(plan.statement)
     typer.echo(f"\nthis run's files are in {folder}")
+
+
+def worth_it(study: Path) -> None:
+    """Refuse a study of which no more than a mean is expected, before any party is asked."""
+    from unpooled.estimation.utility import refuse_if_poor
+    from unpooled.models import load
+    from unpooled.study.files import read_study
+
+    asked = read_study(study)
+    refuse_if_poor(load(asked.row), asked)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from unpooled.errors import DataError, UsageError
 from unpooled.estimation.exporting import linear_model
 from unpooled.estimation.parameters import SHARED, WHOLE, Constraints, check
 from unpooled.estimation.tables import RESPONSE, checked, names_of, part, table_of
+from unpooled.estimation.utility import warn_if_poor
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
@@ -122,7 +123,8 @@ class StudyEstimator(Savable, BaseEstimator):
 
         ``epsilon`` is the estimator's own if it is None. What may be assumed, as a number or as a range (low, high): ``r2``, the part of the
         variance of y that the columns explain; ``correlation`` of the columns; rows split: ``ranges``, half a declared range in standard
-        deviations; columns split: ``structure``, "independent", "common factor" or "field" (neighbours on a line).
+        deviations; columns split: ``structure``, "independent", "common factor" or "field" (neighbours on a line);
+        lasso: ``relevant``, how many columns the response goes with; pls: ``decay``, the deviation of the last coordinate as a part of the first's.
 
         Examples
         --------
@@ -232,6 +234,7 @@ class StudyEstimator(Savable, BaseEstimator):
 
     def _run(self, study: Study, tables: Mapping[str, Table], keepers: Mapping[str, Keeper] | None = None) -> LocalRun:
         """Run a study over these parties; what it promised, debited and sent becomes attributes."""
+        warn_if_poor(self._row, study, stacklevel=3)
         self.plan_, found = run(self._row, study, tables, keepers, self.budget)
         self.ledger_, self.communication_ = found.ledger, found.outcome.communication
         return found

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 #: Runs at every epsilon, and the part of them that lies below and above the band.
 RUNS, OUTSIDE = 12, 0.05
+#: Runs of a quick look at one epsilon.
+QUICK_RUNS = 5
 Range = float | tuple[float, float]
 
 
@@ -167,11 +169,19 @@ def check_range(name: str, value: Range, low: float, high: float) -> None:
         raise UsageError(msg)
 
 
-def simulated(asked: float, run: Callable[[float, np.random.Generator], float], seed: int = 0) -> tuple[Expected, ...]:
-    """The expected error at every epsilon of the grid and at the one that is asked for; every epsilon sees the same data sets."""
+def simulated(
+    asked: float, run: Callable[[float, np.random.Generator], float], seed: int = 0, *, quick: bool = False
+) -> tuple[Expected, ...]:
+    """The expected error at every epsilon of the grid and at the one that is asked for; every epsilon sees the same data sets.
+
+    ``quick``: at the one that is asked for alone, by few runs: enough to say whether it is worth its budget.
+    """
     points = []
-    for epsilon in sorted({*EPSILONS, asked}) if math.isfinite(asked) else (*EPSILONS, asked):
-        errors: Sequence[float] = [run(epsilon, np.random.default_rng([seed, k])) for k in range(RUNS)]
+    grid = sorted({*EPSILONS, asked}) if math.isfinite(asked) else (*EPSILONS, asked)
+    for epsilon in (asked,) if quick else grid:
+        errors: Sequence[float] = [
+            run(epsilon, np.random.default_rng([seed, k])) for k in range(QUICK_RUNS if quick else RUNS)
+        ]
         low, high = (float(np.quantile(errors, share)) for share in (OUTSIDE, 1 - OUTSIDE))
         points.append(Expected(epsilon, float(np.median(errors)), low, high))
     return tuple(points)

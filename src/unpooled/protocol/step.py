@@ -79,8 +79,9 @@ class Model:
     #: The coordinator's result as text for a terminal, and as figures.
     render: Callable[[Any], str]
     panels: Callable[[Any], tuple[Panel, ...]] = no_panels
-    #: What a study may achieve, from its plan alone (:class:`unpooled.estimation.outlook.Outlook`); None where nobody can say.
-    outlook: Callable[[Study], Any] | None = None
+    #: What a study may achieve, from its plan alone (:class:`unpooled.estimation.outlook.Outlook`; ``quick=True``: at the epsilon that it asks
+    #: for, by few runs); None where nobody can say.
+    outlook: Callable[..., Any] | None = None
     #: The types of the coordinator's result, of which the first that fits reads it again from the record of a run; none: only a transcript gives it.
     results: tuple[Any, ...] = ()
     #: The result, and what a party keeps of a plan, line by line, in the data's own units.

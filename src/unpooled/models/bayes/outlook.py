@@ -66,9 +66,15 @@ class Imagined(Aggregation):
 
 
 def outlook(
-    study: Study, *, r2: Range = SIGNAL, correlation: Range = CORRELATION, ranges: Range = RANGES, seed: int = 0
+    study: Study,
+    *,
+    r2: Range = SIGNAL,
+    correlation: Range = CORRELATION,
+    ranges: Range = RANGES,
+    seed: int = 0,
+    quick: bool = False,
 ) -> Outlook:
-    """Squared error of predictions over the variance of y, against epsilon."""
+    """Squared error of predictions over the variance of y, against epsilon (``quick``: at the one that is asked for alone)."""
     check_range("r2", r2, 0.0, 1.0)
     check_range("correlation", correlation, 0.0, 0.999)
     check_range("ranges", ranges, 0.5, 1000.0)
@@ -79,7 +85,7 @@ def outlook(
             plans[epsilon] = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
         return _error(plans[epsilon], drawn(r2, rng), drawn(correlation, rng), drawn(ranges, rng), rng)
 
-    points = simulated(study.epsilon, run, seed)
+    points = simulated(study.epsilon, run, seed, quick=quick)
     design = plans[study.epsilon].design
     rows = sum(card.rows for card in study.parties)
     words = [

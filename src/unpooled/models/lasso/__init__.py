@@ -1,11 +1,22 @@
-"""LASSO on column-split data by private block-coordinate Frank-Wolfe."""
+"""LASSO on column-split data: moments of privately standardised columns, or private block-coordinate Frank-Wolfe."""
 
-from unpooled.models.lasso.coordinator import LassoResult, coordinate, panels, render
+from unpooled.models.lasso.coordinator import LassoResult, panels, render
+from unpooled.models.lasso.forms import compile_plan, coordinate
+from unpooled.models.lasso.outlook import outlook
 from unpooled.models.lasso.party import STEPS
-from unpooled.models.lasso.plan import compile_plan
+from unpooled.models.lasso.standard_party import STANDARD_STEPS
 from unpooled.models.lasso.terms import terms
 from unpooled.protocol.step import Model
 
 MODEL = Model(
-    "lasso", compile_plan, STEPS, coordinate, render, panels, covers_labels=True, results=(LassoResult,), terms=terms
+    "lasso",
+    compile_plan,
+    (*STEPS, *STANDARD_STEPS),
+    coordinate,
+    render,
+    panels,
+    outlook=outlook,
+    covers_labels=True,
+    results=(LassoResult,),
+    terms=terms,
 )

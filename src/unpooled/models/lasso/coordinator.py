@@ -106,10 +106,11 @@ def coordinate(plan: Plan) -> Conversation:
     intercept = middle - sum(value * means.get(place, 0.0) for place, value in iterate.items())
     terms = tuple(Term(p.party, p.column, iterate[p]) for p in sorted(iterate, key=lambda p: (p.party, p.column)))
     shared = tuple((place.party, place.column) for place in released)
-    return LassoResult(*_in_own_units(plan, terms, intercept), terms, tuple(path), shared)
+    return LassoResult(*in_own_units(plan, terms, intercept), terms, tuple(path), shared)
 
 
-def _in_own_units(plan: Plan, terms: tuple[Term, ...], intercept: float) -> tuple[tuple[ColumnCoefficient, ...], float]:
+def in_own_units(plan: Plan, terms: tuple[Term, ...], intercept: float) -> tuple[tuple[ColumnCoefficient, ...], float]:
+    """(coefficients in the data's own units, the constant that belongs to them)."""
     codings = {party: Coding(plan.study.card(party).columns, 1) for party in {term.party for term in terms}}
     known = {party: (coding.coded_names, *coding.units) for party, coding in codings.items()}
     found = []
@@ -185,7 +186,10 @@ def render(result: LassoResult) -> str:
     lines = [f"{'party':<16}{'column':<24}{'coefficient':>14}"]
     lines += [f"{c.party:<16}{c.name:<24}{c.value:>14.6g}" for c in result.coefficients]
     lines.append(f"{'(constant)':<40}{result.intercept:>14.6g}")
-    lines.append(f"{len(result.path)} rounds, {len(result.shared)} columns released")
+    if result.path:
+        lines.append(f"{len(result.path)} rounds, {len(result.shared)} columns released")
+    else:
+        lines.append("from moments of standardised columns" if result.coefficients else "no more than the response's mean")
     return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import msgspec
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,11 +15,13 @@ from unpooled.estimation.parameters import FLAG, NUMBER, NUMBERS, SHARED, WHOLE,
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE
 from unpooled.kernels.columns import Columns, scores
-from unpooled.models.lasso import MODEL, published
+from unpooled.models.lasso import MODEL, planner, published
 from unpooled.models.lasso.coordinator import stepped
+from unpooled.models.lasso.forms import Form
 from unpooled.models.lasso.messages import Slot, Term
 from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, LassoDesign
-from unpooled.models.lasso.planner import VARIANCE, ScoreOutlook, outlook, recommend
+from unpooled.models.lasso.plan import design_of as rounds_of
+from unpooled.models.lasso.planner import VARIANCE, ScoreOutlook
 from unpooled.privacy.bounds import Bounds, Coding, Column
 
 if TYPE_CHECKING:
@@ -34,9 +37,11 @@ if TYPE_CHECKING:
 
 
 class PrivateLasso(LinearRegressor):
-    r"""LASSO on column-split data by private block-coordinate Frank-Wolfe.
+    r"""LASSO on column-split data: from moments of privately standardised columns, or by private block-coordinate Frank-Wolfe.
 
-    Minimises :math:`\frac1{2n}|Ax+c-y|^2` over :math:`|x|_1\le` ``radius`` and c, A the columns scaled by their declared half widths. Each round every party picks one of its columns by the exponential mechanism; the best pick steps, and its column is
+    Minimises :math:`\frac1{2n}|Ax+c-y|^2` over :math:`|x|_1\le` ``radius`` and c, A the columns scaled by their declared half widths. ``method="moments"``: each
+    party standardises its columns with noise, keeps as many as the noise allows (noisy picks), and releases their moments and products with y; what columns of different parties have in common is taken
+    from one released score per row and party, its noise accounted for. ``method="frank-wolfe"``: each round every party picks one of its columns by the exponential mechanism; the best pick steps, and its column is
     released once. Every iterate is feasible.
 
     Parameters
@@ -62,6 +67,9 @@ class PrivateLasso(LinearRegressor):
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound", "published"}, default "sound"
         The published form, kept for comparison, is not private and leaves the ball (THEORY.md).
+    method : {"auto", "moments", "frank-wolfe"}, default "auto"
+        "auto" is "moments", and the rounds of "frank-wolfe" where one of their parameters below is set, where ``epsilon=inf``, or for sparse columns. Where the
+        noise leaves nothing, moments are the mean of y alone: decided before data.
     coupling : {"ball", "blocks"}, default "ball"
         One ball, of which the best party steps; or an equal ball for each party, of which all step: another, more constrained problem.
     rounds : int, default 20
@@ -130,7 +138,7 @@ class PrivateLasso(LinearRegressor):
         SHARED
         | taking("radius clip refit", NUMBER)
         | taking("rounds sampled sketch_rows", WHOLE)
-        | taking("coupling", WORD)
+        | taking("coupling method", WORD)
         | taking("shares", NUMBERS)
         | taking("response_public", FLAG)
     )
@@ -147,6 +155,7 @@ class PrivateLasso(LinearRegressor):
         unit: str = "attribute",
         adjacency: str = "replace",
         calibration: str = "sound",
+        method: str = "auto",
         coupling: str = "ball",
         rounds: int = 20,
         sampled: int = 0,
@@ -165,6 +174,7 @@ class PrivateLasso(LinearRegressor):
         self.radius = radius
         self.y_bounds = y_bounds
         self.unit = unit
+        self.method = method
         self.coupling = coupling
         self.rounds = rounds
         self.sampled = sampled
@@ -176,14 +186,14 @@ class PrivateLasso(LinearRegressor):
         self.sketch_rows = sketch_rows
 
     def predicted_noise(self, n_samples: int, n_features: int) -> dict[str, float]:
-        """What the noise will be beside the signal, before any data are touched.
+        """What the noise of the rounds (``method="frank-wolfe"``) will be beside the signal, before any data are touched.
 
         ``column``: its standard deviation in a released column, whose values lie in [-1, 1]; ``pick``: the Gumbel scale of a pick, and ``score``: the
         deviation of a score, both as parts of the largest score there can be (radius + half width of y); ``refit``: the deviation of a
         chosen column's mean product with y, as a part of the largest there can be (half width of y); ``clip``: where
         predictions of a full-sized iterate are clipped.
         """
-        design: LassoDesign = self.plan(n_samples, n_features).design
+        design: LassoDesign = rounds_of(self._rounds(n_samples, n_features))
         largest = design.parameters.radius + design.parameters.response_bound
         end = design.clip((Term("", 0, design.parameters.radius),))
         reach = 2 * (end + design.parameters.response_bound) / n_samples
@@ -213,21 +223,28 @@ class PrivateLasso(LinearRegressor):
         ['refit', 'rounds', 'shares']
 
         """
-        return recommend(self.plan(n_samples, n_features).study, relevant=relevant, variance=variance)[0]
+        return planner.recommend(self._rounds(n_samples, n_features), relevant=relevant, variance=variance)[0]
 
-    def outlook(self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE) -> ScoreOutlook:  # type: ignore[override]
-        """The relative excess risk that a simulation without data expects of these settings, and how many relevant columns it finds.
+    def rounds_outlook(
+        self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE
+    ) -> ScoreOutlook:
+        """The relative excess risk that a simulation expects of the rounds (``method="frank-wolfe"``), and how many relevant columns they find.
 
         Examples
         --------
         >>> from unpooled import PrivateLasso
-        >>> model = PrivateLasso(4, radius=2.0, epsilon=1.0, bounds=(-1, 1), y_bounds=(-2, 2))
-        >>> few, many = (model.outlook(rows, 100).excess for rows in (2_000, 200_000))
+        >>> model = PrivateLasso(4, radius=2.0, epsilon=1.0, bounds=(-1, 1), y_bounds=(-2, 2), method="frank-wolfe")
+        >>> few, many = (model.rounds_outlook(rows, 100).excess for rows in (2_000, 200_000))
         >>> bool(few > 0.5 > 0.01 > many)
         True
 
         """
-        return outlook(self.plan(n_samples, n_features).study, relevant=relevant, variance=variance)
+        return planner.outlook(self._rounds(n_samples, n_features), relevant=relevant, variance=variance)
+
+    def _rounds(self, n_samples: int, n_features: int) -> Study:
+        """The study of these parameters in the form of rounds."""
+        study = self.plan(n_samples, n_features).study
+        return msgspec.structs.replace(study, parameters={**study.parameters, "method": Form.ROUNDS.value})
 
     def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
         sparse = table is not None and bool(table.sparse_names)
@@ -245,6 +262,7 @@ class PrivateLasso(LinearRegressor):
             "response": RESPONSE,
             "response_bound": declared.response.half_width,
             "radius": float(self.radius),
+            "method": self.method,
             "coupling": self.coupling,
             "rounds": int(self.rounds),
             "sampled": int(self.sampled),
@@ -264,11 +282,13 @@ class PrivateLasso(LinearRegressor):
         assert declared.response is not None
         response, columns = declared.response, declared.columns
         study = self._study({ALL: features.n_rows}, declared)
+        if features.sparse_names and self.method == Form.AUTO:  # standardised columns are sparse no more
+            study = msgspec.structs.replace(study, parameters={**study.parameters, "method": Form.ROUNDS.value})
         centred = y - response.centre
         tables = tables_of(study, features, centred)
         result = self._run(study, tables).outcome.result
-        self.shared_, self.n_iter_ = result.shared, len(result.path)
-        self.path_ = self._walked(study, result.path)
+        self.shared_, self.n_iter_ = result.shared, max(len(result.path), 1)
+        self.path_ = self._walked(study, result.path) if result.path else []
         self._columns = columns
         terms = {(t.party, t.column): t.value for t in result.terms}
         self.coef_ = self._in_place(study, result)

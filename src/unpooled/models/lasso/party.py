@@ -7,7 +7,7 @@ exactly, and so fine that the noise hides it. One row moves a score by at most t
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -41,6 +41,7 @@ from unpooled.models.lasso.plan import (
     SCORE,
     Coupling,
     LassoDesign,
+    Parameters,
     grids,
     shortened,
 )
@@ -86,7 +87,15 @@ def coded_columns(context: Context) -> Columns:
     return coded
 
 
-def response_of(context: Context, design: LassoDesign) -> Vector:
+class Parametrised(Protocol):
+    """A design of either form."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """What the study says."""
+
+
+def response_of(context: Context, design: Parametrised) -> Vector:
     """The response, clipped to its bound."""
     values = context.table[design.parameters.response]
     if values.dtype == object:

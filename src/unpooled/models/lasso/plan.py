@@ -50,6 +50,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[parameters]`` of a LASSO study."""
 
     response: str = "y"
+    #: "moments", "frank-wolfe", or "auto": the rounds where one of their own parameters is set, or without noise; else moments.
+    method: str = "auto"
     #: Bound on |y|: the response is centred by nobody, so give deviations from a public middle.
     response_bound: float = 1.0
     #: eta: bound on the sum of absolute coefficients, for columns scaled by their declared half width.

@@ -119,6 +119,7 @@ def share(context: Context, request: ColumnRequest) -> ColumnReply:
 MODEL = replace(
     lasso.MODEL,
     name="lasso-published",
+    outlook=None,
     compile_plan=compile_plan,
     steps=(Step(PICK, PickRequest, Pick, pick), Step(COLUMN, ColumnRequest, ColumnReply, share)),
 )

@@ -1,9 +1,10 @@
 """Partial least squares on row-split spectra: one release of second moments in a public basis, and everything else from it."""
 
 from unpooled.models.pls.coordinator import PlsResult, coordinate, panels, render
+from unpooled.models.pls.outlook import outlook
 from unpooled.models.pls.party import STEPS
 from unpooled.models.pls.plan import compile_plan
 from unpooled.models.pls.terms import terms
 from unpooled.protocol.step import Model
 
-MODEL = Model("pls", compile_plan, STEPS, coordinate, render, panels, results=(PlsResult,), terms=terms)
+MODEL = Model("pls", compile_plan, STEPS, coordinate, render, panels, outlook, results=(PlsResult,), terms=terms)

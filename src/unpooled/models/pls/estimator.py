@@ -53,8 +53,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
     n_components : int or "cv", default "cv"
         "cv" estimates the error of 1 .. 12 components on new rows from the released moments and the known law of their noise.
     basis : {"dct", "bspline", "none"} or array of shape (channels, vectors), default "dct"
-        Public vectors that spectra are projected onto: smooth ones for ordered channels, loadings of public spectra, or none. An array is
-        made orthonormal.
+        Public vectors that spectra are projected onto: smooth ones for ordered channels, loadings of public spectra, or none. An array keeps its
+        scaling: loadings divided by public deviations whiten the coordinates, which then get equal parts of the noise (:func:`~unpooled.models.pls.whitening.whitened`).
     basis_size : int, default 20
         How many vectors "dct" and "bspline" have.
     reference : array, optional
@@ -64,7 +64,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
     delta : float, optional
         The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
     bounds : Bounds(norm=R), Bounds(low, high, norm=R) or (low, high), optional
-        R bounds the length of a projected row; longer ones are shortened. None reads it off the data, warns, and promises nothing.
+        R bounds the length of a projected row, in the scaling of the basis; longer ones are shortened. None reads it off the data, warns, and promises nothing.
     y_bounds : (low, high), optional
         Declared range of y. None reads it off the data, warns, and promises nothing.
     adjacency : {"replace", "zero-out"}, default "replace"
@@ -188,7 +188,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         """The channels; a bound on projected rows alone lets them be far from the reference."""
         if bounds.norm is not None and bounds.low is None and bounds.high is None:
             centre = np.zeros(len(names)) if self.reference is None else self._reference(len(names))
-            half = _FAR * float(bounds.norm)
+            half = _FAR * float(bounds.norm) * self._frame(len(names), centre).stretch
             bounds = replace(bounds, low=centre - half, high=centre + half)
         return bounds.columns(names)
 
@@ -209,6 +209,10 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         if matrix.ndim != 2:  # noqa: PLR2004
             raise UsageError("a basis is an array of channels x vectors")
         return MATRIX, matrix.tolist()
+
+    def _frame(self, channels: int, reference: Matrix) -> Frame:
+        kind, matrix = self._basis()
+        return Frame.of(kind, channels, self.basis_size, reference, matrix)
 
     def _study(self, rows: Mapping[str, int], declared: Declared, norm: float | None = None) -> Study:
         assert declared.response is not None
@@ -255,7 +259,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         """The length of the longest projected row: read off the data, after a warning."""
         rows = np.column_stack([features[name] for name in features.names])
         centre = np.array([c.centre for c in channels]) if self.reference is None else self._reference(len(channels))
-        frame = Frame.of(self._basis()[0], len(channels), self.basis_size, centre, self._basis()[1])
+        frame = self._frame(len(channels), centre)
         return float(np.linalg.norm(frame.coordinates(rows), axis=1).max()) * (1 + 1e-9) or 1.0
 
     @classmethod

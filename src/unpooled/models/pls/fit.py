@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import chdtri
 
 from unpooled.aggregation.layout import Geometry
 from unpooled.errors import UsageError
 from unpooled.kernels.kernel_pls import Centred, Components, kernel_pls
 from unpooled.kernels.noisy_gram import noise_covariance, noise_level, psd_part
 from unpooled.models.pls.plan import CHOSEN
+from unpooled.models.pls.posterior import posterior
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
 
 #: Ridge in units of the noise level of the Gram (`THEORY.md`, section 3).
 RIDGE = 0.3
+#: How often noise alone may pass for a signal that stands above it.
+CHANCE = 1e-3
 #: Most components that are tried.
 MOST = 12
+#: The chosen number of components leaves at most this part of the posterior's fitted variance.
+LEFT = 1e-4
 _NOISE = (
-    "The released covariance of spectra and response is not larger than its noise, so every spectrum is given the middle of the declared "
-    "range of the response: ask for a larger epsilon, more rows, a smaller basis, or tighter bounds."
+    "The released moments tell nothing of how the response goes with the spectra (the posterior is the prior), so every spectrum is given "
+    "the response's mean: ask for a larger epsilon, more rows, a smaller basis, or tighter bounds."
 )
 _CONSTANT = "The response does not vary with the spectra, so every spectrum is given its mean."
 
@@ -88,41 +93,58 @@ def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> Pls
     sums, total = variance[:p, one], variance[one, y]
     cross = variance[:p, y] + middle**2 * sums + mean**2 * total + sums * total / rows
     noise = _Noise(variance[:p, :p] * np.outer(width, width) ** 2, cross * (width * height) ** 2)
-    return fit(centred, frame, n_components, noise if noise.cross.any() else None, layout.response.centre)
+    if not noise.cross.any():
+        return fit(centred, frame, n_components)
+    if float((centred.cross**2 / noise.cross).sum()) > chdtri(p, CHANCE):
+        return fit(centred, frame, n_components, noise)
+    slopes, constant, learnt = posterior(moments)
+    if not learnt:
+        return _nothing(centred, frame, layout.response.centre + height * constant, _NOISE)
+    # What components leave of the slopes, the mean of the response keeps.
+    response = layout.response.centre + height * (constant + float(slopes @ mean))
+    return _components_of(centred, frame, n_components, noise, height / width * slopes, response)
 
 
-def fit(
-    centred: Centred, frame: Frame, n_components: int | str, noise: _Noise | None = None, public_mean: float = 0.0
+def _components_of(
+    centred: Centred, frame: Frame, n_components: int | str, noise: _Noise, wanted: Matrix, response: float
 ) -> PlsFit:
-    """PLS on centred moments of coordinates, whose noise (if any) has known variances.
+    """The PLS components of a linear model b: those of the moments (H, H b), H the repaired Gram, which lead to b itself."""
+    size = _sized(centred, frame)
+    gram = _repaired(centred.gram, noise)
+    most = _most(n_components, size, centred.rows)
+    found = kernel_pls(gram, gram @ wanted, most)
+    kept = most
+    if n_components == CHOSEN:
+        kept = int(np.count_nonzero(found.y_loadings))
+        apart = found.coefficients[:, :kept] - wanted[:, None]
+        near = np.einsum("ik,ik->k", apart, gram @ apart) <= LEFT * float(wanted @ gram @ wanted)
+        kept = 1 + int(np.argmax(near)) if near.any() else kept
+    return _folded(_first(found, kept), centred, frame, response)
+
+
+def _repaired(gram: Matrix, noise: _Noise) -> Matrix:
+    return psd_part(gram) + RIDGE * noise_level(noise.gram) * np.eye(gram.shape[0])
+
+
+def fit(centred: Centred, frame: Frame, n_components: int | str, noise: _Noise | None = None) -> PlsFit:
+    """PLS on centred moments of coordinates, whose noise (if any) has known variances and is smaller than the signal.
 
     1. The Gram loses its negative eigenvalues and gains a ridge of 0.3 noise levels.
-    2. Where sum s_j^2/v_j over the cross vector s is at most D + 2 sqrt(2 D), what noise alone may reach, the model is the public mean.
-    3. "cv" takes the k that minimises an estimate of the squared error on new rows: b'Sb - 2 b's, plus 2 tr((W'HW)^-1 W'CW) for the privacy
+    2. "cv" takes the k that minimises an estimate of the squared error on new rows: b'Sb - 2 b's, plus 2 tr((W'HW)^-1 W'CW) for the privacy
        noise C = Cov(e - N b) that a fit in the span of W turns into optimism, plus 2 k times the residual variance (Mallows).
     """
-    if frame.size != centred.cross.size:
-        msg = f"moments of {centred.cross.size} coordinates do not fit a basis of {frame.size}: give the basis they were released in"
-        raise UsageError(msg)
-    size, rows = frame.size, centred.rows
+    size = _sized(centred, frame)
     gram = penalised = centred.gram
     if noise is not None:
-        signal = float((centred.cross**2 / noise.cross).sum())
-        if signal <= size + 2 * math.sqrt(2 * size):
-            return _folded(kernel_pls(gram, np.zeros(size), 0), centred, frame, public_mean, _NOISE)
-        gram = psd_part(gram)
-        penalised = gram + RIDGE * noise_level(noise.gram) * np.eye(size)
-    most = min(MOST, size, max(rows - 1, 1)) if n_components == CHOSEN else int(n_components)
-    if most > size:
-        msg = f"n_components = {most} with {size} coordinates: ask for fewer, or enlarge the basis"
-        raise UsageError(msg)
+        gram, penalised = psd_part(gram), _repaired(gram, noise)
+    most = _most(n_components, size, centred.rows)
     found = kernel_pls(penalised, centred.cross, most)
-    kept = np.count_nonzero(found.y_loadings) if n_components == CHOSEN else most
+    kept = int(np.count_nonzero(found.y_loadings)) if n_components == CHOSEN else most
     if not found.y_loadings.any():
-        return _folded(kernel_pls(gram, np.zeros(size), 0), centred, frame, centred.response, _CONSTANT)
+        return _nothing(centred, frame, centred.response, _CONSTANT)
     if n_components == CHOSEN:
-        kept = 1 + int(_estimated_errors(found, int(kept), gram, penalised, centred, noise).argmin())
-    return _folded(_first(found, int(kept)), centred, frame, centred.response)
+        kept = 1 + int(_estimated_errors(found, kept, gram, penalised, centred, noise).argmin())
+    return _folded(_first(found, kept), centred, frame, centred.response)
 
 
 def _estimated_errors(
@@ -141,16 +163,37 @@ def _estimated_errors(
     return np.asarray(errors)
 
 
+def _sized(centred: Centred, frame: Frame) -> int:
+    if frame.size != centred.cross.size:
+        msg = f"moments of {centred.cross.size} coordinates do not fit a basis of {frame.size}: give the basis they were released in"
+        raise UsageError(msg)
+    return frame.size
+
+
+def _most(n_components: int | str, size: int, rows: int) -> int:
+    most = min(MOST, size, max(rows - 1, 1)) if n_components == CHOSEN else int(n_components)
+    if most > size:
+        msg = f"n_components = {most} with {size} coordinates: ask for fewer, or enlarge the basis"
+        raise UsageError(msg)
+    return most
+
+
 def _first(found: Components, count: int) -> Components:
     b, w, p, r = (part[:, :count] for part in (found.coefficients, found.weights, found.loadings, found.rotations))
     return Components(b, w, p, r, found.y_loadings[:count])
 
 
+def _nothing(centred: Centred, frame: Frame, response: float, why: str) -> PlsFit:
+    """No component at all."""
+    size = _sized(centred, frame)
+    return _folded(kernel_pls(centred.gram, np.zeros(size), 0), centred, frame, response, why)
+
+
 def _folded(found: Components, centred: Centred, frame: Frame, response: float, fallback: str = "") -> PlsFit:
-    """From coordinates back to channels: coef = B b, and the intercept takes up reference and means."""
+    """From coordinates back to channels: coef = B b; what is a spectrum (mean, loadings) by B (B'B)^-1, so that scores stay what they are."""
     own = found.coefficients[:, -1] if found.y_loadings.size else np.zeros(frame.size)
     coefficients = frame.channels(own)
-    mean = frame.reference + frame.channels(centred.mean)
+    mean = frame.reference + frame.spectra(centred.mean)
     intercept = response - float(frame.reference @ coefficients) - float(centred.mean @ own)
-    w, p, r = (frame.channels(part) for part in (found.weights, found.loadings, found.rotations))
+    w, p, r = frame.channels(found.weights), frame.spectra(found.loadings), frame.channels(found.rotations)
     return PlsFit(coefficients, intercept, w, p, r, found.y_loadings, mean, fallback)

@@ -1,4 +1,4 @@
-"""Public coordinates of a spectrum: its difference from a public reference, along a few public orthonormal vectors."""
+"""Public coordinates of a spectrum: its difference from a public reference, along a few public vectors."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Frame:
 
     @classmethod
     def of(cls, kind: str, channels: int, size: int, reference: Matrix, matrix: Sequence[Sequence[float]] = ()) -> Frame:
-        """The frame of these names; a caller's matrix (channels x vectors) is made orthonormal."""
+        """The frame of these names; a caller's matrix (channels x vectors) is taken as it is, with the lengths of its vectors."""
         if reference.shape != (channels,) or not np.isfinite(reference).all():
             msg = f"reference must be one finite number for each of the {channels} channels"
             raise UsageError(msg)
         if kind == NONE:
             return cls(reference, None)
         if kind == MATRIX:
-            return cls(reference, _rounded(_orthonormal(matrix, channels)))
+            return cls(reference, _rounded(_independent(matrix, channels)))
         if size < 1:
             raise UsageError("basis_size must be a whole number of at least 1")
         size = min(size, channels)
@@ -65,14 +65,26 @@ class Frame:
         return X - self.reference if self.basis is None else (X - self.reference) @ self.basis
 
     def channels(self, values: Matrix) -> Matrix:
-        """Directions in coordinates (one per column) as directions in channels."""
+        """Directions in coordinates (one per column) as directions in channels: x.(B d) is the coordinates' product with d."""
         return values if self.basis is None else self.basis @ values
 
+    def spectra(self, values: Matrix) -> Matrix:
+        """The shortest spectra that have these coordinates (one per column): B (B'B)^-1 z, which is B z where B is orthonormal."""
+        return values if self.basis is None else self.basis @ np.linalg.solve(self.basis.T @ self.basis, values)
+
     def longest(self, low: Matrix, high: Matrix) -> float:
-        """A bound on the length of the coordinates of rows inside these ranges."""
+        """A bound on the length of the coordinates of rows inside these ranges: by the basis' norm, and entry by entry."""
         half = np.maximum(np.abs(low - self.reference), np.abs(high - self.reference))
         length = float(np.linalg.norm(half))
-        return length if self.basis is None else min(length, float(np.linalg.norm(half @ np.abs(self.basis))))
+        if self.basis is None:
+            return length
+        norm = float(np.linalg.norm(self.basis, ord=2)) * (1 + 1e-9)
+        return min(length * norm, float(np.linalg.norm(half @ np.abs(self.basis))))
+
+    @property
+    def stretch(self) -> float:
+        """How much longer than its coordinates a spectrum in the span of the basis can be."""
+        return 1.0 if self.basis is None else 1.0 / float(np.linalg.svd(self.basis, compute_uv=False)[-1])
 
 
 def _splines(channels: int, size: int) -> Matrix:
@@ -86,8 +98,19 @@ def _splines(channels: int, size: int) -> Matrix:
     return np.asarray(BSpline.design_matrix(points, knots, degree).toarray())
 
 
+def _independent(matrix: ArrayLike, channels: int) -> Matrix:
+    """A caller's vectors as they are: their lengths are the caller's scaling (division by public deviations whitens coordinates)."""
+    given, _ = _factored(matrix, channels)
+    return given
+
+
 def _orthonormal(matrix: ArrayLike, channels: int) -> Matrix:
     """An orthonormal basis of the columns, each along its own column as far as it is independent of those before."""
+    return _factored(matrix, channels)[1]
+
+
+def _factored(matrix: ArrayLike, channels: int) -> tuple[Matrix, Matrix]:
+    """The columns, checked, and an orthonormal basis of theirs."""
     try:
         given = np.asarray(matrix, dtype=np.float64)
     except (TypeError, ValueError):
@@ -96,19 +119,20 @@ def _orthonormal(matrix: ArrayLike, channels: int) -> Matrix:
     if not fits or not (np.abs(given) < _WIDEST).all():
         msg = f"a basis has {channels} rows (channels) and between 1 and {channels} columns of finite numbers (below {_WIDEST:g})"
         raise UsageError(msg)
-    q, r = np.linalg.qr(given)
+    q, r = np.linalg.qr(given / np.maximum(np.linalg.norm(given, axis=0), 1e-300))
     own = np.abs(r.diagonal())
-    if (own <= _DEPENDENT * np.linalg.norm(given, axis=0)).any():
+    if (own <= _DEPENDENT).any():
         raise UsageError("the columns of a basis must be linearly independent: leave out those that the others combine to")
-    return np.asarray(q * np.sign(r.diagonal()))
+    return given, np.asarray(q * np.sign(r.diagonal()))
 
 
 def _rounded(basis: Matrix) -> Matrix:
-    """On a grid of a power of two with entries of at most 2^20: the same at every party, however its linear algebra rounds."""
-    step = basis_step(basis)
+    """Every vector on a grid of its own with entries of at most 2^20: the same at every party, however its linear algebra rounds."""
+    step = basis_steps(basis)
     return np.rint(basis / step) * step
 
 
-def basis_step(basis: Matrix) -> float:
-    """The power of two of which the entries are multiples."""
-    return math.ldexp(1.0, math.frexp(float(np.abs(basis).max()))[1] - BASIS_BITS)
+def basis_steps(basis: Matrix) -> Matrix:
+    """For every vector, the power of two of which its entries are multiples: a short one is as exact as a long one."""
+    largest = np.frexp(np.abs(basis).max(axis=0))[1]
+    return np.asarray(np.ldexp(np.ones(basis.shape[1]), largest - BASIS_BITS))

@@ -13,7 +13,7 @@ from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import DataError, UsageError
-from unpooled.models.pls.frame import BASIS_BITS, Frame, basis_step
+from unpooled.models.pls.frame import BASIS_BITS, Frame, basis_steps
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import ScaledGaussian
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
@@ -45,7 +45,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[parameters]`` of a PLS study."""
 
     response: str
-    #: "dct", "bspline", "none", or "matrix" (then ``matrix`` has a row per channel).
+    #: "dct", "bspline", "none", or "matrix" (then ``matrix`` has a row per channel, and its vectors keep their lengths).
     basis: str = "dct"
     basis_size: int = 20
     matrix: tuple[tuple[float, ...], ...] = ()
@@ -99,19 +99,19 @@ class PlsDesign:
         frame, count = self.frame, len(self.channels)
         low, high = _ranges(self.channels)
         span = _span(self.channels, frame.reference)
-        grid, unit, integers = math.ldexp(1.0, _EXACT_BITS - 1), 1.0, None
+        grid, units, integers = math.ldexp(1.0, _EXACT_BITS - 1), np.ones(frame.size), None
         if frame.basis is not None:
             grid = math.ldexp(grid, -BASIS_BITS - math.ceil(math.log2(count)))
-            unit = basis_step(frame.basis)
-            integers = np.rint(frame.basis / unit)
-        unit *= span / grid
+            units = basis_steps(frame.basis)
+            integers = np.rint(frame.basis / units)
+        units *= span / grid
         for *raw, response in table.blocks(self.names, max(1, _BLOCK_VALUES // count)):
             coded = np.empty((response.size, count), order="F")
             for j, values in enumerate(raw):
                 if quantise(values, low[j], high[j], frame.reference[j], span, grid, coded[:, j]):
                     msg = f"column {self.channels[j].name!r} holds a missing value: clean it, a spectrum is whole"
                     raise DataError(msg)
-            rows = (coded if integers is None else coded @ integers).T * unit
+            rows = (coded if integers is None else coded @ integers).T * units[:, None]
             squares = np.zeros(response.size)
             for coordinate in rows:  # one after the other, so that a row's length does not depend on its place in a block
                 squares += coordinate * coordinate

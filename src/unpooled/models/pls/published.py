@@ -186,6 +186,7 @@ def coordinate(plan: Plan) -> Conversation:
 MODEL = replace(
     pls.MODEL,
     name="pls-published",
+    outlook=None,
     compile_plan=compile_plan,
     steps=(Step(PUBLISHED, Nothing, PublishedReply, release_model),),
     coordinate=coordinate,

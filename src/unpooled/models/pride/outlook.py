@@ -43,6 +43,7 @@ def outlook(
     structure: str = "common factor",
     correlation: Range = CORRELATION,
     seed: int = 0,
+    quick: bool = False,
 ) -> Outlook:
     """Squared error of predictions over the variance of y (misclassified rows of a classification), against epsilon.
 
@@ -60,9 +61,9 @@ def outlook(
         asked = msgspec.structs.replace(asked, epsilon=epsilon)
         return _error(model, asked, drawn(r2, rng), structure, drawn(correlation, rng), rng)
 
-    points = simulated(study.epsilon, lambda epsilon, rng: run(small, epsilon, rng), seed)
+    points = simulated(study.epsilon, lambda epsilon, rng: run(small, epsilon, rng), seed, quick=quick)
     free, nothing = (
-        float(np.median([run(asked, math.inf, np.random.default_rng([seed, k])) for k in range(6)]))
+        float(np.median([run(asked, math.inf, np.random.default_rng([seed, k])) for k in range(2 if quick else 6)]))
         for asked in (small, alone)
     )
     classes = study.parameters.get("task") == "classification"

@@ -1,0 +1,65 @@
+"""Which form a LASSO study takes, decided before data: standardised moments, the paper's rounds, or the mean alone."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from unpooled.errors import UsageError
+from unpooled.models.lasso.coordinator import coordinate as coordinate_rounds
+from unpooled.models.lasso.plan import Parameters
+from unpooled.models.lasso.plan import compile_plan as compile_rounds
+from unpooled.models.lasso.standard_coordinator import coordinate_standard
+from unpooled.models.lasso.standard_plan import StandardDesign, compile_standard
+from unpooled.privacy.plan import check_parameters
+
+if TYPE_CHECKING:
+    from unpooled.privacy.plan import Plan, Study
+    from unpooled.protocol.step import Conversation
+
+__all__ = ["Form", "compile_plan", "coordinate", "form_of"]
+
+
+class Form(StrEnum):
+    """How the budget is spent."""
+
+    AUTO = "auto"
+    #: Privately standardised columns, and moments of each party's own.
+    MOMENTS = "moments"
+    #: The paper's rounds, which release columns.
+    ROUNDS = "frank-wolfe"
+
+
+#: Parameters that only the rounds have: a study that sets one of them means the rounds.
+_OF_ROUNDS = ("coupling", "rounds", "sampled", "clip", "shares", "refit", "response_public", "sketch_rows")
+
+
+def form_of(study: Study) -> Form:
+    """The form of a study: what it asks for, or what suits it (without noise, the rounds are exact)."""
+    p: Parameters = check_parameters(study, Parameters)
+    if p.method not in set(Form):
+        msg = f"method is one of {', '.join(Form)}, not {p.method!r}"
+        raise UsageError(msg)
+    told = [name for name in _OF_ROUNDS if getattr(p, name) != getattr(_DEFAULTS, name)]
+    if p.method == Form.MOMENTS and told:
+        msg = f"{told[0]} belongs to method = {Form.ROUNDS.value!r}: leave it out, or ask for that form"
+        raise UsageError(msg)
+    if p.method != Form.AUTO:
+        return Form(p.method)
+    return Form.ROUNDS if told or math.isinf(study.epsilon) else Form.MOMENTS
+
+
+_DEFAULTS = Parameters()
+
+
+def compile_plan(study: Study) -> Plan:
+    """The releases of a LASSO study."""
+    return compile_standard(study) if form_of(study) is Form.MOMENTS else compile_rounds(study)
+
+
+def coordinate(plan: Plan) -> Conversation:
+    """The conversation of the plan's form."""
+    if isinstance(plan.design, StandardDesign):
+        return (yield from coordinate_standard(plan))
+    return (yield from coordinate_rounds(plan))

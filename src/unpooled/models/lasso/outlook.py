@@ -1,0 +1,158 @@
+"""What a LASSO study of some shape may achieve: made-up columns, the noise of its plan, and the fit that its form makes of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.models.lasso import planner
+from unpooled.models.lasso.forms import Form, compile_plan, form_of
+from unpooled.models.lasso.plan import grids
+from unpooled.models.lasso.standard_fit import OwnMoments, combined, in_ball, shared_axes
+from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PAIR, PRODUCTS, SUMS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.models.lasso.standard_plan import StandardDesign
+    from unpooled.privacy.plan import Plan, Study
+
+    Vector = NDArray[np.float64]
+
+#: Made-up rows, and columns: more of them change nothing but the time.
+_ROWS, _COLUMNS = 4000, 400
+#: What is assumed where nothing is said: the part of the variance of y that columns explain, and how they correlate.
+SIGNAL, CORRELATION = (0.2, 0.8), (0.0, 0.5)
+#: How many deviations of y half of its range is taken to have.
+_RANGE = 2.5
+
+
+def outlook(
+    study: Study,
+    *,
+    relevant: int = 6,
+    r2: Range = SIGNAL,
+    correlation: Range = CORRELATION,
+    seed: int = 0,
+    quick: bool = False,
+) -> Outlook:
+    """Squared error of predictions over the variance of y, against epsilon."""
+    check_range("r2", r2, 0.0, 1.0)
+    check_range("correlation", correlation, 0.0, 0.999)
+    check_range("relevant", relevant, 1, 1e6)
+    plans: dict[float, Plan] = {}
+
+    def run(epsilon: float, rng: np.random.Generator) -> float:
+        asked = msgspec.structs.replace(study, epsilon=epsilon)
+        part = drawn(r2, rng)
+        if form_of(asked) is Form.ROUNDS:
+            # The planner's own simulation, of independent columns.
+            found = planner.outlook(asked, relevant=relevant, repetitions=1, seed=int(rng.integers(1 << 30)))
+            return 1 - part + part * found.excess
+        if epsilon not in plans:
+            plans[epsilon] = compile_plan(asked)
+        return _error(plans[epsilon], int(relevant), part, drawn(correlation, rng), rng)
+
+    points = simulated(study.epsilon, run, seed, quick=quick)
+    form = form_of(study)
+    words = [f"{relevant} relevant columns", in_words("R^2", r2)]
+    words.append("independent columns" if form is Form.ROUNDS else in_words("correlation of columns", correlation))
+    free = 1 - (sum(r2) / 2 if isinstance(r2, tuple | list) else r2)
+    return Outlook(
+        f"lasso ({form.value})",
+        study.parties[0].rows,
+        sum(len(card.columns) for card in study.parties),
+        study.epsilon,
+        points,
+        1.0,
+        float(free),
+        "squared error of predictions / variance of y",
+        ", ".join(words),
+    )
+
+
+def _error(plan: Plan, relevant: int, r2: float, correlation: float, rng: np.random.Generator) -> float:
+    """One made-up study of the default form: standardised columns with one common factor, sums over rows scaled to the study's."""
+    design: StandardDesign = plan.design
+    lost = _mean_error(plan) ** 2
+    if design.mean_only:
+        return 1 + lost
+    names, rows = design.parties, design.rows
+    share = min(1.0, _COLUMNS / sum(design.widths.values()))
+    widths = [max(design.kept[name], int(design.widths[name] * share)) for name in names]
+    ends = np.cumsum([0, *widths])
+    size, relevant = int(ends[-1]), min(relevant, int(ends[-1]))
+    root, common = math.sqrt(1 - correlation), math.sqrt(correlation)
+    truth = np.zeros(size)
+    truth[rng.choice(size, relevant, replace=False)] = rng.uniform(0.5, 1, relevant) * rng.choice([-1, 1], relevant)
+    variance = (1 - correlation) * float(truth @ truth) + correlation * float(truth.sum()) ** 2
+    truth *= math.sqrt(r2 / variance)
+    count = min(rows, _ROWS)
+    x = root * rng.normal(size=(count, size)) + common * rng.normal(size=(count, 1))
+    y = x @ truth + math.sqrt(1 - r2) * rng.normal(size=count)
+    cross, owns, chosen = x.T @ y / count, [], []
+    for k, name in enumerate(names):
+        own = np.arange(ends[k], ends[k + 1])
+        if design.picks(name):
+            own = _picked(plan, name, own, cross, rng)
+        chosen.append(own)
+        owns.append(_noisy(plan, name, x[:, own].T @ x[:, own] / count, cross[own], rng))
+    shared = _axes(plan, owns, [x[:, own] for own in chosen], rng) if design.crosses else None
+    gram, linear = combined(owns, shared)
+    # The ball is taken to be as large as the true coefficients ask for, as the radius of a study should be.
+    b = in_ball(gram, linear, np.ones(linear.size), float(np.abs(truth).sum()))
+    off = np.zeros(size)
+    off[np.concatenate(chosen)] = b
+    left = off - truth
+    return float(1 - r2 + (1 - correlation) * (left @ left) + correlation * left.sum() ** 2 + lost)
+
+
+def _mean_error(plan: Plan) -> float:
+    """What noise does to the response's mean, in deviations of it."""
+    mechanism: Any = plan.release(plan.design.parties[0], SUMS).mechanism
+    width = 0 if plan.design.mean_only else plan.design.widths[plan.design.parties[0]]
+    steps = grids(plan.design.rows)[0] * plan.design.rows
+    return float(mechanism.deviations[2 * width] / steps * _RANGE)
+
+
+def _picked(plan: Plan, name: str, own: NDArray[np.intp], cross: Vector, rng: np.random.Generator) -> NDArray[np.intp]:
+    """The columns that noisy picks of the planned epsilon keep."""
+    design: StandardDesign = plan.design
+    mechanism: Any = plan.release(name, CHOOSE).mechanism
+    epsilon = dict(mechanism.epsilon)[mechanism.unit]
+    scale = 4 * PAIR / epsilon / design.rows if math.isfinite(epsilon) else 0.0
+    # Both signs of every column are candidates: the larger of two Gumbel numbers where there is no signal.
+    crowd = math.log(max(design.widths[name] / own.size, 1.0))
+    left = list(range(own.size))
+    for _ in range(design.kept[name]):
+        values = np.abs(cross[own[left]]) + scale * (crowd + rng.gumbel(size=len(left)))
+        left.pop(int(np.argmax(values)))
+    return np.delete(own, left)
+
+
+def _noisy(plan: Plan, name: str, gram: Vector, cross: Vector, rng: np.random.Generator) -> OwnMoments:
+    design: StandardDesign = plan.design
+    mechanism: Any = plan.release(name, PRODUCTS).mechanism
+    noise = mechanism.deviations / (float(design.grid(name)) ** 2 * design.rows)
+    count, back = cross.size, CLIP / design.radius(name)
+    upper = np.triu(rng.normal(size=(count, count)), 1) * (noise[count] if count > 1 else 0.0)
+    gram = gram + upper + upper.T + np.diag(rng.normal(size=count) * noise[0])
+    return OwnMoments(gram, cross + noise[-1] * back * rng.normal(size=count), float(noise[0]), float(noise[-1]) * back)
+
+
+def _axes(plan: Plan, owns: list[OwnMoments], x: list[Vector], rng: np.random.Generator) -> Vector:
+    design: StandardDesign = plan.design
+    first, second = grids(design.rows)
+    scores = [np.clip(part @ own.repaired[1], -AXIS_CAP, AXIS_CAP) for part, own in zip(x, owns, strict=True)]
+    exact = np.array([[float(s @ t) / s.size for t in scores] for s in scores])
+    variance = np.zeros_like(exact)
+    for k, name in enumerate(design.parties):
+        axis, crossing = (plan.release(name, kind).mechanism.deviations for kind in (AXIS, CROSSING))  # type: ignore[attr-defined]
+        heard = float(axis[0]) * AXIS_CAP / first
+        longest = heard * (math.sqrt(len(owns) - 1) + math.sqrt(2 * math.log(design.rows))) + AXIS_CAP
+        variance[k] = (float(crossing[0]) * AXIS_CAP / first / second * longest / design.rows) ** 2 + heard**2 / design.rows
+    return shared_axes(exact + np.sqrt(variance) * rng.normal(size=exact.shape), variance)

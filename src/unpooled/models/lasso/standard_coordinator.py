@@ -1,0 +1,152 @@
+"""Pure generator of the default form: standardise, choose, moments, axes, what they have in common, and one fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.errors import ProtocolError
+from unpooled.models.lasso.coordinator import LassoResult, in_own_units
+from unpooled.models.lasso.messages import Term
+from unpooled.models.lasso.plan import grids, shortened
+from unpooled.models.lasso.standard_fit import OwnMoments, combined, in_ball, shared_axes, standards_of
+from unpooled.models.lasso.standard_messages import AxisRequest, ChooseRequest, CrossingRequest, ProductsRequest, Standards
+from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PRODUCTS, SUMS
+from unpooled.protocol.conversation import everybody
+from unpooled.protocol.messages import Array, Ask, Nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from numpy.typing import NDArray
+
+    from unpooled.models.lasso.standard_plan import StandardDesign
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.step import Conversation
+
+    Vector = NDArray[np.float64]
+    Known = dict[str, tuple[Vector, Vector]]
+
+
+def coordinate_standard(plan: Plan) -> Conversation:
+    """Ask for sums, picks, moments and axes; the fit of what was released."""
+    design: StandardDesign = plan.design
+    bound = design.parameters.response_bound
+    known, response = yield from _standards(plan)
+    if design.mean_only:
+        return LassoResult((), bound * response[0], (), (), ())
+    chosen = yield from _chosen(plan, known, response)
+    requests = {name: ProductsRequest(_numbers(known[name], response, columns), columns) for name, columns in chosen.items()}
+    replies = yield from everybody([Ask(name, PRODUCTS, request) for name, request in requests.items()])
+    owns = {name: _own(plan, name, reply) for name, reply in zip(requests, replies, strict=True)}
+    common = (yield from _common(plan, requests, owns)) if design.crosses else None
+    gram, cross = combined(list(owns.values()), common)
+    places = [(name, j) for name, columns in chosen.items() for j in columns]
+    scale = np.array([response[1] * bound / known[name][1][j] for name, j in places])
+    x = in_ball(gram, cross, scale, design.parameters.radius)
+    means = np.array([known[name][0][j] for name, j in places])
+    intercept = bound * response[0] - float(means @ x)
+    found = sorted((Term(*place, value) for place, value in zip(places, x.tolist(), strict=True) if value), key=_order)
+    terms = tuple(found)
+    return LassoResult(*in_own_units(plan, terms, intercept), terms, (), ())
+
+
+def _order(term: Term) -> tuple[str, int]:
+    return term.party, term.column
+
+
+def _numbers(known: tuple[Vector, Vector], response: tuple[float, float], columns: tuple[int, ...]) -> Standards:
+    middle, width = (part[list(columns)] for part in known)
+    return Standards(tuple(middle.tolist()), tuple(width.tolist()), response)
+
+
+def _standards(plan: Plan) -> Generator[Any, Any, tuple[Known, tuple[float, float]]]:
+    """Means and deviations of every party's columns, and those of the response."""
+    design: StandardDesign = plan.design
+    names = design.parties[:1] if design.mean_only else design.parties
+    replies = yield from everybody([Ask(name, SUMS, Nothing()) for name in names])
+    g, known, response = float(grids(design.rows)[0]), {}, (0.0, 1.0)
+    for name, reply in zip(names, replies, strict=True):
+        mechanism: Any = plan.release(name, SUMS).mechanism
+        width = 0 if design.mean_only else design.widths[name]
+        values, noise = mechanism.decode(reply.sums.values.numpy()) / design.rows, mechanism.deviations / design.rows
+        columns = (slice(width), slice(width, 2 * width))
+        first, second = (values[part] / g ** (i + 1) for i, part in enumerate(columns))
+        noises = tuple(noise[part] / g ** (i + 1) for i, part in enumerate(columns))
+        known[name] = standards_of(first, second, (noises[0], noises[1]), centred=design.centres)
+        if name == names[0]:
+            own, own_noise = values[2 * width :] / [g, g * g], noise[2 * width :] / [g, g * g]
+            middle, deviation = standards_of(own[:1], own[1:], (own_noise[:1], own_noise[1:]), centred=design.centres)
+            response = float(middle[0]), float(deviation[0])
+    return known, response
+
+
+def _chosen(plan: Plan, known: Known, response: tuple[float, float]) -> Generator[Any, Any, dict[str, tuple[int, ...]]]:
+    """The columns that every party keeps: all of them, or its picks."""
+    design: StandardDesign = plan.design
+    found: dict[str, list[int]] = {name: [] for name in design.parties}
+    everything = {name: tuple(range(width)) for name, width in design.widths.items()}
+    picking = [name for name in design.parties if design.picks(name)]
+    for t in range(max((design.kept[name] for name in picking), default=0)):
+        turn = [name for name in picking if t < design.kept[name]]
+        asks = [
+            Ask(name, CHOOSE, ChooseRequest(_numbers(known[name], response, everything[name]), tuple(found[name])), t)
+            for name in turn
+        ]
+        for name, reply in zip(turn, (yield from everybody(asks)), strict=True):
+            left = [j for j in everything[name] if j not in found[name]]
+            picked = int(reply.choice.values.numpy()[0])
+            if not 0 <= picked < 2 * len(left):
+                msg = f"party {name!r} picked a column that it does not have"
+                raise ProtocolError(msg)
+            found[name].append(left[picked % len(left)])
+    return {name: tuple(sorted(found[name])) if design.picks(name) else everything[name] for name in design.parties}
+
+
+def _own(plan: Plan, name: str, reply: Any) -> OwnMoments:  # noqa: ANN401 - a ProductsReply
+    """A party's moments as correlations."""
+    design: StandardDesign = plan.design
+    mechanism: Any = plan.release(name, PRODUCTS).mechanism
+    count, unit = design.kept[name], float(design.grid(name)) ** 2 * design.rows
+    values, noise = mechanism.decode(reply.products.values.numpy()) / unit, mechanism.deviations / unit
+    off = count * (count - 1) // 2
+    gram = np.diag(values[:count])
+    gram[np.triu_indices(count, 1)] = values[count : count + off]
+    gram += np.triu(gram, 1).T
+    # The response was counted in units of its clip over R.
+    back = CLIP / design.radius(name)
+    return OwnMoments(gram, values[count + off :] * back, float(noise[0]), float(noise[-1]) * back)
+
+
+def _common(
+    plan: Plan, requests: dict[str, ProductsRequest], owns: dict[str, OwnMoments]
+) -> Generator[Any, Any, NDArray[np.float64]]:
+    """What the parties' first axes have in common, from their released scores."""
+    design: StandardDesign = plan.design
+    first, second = grids(design.rows)
+    asked = {
+        name: AxisRequest(request.standards, request.columns, tuple(owns[name].repaired[1].tolist()))
+        for name, request in requests.items()
+    }
+    replies = yield from everybody([Ask(name, AXIS, request) for name, request in asked.items()])
+    scores = {}
+    noises = {}
+    for name, reply in zip(asked, replies, strict=True):
+        mechanism: Any = plan.release(name, AXIS).mechanism
+        scores[name] = mechanism.decode(reply.scores.values.numpy()) * (AXIS_CAP / first)
+        noises[name] = float(mechanism.deviations[0]) * AXIS_CAP / first
+    others = {name: np.column_stack([scores[n] for n in asked if n != name]) for name in asked}
+    asks = [Ask(name, CROSSING, CrossingRequest(request, Array.of(others[name]))) for name, request in asked.items()]
+    replies = yield from everybody(asks)
+    names = list(asked)
+    products, variance = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
+    for k, (name, reply) in enumerate(zip(names, replies, strict=True)):
+        mechanism = plan.release(name, CROSSING).mechanism
+        unit = AXIS_CAP / first / second * shortened(others[name])[1] / design.rows
+        place = [j for j in range(len(names)) if j != k]
+        products[k, place] = mechanism.decode(reply.products.values.numpy()) * unit
+        # The release's noise, and that of the others' scores, which meets scores of variance at most 1.
+        heard = np.array([noises[names[j]] for j in place])
+        variance[k, place] = (float(mechanism.deviations[0]) * unit) ** 2 + heard**2 / design.rows
+    return shared_axes(products, variance)

@@ -1,0 +1,210 @@
+"""The default form's releases: standardised columns, moments of each party's own, and what ties the parties' blocks together (THEORY.md, 1c)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unpooled.models.lasso.plan import Parameters, check, grids, widths_of
+from unpooled.privacy.accounting import SAFETY, budget_mu, budget_rho
+from unpooled.privacy.bounds import integer_grid
+from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Reach
+from unpooled.privacy.plan import Plan, Release, Study, check_parameters
+from unpooled.privacy.sensitivity import moments_ball, standardising_sums
+from unpooled.privacy.unit import Adjacency, Split, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from unpooled.privacy.plan import Card
+
+SUMS, CHOOSE, PRODUCTS, AXIS, CROSSING = "sums", "choose", "products", "axis", "crossing"
+#: Shares of the squared budget: sums, picks (where there are any), moments, axes, and what the axes have in common.
+SHARES = {SUMS: 0.1, CHOOSE: 0.2, PRODUCTS: 0.4, AXIS: 0.35, CROSSING: 0.15}
+#: Weight of a sum beside its sum of squares.
+FIRST = 0.5
+#: Standardised values are clipped to this; products of a value with the response, and the response beside a row, to these.
+CAP, PAIR, CLIP = 4.0, 4.0, 3.0
+#: Scores along an axis are clipped to this many of their deviations.
+AXIS_CAP = 1.5
+#: A party keeps at most one column for so many n mu of its own, and never fewer than so many.
+PER_COLUMN, FEWEST = 40.0, 4
+#: Below so many n mu for each root of the columns that are kept, only the mean is worth its budget (experiments/lasso/record.py).
+WORTH = 90.0
+
+
+@dataclass(frozen=True)
+class StandardDesign:
+    """A study of this form, understood."""
+
+    parameters: Parameters
+    widths: Mapping[str, int]
+    kept: Mapping[str, int]
+    rows: int
+    #: Of the response's mean alone.
+    mean_only: bool
+
+    @property
+    def centres(self) -> bool:
+        """Whether there is a constant beside the columns."""
+        return self.parameters.fit_intercept
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """In the order of the study."""
+        return tuple(self.widths)
+
+    @property
+    def crosses(self) -> bool:
+        """Whether several parties have columns that may have something in common."""
+        return len(self.widths) > 1 and not self.mean_only
+
+    def picks(self, party: str) -> bool:
+        """Whether a party chooses among its columns."""
+        return self.kept[party] < self.widths[party]
+
+    def radius(self, party: str) -> float:
+        """The length to which standardised rows are shortened: that of a typical one."""
+        return math.sqrt(self.kept[party])
+
+    def grid(self, party: str) -> int:
+        """Steps per unit of a standardised value: sums of products stay inside 64 bits."""
+        return integer_grid(self.rows * math.ceil(4 * max(self.radius(party), CAP) ** 2), 2)
+
+    def longest(self, party: str) -> tuple[int, int]:
+        """(longest row, largest response beside it), in grid steps."""
+        grid = self.grid(party)
+        return int(self.radius(party) * grid), int(CLIP * grid)
+
+
+def strength(study: Study) -> float:
+    """N mu: rows times the root of the budget, in which everything about noise is said."""
+    return study.parties[0].rows * budget_mu(study.epsilon, study.delta)
+
+
+def kept_columns(study: Study) -> dict[str, int]:
+    """How many columns each party has in the end: before data, by the noise that their moments will have."""
+    share = strength(study) / (len(study.parties) if study.unit == Unit.RECORD else 1)
+    most = max(FEWEST, int(share / PER_COLUMN)) if math.isfinite(share) else None
+    return {name: width if most is None else min(width, most) for name, width in widths_of(study).items()}
+
+
+def only_the_mean(study: Study) -> bool:
+    """Whether the noise leaves nothing but the mean: a threshold that simulations of declared shapes fixed, never data."""
+    count = sum(kept_columns(study).values()) if study.unit == Unit.RECORD else max(kept_columns(study).values())
+    return strength(study) < WORTH * math.sqrt(count)
+
+
+def design_of(study: Study) -> StandardDesign:
+    """What the study asks for, checked."""
+    p: Parameters = check_parameters(study, Parameters)
+    check(study, p)
+    return StandardDesign(p, widths_of(study), kept_columns(study), study.parties[0].rows, only_the_mean(study))
+
+
+def sums_release(design: StandardDesign, card: Card, mu: float) -> GaussianRelease:
+    """Sums and sums of squares of all coded columns; at the first party of the response too (Theorem B.7 with L.7)."""
+    g, first, p = float(grids(design.rows)[0]), FIRST, 0 if design.mean_only else design.widths[card.name]
+    weight = math.sqrt(max(p, 1)) if card.name == design.parties[0] else 0.0
+    blocks = [Block(p, g / first), Block(p, g * g)] if p else []
+    if weight:
+        blocks += [Block(1, g / first / weight), Block(1, g * g / weight)]
+    kinds = [c.categories is not None or c.missing == "indicator" for c in card.columns] if p else []
+    distance = standardising_sums(kinds, first, weight, Adjacency.REPLACE)
+    reach = Reach(distance, 2 * (p + bool(weight)))
+    return GaussianRelease.calibrated(blocks, dict.fromkeys(Unit, reach), Unit.RECORD, mu)
+
+
+def products_release(design: StandardDesign, party: str, mu: float) -> GaussianRelease:
+    """Second moments of shortened rows and their products with the response, in units of its clip over R (Theorem F.9.3)."""
+    count = design.kept[party]
+    off = count * (count - 1) // 2
+    unit = float(design.longest(party)[0] ** 2)
+    middle = (Block(off, unit * math.sqrt(0.5)),) if off else ()
+    blocks = (Block(count, unit), *middle, Block(count, unit))
+    reach = Reach(moments_ball(1.0, 1.0, Adjacency.REPLACE), count + off + count)
+    return GaussianRelease.calibrated(blocks, dict.fromkeys(Unit, reach), Unit.RECORD, mu)
+
+
+def axis_release(design: StandardDesign, mu: float) -> GaussianRelease:
+    """One number of at most AXIS_CAP for every row (Theorem L.8)."""
+    reach = Reach(2.0 * grids(design.rows)[0], 1)
+    return GaussianRelease.calibrated((Block(design.rows, 1.0),), dict.fromkeys(Unit, reach), Unit.RECORD, mu)
+
+
+def crossing_release(design: StandardDesign, mu: float) -> GaussianRelease:
+    """The products of an exact axis with the others' released ones (Theorem L.9)."""
+    first, second = grids(design.rows)
+    others = len(design.parties) - 1
+    reach = Reach(2.0 * first * second, others)
+    return GaussianRelease.calibrated((Block(others, 1.0),), dict.fromkeys(Unit, reach), Unit.RECORD, mu)
+
+
+def budgets(study: Study, design: StandardDesign) -> tuple[dict[str, float], float]:
+    """(mu of all parties together for every kind of release, epsilon of one pick; 0: none)."""
+    if study.epsilon == math.inf:
+        return dict.fromkeys(SHARES, math.inf), math.inf
+    if design.mean_only:
+        return {**dict.fromkeys(SHARES, 0.0), SUMS: budget_mu(study.epsilon, study.delta)}, 0.0
+    picking = [name for name in design.parties if design.picks(name)]
+    used = dict(SHARES)
+    if not picking:
+        del used[CHOOSE]
+    if not design.crosses:
+        del used[AXIS], used[CROSSING]
+    whole = math.fsum(used.values())
+    # Picks are no Gaussians: a plan with any is accounted by zCDP (F.13).
+    squared = (
+        2 * budget_rho(study.epsilon, study.delta) * (1 - SAFETY) if picking else budget_mu(study.epsilon, study.delta) ** 2
+    )
+    mus = {name: math.sqrt(squared * share / whole) for name, share in used.items()}
+    if not picking:
+        return mus, 0.0
+    counts = [design.kept[name] for name in picking]
+    touched = sum(counts) if study.unit == Unit.RECORD else max(counts)
+    return mus, math.sqrt(8 * mus[CHOOSE] ** 2 / 2 / touched)
+
+
+def compile_standard(study: Study) -> Plan:
+    """The releases of a LASSO study in the default form."""
+    design = design_of(study)
+    mus, epsilon = budgets(study, design)
+    choice = NoisyChoice(tuple((unit, epsilon) for unit in Unit), Unit(study.unit))
+    releases: list[Release] = []
+    for card, part in zip(study.parties, parts_of(study, design), strict=True):
+        name = card.name
+        if name == design.parties[0] or not design.mean_only:
+            # Squares of shares add up to one: a row is at every party.
+            alone = 1.0 if design.mean_only else part
+            releases.append(Release(SUMS, name, SUMS, sums_release(design, card, mus[SUMS] * alone)))
+        if design.mean_only:
+            continue
+        if design.picks(name):
+            releases.append(Release(CHOOSE, name, CHOOSE, choice, design.kept[name]))
+        releases.append(Release(PRODUCTS, name, PRODUCTS, products_release(design, name, mus[PRODUCTS] * part)))
+        if design.crosses:
+            releases.append(Release(AXIS, name, AXIS, axis_release(design, mus[AXIS] * equal_part(study))))
+            releases.append(Release(CROSSING, name, CROSSING, crossing_release(design, mus[CROSSING] * equal_part(study))))
+    return Plan(
+        study,
+        Split.VERTICAL,
+        tuple(releases),
+        not_protected=(
+            "The response is known in the clear to every party; a whole record's guarantee covers it, that of one value is for the declared columns.",
+        ),
+        design=design,
+    )
+
+
+def parts_of(study: Study, design: StandardDesign) -> list[float]:
+    """Each party's part of mu where a row is at all of them: by its columns, so that noise is about the same everywhere (L.7)."""
+    if study.unit != Unit.RECORD:
+        return [1.0] * len(study.parties)
+    total = sum(design.kept.values())
+    return [math.sqrt(design.kept[card.name] / total) for card in study.parties]
+
+
+def equal_part(study: Study) -> float:
+    """The same part for each."""
+    return 1 / math.sqrt(len(study.parties)) if study.unit == Unit.RECORD else 1.0

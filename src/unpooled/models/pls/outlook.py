@@ -1,0 +1,104 @@
+"""What a PLS study of some shape may achieve: made-up coordinates with the noise that its plan has, fitted as the study's own would be."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from unpooled.aggregation.moments import Moments
+from unpooled.aggregation.totals import Total
+from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.models.pls.fit import from_moments
+from unpooled.models.pls.frame import MATRIX, Frame
+from unpooled.models.pls.plan import compile_plan
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.models.pls.plan import PlsDesign
+    from unpooled.privacy.plan import Plan, Study
+
+    Matrix = NDArray[np.float64]
+
+_NEW = 1000
+#: What is assumed where nothing is said: the part of the variance of y that the spectra explain, how many standard deviations half of its
+#: range has, and the deviation of the last vector of a basis as a part of the first one's. A matrix is taken to be whitened.
+SIGNAL, RANGES, DECAY = (0.5, 0.95), (2.5, 5.0), 0.02
+
+
+def outlook(
+    study: Study,
+    *,
+    r2: Range = SIGNAL,
+    ranges: Range = RANGES,
+    decay: Range | None = None,
+    seed: int = 0,
+    quick: bool = False,
+) -> Outlook:
+    """RMSEP over the deviation of y, against epsilon."""
+    check_range("r2", r2, 0.0, 1.0)
+    check_range("ranges", ranges, 0.5, 1000.0)
+    plans: dict[float, Plan] = {study.epsilon: compile_plan(study)}
+    design: PlsDesign = plans[study.epsilon].design
+    decay = (1.0 if design.parameters.basis == MATRIX else DECAY) if decay is None else decay
+    check_range("decay", decay, 1e-6, 1.0)
+
+    def run(epsilon: float, rng: np.random.Generator) -> float:
+        if epsilon not in plans:
+            plans[epsilon] = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
+        return _error(plans[epsilon], drawn(r2, rng), drawn(ranges, rng), drawn(decay, rng), rng)
+
+    points = simulated(study.epsilon, run, seed, quick=quick)
+    free = 1 - (sum(r2) / 2 if isinstance(r2, tuple | list) else r2)
+    words = [
+        in_words("R^2", r2),
+        in_words("half range of y in deviations", ranges),
+        in_words("last coordinate's deviation over the first's", decay),
+    ]
+    return Outlook(
+        "pls",
+        sum(card.rows for card in study.parties),
+        len(design.channels),
+        study.epsilon,
+        points,
+        1.0,
+        math.sqrt(free),
+        "RMSEP / standard deviation of y",
+        ", ".join(words),
+    )
+
+
+def _error(plan: Plan, r2: float, ranges: float, decay: float, rng: np.random.Generator) -> float:
+    """One made-up study: moments of its rows, in the units of the plan's layout, with noise of the plan's deviations."""
+    design: PlsDesign = plan.design
+    rows, size, layout = sum(card.rows for card in plan.study.parties), design.frame.size, design.layout
+    profile = np.geomspace(1.0, decay, size) if size > 1 else np.ones(1)
+    turn = np.linalg.qr(rng.normal(size=(size, size)))[0]
+    slopes = rng.normal(size=size) / profile  # signal in every direction, however small it is
+    signal = float(np.linalg.norm(slopes * profile))
+    slopes *= math.sqrt(r2) / (ranges * signal)
+    # 95 of 100 rows are no longer than the bound.
+    bound = math.sqrt(float(np.square(profile).sum())) * (1 + 1.65 / math.sqrt(2 * size))
+
+    def some(count: int) -> tuple[Matrix, Matrix]:
+        scores = rng.normal(size=(count, size)) * profile
+        y = scores @ slopes + math.sqrt(1 - r2) / ranges * rng.normal(size=count)
+        return scores @ turn / bound, y
+
+    x, y = some(min(rows, 20_000))
+    x *= np.minimum(1.0, 1.0 / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300))
+    whole = np.column_stack([x, np.ones(y.size), np.clip(y, -1, 1)])
+    first, second = layout.pairs
+    exact = (whole.T @ whole)[first, second] * (rows / y.size) * layout.grid**2
+    noise = design.vector.deviations(plan) if math.isfinite(plan.study.epsilon) else np.zeros(exact.size)
+    total = Total(exact + noise * rng.standard_normal(exact.size), noise, ())
+    moments = Moments.decode(layout, total, rows)
+    # In coordinates themselves: a basis folds them to channels and back.
+    fitted = from_moments(moments, Frame(np.zeros(size), None), design.parameters.n_components)
+    x, y = some(_NEW)
+    width, height = layout.half_widths[:size], layout.response.half_width
+    predicted = ((x * width) @ fitted.coefficients + fitted.intercept - layout.response.centre) / height
+    return float(np.sqrt(np.mean((y - predicted) ** 2)) / y.std())

@@ -1,0 +1,346 @@
+"""The LASSO from moments of standardised columns: its sensitivities by search, its fit, its outlook, what it refuses."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import msgspec
+import numpy as np
+import pytest
+
+from unpooled import PrivateLasso, UtilityWarning
+from unpooled.errors import ProtocolError, UsageError
+from unpooled.models import load
+from unpooled.models.lasso import standard_party
+from unpooled.models.lasso.coordinator import render
+from unpooled.models.lasso.forms import Form, form_of
+from unpooled.models.lasso.plan import grids
+from unpooled.models.lasso.standard_fit import OwnMoments, combined, in_ball, shared_axes, standards_of
+from unpooled.models.lasso.standard_messages import (
+    AxisRequest,
+    ChooseRequest,
+    CrossingRequest,
+    ProductsRequest,
+    Standards,
+)
+from unpooled.models.lasso.standard_plan import AXIS, CHOOSE, CROSSING, PRODUCTS, SUMS, StandardDesign, design_of
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.mechanisms import Scores, Vector
+from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.table import Table
+from unpooled.privacy.unit import Unit
+from unpooled.protocol.messages import Array, Nothing
+
+N, MORE = 12, {"radius": 2.0, "bounds": (-1, 1), "y_bounds": (-2, 2), "delta": 1e-5}
+RNG = np.random.default_rng(5)
+
+
+def study(epsilon: float = 300.0, widths: tuple[int, ...] = (3, 7), rows: int = N, **changes) -> Study:
+    cards = tuple(
+        Card(f"p{k}", rows, tuple(Column(f"x{k}_{j}", -1.0, 1.0) for j in range(width)), ("y",))
+        for k, width in enumerate(widths)
+    )
+    parameters = {"radius": 3.0, "response_bound": 1.0, **changes.pop("parameters", {})}
+    return Study("lasso", cards, epsilon, 1e-5, parameters=parameters, simulation_seed=1, derived=(), **changes)
+
+
+class Recorder:
+    """A context that keeps what would be released."""
+
+    def __init__(self, plan, name: str, table: Table) -> None:
+        self.plan, self.name, self.table, self.index = plan, name, table, 0
+        self.given: list = []
+
+    @property
+    def design(self) -> StandardDesign:
+        return self.plan.design
+
+    @property
+    def card(self) -> Card:
+        return self.plan.study.card(self.name)
+
+    def planned(self, name: str):
+        return self.plan.release(self.name, name)
+
+    def release(self, name: str, given):
+        self.given.append(given)
+        raise StopIteration
+
+
+def statistic(plan, name: str, rows: np.ndarray, step, request):
+    """What a step would release of these rows (the response last)."""
+    names = [column.name for column in plan.study.card(name).columns]
+    context = Recorder(plan, name, Table(dict(zip([*names, "y"], rows.T, strict=True))))
+    with pytest.raises(StopIteration):
+        step(context, request)
+    return context.given[0]
+
+
+def requests(plan, name: str) -> dict:
+    """A request of every step, whose public numbers are as wild as a coordinator may make them."""
+    design = plan.design
+    width, kept = design.widths[name], design.kept[name]
+    all_of = Standards((0.3,) * width, (0.05,) * width, (0.1, 0.1))
+    some = Standards(all_of.middle[:kept], all_of.width[:kept], all_of.response)
+    axis = AxisRequest(some, tuple(range(kept)), tuple((-1.0) ** j * 3 for j in range(kept)))
+    others = RNG.normal(size=(plan.study.parties[0].rows, len(plan.study.parties) - 1)) * 50
+    return {
+        SUMS: (standard_party.sums, Nothing()),
+        CHOOSE: (standard_party.choose, ChooseRequest(all_of, ())),
+        PRODUCTS: (standard_party.products, ProductsRequest(some, tuple(range(kept)))),
+        AXIS: (standard_party.axis, axis),
+        CROSSING: (standard_party.crossing, CrossingRequest(axis, Array.of(others))),
+    }
+
+
+def ends(width: int) -> list[np.ndarray]:
+    """Rows that move things far: corners, the middle, single columns, random ones."""
+    rng = np.random.default_rng(7)
+    corners = [np.append(s * np.ones(width), t) for s in (-1, 1) for t in (-1, 1)]
+    singles = [np.append(s * np.eye(width)[0], t) for s in (-1, 1) for t in (-1, 0, 1)]
+    return [np.zeros(width + 1), *corners, *singles, *(rng.uniform(-1, 1, width + 1) for _ in range(6))]
+
+
+def farthest(plan, name: str, release: str) -> tuple[float, float]:
+    """(the farthest that replacing one row moved a release, in the metric of its noise; what was declared)."""
+    step, request = requests(plan, name)[release]
+    width = plan.design.widths[name]
+    base = np.random.default_rng(3).uniform(-1, 1, (plan.study.parties[0].rows, width + 1))
+    found = []
+    for row in ends(width):
+        rows = base.copy()
+        rows[4] = row
+        found.append(statistic(plan, name, rows, step, request))
+    mechanism = plan.release(name, release).mechanism
+    if isinstance(found[0], Scores):
+        return max(float(np.abs(a.values - b.values).max()) for a in found for b in found), float(found[0].sensitivity)
+    assert isinstance(found[0], Vector)
+    widths = mechanism.deviations / mechanism.scale
+    moved = max(float(np.linalg.norm((a.values - b.values) / widths)) for a in found for b in found)
+    return moved, dict(mechanism.reach)[Unit.RECORD].distance
+
+
+@pytest.mark.parametrize("release", [SUMS, CHOOSE, PRODUCTS, AXIS, CROSSING])
+@pytest.mark.parametrize("name", ["p0", "p1"])
+def test_no_row_moves_a_release_farther_than_declared(name: str, release: str) -> None:
+    """Theorems L.7 to L.10 by search, at public numbers that no honest coordinator sends."""
+    plan = load("lasso").compile(study())
+    if (name, release) == ("p0", CHOOSE):
+        return  # it keeps all its columns
+    moved, declared = farthest(plan, name, release)
+    assert 0.2 * declared < moved <= declared * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "value"),
+    [(CHOOSE, "PAIR", 400.0), (AXIS, "AXIS_CAP", None), (CROSSING, "shortened", lambda columns: (columns, 1.0))],
+)
+def test_controls_that_forget_a_bound_are_caught(release: str, name: str, value, monkeypatch) -> None:
+    """The control clips products late, scores not at all, and does not divide the others' rows."""
+    plan = load("lasso").compile(study())
+    honest = farthest(plan, "p1", release)[1]
+    if value is None:
+        original = standard_party._axis
+        monkeypatch.setattr(standard_party, "_axis", lambda *a: original(*a) * 3)
+    else:
+        monkeypatch.setattr(standard_party, name, value)
+    assert farthest(plan, "p1", release)[0] > honest
+
+
+def test_controls_that_forget_to_shorten_or_to_clip_are_caught(monkeypatch) -> None:
+    """The control leaves rows three times as long, and a response beyond its bound."""
+    plan, original, shorten = load("lasso").compile(study()), standard_party.response_of, standard_party._shortened
+
+    declared = farthest(plan, "p1", PRODUCTS)[1]
+    monkeypatch.setattr(standard_party, "_shortened", lambda r, y, g, longest, clip: shorten(r, y, g, 3 * longest, clip))
+    assert farthest(plan, "p1", PRODUCTS)[0] > declared
+    declared = farthest(plan, "p0", SUMS)[1]
+    monkeypatch.setattr(standard_party, "response_of", lambda *a: original(*a) * 3)
+    assert farthest(plan, "p0", SUMS)[0] > declared
+
+
+def test_a_row_at_all_parties_costs_what_was_asked_and_a_value_no_more() -> None:
+    """Theorem L.7: squares of the parties' shares add up; the control gives each party all of it."""
+    for widths in ((3, 7), (2, 2, 9), (1, 1)):
+        plan = load("lasso").compile(study(5.0, widths, rows=3000))
+        assert plan.epsilon(1e-5, Unit.RECORD) == pytest.approx(5.0, rel=0.02)
+        assert plan.epsilon(1e-5, Unit.RECORD) <= 5.0
+        assert plan.epsilon(1e-5, Unit.ATTRIBUTE) <= 5.0
+        value = load("lasso").compile(study(5.0, widths, rows=3000, unit="attribute"))
+        assert value.epsilon(1e-5, Unit.ATTRIBUTE) <= 5.0 < value.epsilon(1e-5, Unit.RECORD)
+
+
+def correlated(n: int, seed: int, correlation: float, d: int = 24) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = np.sqrt(1 - correlation) * rng.normal(size=(n, d)) + np.sqrt(correlation) * rng.normal(size=(n, 1))
+    X = np.clip(X / 2, -1, 1)
+    truth = np.zeros(d)
+    truth[rng.choice(d, 5, replace=False)] = rng.uniform(0.2, 0.5, 5) * rng.choice([-1, 1], 5)
+    return X, np.clip(X @ truth + 0.2 * rng.normal(size=n) + 0.3, -2, 2), truth
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5])
+def test_whole_rows_are_protected_and_something_is_learnt(correlation: float) -> None:
+    errors = []
+    for seed in range(3):
+        X, y, _ = correlated(12_000, seed, correlation)
+        model = PrivateLasso(4, unit="record", random_state=seed, **MORE).fit(X, y)
+        errors.append(np.mean((y - model.predict(X)) ** 2) / y.var())
+        assert np.abs(model.coef_).sum() <= 2.0 + 1e-9
+        assert model.statement_.to_dict()["epsilon"] is not None
+    assert max(errors) < 0.9
+    assert np.median(errors) < (0.6 if not correlation else 0.9)
+
+
+def test_common_axes_save_correlated_columns() -> None:
+    """The control leaves cross terms at zero: what all parties' columns share is then counted as often as there are parties."""
+    rng = np.random.default_rng(0)
+    x = math.sqrt(0.5) * rng.normal(size=(20_000, 24)) + math.sqrt(0.5) * rng.normal(size=(20_000, 1))
+    y = x.sum(axis=1) + rng.normal(size=20_000)
+    y /= y.std()
+    gram, cross = x.T @ x / len(x), x.T @ y / len(x)
+    owns = [OwnMoments(gram[k : k + 6, k : k + 6], cross[k : k + 6], 1e-6, 1e-6) for k in range(0, 24, 6)]
+    axes = np.array([x[:, 6 * k : 6 * k + 6] @ own.repaired[1] for k, own in enumerate(owns)])
+    common = shared_axes(np.clip(axes, -1.5, 1.5) @ np.clip(axes, -1.5, 1.5).T / len(x), np.zeros((4, 4)))
+    errors = {}
+    for name, tie in (("tied", common), ("zero", None)):
+        b = in_ball(*combined(owns, tie), np.ones(24), 50.0)
+        errors[name] = 1 - 2 * cross @ b + b @ gram @ b
+    assert errors["tied"] < 0.2
+    assert errors["zero"] > 1.5
+
+
+def test_noise_alone_ties_nothing() -> None:
+    rng = np.random.default_rng(1)
+    noise = rng.normal(size=(5, 5)) * 3
+    common = shared_axes(noise, np.full((5, 5), 9.0))
+    assert np.abs(common - np.eye(5)).max() < 0.6
+    assert np.linalg.eigvalsh(common)[0] > 0.01
+    assert shared_axes(np.zeros((1, 1)), np.zeros((1, 1))) == pytest.approx(np.eye(1))
+
+
+def test_standards_are_those_of_the_columns_where_there_is_no_noise() -> None:
+    x = RNG.uniform(-0.5, 0.9, (500, 3))
+    middle, width = standards_of(x.mean(axis=0), (x**2).mean(axis=0), (np.zeros(3), np.zeros(3)), centred=True)
+    assert middle == pytest.approx(x.mean(axis=0))
+    assert width == pytest.approx(x.std(axis=0))
+    assert not standards_of(x.mean(axis=0), (x**2).mean(axis=0), (np.zeros(3), np.zeros(3)), centred=False)[0].any()
+
+
+def test_the_form_is_decided_before_data() -> None:
+    asked = study()
+    assert form_of(asked) is Form.MOMENTS
+    assert form_of(msgspec.structs.replace(asked, epsilon=math.inf)) is Form.ROUNDS
+    assert form_of(study(parameters={"rounds": 7})) is Form.ROUNDS
+    assert design_of(study(0.01)).mean_only
+    assert not design_of(asked).mean_only
+    with pytest.raises(UsageError, match="method is one of"):
+        form_of(study(parameters={"method": "none"}))
+    with pytest.raises(UsageError, match="belongs to method"):
+        form_of(study(parameters={"method": "moments", "coupling": "blocks"}))
+
+
+def test_where_noise_leaves_nothing_the_mean_alone_is_paid_for() -> None:
+    X, y, _ = correlated(300, 2, 0.0)
+    model = PrivateLasso(3, unit="record", epsilon=0.5, random_state=0, **MORE)
+    with pytest.warns(UtilityWarning, match="no more than a mean"):
+        model.fit(X, y)
+    assert [release.name for release in model.plan_.releases] == [SUMS]
+    assert not model.coef_.any()
+    assert abs(model.intercept_ - y.mean()) < 0.3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y)  # once for each shape
+
+
+def test_without_an_intercept_and_with_one_party() -> None:
+    X, y, truth = correlated(20_000, 3, 0.0)
+    alone = PrivateLasso(1, unit="record", epsilon=3.0, random_state=0, **MORE).fit(X, y)
+    assert AXIS not in {release.name for release in alone.plan_.releases}
+    assert alone.coef_ == pytest.approx(truth, abs=0.15)
+    assert alone.intercept_ == pytest.approx(0.3, abs=0.05)
+    through = PrivateLasso(2, unit="record", epsilon=3.0, fit_intercept=False, random_state=0, **MORE).fit(X, y - 0.3)
+    assert through.intercept_ == 0.0
+    assert through.coef_ == pytest.approx(truth, abs=0.2)
+
+
+def test_many_columns_are_chosen_among_first() -> None:
+    X, y, truth = correlated(4000, 4, 0.0, d=200)
+    model = PrivateLasso(2, epsilon=4.0, random_state=0, **MORE).fit(X, y)
+    assert {release.name for release in model.plan_.releases} >= {CHOOSE, PRODUCTS}
+    assert set(np.flatnonzero(np.abs(truth) > 0.3)) <= set(np.flatnonzero(model.coef_))
+    assert "standardised" in render(_result(model, X, y))
+
+
+def _result(model: PrivateLasso, X: np.ndarray, y: np.ndarray):
+    from unpooled.estimation.base import ALL
+
+    _, declared, _ = model._numeric(X, y)
+    asked = model._study({ALL: len(y)}, declared)
+    from unpooled.estimation.base import tables_of
+
+    features, _, response = model._numeric(X, y)
+    return model._run(asked, tables_of(asked, features, response)).outcome.result
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda s: ProductsRequest(s, (0, 0, 1)),
+        lambda s: ProductsRequest(s, (0, 1, 9)),
+        lambda s: ProductsRequest(s, (0, 1)),
+        lambda s: ProductsRequest(msgspec.structs.replace(s, width=(1.0, 0.0, 1.0)), (0, 1, 2)),
+        lambda s: ProductsRequest(msgspec.structs.replace(s, middle=(math.nan, 0.0, 1.0)), (0, 1, 2)),
+        lambda s: ProductsRequest(msgspec.structs.replace(s, response=(0.0, 0.0)), (0, 1, 2)),
+        lambda s: AxisRequest(s, (0, 1, 2), (1.0, math.inf, 0.0)),
+        lambda s: AxisRequest(s, (0, 1, 2), (1.0,)),
+        lambda s: CrossingRequest(AxisRequest(s, (0, 1, 2), (1.0, 0.0, 0.0)), Array.of(np.zeros((N, 2)))),
+        lambda s: CrossingRequest(AxisRequest(s, (0, 1, 2), (1.0, 0.0, 0.0)), Array.of(np.full((N, 1), np.nan))),
+    ],
+)
+def test_requests_beyond_the_plan_are_refused(request_of) -> None:
+    plan = load("lasso").compile(study())
+    request = request_of(Standards((0.0,) * 3, (1.0,) * 3, (0.0, 1.0)))
+    steps = {ProductsRequest: "products", AxisRequest: "axis", CrossingRequest: "crossing"}
+    rows = np.random.default_rng(0).uniform(-1, 1, (N, 4))
+    table = Table(dict(zip(["x0_0", "x0_1", "x0_2", "y"], rows.T, strict=True)))
+    with pytest.raises(ProtocolError):
+        getattr(standard_party, steps[type(request)])(Recorder(plan, "p0", table), request)
+
+
+def test_a_choice_beyond_what_is_kept_is_refused() -> None:
+    plan = load("lasso").compile(study())
+    kept, width = plan.design.kept["p1"], plan.design.widths["p1"]
+    rows = np.random.default_rng(0).uniform(-1, 1, (N, width + 1))
+    names = [column.name for column in plan.study.card("p1").columns]
+    context = Recorder(plan, "p1", Table(dict(zip([*names, "y"], rows.T, strict=True))))
+    numbers = Standards((0.0,) * width, (1.0,) * width, (0.0, 1.0))
+    with pytest.raises(ProtocolError, match="as many columns"):
+        standard_party.choose(context, ChooseRequest(numbers, tuple(range(kept))))
+
+
+def test_sums_fit_exact_integers() -> None:
+    assert math.prod(grids(10**6)) * 10**6 <= 2**53
+    assert design_of(study(rows=10**6, epsilon=1.0)).longest("p1")[0] > 100
+
+
+def test_the_outlook_is_what_happens() -> None:
+    """Squared errors of predictions against what was expected of the same shape."""
+    model = PrivateLasso(4, unit="record", random_state=0, **MORE)
+    expected = model.outlook(12_000, 24, r2=0.6, correlation=0.0, relevant=5)
+    found = []
+    for seed in range(3):
+        X, y, _ = correlated(12_000, seed, 0.0)
+        explained = 1 - 0.04 / y.var()
+        fitted = model.set_params(random_state=seed).fit(X, y).predict(X)
+        found.append((np.mean((y - fitted) ** 2) / y.var() - (1 - explained)) / explained)
+    assert np.median(found) == pytest.approx((expected.error - 0.4) / 0.6, abs=0.15)
+    assert model.outlook(12_000, 24, epsilon=5.0).epsilon == 5.0
+    assert not model.outlook(100, 24).worthwhile
+    with pytest.raises(UsageError, match="r2 must be"):
+        model.outlook(100, 24, r2=2.0)
+    rounds = PrivateLasso(4, method="frank-wolfe", **MORE).outlook(100_000, 24, r2=0.5)
+    assert "rounds" in str(rounds) or "frank-wolfe" in str(rounds)
+    assert rounds.worthwhile
+    assert PrivateLasso(2, **MORE).outlook(3000, 400).columns == 400

@@ -1,0 +1,130 @@
+"""Studies that are not worth their budget: said by ``plan``, refused by ``run`` before any party is asked, warned of by estimators."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import polars as pl
+import pytest
+
+from unpooled import PrivateBayesianRegression, UtilityWarning
+from unpooled.cli.party import check
+from unpooled.cli.plan import plan
+from unpooled.cli.run import run
+from unpooled.errors import Refusal
+from unpooled.estimation import utility
+from unpooled.estimation.utility import glance, refuse_if_poor, warn_if_poor
+from unpooled.models import load
+from unpooled.privacy.bounds import Bounds, Column
+from unpooled.privacy.unit import Target
+from unpooled.study.files import read_study
+from unpooled.study.party import create_party
+
+STUDY = """\
+[study]
+model = "bayes"
+
+[privacy]
+epsilon = {epsilon}
+delta = 1e-6
+
+[parameters]
+response = "y"
+
+[[party]]
+card = "north/north.card.toml"
+
+[[party]]
+card = "south/south.card.toml"
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    """Two sites with 40 rows each: at a small epsilon nothing is to be had of them."""
+    rng = np.random.default_rng(0)
+    for name in ("north", "south"):
+        home = tmp_path / name
+        home.mkdir()
+        x = rng.uniform(0, 1, (40, 2))
+        pl.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": x @ [1.0, -1.0]}).write_csv(home / "data.csv")
+        columns = (Column("a", 0.0, 1.0), Column("b", 0.0, 1.0), Column("y", -1.0, 1.0))
+        create_party(home, name, home / "data.csv", columns, Target(500.0, 1e-6), None)
+    for name, epsilon in (("poor", 0.1), ("rich", 300.0)):
+        (tmp_path / f"{name}.toml").write_text(STUDY.format(epsilon=epsilon))
+    return tmp_path
+
+
+def asked(world: Path, name: str, *, force: bool = False) -> None:
+    parties = [world / site / "party.toml" for site in ("north", "south")]
+    if force or name == "rich":
+        for party in parties:
+            check(world / f"{name}.toml", party, approve=True)
+    options = {"network": None, "resume": False, "patience": 1.0, "out": None, "as_json": False}
+    run(world / f"{name}.toml", parties, force=force, **options)
+
+
+def test_run_refuses_before_any_party_is_asked_and_force_runs(world: Path, capsys) -> None:
+    before = {path: path.read_bytes() for path in world.rglob("*") if path.is_file()}
+    with pytest.raises(Refusal, match=r"no more than a mean.*--force"):
+        asked(world, "poor")
+    assert {path: path.read_bytes() for path in world.rglob("*") if path.is_file()} == before
+    asked(world, "poor", force=True)
+    assert (world / "poor.run" / "result.txt").is_file()
+    asked(world, "poor")  # what was spent is spent: its result is shown again
+    assert "has run before" in capsys.readouterr().err
+
+
+def test_run_asks_nothing_where_something_is_to_be_had(world: Path) -> None:
+    asked(world, "rich")
+    assert (world / "rich.run" / "result.txt").is_file()
+
+
+def test_plan_warns(world: Path, capsys) -> None:
+    for name, utility_too in (("poor", False), ("poor", True), ("rich", False)):
+        plan(world / f"{name}.toml", as_json=False, utility=utility_too)
+        assert ("warning: at epsilon 0.1" in capsys.readouterr().err) is (name == "poor")
+
+
+def test_models_without_an_outlook_and_studies_without_noise_are_left_alone(world: Path) -> None:
+    study = read_study(world / "poor.toml")
+    assert glance(load("describe"), study) is None
+    free = msgspec.structs.replace(study, epsilon=math.inf)
+    assert glance(load("bayes"), free) is None
+    refuse_if_poor(load("bayes"), free)
+
+
+def test_a_warning_comes_once_for_each_shape_and_costs_nothing_where_it_is_ignored(monkeypatch) -> None:
+    rng = np.random.default_rng(1)
+    X, y = rng.uniform(0, 1, (47, 2)), rng.uniform(0, 1, 47)
+    model = PrivateBayesianRegression(epsilon=0.13, bounds=Bounds(low=0, high=1), y_bounds=(0, 1))
+    simulated = []
+    monkeypatch.setattr(utility, "glance", lambda *a: simulated.append(a) or glance(*a))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UtilityWarning)
+        model.fit(X, y)
+    assert not simulated
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+        model.set_params(random_state=3).fit(X, y)
+    assert len(simulated) == 1
+    assert [w.category for w in caught].count(UtilityWarning) == 1
+    assert caught[0].filename == __file__
+
+
+def test_few_shapes_are_remembered(world: Path, monkeypatch) -> None:
+    monkeypatch.setattr(utility, "_MOST_SEEN", 1)
+    utility._SEEN.clear()
+    for name in ("poor", "rich"):
+        study = read_study(world / f"{name}.toml")
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.simplefilter("ignore", UserWarning)
+            warn_if_poor(load("bayes"), study, 1)
+        glance(load("bayes"), study)
+    assert len(utility._SEEN) == 1
