@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from scipy.special import expit
 from unpooled import Bounds, PrivateLogisticRegression, PrivateStackingClassifier
 from unpooled.errors import UsageError
 from unpooled.models.stacking.fits import penalty_of
-from unpooled.privacy.accounting import Composition, Event, Kind, gaussian_delta
+from unpooled.privacy.accounting import UNBOUNDED, Composition, Event, Kind, gaussian_delta
 from unpooled.privacy.mechanisms import GaussianObjective, ObjectivePerturbation
 from unpooled.privacy.mechanisms.gaussian_objective import failing
+from unpooled.privacy.noise import gaussian_vector
 from unpooled.privacy.unit import Unit
 
 RNG = np.random.default_rng(0)
@@ -245,3 +247,25 @@ def test_without_noise_unit_rows_are_logistic_regression_of_unit_rows() -> None:
     wanted = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10).fit(scaled, y)
     assert model.released_["all"] == pytest.approx(wanted.coef_[0], abs=1e-4)
     assert model.predict_proba(X[:4]) == pytest.approx(wanted.predict_proba(scaled[:4]), abs=1e-4)
+
+
+def test_without_noise_nothing_is_promised() -> None:
+    silent = replace(made(), scale=0.0)
+    assert silent.event(Unit.RECORD) is UNBOUNDED
+    assert silent.label is UNBOUNDED
+    assert silent.name == "no noise"
+
+
+def test_beside_releases_known_by_zcdp_it_still_composes() -> None:
+    event = made().event(Unit.RECORD)
+    both = Composition([event, Event(Kind.ZCDP, 0.01)])
+    assert Composition([event]).epsilon(1e-3) < both.epsilon(1e-3) < 2.5
+
+
+def test_normal_vectors_take_finite_scales_only() -> None:
+    for scale in (-1.0, math.inf):
+        with pytest.raises(UsageError, match="scale must be finite"):
+            gaussian_vector(scale, 3)
+    drawn = gaussian_vector(2.0, 4000)
+    assert drawn.std() == pytest.approx(2.0, rel=0.1)
+    assert abs(drawn.mean()) < 0.2
