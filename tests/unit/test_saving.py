@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +44,10 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
 def fitted(name: str) -> StudyEstimator:
     kind, parameters = FITS[name]
     estimator = getattr(unpooled, kind)(**parameters)
-    with pytest.warns(UserWarning, match="middle of the declared") if name == "pls" else _nothing():
+    with warnings.catch_warnings():
+        if name == "pls":  # so few rows may leave it nothing but a mean
+            warnings.simplefilter("ignore", UserWarning)
         return estimator.fit(X, LABELS if "classes" in parameters else Y)
-
-
-def _nothing() -> Any:
-    import contextlib
-
-    return contextlib.nullcontext()
 
 
 def same(a: Any, b: Any) -> bool:
