@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unpooled import Bounds, PrideClassifier, PrideRegressor
-from unpooled.errors import UsageError
+from unpooled.errors import UnpooledError, UsageError
 from unpooled.kernels.envelope import MoreauEnvelope
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models import load
@@ -455,3 +455,26 @@ def test_an_automatic_sketch_follows_what_is_public_and_new_rows_get_the_same_on
         load("pride").compile(Study("pride", cards, 1.0, 1e-6, parameters={"fitted": "00"}, derived=()))
     with pytest.raises(UsageError, match="none for 'p1'"):
         load("pride").compile(Study("pride", cards, 1.0, 1e-6, parameters={"sketch_dim": {"p0": 1}}, derived=()))
+
+
+def rows_of_eight() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, (60, 8))
+    return X, X[:, 0] - X[:, 5] + 0.1 * rng.normal(size=60)
+
+
+def test_a_party_whose_matrix_nobody_declares_takes_the_others_energy() -> None:
+    X, y = rows_of_eight()
+    parties = {"one": [0, 1, 2, 3], "two": [4, 5, 6, 7]}
+    options = {"bounds": (-1, 1), "epsilon": 5.0, "random_state": 0, "estimating": ["one"]}
+    model = PrideRegressor(parties=parties, sketch={"two": np.eye(4)[:, :2]}, **options).fit(X, y)
+    assert np.isfinite(model.coef_[:4]).all()
+
+
+def test_new_rows_in_sketches_of_another_size_are_refused() -> None:
+    X, y = rows_of_eight()
+    model = PrideRegressor(parties=2, bounds=(-1, 1), epsilon=5.0, sketch_dim=3, random_state=0).fit(X, y)
+    model.predict_at("party0", X[:10])
+    model.sketch_dim = 2
+    with pytest.raises(UnpooledError, match="give the study of new rows its sketch_dim"):
+        model.predict_at("party0", X[:10])

@@ -502,3 +502,14 @@ def test_the_spread_of_the_state_follows_from_its_evidence() -> None:
     assert loud[0] == pytest.approx(np.full(4, 0.9), rel=0.05)
     assert np.abs(quiet[0]).max() < 0.001
     assert quiet[1].diagonal().max() < loud[1].diagonal().max()
+
+
+def test_a_table_too_large_to_keep_is_read_again_in_every_round(monkeypatch) -> None:
+    from unpooled.models.bayes import party
+
+    X, y = made(600)
+    kept = model(method="refinement").fit(X, y)
+    monkeypatch.setattr(party, "KEPT", 0)
+    again = model(method="refinement").fit(X, y)
+    assert np.array_equal(again.coef_, kept.coef_)
+    assert again.moments_ == kept.moments_

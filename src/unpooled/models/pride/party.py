@@ -372,16 +372,16 @@ def predict(context: Context, request: PredictRequest) -> Predicted:
 
     own = _own(context, part).rows
     others, noise, _ = _others(context, request.received)
+    if others.shape[1] != kept("received_coefficients").size:
+        raise PlanMismatch(
+            "the fitted plan received other columns than this one sends: give the study of new rows its sketch_dim"
+        )
     noisy = noise > 0
     if parameters.noise_model != "plain" and noisy.any():
         known = np.hstack([own, others[:, ~noisy]])
         calibration = RegressionCalibration(kept("known_means"), kept("noisy_means"), kept("calibration"))
         others = others.copy()
         others[:, noisy] = calibration.apply(known, others[:, noisy], noise[noisy])
-    if others.shape[1] != kept("received_coefficients").size:
-        raise PlanMismatch(
-            "the fitted plan received other columns than this one sends: give the study of new rows its sketch_dim"
-        )
     decision = (
         own @ kept("home_coefficients" if is_gram(context) else "coefficients")
         + others @ kept("received_coefficients")
