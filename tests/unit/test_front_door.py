@@ -18,6 +18,8 @@ from unpooled import PrideRegressor, PrivateStackingClassifier
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Target, Unit
+from unpooled.protocol.terms import ResultTerm
+from unpooled.report.party import PartyView
 from unpooled.study.party import DiskKeeper, create_party
 
 TWO = ("--party", "clinic/party.toml", "--party", "laboratory/party.toml")
@@ -372,3 +374,11 @@ def test_results_are_short_in_a_console_and_tables_in_a_notebook() -> None:
     assert "A guarantee holds for one person" in described._repr_html_()
     assert "not identified" in repr(bare)
     assert "of 4000 rows" in repr(model.moments_)
+
+
+def test_a_party_that_keeps_no_coefficients_has_no_figure_of_them() -> None:
+    plan = PrideRegressor(parties=2, bounds=(-1, 1)).plan(50, 4)
+    assert PartyView("party0", plan, (), ()).panels == ()
+    assert PartyView("party0", plan, (ResultTerm("(intercept)", 1.0),), ()).panels == ()
+    (panel,) = PartyView("party0", plan, (ResultTerm("age", 1.0), ResultTerm("(intercept)", 1.0)), ()).panels
+    assert panel.names == ("age",)
