@@ -215,7 +215,7 @@ def test_numpys_numbers_are_numbers_in_describe() -> None:
 # --- plans without data ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:The released covariance")
+@pytest.mark.filterwarnings("ignore:The released (covariance|moments)")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_plan_without_data_is_the_plan_of_the_fit(name: str) -> None:
     planned = made(name).plan(n_samples=80, n_features=6)
@@ -261,7 +261,7 @@ def test_an_indicator_counts_in_new_rows(name: str) -> None:
         assert added == pytest.approx(model.coef_.ravel()[indicator], abs=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore:The released covariance")
+@pytest.mark.filterwarnings("ignore:The released (covariance|moments)")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_missing_value_that_is_not_declared_is_refused_in_new_rows(name: str) -> None:
     row, _ = a_new_row()
