@@ -18,6 +18,7 @@ from unpooled import PrideRegressor, PrivateStackingClassifier
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Target, Unit
+from unpooled.protocol.step import no_kept_terms, no_terms
 from unpooled.protocol.terms import ResultTerm
 from unpooled.report.party import PartyView
 from unpooled.study.party import DiskKeeper, create_party
@@ -382,3 +383,9 @@ def test_a_party_that_keeps_no_coefficients_has_no_figure_of_them() -> None:
     assert PartyView("party0", plan, (ResultTerm("(intercept)", 1.0),), ()).panels == ()
     (panel,) = PartyView("party0", plan, (ResultTerm("age", 1.0), ResultTerm("(intercept)", 1.0)), ()).panels
     assert panel.names == ("age",)
+
+
+def test_a_model_that_names_nothing_lists_nothing() -> None:
+    plan = PrideRegressor(parties=2, bounds=(-1, 1)).plan(50, 4)
+    assert no_terms(plan, None) == ()
+    assert no_kept_terms(plan, "party0", {}) == ()
