@@ -1,6 +1,6 @@
 """The default regression beside its peers: error over the variance of y at every epsilon, all with the same public knowledge (declared ranges).
 
-Rules of ours were fixed on simulated shapes (``experiments/regression_rule.py``). Looked at while the code was written: abalone, correlated,
+Rules of ours were fixed on simulated shapes (``models/bayes/THEORY.md``, section 9). Looked at while the code was written: abalone, correlated,
 wide, d = 40. Set aside until this table: red wine, GDSC, skewed, outlying, many sites.
 
 Peers, each with one configuration: AdaSSP (Wang 2018); boosted AdaSSP (10 rounds, noise of deviation 1/mu split over them); full-batch gradient

@@ -141,8 +141,13 @@ def test_the_closed_form_of_standardising_sums_is_the_largest_of_a_search(coded:
             zero = adjacency is Adjacency.ZERO_OUT
             gap = np.array([one, one**2]) - (0 if zero else np.array([other, other**2]))
             number = max(number, float((np.array([first, 1.0]) ** 2 * gap**2).sum()))
-        # One of several coded columns of 0 and 1 is set: another one instead, or none.
-        switch = (first**2 + 1) * (2 if adjacency is Adjacency.REPLACE else 1)
+        # A number with an indicator: present with any value, or missing (0, and the indicator set); nothing at all under zero-out.
+        states = [(z, 0.0) for z in grid[::4]] + [(0.0, 1.0)]
+        others = states if adjacency is Adjacency.REPLACE else [(0.0, 0.0)]
+        switch = max(
+            sum(first**2 * (a - b) ** 2 + (a**2 - b**2) ** 2 for a, b in zip(one, other, strict=True))
+            for one, other in itertools.product(states, others)
+        )
         wanted = math.sqrt(sum(switch if two else number for two in coded) + weight**2 * number)
         found = standardising_sums(coded, first, weight, adjacency)
         assert wanted <= found * (1 + 1e-12)

@@ -84,7 +84,8 @@ def standardising_sums(coded: Sequence[bool], first: float, response: float, adj
     """
     number = column_moments(0.0, first, 1.0, adjacency, may_be_absent=False) ** 2
     switch = (2 if adjacency is Adjacency.REPLACE else 1) * (first**2 + 1)
-    return math.sqrt(math.fsum(switch if two else number for two in coded) + response**2 * number)
+    # Beside an indicator two present numbers may still be the farther pair, where sums weigh much.
+    return math.sqrt(math.fsum(max(switch, number) if two else number for two in coded) + response**2 * number)
 
 
 def clipped_products(longest: float, adjacency: Adjacency) -> float:

@@ -1,8 +1,8 @@
 r"""Which form a study takes, and with how many rounds of which size: decided before data, from the noise per row and the columns.
 
 Everything here follows from k = n mu / D: rows times the root of the privacy budget in mu (less what distributed noise costs), per
-coefficient. The numbers were fixed by simulating declared shapes (``experiments/regression/rule.py``: columns independent, with one common
-factor, skewed; ranges 3 to 8 deviations; R^2 .2 to .95), never by the error on data (THEORY.md, section 8).
+coefficient. The numbers were fixed by simulating declared shapes (columns independent, with one common factor, skewed; ranges 3 to 8
+deviations; R^2 .2 to .95), never by the error on data (THEORY.md, section 9).
 """
 
 from __future__ import annotations
