@@ -32,6 +32,7 @@ ORDER = [
     "y_bounds",
     "classes",
     "unit",
+    "rows_per_household",
     "adjacency",
     "calibration",
     "aggregation",
