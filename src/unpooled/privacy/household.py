@@ -34,7 +34,7 @@ class BoundedTable(Table):
         self.names = tuple(name for name in table.names if name != hidden)
         self._kept = counted(found, most)
         self._owners = found[self._kept]
-        self.household = (int(np.unique(found).size), most)
+        self.household: tuple[int, int] = (int(np.unique(found).size), most)
         self.n_rows = self.household[0] * most
         check_rows(self.household[0])
 
@@ -67,22 +67,40 @@ class BoundedTable(Table):
         total.update(np.packbits(self._kept).tobytes())
         return total.digest()
 
-    def exchanged(self, rows: Sequence[Mapping[str, Any]]) -> Table:
-        """The neighbour whose first id has these rows instead of its own: none of them is one that contributes nothing."""
-        others = self._owners != self._owners[0]
-        columns = {}
-        for name in self.names:
-            own = self[name]
-            new = np.array([row[name] for row in rows], dtype=own.dtype)
-            columns[name] = np.concatenate([own[others], new])
-        table = Table(columns)
-        table.n_rows, table.household = self.n_rows, self.household
-        return table
+    # --- neighbours, which audits make ------------------------------------------------------------------------------------
+
+    def replace(self, row: int, values: Mapping[str, Any]) -> Table:
+        """The neighbour with other values in some columns of one row that counts."""
+        return self._with(self._own().replace(row, values), self._owners)
+
+    def omit(self, row: int) -> Table:
+        """The neighbour without one of the rows that count."""
+        rest = np.delete(np.arange(self._owners.size), row)
+        return self._with(self._own().take(rest), self._owners[rest])
+
+    def exchange(self, rows: Sequence[Mapping[str, Any]]) -> Table:
+        """The neighbour whose first id has these rows in the place of its own: none of them where it contributes nothing."""
+        others, own = np.flatnonzero(self._owners != self._owners[0]), self._own()
+        columns = {
+            name: np.concatenate([np.array([row[name] for row in rows], dtype=own[name].dtype), own[name][others]])
+            for name in self.names
+        }
+        owners = np.concatenate([np.full(len(rows), self._owners[0], dtype=object), self._owners[others]])
+        return self._with(Table(columns), owners)
 
     def first(self) -> list[dict[str, Any]]:
         """The rows of the first id that count."""
         own = np.flatnonzero(self._owners == self._owners[0])
         return [{name: self[name][row] for name in self.names} for row in own]
+
+    def _own(self) -> Table:
+        return Table({name: self[name] for name in self.names})
+
+    def _with(self, table: Table, owners: NDArray[Any]) -> BoundedTable:
+        """Other rows, and the same public numbers."""
+        found = BoundedTable(table, owners, self.household[1])
+        found.household, found.n_rows = self.household, self.n_rows
+        return found
 
 
 def texts_of(ids: Any) -> NDArray[Any]:  # noqa: ANN401 - as above
