@@ -30,6 +30,9 @@ class Priced:
     size: int = 1
     scale: float = 1.0
 
+    def prices(self, unit: Unit) -> bool:
+        return unit in ROWWISE
+
     def event(self, unit: Unit) -> Event:
         return self.record if unit is Unit.RECORD else self.attribute
 

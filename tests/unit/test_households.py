@@ -373,6 +373,20 @@ def test_pls_over_households() -> None:
     assert model.moments_.rows == pytest.approx(6000, rel=0.1)
 
 
+def test_rows_per_household_goes_with_households() -> None:
+    X, y, ids = rows()
+    for unit, most, words in (("record", 2, "goes with"), ("household", 0, "at least 1")):
+        model = unpooled.PrivateBayesianRegression(bounds=(-1, 1), y_bounds=(-2, 2), unit=unit, rows_per_household=most)
+        with pytest.raises(UsageError, match=words):
+            model.plan(100, 2)
+        with pytest.raises(UsageError, match=words):
+            model.fit(X, y, unit_id=ids)
+    numpys = unpooled.PrivateBayesianRegression(
+        bounds=(-1, 1), y_bounds=(-2, 2), unit="household", rows_per_household=np.int64(2)
+    )
+    assert numpys.plan(100, 2).hash == numpys.set_params(rows_per_household=2).plan(100, 2).hash
+
+
 def test_plans_and_outlooks_count_households() -> None:
     model = unpooled.PrivateBayesianRegression(bounds=(-1, 1), y_bounds=(-2, 2), unit="household", rows_per_household=3)
     card = model.plan(5000, 2).study.parties[0]

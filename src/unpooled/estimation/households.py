@@ -23,6 +23,7 @@ _COLUMN = "(household)"
 
 def site_tables(table: Table, sites: Any, unit: str, unit_id: Any, most: int) -> dict[str, Table]:  # noqa: ANN401 - array-likes
     """The rows of every site; where households are protected, at most ``most`` of an id over all of them."""
+    _check(unit, most)
     if (unit == Unit.HOUSEHOLD) != (unit_id is not None):
         raise UsageError('unit="household" and unit_id (an id for every row) go together: give both or neither')
     if unit_id is None:
@@ -37,7 +38,12 @@ def site_tables(table: Table, sites: Any, unit: str, unit_id: Any, most: int) ->
     labels = None if sites is None else np.asarray(sites, dtype=object)[rows]
     held = table.take(rows).by_site(labels)
     owners = {name: ids[rows] if labels is None else ids[rows][[str(label) == name for label in labels]] for name in held}
-    return {name: BoundedTable(own, owners[name], most) for name, own in held.items()}
+    return {name: BoundedTable(own, owners[name], int(most)) for name, own in held.items()}
+
+
+def _check(unit: str, most: int) -> None:
+    if most < 1 or (most != 1 and unit != Unit.HOUSEHOLD):
+        raise UsageError('rows_per_household must be at least 1, and goes with unit="household"')
 
 
 def counts_of(tables: Mapping[str, Table]) -> dict[str, int | Household]:
@@ -51,9 +57,10 @@ def counts_of(tables: Mapping[str, Table]) -> dict[str, int | Household]:
 
 def planned_counts(rows: Mapping[str, int], unit: str, most: int) -> dict[str, int | Household]:
     """The same for data of this shape: numbers of rows, or of households."""
+    _check(unit, most)
     if unit != Unit.HOUSEHOLD:
         return dict(rows)
-    return {name: Household(_COLUMN, count, most, elsewhere=False) for name, count in rows.items()}
+    return {name: Household(_COLUMN, count, int(most), elsewhere=False) for name, count in rows.items()}
 
 
 def row_cards(counts: Mapping[str, int | Household], columns: tuple[Column, ...]) -> tuple[Card, ...]:
