@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from unpooled.datasets.hospitals import make_hospitals
@@ -181,6 +182,22 @@ def pls_case() -> Case:
     return Case("pls", Study("pls", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
 
 
+def pls_several_case() -> Case:
+    """The same laboratories with a second response, which shares the components."""
+    alone = pls_case()
+    rng = np.random.default_rng(9)
+    columns = (*alone.study.parties[0].columns, Column("protein", 0.0, 5.0))
+    tables = {
+        name: Table(
+            {**{c: table[c] for c in table.names}, "protein": 0.3 * table["nm1200"] + rng.uniform(0, 4, table.n_rows)}
+        )
+        for name, table in alone.tables.items()
+    }
+    cards = tuple(msgspec.structs.replace(card, columns=columns) for card in alone.study.parties)
+    parameters = alone.study.parameters | {"response": ["moisture", "protein"]}
+    return Case("pls", msgspec.structs.replace(alone.study, parties=cards, parameters=parameters), tables)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "describe": describe_case,
     "pride": pride_case,
@@ -189,4 +206,5 @@ CASES: dict[str, Callable[[], Case]] = {
     "lasso": lasso_case,
     "lasso, moments": lasso_moments_case,
     "pls": pls_case,
+    "pls, two responses": pls_several_case,
 }

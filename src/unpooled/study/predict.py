@@ -38,7 +38,11 @@ def predictions(model: Any, data: Path, id_column: str | None = None) -> dict[st
     found: dict[str, NDArray[Any]] = {}
     if id_column is not None:
         found[id_column] = np.array(table.ids(), dtype=object)
-    found["prediction"] = model.predict(frame)
+    predicted = model.predict(frame)
+    if predicted.ndim > 1:
+        responses = model.plan_.design.parameters.responses
+        return found | {f"prediction: {name}": values for name, values in zip(responses, predicted.T, strict=True)}
+    found["prediction"] = predicted
     if hasattr(model, "classes_"):
         found["probability"] = model.predict_proba(frame)[:, 1]
     elif hasattr(model, "moments_") and hasattr(model, "credible_interval"):
