@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 RIDGE = 0.3
 #: How often noise alone may pass for a signal that stands above it.
 CHANCE = 1e-3
+#: The posterior has at most half of a say, and this part of how many times the level is reached.
+FADING = 1.0
 #: Most components that are tried.
 MOST = 12
 #: The chosen number of components leaves at most this part of the posterior's fitted variance.
@@ -69,18 +71,23 @@ class _Noise:
 
 @dataclass(frozen=True)
 class ResponseMoments:
-    """What the moments of one response say: centred moments, their noise (None: none), and where that hides the signal its posterior."""
+    """What the moments of one response say: centred moments, their noise (None: none), and where there is noise what is believed under it."""
 
     centred: Centred
     noise: _Noise | None
     #: The mean of the response.
     response: float
-    #: Coefficients of coordinates by the posterior, zero where nothing was learnt; None where the cross moments stand clear of the noise.
+    #: Coefficients of coordinates, zero where nothing was learnt; None where there is no noise, and PLS is what the moments say.
     slopes: Matrix | None = None
 
 
-def heard(moments: Moments) -> ResponseMoments:
-    """The moments about their means, and how they are to be read."""
+def heard(moments: Moments, n_components: int | str) -> ResponseMoments:
+    """The moments about their means, and how they are to be read.
+
+    Where the cross moments stand clear of the noise, what is believed is a mean of the posterior's coefficients and of those of PLS on the
+    moments themselves: each is better on some data, and the mean has neither's large errors. The clearer, the less of the posterior
+    (THEORY.md, section 3a).
+    """
     layout = moments.layout
     if layout.geometry is not Geometry.AUGMENTED or not layout.intercept:
         raise UsageError("PLS needs moments with sums and squares of the response: release them with geometry = 'augmented'")
@@ -107,20 +114,24 @@ def heard(moments: Moments) -> ResponseMoments:
     noise = _Noise(variance[:p, :p] * np.outer(width, width) ** 2, cross * (width * height) ** 2)
     if not noise.cross.any():
         return ResponseMoments(centred, None, centred.response)
-    if float((centred.cross**2 / noise.cross).sum()) > chdtri(p, CHANCE):
-        return ResponseMoments(centred, noise, centred.response)
     slopes, constant, learnt = posterior(moments)
-    if not learnt:
-        return ResponseMoments(centred, noise, centre + height * constant, np.zeros(p))
     # What components leave of the slopes, the mean of the response keeps.
-    return ResponseMoments(centred, noise, centre + height * (constant + float(slopes @ mean)), height / width * slopes)
+    response = centre + height * (constant + float(slopes @ mean) * learnt)
+    slopes = height / width * slopes * learnt
+    above = float((centred.cross**2 / noise.cross).sum()) / chdtri(p, CHANCE)
+    if above > 1:
+        _, found = chosen(centred, n_components, noise)
+        part = min(0.5, FADING / above)
+        response = part * response + (1 - part) * centred.response
+        slopes = part * slopes + (1 - part) * found.coefficients[:, -1]
+    return ResponseMoments(centred, noise, response, slopes)
 
 
 def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> PlsFit:
     """The model of released moments of coordinates."""
-    found = heard(moments)
+    found = heard(moments, n_components)
     if found.slopes is None:
-        return fit(found.centred, frame, n_components, found.noise)
+        return fit(found.centred, frame, n_components)
     assert found.noise is not None
     if not found.slopes.any():
         return _nothing(found.centred, frame, found.response, _NOISE)
@@ -149,25 +160,32 @@ def repaired(gram: Matrix, noise: _Noise) -> Matrix:
     return psd_part(gram) + RIDGE * noise_level(noise.gram) * np.eye(gram.shape[0])
 
 
-def fit(centred: Centred, frame: Frame, n_components: int | str, noise: _Noise | None = None) -> PlsFit:
-    """PLS on centred moments of coordinates, whose noise (if any) has known variances and is smaller than the signal.
+def fit(centred: Centred, frame: Frame, n_components: int | str) -> PlsFit:
+    """PLS on exact centred moments of coordinates."""
+    sized(centred, frame)
+    anything, found = chosen(centred, n_components, None)
+    return (
+        _alone(found, centred, frame, centred.response) if anything else _nothing(centred, frame, centred.response, CONSTANT)
+    )
+
+
+def chosen(centred: Centred, n_components: int | str, noise: _Noise | None) -> tuple[bool, Components]:
+    """PLS on centred moments whose noise (if any) has known variances and is smaller than the signal; and whether there is a component.
 
     1. The Gram loses its negative eigenvalues and gains a ridge of 0.3 noise levels.
     2. "cv" takes the k that minimises an estimate of the squared error on new rows: b'Sb - 2 b's, plus 2 tr((W'HW)^-1 W'CW) for the privacy
        noise C = Cov(e - N b) that a fit in the span of W turns into optimism, plus 2 k times the residual variance (Mallows).
     """
-    size = sized(centred, frame)
     gram = penalised = centred.gram
     if noise is not None:
         gram, penalised = psd_part(gram), repaired(gram, noise)
-    most = most_components(n_components, size, centred.rows)
+    most = most_components(n_components, centred.cross.size, centred.rows)
     found = kernel_pls(penalised, centred.cross, most)
     kept = int(np.count_nonzero(found.y_loadings)) if n_components == CHOSEN else most
-    if not found.y_loadings.any():
-        return _nothing(centred, frame, centred.response, CONSTANT)
-    if n_components == CHOSEN:
+    anything = bool(found.y_loadings.any())
+    if n_components == CHOSEN and anything:
         kept = 1 + int(estimated_errors(found, kept, gram, penalised, centred, noise).argmin())
-    return _alone(_first(found, kept), centred, frame, centred.response)
+    return anything, _first(found, kept)
 
 
 def estimated_errors(

@@ -65,8 +65,8 @@ def posterior(moments: Moments) -> tuple[Matrix, float, bool]:
         priors += [tau**2 * response * few / values for tau in SLOPES]
         if values[0] > 2 * values[count - 1]:
             priors += [tau**2 * response * few * flat for tau in STEEP]
-    # As much belief in no slopes at all: where the evidence is flat, half of every slope stays away.
-    priors += [np.full(size, NO_SLOPE)] * len(priors)
+    # A tenth as much belief in no slopes at all: of declared shapes, more of it cost more than it saved (THEORY.md, section 3).
+    priors += [np.full(size, NO_SLOPE)] * math.ceil(len(priors) / 10)
     found = known.averaged(float(gram[-1, -1]), [np.append(prior, MEAN_PRIOR**2) for prior in priors])
     slopes = vectors @ found.mean[:size]
     learnt = float(slopes @ psd_part(gram[:p, :p]) @ slopes) / rows > LEARNT * response

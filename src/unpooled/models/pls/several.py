@@ -1,7 +1,6 @@
 """PLS2: several responses that share spectra, basis and components, from one release of their moments (THEORY.md, section 6).
 
-Each response says what it can as it would alone: its cross moments where they stand clear of the noise, the noise-aware posterior where they
-do not, nothing where that is the prior. The components are those of all of them together, in units of their declared half ranges.
+Each response says what it can as it would alone, under its noise; nothing where that is the prior. The components are those of all of them together, in units of their declared half ranges.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class _Understood:
 
 def from_several(moments: Sequence[Moments], frame: Frame, n_components: int | str) -> PlsFit:
     """The model of the released moments of several responses, which share the Gram of the spectra."""
-    found = [heard(one) for one in moments]
+    found = [heard(one, n_components) for one in moments]
     centred, noise = found[0].centred, found[0].noise
     size = sized(centred, frame)
     gram = penalised = centred.gram
