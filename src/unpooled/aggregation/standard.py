@@ -52,7 +52,7 @@ _MEAN_PRIOR = 0.35
 #: A deviation is never taken for less than this part of the half width.
 _NARROWEST = 0.003
 #: Steps of a squared residual per unit.
-_SQUARE_STEPS = 1024.0
+SQUARE_STEPS = 1024.0
 #: Public numbers of a request are below this, so that no residual overflows.
 _LARGEST = 1e6
 #: Rows that are worked on at a time.
@@ -119,8 +119,8 @@ class Scales:
     def statistic(self, table: Table) -> Ints:
         """The exact sums of one party's rows."""
         total = np.zeros(2 * (self.count + self.response), dtype=np.int64)
-        for coded, response in coded_blocks(self.layout, table) if self.response else coded_features(self.layout, table):
-            rows = np.column_stack([coded, response]).astype(np.int64)
+        for coded, *response in coded_blocks(self.layout, table) if self.response else coded_features(self.layout, table):
+            rows = np.column_stack([coded, *response]).astype(np.int64)
             total += np.concatenate([rows.sum(axis=0), (rows * rows).sum(axis=0)])
         return total
 
@@ -185,7 +185,7 @@ class StandardRows:
     @property
     def most(self) -> int:
         """A squared residual at its bound, in its own steps."""
-        return int(LARGEST_SQUARE * _SQUARE_STEPS)
+        return int(LARGEST_SQUARE * SQUARE_STEPS)
 
     def residual(self, share: float, adjacency: Adjacency) -> Summed:
         """Second moments of shortened rows, and their products with residuals that are written in units of their clip times R."""
@@ -232,7 +232,7 @@ class StandardRows:
     def squares(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
         """The exact sum of squared residuals."""
         left = self._left(blocks, start)
-        total = sum(standard_rows.add_squares(residual, _SQUARE_STEPS, self.most) for _, residual, _ in left)
+        total = sum(standard_rows.add_squares(residual, SQUARE_STEPS, self.most) for _, residual, _ in left)
         return np.array([total], dtype=np.int64)
 
     def products(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, clip: float) -> Ints:
@@ -272,7 +272,7 @@ class StandardRows:
 
     def square_of(self, total: Total) -> tuple[float, float]:
         """The sum of squared residuals, and the deviation of its noise."""
-        return float(total.values[0]) / _SQUARE_STEPS, float(total.deviations[0]) / _SQUARE_STEPS
+        return float(total.values[0]) / SQUARE_STEPS, float(total.deviations[0]) / SQUARE_STEPS
 
     def products_of(self, total: Total, clip: float) -> tuple[Floats, Floats]:
         """(moments, variances of their noise) of (z, r), with nan for the sum of r^2."""
@@ -302,16 +302,13 @@ def coded_blocks(layout: MomentsLayout, table: Table) -> Iterator[tuple[Floats, 
         yield coded, own[:, 0]
 
 
-def coded_features(
-    layout: MomentsLayout, table: Table, others: tuple[str, ...] = ()
-) -> Iterator[tuple[Floats, NDArray[Any]]]:
-    """Coded features of a table, block by block, and other columns as they are, side by side."""
+def coded_features(layout: MomentsLayout, table: Table, others: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Coded features of a table, block by block, and after them other columns as they are."""
     coding = layout.coding
     for block in table.blocks((*coding.names, *others)):
-        features, rest = block[: len(block) - len(others)], block[len(block) - len(others) :]
         coded = np.empty((block[0].size, len(coding.attribute)), order="F")
-        coding.code_into(features, coded)
-        yield coded, np.column_stack(rest) if rest else np.empty((block[0].size, 0))
+        coding.code_into(block[: len(coding.columns)], coded)
+        yield coded, *block[len(coding.columns) :]
 
 
 def remembered(table: Table, by: object, size: int, make: Callable[[], Iterator[Any]]) -> Iterator[Any]:

@@ -124,6 +124,7 @@ class StudyEstimator(Savable, BaseEstimator):
         ``epsilon`` is the estimator's own if it is None. What may be assumed, as a number or as a range (low, high): ``r2``, the part of the
         variance of y that the columns explain; ``correlation`` of the columns; rows split: ``ranges``, half a declared range in standard
         deviations; columns split: ``structure``, "independent", "common factor" or "field" (neighbours on a line);
+        ``signal``, the deviation of a generalised linear model's linear predictor, and ``rate``, its mean response as a part of the largest;
         lasso: ``relevant``, how many columns the response goes with; pls: ``decay``, the deviation of the last coordinate as a part of the first's.
 
         Examples
