@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
     Asking = Generator[list[Ask], Replies, Total]
 
-#: A Newton step moves the linear predictor of a typical row by at most this, and is tried again at half its length so often.
+#: A Newton step moves the linear predictor of a typical row by at most this.
 _LONGEST_STEP = 2.0
+#: Directions of which there is less than this part of the best known are unknown; a coefficient is, if this part of it lies in some.
+_SINGULAR, _LOST = 1e-10, 0.1
 
 
 @dataclass
-class Fit:
+class GlmFit:
     """A study under way: what was learnt so far, in standardised units."""
 
     plan: Plan
@@ -108,7 +110,7 @@ def coordinate(plan: Plan) -> Conversation:
     """Exchange keys, then the rounds of the plan's method."""
     design: GlmDesign = plan.design
     members = yield from exchange_keys(design.aggregation)
-    fit = Fit(plan, members)
+    fit = GlmFit(plan, members)
     rate = yield from _begin(fit)
     if design.schedule.method is GlmMethod.MEAN:
         return _result(fit, None, design.family.link(rate))
@@ -128,7 +130,7 @@ def coordinate(plan: Plan) -> Conversation:
     return _result(fit, newton, dispersion=dispersion)
 
 
-def _begin(fit: Fit) -> Generator[list[Ask], Replies, float]:
+def _begin(fit: GlmFit) -> Generator[list[Ask], Replies, float]:
     """The mean response of a record that is exposed to 1, inside what a response can be; the units of a typical one."""
     total = yield from fit.total(BASE)
     family = fit.design.family
@@ -137,7 +139,7 @@ def _begin(fit: Fit) -> Generator[list[Ask], Replies, float]:
     return rate
 
 
-def _descent(fit: Fit) -> Generator[list[Ask], Replies, None]:
+def _descent(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
     """Steps along noisy gradients, pulled to the base rate as far as their noise says; the mean of the later half of the iterates."""
     design, schedule = fit.design, fit.design.schedule
     base, current, later = fit.start, fit.start.copy(), np.zeros_like(fit.start)
@@ -161,7 +163,7 @@ def _descent(fit: Fit) -> Generator[list[Ask], Replies, None]:
     fit.spread = 2 * fit.spread + (pull / (1 + pull)) ** 2 * PRIOR / slopes
 
 
-def _newton(fit: Fit) -> Generator[list[Ask], Replies, tuple[NewtonStep, float]]:
+def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, float]]:
     """One step from where the rounds ended, or without noise as many as it takes."""
     design = fit.design
     for index in range(design.schedule.steps):
@@ -174,7 +176,7 @@ def _newton(fit: Fit) -> Generator[list[Ask], Replies, tuple[NewtonStep, float]]
         )
         score = score - fit.penalty * fit.start
         weighted = noisy_gram.repaired(gram, variance) + np.diag(fit.penalty)
-        move = np.linalg.solve(weighted, score)
+        move = _inverse(weighted)[0] @ score
         if design.schedule.exact:
             move *= min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(move)), 1e-300))
             fit.start = fit.start + move
@@ -196,16 +198,18 @@ def _newton(fit: Fit) -> Generator[list[Ask], Replies, tuple[NewtonStep, float]]
     return found, dispersion
 
 
-def _step(fit: Fit, estimate: Row, information: tuple[Matrix, Matrix, Matrix], noises: Row, dispersion: float) -> NewtonStep:
+def _step(
+    fit: GlmFit, estimate: Row, information: tuple[Matrix, Matrix, Matrix], noises: Row, dispersion: float
+) -> NewtonStep:
     """The estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met."""
     gram, variance, weighted = information
     layout, back = fit.design.layout, fit.back
-    inverse = np.linalg.inv(weighted)
+    inverse, kept = _inverse(weighted)
     move = estimate - fit.start
     sampling = inverse @ (dispersion * (weighted - np.diag(fit.penalty))) @ inverse
     met = noisy_gram.noise_covariance(np.outer(move, move), variance, noises)
     own, covariance = back @ estimate, back @ (sampling + inverse @ met @ inverse) @ back.T
-    told = noisy_gram.identified(gram, variance)
+    told = noisy_gram.identified(gram, variance) & kept
     if layout.intercept:
         told[-1] = told.all()
     names = (*layout.names, *([CONSTANT_TERM] if layout.intercept else []))
@@ -213,7 +217,16 @@ def _step(fit: Fit, estimate: Row, information: tuple[Matrix, Matrix, Matrix], n
     return NewtonStep(names, tuple(own.tolist()), whole, alone, tuple(told.tolist()))
 
 
-def _result(fit: Fit, newton: NewtonStep | None, base: float = math.nan, *, dispersion: float = 1.0) -> GlmResult:
+def _inverse(information: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
+    """The inverse over the directions that the records tell of (columns that are multiples of each other share one), and whose they are."""
+    values, vectors = np.linalg.eigh((information + information.T) / 2)
+    kept = values > _SINGULAR * max(float(values[-1]), 0.0)
+    own = vectors[:, kept]
+    told = np.square(vectors[:, ~kept]).sum(axis=1) < _LOST
+    return np.asarray((own / values[kept]) @ own.T), told
+
+
+def _result(fit: GlmFit, newton: NewtonStep | None, base: float = math.nan, *, dispersion: float = 1.0) -> GlmResult:
     design = fit.design
     layout, level = design.layout, design.parameters.level
     p = len(layout.coding.attribute)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 #: Columns of the in-process parties that no feature can be called like.
 EXPOSURE, OFFSET = "(exposure)", "(offset)"
+
+
+def _has_classes(estimator: PrivateGLM) -> bool:
+    return estimator.family == LOGISTIC
 
 
 class PrivateGLM(StudyEstimator):
@@ -286,14 +291,22 @@ class PrivateGLM(StudyEstimator):
     # --- after the fit ---------------------------------------------------------------------------------------------------
 
     @property
+    def shifted_by(self) -> dict[str, str]:
+        """The columns of the study that predictions need as ``exposure`` and ``offset``, by these words."""
+        check_is_fitted(self)
+        responses = self.plan_.design.responses
+        found = (("exposure", responses.exposure), ("offset", responses.offset))
+        return {word: column.name for word, column in found if column is not None}
+
+    @property
     def _fitted_family(self) -> GlmFamily:
         """The family with the range that was declared of the response."""
         check_is_fitted(self)
         family: GlmFamily = self.plan_.design.family
         return family
 
-    def decision_function(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
-        """The linear predictor: ``X @ coef_ + intercept_``, with the logarithm of the exposure and the offset where there are any."""
+    def linear_predictor(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
+        """``X @ coef_ + intercept_``, with the logarithm of the exposure and the offset where there are any."""
         u = self._linear(X)
         shifts = self._shifts(u.size, exposure, offset)
         if EXPOSURE in shifts:
@@ -304,17 +317,20 @@ class PrivateGLM(StudyEstimator):
 
     def predict(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> NDArray[Any]:
         """The expected response; of the logistic family the more likely class."""
-        u = self.decision_function(X, exposure, offset)
+        u = self.linear_predictor(X, exposure, offset)
         if self.family == LOGISTIC:
             return np.asarray(self.classes_[(u > 0).astype(int)])
         return self._fitted_family.mean(u)
 
+    @available_if(_has_classes)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
+        """The linear predictor (logistic family); positive means ``classes_[1]``."""
+        return self.linear_predictor(X, exposure, offset)
+
+    @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
         """Probabilities of the two classes (logistic family)."""
-        if self.family != LOGISTIC:
-            msg = f"the {self.family} family has no classes: predict gives its mean"
-            raise UsageError(msg)
-        positive = self._fitted_family.mean(self.decision_function(X, exposure, offset))
+        positive = self._fitted_family.mean(self.linear_predictor(X, exposure, offset))
         return np.column_stack([1 - positive, positive])
 
     def score(self, X: ArrayLike, y: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> float:
