@@ -42,9 +42,16 @@ def init(
     label: list[str] = typer.Option([], "--label", help="A column the party uses itself (a response); it never leaves."),
     epsilon: float = typer.Option(1.0, help="What all studies together may spend."),
     delta: float | None = typer.Option(None, help="The delta of that total [default: min(1e-5, 0.1 / rows), as a study's]."),
-    unit: str = typer.Option("record", help="The unit of that total: record or attribute."),
+    unit: str | None = typer.Option(
+        None, help="The unit of that total: record, attribute or household [default: record, or household]."
+    ),
+    household: str | None = typer.Option(None, "--household", help="The column whose ids say which rows belong together."),
+    household_rows: int = typer.Option(1, "--household-rows", help="So many rows of each of those ids count in any study."),
     folder: Path = typer.Option(Path(), "--folder", help="Where to write party.toml, the card and the ledger."),
     *,
+    household_elsewhere: bool = typer.Option(
+        True, "--held-elsewhere/--held-once", help="Whether other parties may hold rows of the same ids."
+    ),
     new_budget: bool = typer.Option(
         False, "--new-budget", help="Set up a second budget for data that another ledger keeps."
     ),
@@ -54,18 +61,31 @@ def init(
     from unpooled.errors import StudyError
     from unpooled.privacy.plan import default_delta
     from unpooled.privacy.unit import Target, Unit
-    from unpooled.study.data import read_table
-    from unpooled.study.party import create_party
+    from unpooled.study.party import create_party, data_of
 
     if not column:
         msg = f"declare at least one column of {data.name}: --column NAME=LOW:HIGH or NAME=A,B,C"
         raise StudyError(msg)
     columns = tuple(_declaration(text) for text in column)
-    rows = read_table(data, tuple(declared.name for declared in columns), id_column).n_rows
-    budget = Target(epsilon, default_delta(rows) if delta is None else delta, Unit.parse(unit))
-    config, card = create_party(folder, name, data, columns, budget, id_column, tuple(label), new_budget=new_budget)
+    table = data_of(data, tuple(declared.name for declared in columns), id_column, household, household_rows)
+    people, what = (table.n_rows, "rows") if table.household is None else (table.household[0], "ids")
+    unit = unit or ("record" if household is None else "household")
+    budget = Target(epsilon, default_delta(people) if delta is None else delta, Unit.parse(unit))
+    config, card = create_party(
+        folder,
+        name,
+        data,
+        columns,
+        budget,
+        id_column,
+        tuple(label),
+        household=household,
+        household_rows=household_rows,
+        household_elsewhere=household_elsewhere,
+        new_budget=new_budget,
+    )
     if as_json:
-        say_json({"party": str(config), "card": str(card), "rows": rows, "budget": budget})
+        say_json({"party": str(config), "card": str(card), what: people, "budget": budget})
         return
     typer.echo(
         f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)"
@@ -134,7 +154,7 @@ def ledger(
     import msgspec
 
     from unpooled.privacy.ledger import Ledger
-    from unpooled.privacy.unit import Scope, Unit
+    from unpooled.privacy.unit import Scope
     from unpooled.study.files import policy_of, read_party
 
     text = read_party(config)
@@ -165,7 +185,7 @@ def ledger(
     for entry in entries:
         what = "approval" if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
         what = "the whole plan, all parties" if entry.kind == "shared" else what
-        words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in Unit)
+        words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in entry.units)
         cost = "" if entry.key is None else f"{words}; {entry.state}"
         typer.echo(f"{entry.position:>5}  {_when(entry.time)}  plan {entry.plan[:16]}  {what:<24}{cost}".rstrip())
     for warning in warnings:

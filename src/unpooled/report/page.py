@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from unpooled.privacy.unit import Split, Unit
+from unpooled.privacy.statement import UNIT_WORDS
+from unpooled.privacy.unit import Split
 from unpooled.protocol.terms import as_table
 from unpooled.report import figures
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 #: So many declared columns are listed.
 _COLUMNS = 200
-_UNITS = {Unit.ATTRIBUTE: "one value of one person", Unit.RECORD: "one person's whole row"}
 
 
 def page(run: Run) -> str:
@@ -76,7 +76,7 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "plan": plan.hash,
         "statement": statement,
         "promise": str(statement).splitlines()[0],
-        "units": [(_UNITS[unit], statement.epsilon_per_unit[unit], unit == study.unit) for unit in Unit],
+        "units": [(UNIT_WORDS[unit], statement.epsilon_per_unit[unit], unit == study.unit) for unit in plan.units],
         "split": "columns of the same people" if plan.split is Split.VERTICAL else "rows of different people",
         "parties": [(c.name, c.rows, len(c.columns), len(c.labels), c.key) for c in study.parties],
         "columns": columns[:_COLUMNS],

@@ -12,9 +12,10 @@ import numpy as np
 
 from unpooled.errors import StudyError, UsageError, listed
 from unpooled.models import load
+from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
-from unpooled.privacy.plan import Card
+from unpooled.privacy.plan import Card, Household
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.party import Party
 from unpooled.study.budgets import digest_of, other_budgets, remember
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
+    from unpooled.privacy.table import Table
     from unpooled.privacy.unit import Target
 
 #: So many digits of a plan's hash are in the name of a kept file.
@@ -39,18 +41,30 @@ def open_party(path: str | Path) -> Iterator[Party]:
     path = Path(path)
     text = read_party(path)
     names = (*(column.name for column in text.columns), *text.party.labels)
-    table = read_table(path.parent / text.party.data, names, text.party.id)
+    own = text.party
+    table = data_of(path.parent / own.data, names, own.id, own.household, own.household_rows)
     with Ledger.open(path.parent / text.party.ledger) as ledger:
         yield Party(
             text.party.name,
             table,
-            card_of(text, table.n_rows, Identity(ledger.root_key).public),
+            card_of(text, table.n_rows, Identity(ledger.root_key).public, (table.household or (0,))[0]),
             ledger,
             KeySource(ledger.root_key),
             policy_of(text),
             load,
             keeper_of(path),
         )
+
+
+def data_of(data: Path, names: tuple[str, ...], never: str | None, household: str | None, most: int) -> Table:
+    """The data of a party; where rows belong together, those that count."""
+    if household is None:
+        return read_table(data, names, never)
+    if household in names or household == never:
+        msg = f"column {household!r} says which rows belong together: it cannot be data, or the column of row ids, as well"
+        raise StudyError(msg)
+    table = read_table(data, (*names, household), never)
+    return BoundedTable(table, table[household], most, household)
 
 
 def keeper_of(path: Path) -> DiskKeeper:
@@ -67,19 +81,26 @@ def create_party(
     id_column: str | None = None,
     labels: tuple[str, ...] = (),
     *,
+    household: str | None = None,
+    household_rows: int = 1,
+    household_elsewhere: bool = True,
     new_budget: bool = False,
 ) -> tuple[Path, Path]:
     """Write party.toml and the public card, and create the ledger and its key; nothing that exists is overwritten.
 
     Refused where another ledger keeps the budget of these data already, unless a ``new_budget`` beside it is really meant.
     """
-    table = read_table(data, (*(column.name for column in columns), *labels), id_column)
+    table = data_of(data, (*(column.name for column in columns), *labels), id_column, household, household_rows)
+    together = None
+    if household is not None and table.household is not None:
+        together = Household(household, *table.household, household_elsewhere)
     config, card_file, ledger = folder / "party.toml", folder / f"{name}.card.toml", folder / f"{name}.ledger"
     for path in (config, card_file):
         if path.exists():
             msg = f"{path} exists already: edit it, or choose another folder"
             raise StudyError(msg)
-    card = Card(name, table.n_rows, columns, labels, id=id_column or "")  # refused, if it is to be, before anything is made
+    # Refused, if it is to be, before anything is made.
+    card = Card(name, table.n_rows, columns, labels, id=id_column or "", household=together)
     if not new_budget and (others := other_budgets(data, folder)):
         msg = (
             f"{data.name}: the budget of these data is kept already, in {listed([str(other) for other in others])}. A second ledger would let "
@@ -91,7 +112,9 @@ def create_party(
         key = Identity(created.root_key).public
         created.belongs_to(str(data.resolve()), digest_of(data))
     remember(ledger)
-    config.write_text(write_party(name, os.path.relpath(data, folder), ledger.name, columns, budget, id_column, labels))
+    config.write_text(
+        write_party(name, os.path.relpath(data, folder), ledger.name, columns, budget, id_column, labels, together)
+    )
     card_file.write_text(write_card(msgspec.structs.replace(card, key=key)))
     return config, card_file
 
