@@ -33,7 +33,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.sensitivity import unit_sums
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 
 INF = math.inf
 MODEL = load("glm")
@@ -428,6 +428,21 @@ def test_a_summary_is_a_table_that_can_be_corrected_saved_and_read() -> None:
             model.summary(**wrong)
 
 
+def test_households_are_a_unit_too() -> None:
+    X, y, _, _ = simulated("logistic", 3000)
+    ids = np.arange(3000) // 3
+    model = glm("logistic", epsilon=4.0, delta=1e-5, unit="household", rows_per_household=2)
+    model.fit(X, y, sites=np.arange(3000) % 2, unit_id=ids)
+    promised = model.statement_.epsilon_per_unit
+    assert promised["record"] < promised["household"] <= 4.0
+    assert model.score(X, y) > 0.55
+    planned = model.plan(1000, 3)
+    assert planned.epsilon(1e-5, "household") <= 4.0
+    assert "2 rows each" in model.outlook(1000, 3, quick=True).assumed
+    twice = glm("logistic", epsilon=4.0, delta=1e-5).plan(2000, 3).design.schedule
+    assert planned.design.schedule.rounds <= twice.rounds
+
+
 def test_files_hold_summaries(tmp_path) -> None:
     X, y, _, _ = simulated("logistic", 3000)
     table = glm("logistic", epsilon=4.0, method="newton").fit(X, y).summary()
@@ -498,7 +513,7 @@ def test_requests_carry_what_the_plan_says() -> None:
     p, d = len(plan.design.layout.coding.attribute), plan.design.layout.size
     good = (*[0.0] * p, *[1.0] * p, *[0.1] * d, 1.0, 1.0)
     for name, statistic in STATISTICS.items():
-        needs = name not in {"base", "scales"}
+        needs = name not in {"base", "scales", "count"}
         assert statistic(asked, good if needs else ()).dtype == np.int64
         wild = ((), good[:-1], (*good[:-1], 0.0), (*good[:-1], math.nan), (*good[:-1], 1e9)) if needs else (good, (1.0,))
         for settings in wild:
@@ -613,7 +628,7 @@ def test_studies_are_audited_in_every_unit(family: str, adjacency: str) -> None:
     }
     cards = tuple(Card(name, 6, columns) for name in tables)
     parameters = {"response": "y", "family": family, "exposure": "hours", "method": "newton", "max_passes": 5}
-    for unit in Unit:
+    for unit in ROWWISE:
         asked = Study(
             "glm",
             cards,

@@ -7,4 +7,6 @@ from unpooled.models.glm.plan import compile_plan
 from unpooled.models.glm.result import GlmResult, panels, render, terms
 from unpooled.protocol.step import Model
 
-MODEL = Model("glm", compile_plan, STEPS, coordinate, render, panels, outlook, results=(GlmResult,), terms=terms)
+MODEL = Model(
+    "glm", compile_plan, STEPS, coordinate, render, panels, outlook, results=(GlmResult,), terms=terms, households=True
+)

@@ -12,6 +12,7 @@ from unpooled.aggregation.inference import CONSTANT_TERM
 from unpooled.aggregation.keys import exchange_keys
 from unpooled.aggregation.modes import collect
 from unpooled.aggregation.standard import CONSTANT, DESCENT, LARGEST_SQUARE, SCALES, SPREAD, Standard
+from unpooled.aggregation.totals import COUNT, rows_of
 from unpooled.kernels import noisy_gram
 from unpooled.models.glm.families import gamma_dispersion
 from unpooled.models.glm.result import GlmCoefficient, GlmResult, NewtonStep
@@ -47,6 +48,7 @@ class GlmFit:
     plan: Plan
     members: Mapping[str, Member]
     participants: tuple[str, ...] = ()
+    count: Total | None = None
     standard: Standard | None = None
     #: Coefficients, and the (q, w) of a typical record.
     start: Row = field(default_factory=lambda: np.zeros(0))
@@ -63,7 +65,7 @@ class GlmFit:
     @property
     def rows(self) -> int:
         """The rows of whoever was in the last total."""
-        return sum(self.plan.study.card(name).rows for name in self.participants)
+        return rows_of(self.plan.study, self.participants, self.count)
 
     def total(self, name: str, settings: tuple[float, ...] = (), index: int = 0) -> Asking:
         """One total of the plan."""
@@ -111,6 +113,8 @@ def coordinate(plan: Plan) -> Conversation:
     design: GlmDesign = plan.design
     members = yield from exchange_keys(design.aggregation)
     fit = GlmFit(plan, members)
+    if COUNT in design.totals:
+        fit.count = yield from fit.total(COUNT)
     rate = yield from _begin(fit)
     if design.schedule.method is GlmMethod.MEAN:
         return _result(fit, None, design.family.link(rate))

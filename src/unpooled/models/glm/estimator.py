@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator
+from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import NONE, NUMBER, PAIR, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.glm import MODEL
@@ -21,7 +22,7 @@ from unpooled.models.glm.result import GlmCoefficient, GlmResult, NewtonStep
 from unpooled.models.glm.summary import GlmSummary
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.classes import Classes
-from unpooled.privacy.plan import AGGREGATION, BOUNDS, CLASSES, Card, Plan, Study
+from unpooled.privacy.plan import AGGREGATION, BOUNDS, CLASSES, Plan, Study
 from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class PrivateGLM(StudyEstimator):
     family : {"logistic", "poisson", "gamma", "negative-binomial"}, default "logistic"
         The law of the response. "logistic" has two declared classes and the logit link, the others the logarithm as link.
     epsilon : float, default 1.0
-        The privacy asked for, for each row: smaller protects more. ``inf`` adds no noise, fits to convergence and promises nothing.
+        The privacy asked for: smaller protects more. ``inf`` adds no noise, fits to convergence and promises nothing.
     delta : float, optional
         The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
     bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
@@ -60,6 +61,10 @@ class PrivateGLM(StudyEstimator):
         promises nothing.
     classes : (first, second), optional
         The declared labels of the logistic family. None reads them off ``y``, warns, and promises nothing.
+    unit : {"record", "attribute", "household"}, default "record"
+        Whom the promise is for: a whole row, one value of one person, or all rows of one id (``unit_id`` of ``fit``).
+    rows_per_household : int, default 1
+        With ``unit="household"``, the most rows of one id that count, over all sites: the noise grows with it.
     adjacency : {"replace", "zero-out"}, default "replace"
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound"}, default "sound"
@@ -143,6 +148,8 @@ class PrivateGLM(StudyEstimator):
         bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
         y_bounds: tuple[float, float] | None = None,
         classes: Sequence[object] | None = None,
+        unit: str = "record",
+        rows_per_household: int = 1,
         adjacency: str = "replace",
         calibration: str = "sound",
         aggregation: str = "distributed",
@@ -163,6 +170,8 @@ class PrivateGLM(StudyEstimator):
         self.family = family
         self.y_bounds = y_bounds
         self.classes = classes
+        self.unit = unit
+        self.rows_per_household = rows_per_household
         self.aggregation = aggregation
         self.tolerate = tolerate
         self.nodes = nodes
@@ -209,7 +218,7 @@ class PrivateGLM(StudyEstimator):
             Bounds.given(None, Table({RESPONSE: y}), warn=self._warns and self.bounds is not None)
         return replace(Bounds.given(given, None), missing="refuse").columns([RESPONSE])[0]
 
-    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
+    def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
         assert declared.response is not None
         extra = [
             Column(name, float(bounds[0]), float(bounds[1]))
@@ -231,8 +240,7 @@ class PrivateGLM(StudyEstimator):
             "tolerate": int(self.tolerate),
             "nodes": [str(node) for node in self.nodes],
         }
-        cards = tuple(Card(name, count, columns) for name, count in rows.items())
-        return self._asked(cards, parameters, declared.derived, {AGGREGATION: self.aggregation})
+        return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     # --- the fit ---------------------------------------------------------------------------------------------------------
 
@@ -243,10 +251,11 @@ class PrivateGLM(StudyEstimator):
         sites: Sequence[object] | None = None,
         exposure: ArrayLike | None = None,
         offset: ArrayLike | None = None,
+        unit_id: ArrayLike | None = None,
     ) -> Self:
         """Release what the rounds ask for of all sites (``sites``: a label per row; None is one site), and fit.
 
-        ``exposure`` and ``offset`` have a number for each row, inside ``exposure_bounds`` and ``offset_bounds``.
+        ``exposure`` and ``offset`` have a number for each row, inside ``exposure_bounds`` and ``offset_bounds``, ``unit_id`` an id.
         """
         table, labels = self._read(X, y, y_numeric=self.family != LOGISTIC)
         labels = labels if self.family == LOGISTIC else labels.astype(np.float64)
@@ -258,8 +267,8 @@ class PrivateGLM(StudyEstimator):
         more = self._shifts(whole.n_rows, exposure, offset)
         if more:
             whole = Table({name: whole[name] for name in whole.names} | more)
-        tables = whole.by_site(sites)
-        study = self._study({name: own.n_rows for name, own in tables.items()}, declared)
+        tables = site_tables(whole, sites, self.unit, unit_id, self.rows_per_household)
+        study = self._study(counts_of(tables), declared)
         result: GlmResult = self._run(study, tables).outcome.result
         self._columns = declared.columns
         return self._take(result)

@@ -68,6 +68,8 @@ def outlook(
         in_words("correlation of columns", correlation),
         in_words("half range in deviations", ranges),
     ]
+    if study.household_rows > 1:
+        words.append(f"ids with {study.household_rows} rows each, as unlike as those of others")
     return Outlook(
         f"glm, {design.family.name} ({design.schedule.method})",
         design.rows,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.standard import DESCENT, SCALES, SPREAD, public_numbers, remembered
+from unpooled.aggregation.totals import COUNT, rows_counted
 from unpooled.errors import PlanMismatch
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
 
@@ -37,9 +38,14 @@ def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
     return design.scales.statistic(context.table)
 
 
+def _count(context: Context, settings: Settings) -> NDArray[np.int64]:
+    _no_settings(settings)
+    return rows_counted(context.table)
+
+
 def _no_settings(settings: Settings) -> None:
     if settings:
-        raise PlanMismatch("these sums are taken inside the declared ranges: their request has no settings")
+        raise PlanMismatch("what is counted or taken inside the declared ranges has no settings in its request")
 
 
 def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
@@ -72,6 +78,7 @@ def _asked(context: Context, rows: GlmRows, settings: Settings) -> tuple[Blocks,
 
 #: What a party adds up, by the name of the total.
 STATISTICS = {
+    COUNT: _count,
     BASE: _base,
     SCALES: _scales,
     DESCENT: _descent,

@@ -11,6 +11,7 @@ import msgspec
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.standard import SPREAD, Scales
+from unpooled.aggregation.totals import counting, of_units
 from unpooled.errors import UsageError
 from unpooled.models.glm.families import LOGISTIC, GlmFamily, check_family
 from unpooled.models.glm.rounds import LONG, SHORT, GlmMethod, GlmSchedule, schedule_of
@@ -170,7 +171,7 @@ def design_of(study: Study) -> GlmDesign:
     named = Column(responses.response.name, 0.0, 1.0)
     layout = MomentsLayout.of((*features, named), named.name, rows, intercept=parameters.fit_intercept)
     coefficients = len(layout.coding.attribute) + 1
-    k = rows * aggregation.multiplier(study) / coefficients
+    k = rows / study.household_rows * aggregation.multiplier(study) / coefficients
     schedule = schedule_of(GlmMethod(parameters.method), k, coefficients, parameters.max_passes)
     if schedule.method is GlmMethod.MEAN and not layout.intercept:
         if parameters.method == GlmMethod.MEAN:
@@ -179,7 +180,11 @@ def design_of(study: Study) -> GlmDesign:
     if schedule.exact:
         layout = replace(layout, grid=_FINEST)
     design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {})
-    return replace(design, totals={vector.name: vector for vector in _totals(design, Adjacency(study.adjacency))})
+    counts = {vector.name: vector for vector in counting(study)}
+    left = 1 - sum(vector.share for vector in counts.values())
+    moved = {how: {vector.name: vector for vector in _totals(design, how)} for how in Adjacency}
+    own = {name: of_units(study, {how: made[name] for how, made in moved.items()}) for name in moved[Adjacency.REPLACE]}
+    return replace(design, totals=counts | {name: replace(v, share=v.share * left) for name, v in own.items()})
 
 
 def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
