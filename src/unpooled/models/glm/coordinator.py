@@ -11,11 +11,12 @@ import numpy as np
 from unpooled.aggregation.inference import CONSTANT_TERM
 from unpooled.aggregation.keys import exchange_keys
 from unpooled.aggregation.modes import collect
+from unpooled.aggregation.newton_step import NewtonStep
 from unpooled.aggregation.standard import CONSTANT, DESCENT, LARGEST_SQUARE, SCALES, SPREAD, Standard
 from unpooled.aggregation.totals import COUNT, rows_of
 from unpooled.kernels import noisy_gram
 from unpooled.models.glm.families import gamma_dispersion
-from unpooled.models.glm.result import GlmCoefficient, GlmResult, NewtonStep
+from unpooled.models.glm.result import GlmCoefficient, GlmResult
 from unpooled.models.glm.rounds import CONVERGED, PRIOR, SHORT, GlmMethod
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
 

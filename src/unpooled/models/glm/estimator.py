@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from unpooled.aggregation.newton_step import GlmSummary, NewtonStep
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator
 from unpooled.estimation.households import counts_of, row_cards, site_tables
@@ -18,8 +19,7 @@ from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.glm import MODEL
 from unpooled.models.glm.families import GAMMA, LOGISTIC, GlmFamily, check_family
 from unpooled.models.glm.plan import MOST_PASSES
-from unpooled.models.glm.result import GlmCoefficient, GlmResult, NewtonStep
-from unpooled.models.glm.summary import GlmSummary
+from unpooled.models.glm.result import GlmCoefficient, GlmResult
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.plan import AGGREGATION, BOUNDS, CLASSES, Plan, Study
