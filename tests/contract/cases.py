@@ -89,6 +89,27 @@ def bayes_case() -> Case:
     return Case("bayes", Study("bayes", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
 
 
+def glm_case() -> Case:
+    """Three sites with two classes and a public offset; one may drop out or collude; one Newton step."""
+    rng = np.random.default_rng(15)
+    columns = (
+        Column("age", 18.0, 100.0),
+        Column("dose", 0.0, 4.0, missing="absent"),
+        Column("smoker", categories=("no", "yes"), missing="indicator"),
+        Column("known", -1.0, 1.0),
+        Column("ill", categories=("no", "yes")),
+    )
+    tables = {}
+    for name, n in (("harbour", 25), ("hill", 18), ("island", 31)):
+        age, dose = rng.uniform(20, 95, n), np.where(rng.random(n) < 0.2, np.nan, rng.uniform(0, 4, n))
+        smoker, known = rng.choice(np.array(["no", "yes", None], dtype=object), n), rng.uniform(-1, 1, n)
+        ill = np.where(age / 20 - 3 + np.nan_to_num(dose) / 4 + known + rng.logistic(size=n) > 0, "yes", "no").astype(object)
+        tables[name] = Table({"age": age, "dose": dose, "smoker": smoker, "known": known, "ill": ill})
+    cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
+    parameters = {"response": "ill", "offset": "known", "tolerate": 1, "method": "newton", "max_passes": 5}
+    return Case("glm", Study("glm", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
+
+
 def stacking_case() -> Case:
     """Three parties with different columns of the same people; a trusted high level learns on rows of its own."""
     rng = np.random.default_rng(6)
@@ -202,6 +223,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "describe": describe_case,
     "pride": pride_case,
     "bayes": bayes_case,
+    "glm": glm_case,
     "stacking": stacking_case,
     "lasso": lasso_case,
     "lasso, moments": lasso_moments_case,
