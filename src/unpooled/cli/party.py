@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from unpooled.cli import kept
+from unpooled.cli import init, kept
 from unpooled.cli.say import examples, say_json
 
 if TYPE_CHECKING:
-    from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.party import Party
 
 app = typer.Typer(no_args_is_help=True, help="Set up a party, check a study against its policy, look at its ledger.")
 
+app.command(epilog=examples("party init"))(init.init)
 app.command(epilog=examples("party show"))(kept.show)
 app.command(epilog=examples("party export"))(kept.export)
 
@@ -27,49 +27,6 @@ _COUNTED = {
     "party": "by this party alone (other parties may release more about the same people)",
 }
 _JSON = typer.Option(False, "--json", help="Print data for machines.")
-
-
-@app.command(epilog=examples("party init"))
-def init(
-    data: Path = typer.Argument(help="The data file (CSV, Parquet, or .npz of sparse columns); it stays where it is."),
-    name: str = typer.Option(..., "--name", help="The party's name in studies."),
-    column: list[str] = typer.Option(
-        [],
-        "--column",
-        help="A declaration: age=0:100, smoker=never,former,current; append ;absent or ;indicator for missing values.",
-    ),
-    id_column: str | None = typer.Option(None, "--id", help="The column with row ids; it is never used as data."),
-    label: list[str] = typer.Option([], "--label", help="A column the party uses itself (a response); it never leaves."),
-    epsilon: float = typer.Option(1.0, help="What all studies together may spend."),
-    delta: float | None = typer.Option(None, help="The delta of that total [default: min(1e-5, 0.1 / rows), as a study's]."),
-    unit: str = typer.Option("record", help="The unit of that total: record or attribute."),
-    folder: Path = typer.Option(Path(), "--folder", help="Where to write party.toml, the card and the ledger."),
-    *,
-    new_budget: bool = typer.Option(
-        False, "--new-budget", help="Set up a second budget for data that another ledger keeps."
-    ),
-    as_json: bool = _JSON,
-) -> None:
-    """Write party.toml and a public schema card, and create the ledger and its key."""
-    from unpooled.errors import StudyError
-    from unpooled.privacy.plan import default_delta
-    from unpooled.privacy.unit import Target, Unit
-    from unpooled.study.data import read_table
-    from unpooled.study.party import create_party
-
-    if not column:
-        msg = f"declare at least one column of {data.name}: --column NAME=LOW:HIGH or NAME=A,B,C"
-        raise StudyError(msg)
-    columns = tuple(_declaration(text) for text in column)
-    rows = read_table(data, tuple(declared.name for declared in columns), id_column).n_rows
-    budget = Target(epsilon, default_delta(rows) if delta is None else delta, Unit.parse(unit))
-    config, card = create_party(folder, name, data, columns, budget, id_column, tuple(label), new_budget=new_budget)
-    if as_json:
-        say_json({"party": str(config), "card": str(card), "rows": rows, "budget": budget})
-        return
-    typer.echo(
-        f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)"
-    )
 
 
 @app.command(epilog=examples("party check"))
@@ -183,26 +140,6 @@ def _when(seconds: int) -> str:
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if seconds > 0 else " " * 16
-
-
-def _declaration(text: str) -> Column:
-    from unpooled.errors import UsageError
-    from unpooled.privacy.bounds import Column
-
-    name, _, rest = text.partition("=")
-    rule, _, missing = rest.partition(";")
-    how = missing or "refuse"
-    try:
-        if ":" in rule:
-            low, high = map(float, rule.split(":"))
-            return Column(name, low, high, missing=how)  # type: ignore[arg-type]
-        if "," in rule:
-            return Column(name, categories=tuple(part.strip() for part in rule.split(",")), missing=how)  # type: ignore[arg-type]
-    except ValueError as error:
-        if isinstance(error, UsageError):
-            raise
-    msg = f"--column {text!r} is not NAME=LOW:HIGH or NAME=A,B,C (with ;absent or ;indicator for missing values)"
-    raise UsageError(msg)
 
 
 def _cost(party: Party, plan: Plan) -> tuple[float, float]:

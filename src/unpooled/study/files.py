@@ -18,6 +18,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
+from unpooled.study.reading import DataFormat
 
 T = TypeVar("T")
 
@@ -101,6 +102,7 @@ class PartyFile(_Section, frozen=True):
     party: PartySection
     columns: tuple[Column, ...]
     policy: PolicySection
+    format: DataFormat = DataFormat()
 
 
 def read_study(path: str | Path) -> Study:
@@ -211,14 +213,20 @@ def write_party(
     budget: Target,
     id_column: str | None = None,
     labels: tuple[str, ...] = (),
+    form: DataFormat | None = None,
+    *,
+    template: str = "",
 ) -> str:
-    """A party file with the strictest policy: sound studies only, each approved by somebody."""
+    """A party file with the strictest policy: sound studies only, each approved by somebody. ``template`` stands after its columns."""
     party = {"name": name, "data": data, "ledger": ledger, "id": id_column, "labels": labels}
     limits = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": str(budget.unit)}
+    written = msgspec.to_builtins(form) if form else {}
     return (
         "[party]\n"
         + tomli_w.dumps({key: value for key, value in party.items() if value})
+        + (f"\n[format]\n{tomli_w.dumps(written)}" if written else "")
         + _columns_as_toml(columns)
+        + template
         + f"""
 [policy]
 # What all studies together may spend, per {budget.unit}.

@@ -19,7 +19,7 @@ from unpooled.protocol.identity import Identity
 from unpooled.protocol.party import Party
 from unpooled.study.budgets import digest_of, other_budgets, remember
 from unpooled.study.data import read_table
-from unpooled.study.files import card_of, policy_of, read_party, write_card, write_party
+from unpooled.study.files import PartySection, card_of, policy_of, read_party, write_card, write_party
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.unit import Target
+    from unpooled.study.reading import DataFormat
 
 #: So many digits of a plan's hash are in the name of a kept file.
 _PLAN = 32
@@ -39,7 +40,7 @@ def open_party(path: str | Path) -> Iterator[Party]:
     path = Path(path)
     text = read_party(path)
     names = (*(column.name for column in text.columns), *text.party.labels)
-    table = read_table(path.parent / text.party.data, names, text.party.id)
+    table = read_table(path.parent / text.party.data, names, text.party.id, text.format, text.columns)
     with Ledger.open(path.parent / text.party.ledger) as ledger:
         yield Party(
             text.party.name,
@@ -66,6 +67,7 @@ def create_party(
     budget: Target,
     id_column: str | None = None,
     labels: tuple[str, ...] = (),
+    form: DataFormat | None = None,
     *,
     new_budget: bool = False,
 ) -> tuple[Path, Path]:
@@ -73,13 +75,38 @@ def create_party(
 
     Refused where another ledger keeps the budget of these data already, unless a ``new_budget`` beside it is really meant.
     """
-    table = read_table(data, (*(column.name for column in columns), *labels), id_column)
-    config, card_file, ledger = folder / "party.toml", folder / f"{name}.card.toml", folder / f"{name}.ledger"
-    for path in (config, card_file):
+    config, card = folder / "party.toml", folder / f"{name}.card.toml"
+    for path in (config, card):
         if path.exists():
             msg = f"{path} exists already: edit it, or choose another folder"
             raise StudyError(msg)
-    card = Card(name, table.n_rows, columns, labels, id=id_column or "")  # refused, if it is to be, before anything is made
+    ledger = f"{name}.ledger"
+    text = write_party(name, os.path.relpath(data, folder), ledger, columns, budget, id_column, labels, form)
+    party = PartySection(name, "", ledger, id_column, labels)
+    _establish(party, data, folder, columns, form, new_budget=new_budget)
+    config.write_text(text)
+    return config, card
+
+
+def complete_party(config: Path, *, new_budget: bool = False) -> Path:
+    """Make the ledger, the key and the public card of a party file that somebody wrote; returns the card."""
+    text = read_party(config)
+    folder, party = config.parent, text.party
+    card = folder / f"{party.name}.card.toml"
+    if card.exists():
+        msg = f"{card} exists already: this party has been set up"
+        raise StudyError(msg)
+    _establish(party, folder / party.data, folder, text.columns, text.format, new_budget=new_budget)
+    return card
+
+
+def _establish(
+    party: PartySection, data: Path, folder: Path, columns: tuple[Column, ...], form: DataFormat | None, *, new_budget: bool
+) -> None:
+    """Look at the data, then make the ledger and the card."""
+    name, labels = party.name, party.labels
+    table = read_table(data, (*(column.name for column in columns), *labels), party.id, form, columns)
+    card = Card(name, table.n_rows, columns, labels, id=party.id or "")  # refused, if it is to be, before anything is made
     if not new_budget and (others := other_budgets(data, folder)):
         msg = (
             f"{data.name}: the budget of these data is kept already, in {listed([str(other) for other in others])}. A second ledger would let "
@@ -87,13 +114,12 @@ def create_party(
         )
         raise StudyError(msg)
     folder.mkdir(parents=True, exist_ok=True)
+    ledger = folder / party.ledger
     with Ledger.create(ledger) as created:
         key = Identity(created.root_key).public
         created.belongs_to(str(data.resolve()), digest_of(data))
     remember(ledger)
-    config.write_text(write_party(name, os.path.relpath(data, folder), ledger.name, columns, budget, id_column, labels))
-    card_file.write_text(write_card(msgspec.structs.replace(card, key=key)))
-    return config, card_file
+    (folder / f"{name}.card.toml").write_text(write_card(msgspec.structs.replace(card, key=key)))
 
 
 class DiskKeeper:
