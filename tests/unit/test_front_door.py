@@ -21,6 +21,7 @@ from unpooled.privacy.unit import Target, Unit
 from unpooled.protocol.step import no_kept_terms, no_terms
 from unpooled.protocol.terms import ResultTerm
 from unpooled.report.party import PartyView
+from unpooled.study.about import BudgetLeft
 from unpooled.study.party import DiskKeeper, create_party
 
 TWO = ("--party", "clinic/party.toml", "--party", "laboratory/party.toml")
@@ -253,11 +254,11 @@ def test_a_party_shows_and_exports_what_it_keeps(columns: Path) -> None:
 def test_the_ledger_says_when(columns: Path) -> None:
     from datetime import UTC, datetime
 
-    from unpooled.cli.party import _when
+    from unpooled.study.about import moment
 
     text = command(columns, "party", "ledger", "--config", "clinic/party.toml")
     assert text.count(datetime.now(UTC).strftime("%Y-%m")) >= 2
-    assert (_when(0), _when(86400)) == (" " * 16, "1970-01-02 00:00")
+    assert (moment(0), moment(86400)) == ("", "1970-01-02 00:00")
 
 
 def test_a_party_that_keeps_nothing_says_so(columns: Path) -> None:
@@ -298,7 +299,8 @@ def test_the_page_of_a_party_shows_what_it_may_see(columns: Path) -> None:
     assert "as clinic sees it" in text
     assert "What this party keeps" in text
     assert "What this party's ledger says of it" in text
-    assert "<td>approval</td>" in text
+    assert ">approval</td>" in text
+    assert "Budget of clinic" in text
     assert "What travelled" not in text
     assert "those who may see them" in text
     coded = np.load(next((columns / "laboratory/laboratory.ledger.kept").glob("*-coded_coefficients.npy")))
@@ -379,9 +381,10 @@ def test_results_are_short_in_a_console_and_tables_in_a_notebook() -> None:
 
 def test_a_party_that_keeps_no_coefficients_has_no_figure_of_them() -> None:
     plan = PrideRegressor(parties=2, bounds=(-1, 1)).plan(50, 4)
-    assert PartyView("party0", plan, (), ()).panels == ()
-    assert PartyView("party0", plan, (ResultTerm("(intercept)", 1.0),), ()).panels == ()
-    (panel,) = PartyView("party0", plan, (ResultTerm("age", 1.0), ResultTerm("(intercept)", 1.0)), ()).panels
+    left = BudgetLeft("party0", 0.0, 1.0, 1e-6, "record")
+    assert PartyView("party0", plan, (), (), "", left).panels == ()
+    assert PartyView("party0", plan, (ResultTerm("(intercept)", 1.0),), (), "", left).panels == ()
+    (panel,) = PartyView("party0", plan, (ResultTerm("age", 1.0), ResultTerm("(intercept)", 1.0)), (), "", left).panels
     assert panel.names == ("age",)
 
 

@@ -430,6 +430,36 @@ def test_a_run_becomes_a_page(world: Path) -> None:
     assert "no transcript" in command(world, "report", "north", code=2)
 
 
+def test_a_page_says_why_by_whom_when_and_what_is_left(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import getpass
+
+    (world / "study.toml").write_text(
+        STUDY.replace("epsilon = 1.0", "epsilon = 0.25").replace('"describe"', '"describe"\npurpose = "to plan beds"')
+    )
+    monkeypatch.setattr(getpass, "getuser", lambda: "ada")
+    assert "Purpose, as study.toml says" in command(world, "party", "check", "study.toml", "--config", "north/party.toml")
+    approve(world)
+    command(world, "run", "study.toml", *PARTIES)
+    about = json.loads((world / "study.run/about.json").read_text())
+    assert (about["by"], about["purpose"]) == ("ada", "to plan beds")
+    assert [(left["party"], round(left["spent"], 3), left["allowed"]) for left in about["budgets"]] == [
+        ("north", 0.25, 1.0),
+        ("south", 0.25, 1.0),
+    ]
+    monkeypatch.setattr(getpass, "getuser", lambda: (_ for _ in ()).throw(OSError))
+    command(world, "run", "study.toml", *PARTIES)  # a run is described once, by whoever ran it
+    assert json.loads((world / "study.run/about.json").read_text()) == about
+    (world / "study.run/about.json").unlink()
+    command(world, "run", "study.toml", *PARTIES)
+    assert json.loads((world / "study.run/about.json").read_text())["by"] == ""
+    command(world, "report", "study.run")
+    text = (world / "study.run/report.html").read_text()
+    for words in ("to plan beds", "an account without a name", "epsilon = 0.25 of 1 is spent", "Budget of south"):
+        assert words in text
+    command(world, "report", "study.toml", "--config", "north/party.toml")
+    assert "to plan beds" in (world / "study.north.html").read_text()
+
+
 def test_a_file_without_a_header_does_not_show_its_first_row(world: Path) -> None:
     lines = (world / "north" / "data.csv").read_text().splitlines()
     (world / "bare.csv").write_text("\n".join(lines[1:]))

@@ -44,14 +44,16 @@ def check(
     import sys
 
     from unpooled.study.advice import advice
-    from unpooled.study.files import read_study
+    from unpooled.study.files import purpose_of, read_study
     from unpooled.study.party import open_party
     from unpooled.study.run import compile_study
 
-    compiled = compile_study(read_study(study))
+    compiled, purpose = compile_study(read_study(study)), purpose_of(study)
     with open_party(config) as party:
         notes, costs = advice(compiled), _cost(party, compiled)
         if not as_json:
+            if purpose:
+                typer.echo(f"Purpose, as {study.name} says (the plan does not hold it): {purpose}\n")
             typer.echo(f"{compiled}\n\n{compiled.statement}\n\n{_in_words(party, *costs)}\n")
             for note in notes:
                 typer.echo(f"Note: {note}.")
@@ -74,6 +76,7 @@ def check(
             "plan": compiled.hash,
             "statement": compiled.statement.to_dict(),
             "notes": notes,
+            "purpose": purpose,
         }
         told |= {"spent_epsilon": spent, "after_this_plan": after, "approved": party.ledger.approved(compiled.hash)}
         say_json(told)
@@ -92,6 +95,7 @@ def ledger(
 
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.unit import Scope, Unit
+    from unpooled.study.about import moment
     from unpooled.study.files import policy_of, read_party
 
     text = read_party(config)
@@ -124,7 +128,7 @@ def ledger(
         what = "the whole plan, all parties" if entry.kind == "shared" else what
         words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in Unit)
         cost = "" if entry.key is None else f"{words}; {entry.state}"
-        typer.echo(f"{entry.position:>5}  {_when(entry.time)}  plan {entry.plan[:16]}  {what:<24}{cost}".rstrip())
+        typer.echo(f"{entry.position:>5}  {moment(entry.time):<16}  plan {entry.plan[:16]}  {what:<24}{cost}".rstrip())
     for warning in warnings:
         typer.echo(f"Warning: {warning}")
     typer.echo(
@@ -133,13 +137,6 @@ def ledger(
     if policy.scope is not Scope.PARTY and alone != spent:
         typer.echo(f"       epsilon = {alone:.6g} of it was released by this party itself")
     typer.echo(f"head {head} (write it down elsewhere to notice a ledger that was rolled back as a whole)")
-
-
-def _when(seconds: int) -> str:
-    """The time of an entry, in UTC; ledgers of the first version have none."""
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if seconds > 0 else " " * 16
 
 
 def _cost(party: Party, plan: Plan) -> tuple[float, float]:

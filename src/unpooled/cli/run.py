@@ -27,6 +27,7 @@ def run(
 ) -> None:
     """Run a study in this process, or over a network. A run that was cut short is continued; nothing is charged twice."""
     from unpooled.errors import UsageError
+    from unpooled.study.about import write_about
     from unpooled.study.run import run_study
 
     folder = out or study.with_suffix(".run")
@@ -44,9 +45,12 @@ def run(
             from unpooled.network.submit import run_networked
             from unpooled.study.files import read_study
 
-            plan = run_networked(read_study(study), Kit.of(network), folder, say, patience=patience, resume=resume)
+            kit = Kit.of(network)
+            plan = run_networked(read_study(study), kit, folder, say, patience=patience, resume=resume)
+            write_about(folder, study, by=kit.name)
         else:
             plan, _ = run_study(study, party, folder, waiting(say))
+            write_about(folder, study, party)
     if as_json:
         typer.echo((folder / "result.json").read_text())
         return

@@ -40,6 +40,8 @@ class StudySection(_Section, frozen=True):
     coordinator: str = ""
     #: "aligned", "unchecked", or empty: aligned where columns are split and every card names an id column.
     ids: str = ""
+    #: What the result is for, in words for those who approve and read it. No part of the plan or its hash.
+    purpose: str = ""
 
 
 class PrivacySection(_Section, frozen=True):
@@ -137,6 +139,11 @@ def read_study(path: str | Path) -> Study:
         msg = f"{path.name}: {error}"
         raise StudyError(msg) from None
     return study if text.study.ids else _aligned(study)
+
+
+def purpose_of(path: Path) -> str:
+    """What a study file says that its result is for."""
+    return _read(path, StudyFile).study.purpose
 
 
 def _aligned(study: Study) -> Study:
