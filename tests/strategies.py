@@ -20,7 +20,7 @@ from world import sized
 from unpooled.privacy.accounting import Event, Kind
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.plan import Study
-from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency
 from unpooled.protocol.messages import Array, Disclosed, Entrusted, Partial, Public, Released, Sealed, Signed
 
 
@@ -145,7 +145,7 @@ def studies(draw: st.DrawFn, cases: Mapping[str, Callable[[], Any]], model: str)
         parties=tuple(msgspec.structs.replace(card, rows=rows) for card in study.parties),
         epsilon=draw(st.sampled_from([0.1, 0.5, 1.0, 3.0, 10.0])),
         delta=draw(st.sampled_from([1e-9, 1e-6, 1e-3])),
-        unit=str(draw(st.sampled_from(list(Unit)))),
+        unit=str(draw(st.sampled_from(list(ROWWISE)))),
         adjacency=str(draw(st.sampled_from(list(Adjacency)))),
         public_seed=draw(st.integers(0, 2**31)),
         run=draw(st.integers(1, 5)),

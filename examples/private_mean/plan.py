@@ -9,7 +9,7 @@ from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding, integer_grid
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
-from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency, Split, Unit
 
 #: The step that a party is asked to do, and the release that it makes.
 STEP, RELEASE = "sum", "sum"
@@ -37,7 +37,7 @@ def compile_plan(study: Study) -> Plan:
     coding = Coding((column,), integer_grid(max(card.rows for card in study.parties), degree=1))
     distance = coding.grid * (2.0 if Adjacency(study.adjacency) is Adjacency.REPLACE else 1.0)
     mechanism = GaussianRelease.calibrated(
-        [Block(1, 1.0)], dict.fromkeys(Unit, Reach(distance, 1)), Unit(study.unit), budget_mu(study.epsilon, study.delta)
+        [Block(1, 1.0)], dict.fromkeys(ROWWISE, Reach(distance, 1)), Unit(study.unit), budget_mu(study.epsilon, study.delta)
     )
     releases = tuple(Release(RELEASE, card.name, STEP, mechanism) for card in study.parties)
     return Plan(study, Split.HORIZONTAL, releases, design=coding)

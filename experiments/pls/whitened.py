@@ -17,6 +17,8 @@ from unpooled.models.pls.frame import Frame
 from unpooled.models.pls.whitening import whitened
 
 DELTA, RANGE = 0.01, (8.8, 11.2)
+#: Rules were chosen on seeds below 100. These were run once, after every choice.
+SEEDS = range(1000, 1012)
 
 
 def error(n: int, epsilon: float, seed: int, basis: str, adjacency: str = "replace") -> float:
@@ -55,7 +57,7 @@ def main(full: bool) -> None:
     for n, epsilon in cells:
         line = [f"{n}, {epsilon:g}"]
         for basis, adjacency in (("whitened", "zero-out"), ("whitened", "replace"), ("dct", "replace")):
-            found = [error(n, epsilon, seed, basis, adjacency) for seed in range(12)]
+            found = [error(n, epsilon, seed, basis, adjacency) for seed in SEEDS]
             line.append(f"{np.median(found):.3f} ({max(found):.2f})")
         rows.append(line)
         print(line, flush=True)

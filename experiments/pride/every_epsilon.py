@@ -136,13 +136,13 @@ def silent_arms(problem: Problem) -> dict[str, np.ndarray]:
     }
 
 
-def private_arms(problem: Problem, epsilon: float, seed: int) -> dict[str, np.ndarray]:
+def private_arms(problem: Problem, epsilon: float, seed: int, fraction: float = FRACTION) -> dict[str, np.ndarray]:
     """Coefficients of the arms that receive perturbed sketches."""
     X, y, theta = problem.X, problem.y, float(np.ptp(problem.X, axis=0).max())
     levels = {"ours": theta * gaussian_sigma(epsilon, DELTA), "published": published_sigma(theta, epsilon, DELTA)}
     sketches, noise = [], []
     for k, block in enumerate(problem.blocks):
-        size = max(1, round(FRACTION * block.size))
+        size = max(1, round(fraction * block.size))
         drawn = PublicSketch.draw("srht", block.size, size, seed * 1_000_003 + k, grid=1)
         sketches.append(drawn.apply_real(np.ascontiguousarray(X[:, block])))
         noise.append(np.random.default_rng([seed, k, size]).standard_normal((y.size, size)))

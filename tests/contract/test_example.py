@@ -23,7 +23,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.party import Party
 from unpooled.protocol.step import Model
@@ -93,7 +93,7 @@ def test_the_sensitivity_is_attained_and_never_exceeded(model: Model, adjacency:
     def halved(asked: Study) -> Plan:
         sound = model.compile_plan(asked)
         short = GaussianRelease.calibrated(
-            sound.releases[0].mechanism.blocks, dict.fromkeys(Unit, Reach(declared / 2, 1)), Unit.RECORD, 1.0
+            sound.releases[0].mechanism.blocks, dict.fromkeys(ROWWISE, Reach(declared / 2, 1)), Unit.RECORD, 1.0
         )
         return replace(sound, releases=tuple(replace(r, mechanism=short) for r in sound.releases))
 

@@ -23,7 +23,7 @@ from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Plan
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import Adjacency, Scope, Split, Target, Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency, Scope, Split, Target, Unit
 from unpooled.protocol.conversation import OPEN, find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Released, Sealed, open_body, open_envelope
@@ -58,7 +58,7 @@ WAYS: dict[str, list[dict]] = {
 def variants() -> Iterator[tuple[str, Case]]:
     for name, make in CASES.items():
         for k, way in enumerate(WAYS.get(name, [{}])):
-            for unit, adjacency in itertools.product(Unit, Adjacency):
+            for unit, adjacency in itertools.product(ROWWISE, Adjacency):
                 case = make()
                 merged = {**way, "parameters": {**case.study.parameters, **way.get("parameters", {})}}
                 study = msgspec.structs.replace(case.study, unit=str(unit), adjacency=str(adjacency), **merged)
@@ -106,7 +106,7 @@ def released_in(plan: Plan, party: str, request: bytes, reply: bytes) -> list[tu
 
 
 def check(plan: Plan, made: dict[str, Party], counted: Counter[tuple[str, str]]) -> None:
-    for (name, party), unit, scope in itertools.product(made.items(), Unit, Scope):
+    for (name, party), unit, scope in itertools.product(made.items(), ROWWISE, Scope):
         own = scope is Scope.PARTY
         if not own and not any(counted[r.party, r.name] for r in plan.releases if r.party == name):
             continue  # who has released nothing yet cannot know what others did
@@ -138,7 +138,7 @@ def test_a_study_cut_after_any_message_has_debited_what_was_released(variant: Ca
 
     drive(model, plan, checked)
     delta = variant.study.delta
-    for unit in Unit:
+    for unit in ROWWISE:
         involved = [name for name, party in made.items() if any(entry.kind == "charge" for entry in party.ledger.entries())]
         said = {name: made[name].ledger.composition(unit, Scope.PERSON).epsilon(delta) for name in involved}
         if plan.split is Split.VERTICAL:
@@ -173,7 +173,7 @@ def test_a_coordinator_that_asks_in_another_order_gets_nothing_that_is_not_debit
 @pytest.mark.no_cover
 def test_a_policy_that_admits_a_study_bounds_what_it_states(variant: Case) -> None:
     plan, delta = load(variant.model).compile(variant.study), variant.study.delta
-    for unit in Unit:
+    for unit in ROWWISE:
         costs = {card.name: plan.cost(unit, card.name).epsilon(delta) for card in variant.study.parties}
         assert max(costs.values()) == pytest.approx(plan.epsilon(delta, unit), rel=1e-12)
         for name, cost in costs.items():

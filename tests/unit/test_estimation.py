@@ -73,6 +73,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "bounds": (30, "ab", (1, 2, 3), True),
     "y_bounds": (30, (1,), ("a", "b"), (-1, None), (-1, 0, 1)),
     "unit": WORD,
+    "rows_per_household": (*WHOLE, 0, 2),
     "adjacency": WORD,
     "calibration": WORD,
     "parties": ("2", 2.0, None, True, 0, 99),

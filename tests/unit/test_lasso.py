@@ -31,7 +31,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Target, Unit
+from unpooled.privacy.unit import ROWWISE, Target, Unit
 from unpooled.protocol.conversation import OpenRequest, find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Dropped, Nothing, Released, Signed, encode, open_body, open_envelope
@@ -99,7 +99,7 @@ def test_scores_are_exact_in_float64(rows: int) -> None:
     assert min(columns, residuals) >= 2**10
 
 
-@pytest.mark.parametrize("unit", list(Unit))
+@pytest.mark.parametrize("unit", list(ROWWISE))
 @pytest.mark.parametrize("coupling", ["ball", "blocks"])
 def test_the_budget_is_spent_as_the_formulas_say(unit: Unit, coupling: str) -> None:
     """L.1 and L.2: attribute eps0 = sqrt(8 rho_l / T), w = sqrt(T / (2 rho_m)), sigma = 2 / sqrt(2 rho_s); record with K T and min(T, d)."""

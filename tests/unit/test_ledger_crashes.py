@@ -26,7 +26,7 @@ from unpooled.privacy.accounting import SAFETY, Event, Kind, gaussian_mu
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
 from unpooled.privacy.ledger.anchor import Anchor
-from unpooled.privacy.unit import Target, Unit
+from unpooled.privacy.unit import ROWWISE, Target, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ LINE = 16 + 64  # what a worker reports: the index and the digest of the bytes i
 
 
 def charge(step: str, index: int, event: Event = TINY) -> Charge:
-    return Charge(ReleaseKey(PLAN, step, index, "sketch"), REQUEST, tuple(Cost(unit, "", event) for unit in Unit))
+    return Charge(ReleaseKey(PLAN, step, index, "sketch"), REQUEST, tuple(Cost(unit, "", event) for unit in ROWWISE))
 
 
 def fork(work: Callable[[int], None]) -> tuple[int, int]:

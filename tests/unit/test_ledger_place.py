@@ -15,7 +15,7 @@ from unpooled.privacy.accounting import Event, Kind
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey, files, place
-from unpooled.privacy.unit import Scope, Target, Unit
+from unpooled.privacy.unit import ROWWISE, Scope, Target, Unit
 from unpooled.study import budgets
 from unpooled.study.party import create_party, open_party
 
@@ -25,7 +25,7 @@ OLD = Path(__file__).parents[1] / "data" / "ledger_0.1.0" / "north.ledger"
 
 
 def pure(value: float) -> tuple[Cost, ...]:
-    return tuple(Cost(unit, "", Event(Kind.PURE, value)) for unit in Unit)
+    return tuple(Cost(unit, "", Event(Kind.PURE, value)) for unit in ROWWISE)
 
 
 def charge(value: float, plan: str = PLAN, *, shared: bool = False) -> Charge:

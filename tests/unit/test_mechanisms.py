@@ -35,7 +35,7 @@ from unpooled.privacy.mechanisms import (
 )
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Plan, Release, Study
-from unpooled.privacy.unit import Split, Unit
+from unpooled.privacy.unit import ROWWISE, Split, Unit
 
 RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
 
@@ -495,7 +495,7 @@ def _other(value: object) -> object:
         object.__setattr__(changed, last, _other(getattr(value, last)))
         return changed
     if isinstance(value, Unit):
-        return next(unit for unit in Unit if unit is not value)
+        return next(unit for unit in ROWWISE if unit is not value)
     if isinstance(value, str):
         return value + "x"
     return 1.0 if value is None else value + 1  # type: ignore[operator]

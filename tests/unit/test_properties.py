@@ -16,7 +16,7 @@ from unpooled.errors import BudgetRefusal, DataError, ProtocolError, ReleaseConf
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
-from unpooled.privacy.unit import Target, Unit
+from unpooled.privacy.unit import ROWWISE, Target
 from unpooled.protocol.messages import check_reply_type, encode, open_body, open_envelope
 
 # --- the codec --------------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ PLAN, BUDGET = "ab" * 32, Target(1.0, 1e-5)
 
 
 def charge(place: int, content: bytes = bytes(32)) -> Charge:
-    costs = tuple(Cost(unit, "", PRICES[place]) for unit in Unit)
+    costs = tuple(Cost(unit, "", PRICES[place]) for unit in ROWWISE)
     return Charge(ReleaseKey(PLAN, "release", place, "sketch"), content, costs)
 
 
@@ -160,7 +160,7 @@ def test_a_ledger_says_what_its_distinct_releases_cost_whatever_happened(history
                 ledger.close()
                 ledger = Ledger.open(path)
                 assert ledger.head == head
-            for unit in Unit:
+            for unit in ROWWISE:
                 (said,) = ledger.composition(unit).compositions
                 assert sorted(map(repr, said.events)) == sorted(repr(PRICES[place]) for place in made)
                 assert said.epsilon(BUDGET.delta) == pytest.approx(spent(made).epsilon(BUDGET.delta), rel=1e-12)

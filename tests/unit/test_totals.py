@@ -42,7 +42,7 @@ from unpooled.privacy.noise import KeySource, Stream
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Target, Unit
+from unpooled.privacy.unit import ROWWISE, Target, Unit
 from unpooled.protocol.conversation import OpenRequest, find_step
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive
@@ -323,7 +323,7 @@ def test_distributed_noise_costs_n_over_n_minus_t_minus_1_in_variance(n: int, to
     assert ratio == pytest.approx(np.full(ratio.size, exact), rel=1e-4)  # flooring costs the rest
     fine = (Block(3, 1.0), Block(2, 0.5))
     one, many = (
-        DistributedGaussian.calibrated(fine, dict.fromkeys(Unit, Reach(50.0, 5)), Unit.RECORD, 0.01, h)
+        DistributedGaussian.calibrated(fine, dict.fromkeys(ROWWISE, Reach(50.0, 5)), Unit.RECORD, 0.01, h)
         for h in (1, n - tolerate - 1)
     )
     assert not one.floored
@@ -432,7 +432,7 @@ def test_a_sum_that_could_wrap_around_is_refused_when_it_is_planned() -> None:
     rows = sum(c.rows for c in study.parties)
 
     def vector(per_row: int, distance: float = 1.0) -> Summed:
-        return Summed("v", (Block(2, 1.0),), dict.fromkeys(Unit, Reach(distance, 2)), per_row)
+        return Summed("v", (Block(2, 1.0),), dict.fromkeys(ROWWISE, Reach(distance, 2)), per_row)
 
     for aggregation in (Distributed(names, 0, names, 2), Trusted(names, 0, names[:1], 1), Local(names, 0)):
         aggregation.releases(vector((1 << 62) // rows - 1000), study)

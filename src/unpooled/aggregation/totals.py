@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -23,13 +23,14 @@ from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted, UsageErro
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.mechanisms import Block, DistributedGaussian, GaussianRelease, Reach
 from unpooled.privacy.plan import Plan, Release, Study
-from unpooled.privacy.unit import Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.protocol.context import Context
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.messages import Member
+    from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Replies
 
@@ -81,6 +82,43 @@ class Summed:
             return mechanisms[0].total_deviations(len(mechanisms))
         noise = [m.deviations for m in mechanisms if isinstance(m, GaussianRelease)]
         return np.asarray(noise[0] * math.sqrt(len(noise)))
+
+
+def of_units(study: Study, moved: Mapping[Adjacency, Summed]) -> Summed:
+    """A vector for the units of a study, given what one row is to it under each adjacency.
+
+    A household's rows become others, vanish or appear: so many times the farther of a row's moves (Theorem F.19).
+    """
+    adjacency = Adjacency(study.adjacency)
+    found = moved[adjacency]
+    if study.unit != Unit.HOUSEHOLD:
+        return found
+    rows = [moved[how].reach[Unit.RECORD] for how in {adjacency, Adjacency.ZERO_OUT}]
+    one = Reach(max(reach.distance for reach in rows), max(reach.coordinates for reach in rows))
+    return replace(found, reach={**found.reach, Unit.HOUSEHOLD: one.times(study.household_rows)})
+
+
+#: How many rows count, where that is not public.
+COUNT = "count"
+#: Its share of the squared budget.
+_COUNT_SHARE = 0.03
+
+
+def counting(study: Study) -> Iterator[Summed]:
+    """The number of rows that count, where an id may have several: nobody else knows it."""
+    if study.household_rows > 1:
+        reach = {unit: Reach(1.0, 1) for unit in ROWWISE}
+        vector = Summed(COUNT, (Block(1, 1.0),), reach, 1, _COUNT_SHARE)
+        yield of_units(study, dict.fromkeys(Adjacency, vector))  # a row more or less, however it changes
+
+
+def rows_of(study: Study, participants: Iterable[str], count: Total | None) -> int:
+    """The rows of these parties: as their cards say, or as a noisy count does, between one and all that could count of every id."""
+    cards = [study.card(name) for name in participants]
+    most = sum(card.rows for card in cards)
+    if count is None:
+        return most
+    return round(min(max(float(count.values[0]), sum(card.people for card in cards)), most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +235,11 @@ class Quantity:
         if statistic.size and int(np.abs(statistic).max()) > vector.per_row * context.card.rows:
             raise ProtocolError("a statistic beyond its declared range")
         return statistic
+
+
+def rows_counted(table: Table) -> NDArray[np.int64]:
+    """How many rows of a table count, as a vector of one number."""
+    return np.array([sum(block[0].size for block in table.blocks(table.names[:1]))], dtype=np.int64)
 
 
 def noisy_release(plan: Plan, party: str, name: str) -> GaussianRelease:

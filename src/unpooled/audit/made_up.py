@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Split
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
-    from unpooled.privacy.plan import Study
+    from unpooled.privacy.plan import Card, Study
 
 
 def made_up(study: Study, split: Split, rows: int, seed: int = 0) -> tuple[Study, dict[str, Table]]:
@@ -24,17 +25,32 @@ def made_up(study: Study, split: Split, rows: int, seed: int = 0) -> tuple[Study
     classes as well as numbers; where columns are split, all parties have the same ones.
     """
     rng = np.random.default_rng(seed)
-    cards = tuple(msgspec.structs.replace(card, rows=min(card.rows, rows), key="") for card in study.parties)
+    cards = tuple(_smaller(card, rows) for card in study.parties)
     fitted = msgspec.structs.replace(study, parties=cards, ids="", coordinator="", simulation_seed=None)
     shared: dict[str, NDArray[np.float64]] = {}
     tables = {}
     for card in cards:
-        columns = {column.name: _values(column, card.rows, rng) for column in card.columns}
+        together = card.household
+        # Every id but the first, which is audited, has between one row and all that may count.
+        sizes = [] if together is None else [together.rows, *rng.integers(1, together.rows + 1, together.ids - 1).tolist()]
+        count = sum(sizes) or card.rows
+        columns = {column.name: _values(column, count, rng) for column in card.columns}
         for label in card.labels:
             known = shared.get(label) if split is Split.VERTICAL else None
-            columns[label] = shared[label] = rng.choice([-1.0, 1.0], card.rows) if known is None else known
-        tables[card.name] = Table(columns)
+            columns[label] = shared[label] = rng.choice([-1.0, 1.0], count) if known is None else known
+        table = Table(columns)
+        tables[card.name] = (
+            table if together is None else BoundedTable(table, np.repeat(np.arange(together.ids), sizes), together.rows)
+        )
     return fitted, tables
+
+
+def _smaller(card: Card, rows: int) -> Card:
+    """The card with at most so many rows, of a party in one process."""
+    if card.household is None:
+        return msgspec.structs.replace(card, rows=min(card.rows, rows), key="")
+    together = msgspec.structs.replace(card.household, ids=max(2, min(card.household.ids, rows // card.household.rows)))
+    return msgspec.structs.replace(card, rows=together.ids * together.rows, household=together, key="")
 
 
 def _values(column: Column, rows: int, rng: np.random.Generator) -> list[Any] | NDArray[np.float64]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.unit import Adjacency, Split, Unit
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     Tables = dict[str, Table]
     Row = dict[str, Any]
+    #: What becomes of a party's audited unit: other values of its row, nothing, or other rows of the household.
+    Change = Row | None | list[Row]
 
 #: The row that is changed in every neighbour (which one does not matter: statistics are symmetric or row-aligned).
 ROW = 0
@@ -64,13 +67,20 @@ def bases(
     cards = plan.study.parties
     yield tables, {}
     for end in (0, 1):
-        yield {card.name: tables[card.name].replace(ROW, _corner(card, end)) for card in cards}, {}
+        yield {card.name: _at_corner(tables[card.name], card, end) for card in cards}, {}
     yield {card.name: tables[card.name].replace(ROW, _random_row(card, rng)) for card in cards}, {}
     pairs = [(card, one, other) for card in cards for one in card.columns if one.may_be_absent for other in card.columns]
     for k in rng.permutation(len(pairs))[:rounds].tolist():
         card, one, other = pairs[k]
         row = _hollow(card, {one.name, other.name}, int(rng.integers(2)))
         yield {**tables, card.name: tables[card.name].replace(ROW, row)}, {card.name: {one.name: _nothing(one)}}
+
+
+def _at_corner(table: Table, card: Card, end: int) -> Table:
+    """With the audited unit at a corner of the bounds, in all its rows."""
+    if isinstance(table, BoundedTable):
+        return table.exchange([_corner(card, end)] * table.household[1])
+    return table.replace(ROW, _corner(card, end))
 
 
 def _hollow(card: Card, full: set[str], end: int) -> Row:
@@ -91,8 +101,11 @@ def _nothing(column: Column) -> Any:  # noqa: ANN401 - a missing value of this c
 
 def neighbours(
     plan: Plan, base: Tables, unit: Unit, rng: np.random.Generator, rounds: int, *, labels: bool
-) -> Iterator[Mapping[str, Row | None]]:
+) -> Iterator[Mapping[str, Change]]:
     """Changes per party; None is a row that contributes nothing. Where a row's guarantee covers labels, they change too."""
+    if unit is Unit.HOUSEHOLD:
+        yield from _other_households(plan, base, rng, rounds)
+        return
     for changes in _other_values(plan, base, unit, rng, rounds):
         yield changes
         if labels and unit is Unit.RECORD and None not in changes.values():
@@ -133,18 +146,38 @@ def _other_values(
             yield {card.name: _random_row(card, rng) for card in group}
 
 
+def _other_households(plan: Plan, base: Tables, rng: np.random.Generator, rounds: int) -> Iterator[Mapping[str, Change]]:
+    """The first id with no row, with as many equal rows as may count, with opposite ones, and with any."""
+    for card in plan.study.parties:
+        table, together = base[card.name], card.household
+        assert isinstance(table, BoundedTable) and together is not None  # noqa: PT018 - compiled for this unit
+        yield {card.name: []}
+        if plan.study.adjacency == Adjacency.ZERO_OUT:
+            continue
+        for end in (0, 1):
+            yield {card.name: [_corner(card, end)] * together.rows}
+        yield {card.name: [_corner(card, k % 2) for k in range(together.rows)]}
+        yield {card.name: [{c.name: _mirrored(c, row[c.name]) for c in card.columns} for row in table.first()]}
+        for _ in range(rounds):
+            yield {card.name: [_random_row(card, rng)] * together.rows}
+            yield {card.name: [_random_row(card, rng) for _ in range(int(rng.integers(together.rows)) + 1)]}
+
+
 def _mirrored(column: Column, value: Any) -> Any:  # noqa: ANN401 - a value of this column
     if column.categories is not None:
         return column.categories[0] if value != column.categories[0] else column.categories[-1]
     return 2 * column.centre - value
 
 
-def changed_once(plan: Plan, row: dict[str, Row], unit: Unit, rng: np.random.Generator) -> dict[str, Row]:
-    """The same neighbour with one value of it drawn anew."""
-    name = _pick(sorted(row), rng)
-    card = plan.study.card(name)
-    column = _pick([c for c in card.columns if c.name in row[name] or unit is Unit.RECORD], rng)
-    return {**row, name: {**row[name], column.name: _pick(_values(column, rng), rng)}}
+def changed_once(plan: Plan, change: Mapping[str, Change], unit: Unit, rng: np.random.Generator) -> dict[str, Change]:
+    """The same neighbour with one value of it drawn anew (of a household: in every row, so that they keep pulling together)."""
+    name = _pick(sorted(change), rng)
+    card, own = plan.study.card(name), change[name]
+    rows = own if isinstance(own, list) else [own or {}]
+    column = _pick([c for c in card.columns if unit is not Unit.ATTRIBUTE or c.name in rows[0]], rng)
+    drawn = _pick(_values(column, rng), rng)
+    changed = [{**row, column.name: drawn} for row in rows]
+    return {**change, name: changed if isinstance(own, list) else changed[0]}
 
 
 def vanishing(card: Card, row: Row) -> Row | None:

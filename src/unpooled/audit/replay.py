@@ -19,6 +19,7 @@ import numpy as np
 
 from unpooled.audit.neighbours import ROW, bases, changed_once, neighbours, vanishing
 from unpooled.errors import UnpooledError
+from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import KeySource, Stream
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.audit.neighbours import Row, Tables
+    from unpooled.audit.neighbours import Change, Tables
     from unpooled.privacy.mechanisms import Mechanism
     from unpooled.privacy.noise import RandomBits
     from unpooled.privacy.plan import Plan, Release, Study
@@ -130,13 +131,13 @@ def replay(
             words = f"a study on admissible data is refused ({type(error).__name__})"
             report.violations.append(Violation(Unit.RECORD, "any", "the whole study", words))
             continue
-        for unit in (Unit.ATTRIBUTE,) if only else Unit:
-            best: tuple[float, dict[str, Row]] = (-1.0, {})
+        for unit in (Unit.ATTRIBUTE,) if only else plan.units:
+            best: tuple[float, dict[str, Change]] = (-1.0, {})
             tried = [only] if only else neighbours(plan, base, unit, rng, rounds, labels=model.covers_labels)
             for changes in tried:
                 measured = _compare(model, plan, transcript, base, sealed_vectors, changes, unit, party, report)
-                if measured > best[0] and None not in changes.values():
-                    best = (measured, {name: row for name, row in changes.items() if row is not None})
+                if measured > best[0] and None not in changes.values() and [] not in changes.values():
+                    best = (measured, dict(changes))
             for _ in range(
                 rounds if best[1] and not only else 0
             ):  # search: change one more value of the worst neighbour so far
@@ -158,7 +159,7 @@ def _compare(
     transcript: Transcript,
     base: Tables,
     sealed_vectors: Mapping[str, SealedVectors],
-    changes: Mapping[str, Row | None],
+    changes: Mapping[str, Change],
     unit: Unit,
     party: Callable[[str, Table, SealedVectors], Party],
     report: Report,
@@ -167,12 +168,12 @@ def _compare(
     report.neighbours += 1
     largest = 0.0
     for name, row in changes.items():
-        if row is not None and plan.study.adjacency == Adjacency.ZERO_OUT and unit is Unit.ATTRIBUTE:
+        if isinstance(row, dict) and plan.study.adjacency == Adjacency.ZERO_OUT and unit is Unit.ATTRIBUTE:
             row = vanishing(plan.study.card(name), row)  # noqa: PLW2901 - a value may vanish, not become another one
             if row is None:
                 continue
         sealed: SealedVectors = []
-        neighbour = party(name, base[name].omit(ROW) if row is None else base[name].replace(ROW, row), sealed)
+        neighbour = party(name, _changed(base[name], row), sealed)
         for entry in transcript.entries:
             if entry.to != name or entry.reply is None:
                 continue
@@ -201,6 +202,14 @@ def _compare(
         for (release, one), (_, other) in zip(sealed_vectors[name], sealed, strict=False):  # a refused neighbour seals less
             largest = max(largest, _share_of_bound(plan, unit, name, release, one, other, report))
     return largest
+
+
+def _changed(table: Table, row: Change) -> Table:
+    """The neighbouring table."""
+    if isinstance(row, list):
+        assert isinstance(table, BoundedTable)
+        return table.exchange(row)
+    return table.omit(ROW) if row is None else table.replace(ROW, row)
 
 
 def _share_of_bound(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.unit import Target
+    from unpooled.study.files import PartySection
     from unpooled.study.inspect import Findings
     from unpooled.study.reading import DataFormat
     from unpooled.study.sniff import Sniffed
@@ -37,10 +40,17 @@ def init(
     label: list[str] = typer.Option([], "--label", help="A column the party uses itself (a response); it never leaves."),
     epsilon: float = typer.Option(1.0, help="What all studies together may spend."),
     delta: float | None = typer.Option(None, help="The delta of that total [default: min(1e-5, 0.1 / rows), as a study's]."),
-    unit: str = typer.Option("record", help="The unit of that total: record or attribute."),
+    unit: str | None = typer.Option(
+        None, help="The unit of that total: record, attribute or household [default: record, or household]."
+    ),
+    household: str | None = typer.Option(None, "--household", help="The column whose ids say which rows belong together."),
+    household_rows: int = typer.Option(1, "--household-rows", help="So many rows of each of those ids count in any study."),
     folder: Path = typer.Option(Path(), "--folder", help="Where to write party.toml, the card and the ledger."),
     config: Path | None = typer.Option(None, "--config", help="A party file that you wrote: make its ledger, key and card."),
     *,
+    household_elsewhere: bool = typer.Option(
+        True, "--held-elsewhere/--held-once", help="Whether other parties may hold rows of the same ids."
+    ),
     separator: str | None = typer.Option(None, "--separator", help="What stands between cells; 'tab' for a tab."),
     decimal: str | None = typer.Option(None, "--decimal", help="The decimal sign: . or ,"),
     encoding: str | None = typer.Option(None, "--encoding", help="utf-8, windows-1252, latin-1, utf-16, ..."),
@@ -82,30 +92,61 @@ def init(
     sniffed = _sniffed(data, {key: value for key, value in said.items() if value is not None})
     if not as_json:
         _show(data, sniffed)
-    asked = (epsilon, delta, unit)
+    from unpooled.study.files import PartySection
+
+    rows = household_rows if household else 1
+    ledger, place = f"{name}.ledger", os.path.relpath(data, folder)
+    party = PartySection(name, place, ledger, id_column, tuple(label), household, rows, household_elsewhere)
+    asked = _Total(epsilon, delta, unit or ("household" if household else "record"))
     if template:
-        _template(folder, name, data, sniffed, asked, id_column, tuple(label), as_json=as_json)
+        _template(folder, data, sniffed, asked, party, as_json=as_json)
         return
     if not column:
         if not as_json:
-            _propose(sniffed, {id_column, *label})
+            _propose(sniffed, {id_column, household, *label})
         msg = f"declare at least one column of {data.name}: --column NAME=LOW:HIGH or NAME=A,B,C (or --template, and declare them in a file)"
         raise StudyError(msg)
     from unpooled.study.declare import declared
     from unpooled.study.party import create_party
 
-    columns = declared(column, [kind for kind in sniffed.kinds if kind != id_column and kind not in label])
-    findings = _inspected(data, columns, id_column, tuple(label), sniffed.form, as_json=as_json)
-    budget = _budget(findings.rows, asked)
+    columns = declared(column, [kind for kind in sniffed.kinds if kind not in {id_column, household, *label}])
+    findings, people = _inspected(data, columns, party, sniffed.form, as_json=as_json)
+    budget = asked.target(people["ids" if household else "rows"])
     config, card = create_party(
-        folder, name, data, columns, budget, id_column, tuple(label), sniffed.form, new_budget=new_budget
+        folder,
+        name,
+        data,
+        columns,
+        budget,
+        id_column,
+        tuple(label),
+        sniffed.form,
+        household=household,
+        household_rows=rows,
+        household_elsewhere=household_elsewhere,
+        new_budget=new_budget,
     )
     if as_json:
-        say_json({"party": str(config), "card": str(card), "budget": budget, **_told(findings, sniffed.form)})
+        say_json({"party": str(config), "card": str(card), "budget": budget, **people, **_told(findings, sniffed.form)})
         return
     typer.echo(
         f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)"
     )
+
+
+@dataclass(frozen=True)
+class _Total:
+    """What all studies together may spend, as it was typed."""
+
+    epsilon: float
+    delta: float | None
+    unit: str
+
+    def target(self, people: int) -> Target:
+        from unpooled.privacy.plan import default_delta
+        from unpooled.privacy.unit import Target, Unit
+
+        return Target(self.epsilon, default_delta(people) if self.delta is None else self.delta, Unit.parse(self.unit))
 
 
 def _sniffed(data: Path, given: dict[str, Any]) -> Sniffed:
@@ -134,68 +175,44 @@ def _propose(sniffed: Sniffed, others: set[str | None]) -> None:
         typer.echo(f"and {len(columns) - _LISTED:,} more")
 
 
-def _budget(rows: int, asked: tuple[float, float | None, str]) -> Target:
-    from unpooled.privacy.plan import default_delta
-    from unpooled.privacy.unit import Target, Unit
-
-    epsilon, delta, unit = asked
-    return Target(epsilon, default_delta(rows) if delta is None else delta, Unit.parse(unit))
-
-
 def _inspected(
-    data: Path,
-    columns: Sequence[Column],
-    id_column: str | None,
-    labels: tuple[str, ...],
-    form: DataFormat,
-    *,
-    as_json: bool,
-) -> Findings:
+    data: Path, columns: Sequence[Column], party: PartySection, form: DataFormat, *, as_json: bool
+) -> tuple[Findings, dict[str, int]]:
+    """What was found, and the number of rows (and of ids, where rows belong together)."""
     from unpooled.study.data import read_table
     from unpooled.study.inspect import inspect, refuse
+    from unpooled.study.party import data_of
 
-    table = read_table(data, (*(column.name for column in columns), *labels), id_column, form, columns)
-    findings = inspect(data, columns, id_column, labels, form, table)
+    names = (*(column.name for column in columns), *party.labels)
+    together = data_of(data, names, party, form, columns).household
+    findings = inspect(data, columns, party.id, party.labels, form, read_table(data, names, party.id, form, columns))
     if as_json and findings.refused:
         say_json(_told(findings, form))
     elif not as_json:
         for line in findings.lines():
             typer.echo(line)
     refuse(findings, data.name)
-    return findings
+    return findings, {"rows": findings.rows, **({} if together is None else {"ids": together[0]})}
 
 
 def _told(findings: Findings, form: DataFormat) -> dict[str, Any]:
     faults = [
         {"column": f.column, "what": f.what, "refused": f.refused, "count": f.count, "rows": f.rows} for f in findings.faults
     ]
-    return {"rows": findings.rows, "format": form, "findings": faults}
+    return {"format": form, "findings": faults}
 
 
-def _template(
-    folder: Path,
-    name: str,
-    data: Path,
-    sniffed: Sniffed,
-    asked: tuple[float, float | None, str],
-    id_column: str | None,
-    labels: tuple[str, ...],
-    *,
-    as_json: bool,
-) -> None:
-    import os
-
+def _template(folder: Path, data: Path, sniffed: Sniffed, asked: _Total, party: PartySection, *, as_json: bool) -> None:
     from unpooled.errors import StudyError
     from unpooled.study.data import read_table
     from unpooled.study.declare import template
 
-    rows = read_table(data, tuple(sniffed.kinds)[:1], form=sniffed.form).n_rows
-    budget = _budget(rows, asked)
+    budget = asked.target(read_table(data, tuple(sniffed.kinds)[:1], form=sniffed.form).n_rows)
     folder.mkdir(parents=True, exist_ok=True)
     out = folder / "party.toml"
     try:
         with out.open("x", encoding="utf-8") as file:
-            file.write(template(name, os.path.relpath(data, folder), sniffed, budget, id_column, labels))
+            file.write(template(party, sniffed, budget))
     except FileExistsError:
         msg = f"{out} exists already: edit it, or choose another folder"
         raise StudyError(msg) from None
@@ -213,10 +230,10 @@ def _complete(config: Path, *, new_budget: bool, as_json: bool) -> None:
 
     text = read_party(config)
     data = config.parent / text.party.data
-    findings = _inspected(data, text.columns, text.party.id, text.party.labels, text.format, as_json=as_json)
+    findings, people = _inspected(data, text.columns, text.party, text.format, as_json=as_json)
     card = complete_party(config, new_budget=new_budget)
     if as_json:
-        say_json({"party": str(config), "card": str(card), **_told(findings, text.format)})
+        say_json({"party": str(config), "card": str(card), **people, **_told(findings, text.format)})
     else:
         typer.echo(
             f"made the ledger of {config} with its key (keep them to yourself), and the public card {card} (give it to the study)"

@@ -94,7 +94,7 @@ def ledger(
     import msgspec
 
     from unpooled.privacy.ledger import Ledger
-    from unpooled.privacy.unit import Scope, Unit
+    from unpooled.privacy.unit import Scope
     from unpooled.study.about import moment
     from unpooled.study.files import policy_of, read_party
 
@@ -126,7 +126,7 @@ def ledger(
     for entry in entries:
         what = "approval" if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
         what = "the whole plan, all parties" if entry.kind == "shared" else what
-        words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in Unit)
+        words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in entry.units)
         cost = "" if entry.key is None else f"{words}; {entry.state}"
         typer.echo(f"{entry.position:>5}  {moment(entry.time):<16}  plan {entry.plan[:16]}  {what:<24}{cost}".rstrip())
     for warning in warnings:

@@ -18,6 +18,7 @@ from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.saving import Savable, unpack
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.exporting import linear_model
+from unpooled.estimation.households import planned_counts
 from unpooled.estimation.parameters import SHARED, WHOLE, Constraints, check
 from unpooled.estimation.tables import RESPONSE, checked, names_of, part, table_of
 from unpooled.estimation.utility import warn_if_poor
@@ -106,7 +107,7 @@ class StudyEstimator(Savable, BaseEstimator):
     # --- before the data -------------------------------------------------------------------------------------------------
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
-        """The plan of a fit to data of this shape, without data."""
+        """The plan of a fit to data of this shape, without data; ``n_samples`` counts households where these are the unit."""
         return self._planned({ALL: n_samples}, n_features)
 
     def _planned(self, rows: Mapping[str, int], n_features: int) -> Plan:
@@ -116,7 +117,8 @@ class StudyEstimator(Savable, BaseEstimator):
             check({"n_samples": (WHOLE,), "n_features": (WHOLE,)}, {"n_samples": count, "n_features": n_features})
         names = Bounds.given(self.bounds, None).names
         names = names if len(names) == n_features else tuple(f"x{j}" for j in range(n_features))
-        return self._row.compile(self._study({name: int(count) for name, count in rows.items()}, self._declared(names)))
+        counts = planned_counts({n: int(c) for n, c in rows.items()}, self._unit, getattr(self, "rows_per_household", 1))
+        return self._row.compile(self._study(counts, self._declared(names)))
 
     def outlook(self, n_samples: int, n_features: int, *, epsilon: float | None = None, **assumed: Any) -> Outlook:  # noqa: ANN401 - the model's own
         """What to expect of a fit to data of this shape, before any are touched: simulations of this very plan.
@@ -151,10 +153,15 @@ class StudyEstimator(Savable, BaseEstimator):
         return found
 
     @property
+    def _unit(self) -> str:
+        """Whom the promise is for."""
+        return str(getattr(self, "unit", "record"))
+
+    @property
     def _row(self) -> Model:
         return self._published if self.calibration == Calibration.PUBLISHED else self._model
 
-    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
+    def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
         """The study that the parameters ask, over so many rows of each party (of :data:`ALL`, where columns are split)."""
         raise NotImplementedError
 
@@ -205,13 +212,13 @@ class StudyEstimator(Savable, BaseEstimator):
         pure: bool = False,
     ) -> Study:
         """A study of these cards with the parameters that all estimators have; ``pure``: delta plays no part in it."""
-        default = 0.0 if pure else default_delta(min(card.rows for card in cards))
+        default = 0.0 if pure else default_delta(min(card.people for card in cards))
         return Study(
             model=self._model.name,
             parties=cards,
             epsilon=self.epsilon,
             delta=default if self.delta is None else self.delta,
-            unit=getattr(self, "unit", "record"),
+            unit=self._unit,
             adjacency=self.adjacency,
             calibration=self.calibration,
             parameters=parameters,

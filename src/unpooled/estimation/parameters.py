@@ -70,6 +70,7 @@ SHARED: Constraints = (
     | taking("bounds", _BOUNDS, NONE)
     | taking("y_bounds", PAIR, NONE)
     | taking("classes", LIST, NONE)
+    | taking("rows_per_household", WHOLE)
     | taking("unit adjacency calibration aggregation", WORD)
     | taking("parties", WHOLE, ParameterKind("a mapping from names to columns", MAPPING.holds))
     | taking("fit_intercept", FLAG)

@@ -44,8 +44,8 @@ class Budget:
         The most that all fits together may cost.
     delta : float
         The delta of that total. 0 admits pure epsilon only.
-    unit : "record" or "attribute"
-        Whom the total is for: a whole row, or one value of a person.
+    unit : "record", "attribute" or "household"
+        Whom the total is for: a whole row, one value of a person, or all rows of an id.
     path : path, optional
         A file that keeps the account, so that processes can share it and it outlives them. It is made where there is none. Without it
         the account ends with the process, and cannot be sent to another one.

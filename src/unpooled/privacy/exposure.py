@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from unpooled.errors import UsageError
-from unpooled.privacy.accounting import NO_COST, Composition, Event
-from unpooled.privacy.unit import Scope, Split, Unit
+from unpooled.privacy.accounting import NO_COST, UNBOUNDED, Composition, Event
+from unpooled.privacy.unit import ROWWISE, Scope, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -124,8 +124,13 @@ class Release:
         return self.mechanism.scale
 
     def sensitivity(self, unit: Unit | str = Unit.RECORD) -> float | None:
-        """How far one unit moves it, in the units of ``scale``."""
-        return self.mechanism.sensitivity(Unit.parse(unit))
+        """How far one unit moves it, in the units of ``scale``; None for a unit that it does not price."""
+        unit = Unit.parse(unit)
+        return self.mechanism.sensitivity(unit) if self.mechanism.prices(unit) else None
+
+    def event(self, unit: Unit) -> Event:
+        """What it costs one unit once: unbounded for a unit that its mechanism does not price."""
+        return self.mechanism.event(unit) if self.mechanism.prices(unit) else UNBOUNDED
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,11 @@ class Releases:
     study: Study
     split: Split
     releases: tuple[Release, ...]
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The units for which it knows a price: households only where the study bounds how many of their rows count."""
+        return (*ROWWISE, Unit.HOUSEHOLD) if self.study.unit == Unit.HOUSEHOLD else ROWWISE
 
     def release(self, party: str, name: str) -> Release:
         """The planned release of this name at this party."""
@@ -179,13 +189,14 @@ def _changes(plan: Releases, unit: Unit, party: str | None) -> Iterator[tuple[fr
     """What may change: at which parties together, and whether it is a label.
 
     A record of a column-split study is at every party at once, one of its values at every party that declares a column of this name, its
-    label wherever a release depends on labels. A row of a row-split study is at one party, and everything of it.
+    label wherever a release depends on labels. A row of a row-split study is at one party, and everything of it. A household may be at
+    several: every release is priced as if all its rows were there, which is no less than what they lose together (Theorem F.19).
     """
     cards = [card for card in plan.study.parties if party in (None, card.name)]
     everywhere = frozenset(card.name for card in plan.study.parties)
     if plan.split is Split.HORIZONTAL:
         groups = [frozenset({card.name}) for card in cards]
-    elif unit is Unit.RECORD:
+    elif unit is not Unit.ATTRIBUTE:
         groups = [everywhere]
     else:
         holders: dict[str, set[str]] = {}
@@ -205,7 +216,7 @@ def _events(releases: Sequence[Release], unit: Unit, *, label: bool) -> Iterator
     """The costs of these releases to one change; those that are limited together are counted up to their limit, the dearest first."""
     limited: dict[str, list[tuple[Event, Release]]] = {}
     for release in releases:
-        event = release.exposure.label if label else release.mechanism.event(unit)
+        event = release.exposure.label if label else release.event(unit)
         assert event is not None
         if release.exposure.together:
             limited.setdefault(release.name, []).append((event, release))
@@ -233,7 +244,8 @@ class Cost(NamedTuple):
 def release_costs(release: Release, made: int) -> tuple[Cost, ...]:
     """What a party's ledger debits for its next release of this kind when ``made`` were made before."""
     exposure = release.exposure
-    return tuple(Cost(unit, exposure.part, exposure.charge(release.mechanism.event(unit), unit, made)) for unit in Unit)
+    units = (*ROWWISE, Unit.HOUSEHOLD) if release.mechanism.prices(Unit.HOUSEHOLD) else ROWWISE
+    return tuple(Cost(unit, exposure.part, exposure.charge(release.event(unit), unit, made)) for unit in units)
 
 
 def shared_costs(plan: Releases, party: str) -> tuple[Cost, ...]:
@@ -249,9 +261,9 @@ def shared_costs(plan: Releases, party: str) -> tuple[Cost, ...]:
 def alternatives(plan: Releases, party: str | None = None) -> tuple[Cost, ...]:
     """The costs of a whole plan to every unit, each of :func:`neighbours` as a part of its own."""
     costs: list[Cost] = [
-        Cost(unit, "", NO_COST) for unit in Unit
+        Cost(unit, "", NO_COST) for unit in plan.units
     ]  # so that no unit is left out, whatever its people are part of
-    for unit in Unit:
+    for unit in plan.units:
         for number, events in enumerate(neighbours(plan, unit, party)):
             grouped: dict[Event, int] = {}
             for event in events:

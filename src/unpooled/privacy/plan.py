@@ -26,6 +26,7 @@ from unpooled.privacy.study import (
     TRUSTED,
     Card,
     Earlier,
+    Household,
     Study,
     check_parameters,
     default_delta,
@@ -94,7 +95,7 @@ class Plan(Releases):
             self.study,
             self.split,
             plan=self.hash,
-            proved={str(unit): self._together(unit) for unit in Unit},
+            proved={str(unit): self._together(unit) for unit in self.units},
             trusted=self.trusted,
             public=self.public,
             not_protected=self.not_protected,
@@ -130,7 +131,7 @@ class Plan(Releases):
             lines.append(
                 "  public: whether all parties hold the same row ids in the same order (a keyed digest is compared)"
             )
-        for unit in Unit:
+        for unit in self.units:
             lines.append(f"  per {unit}: epsilon = {self.epsilon(study.delta, unit):.6g} at delta = {study.delta:g}")
         return "\n".join(lines)
 
@@ -168,6 +169,7 @@ __all__ = [
     "TRUSTED",
     "Card",
     "Earlier",
+    "Household",
     "Plan",
     "Release",
     "Study",

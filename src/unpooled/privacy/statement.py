@@ -13,9 +13,17 @@ from unpooled.privacy.unit import Calibration, Split, Unit
 if TYPE_CHECKING:
     from unpooled.privacy.study import Study
 
-_UNIT_WORDS = {
+#: Whom a unit is about, in words.
+UNIT_WORDS = {
     Unit.RECORD: "one person's whole row",
     Unit.ATTRIBUTE: "one value of one person",
+    Unit.HOUSEHOLD: "one household (all rows of one id)",
+}
+#: What changes about it, what somebody may come to believe of it, and that under zero-out.
+_READ = {
+    Unit.RECORD: ("this person's own row", "that it has a certain property", "that the person took part"),
+    Unit.ATTRIBUTE: ("this one value", "that it is one of two", "that it was given at all"),
+    Unit.HOUSEHOLD: ("this household's own rows", "that they have a certain property", "that the household took part"),
 }
 _DERIVED = {
     BOUNDS: "Bounds were read off the data, so no guarantee holds: the noise level itself gives values away.",
@@ -31,6 +39,20 @@ def _belief(epsilon: float) -> str:
     """e^epsilon / (1 + e^epsilon): from even odds, in per cent."""
     share = 1 / (1 + math.exp(-epsilon))
     return f"{100 * share:.0f} %" if share < 0.995 else f"{100 * share:.1f} %" if share < 0.9995 else "almost 100 %"  # noqa: PLR2004
+
+
+def _who(study: Study, split: Split) -> str:
+    """Which rows are one unit's."""
+    if study.unit != Unit.HOUSEHOLD:
+        words = "Each person is in one row of one party."
+        return words if split is Split.HORIZONTAL else "Each person is in one row, the same at every party."
+    most, anywhere = study.household_rows, any(card.household and card.household.elsewhere for card in study.parties)
+    where = (
+        "an id that several parties hold is protected in all its rows together"
+        if anywhere or len(study.parties) == 1
+        else "no id's rows at several parties count more often together, as their cards declare"
+    )
+    return f"At most {most} row{'s' if most > 1 else ''} of one id count in the whole study; {where}. Each person has one id, the same everywhere."
 
 
 def _said(study: Study) -> str:
@@ -75,7 +97,7 @@ class Statement:
         holds = (
             sound and not voids and not study.derived and study.simulation_seed is None and math.isfinite(proved[study.unit])
         )
-        warnings = list(voids)
+        warnings, held = list(voids), "ids" if study.unit == Unit.HOUSEHOLD else "rows"
         if study.epsilon == math.inf:
             warnings.append("epsilon is infinite: no noise was added and nothing is protected.")
         if not sound:
@@ -85,10 +107,10 @@ class Statement:
         warnings += [_DERIVED[what] for what in study.derived]
         if study.simulation_seed is not None:
             warnings.append("The noise comes from a seed that anybody can use: this is a simulation, not a protection.")
-        fewest = min(card.rows for card in study.parties)
+        fewest = min(card.people for card in study.parties)
         if study.delta >= 1 / fewest:
             warnings.append(
-                f"delta = {study.delta:g} is at least 1/{fewest}: such a delta would allow publishing a whole row at random."
+                f"delta = {study.delta:g} is at least 1/{fewest}: such a delta would allow publishing a whole unit at random."
             )
         elsewhere = (
             "every other party, the coordinator and readers of the results, alone or together"
@@ -107,14 +129,12 @@ class Statement:
             epsilon_per_unit=proved,
             protects_against=elsewhere,
             not_protected=(
-                "How many rows each party holds, the declared columns and bounds, and that the study took place.",
+                f"How many {held} each party holds, the declared columns and bounds, and that the study took place.",
                 *public,
                 *not_protected,
             ),
             assumptions=(
-                "Each person is in one row of one party."
-                if split is Split.HORIZONTAL
-                else "Each person is in one row, the same at every party.",
+                _who(study, split),
                 "Bounds were declared without looking at the data; values outside them were clipped."
                 if not study.earlier
                 else f"Bounds came from private releases about the same rows ({_said(study)}): epsilon holds their price too.",
@@ -132,8 +152,8 @@ class Statement:
         """For whom a guarantee holds, in one sentence."""
         if not self.holds:
             return "No privacy guarantee holds for this result."
-        if Unit(self.unit) is Unit.RECORD:
-            return "A guarantee holds for one person's whole row."
+        if Unit(self.unit) is not Unit.ATTRIBUTE:
+            return f"A guarantee holds for {UNIT_WORDS[Unit(self.unit)]}."
         whole = self.epsilon_per_unit[Unit.RECORD]
         words = "not for a whole person" if math.isinf(whole) else f"for a whole person epsilon is {whole:.4g}"
         return f"A guarantee holds for one value of one person; {words}."
@@ -144,13 +164,8 @@ class Statement:
         if not self.holds:
             return ""
         epsilon = self.epsilon_per_unit[self.unit]
-        what, property_ = (
-            ("this person's own row", "that it has a certain property")
-            if Unit(self.unit) is Unit.RECORD
-            else ("this one value", "that it is one of two")
-        )
-        if self.adjacency == "zero-out":
-            property_ = "that the person took part" if Unit(self.unit) is Unit.RECORD else "that it was given at all"
+        what, *properties = _READ[Unit(self.unit)]
+        property_ = properties[self.adjacency == "zero-out"]
         words = (
             f"Read: {what} can move somebody who knows everything else, and believes with 50 % {property_}, to at most "
             f"{_belief(epsilon)}"
@@ -176,7 +191,7 @@ class Statement:
         return f"<p><strong>{html.escape(self.headline)}</strong></p><ul>{lines}</ul>"
 
     def __str__(self) -> str:
-        moves = f"{_UNIT_WORDS[Unit(self.unit)]} {_ADJACENCY_WORDS[self.adjacency]}"
+        moves = f"{UNIT_WORDS[Unit(self.unit)]} {_ADJACENCY_WORDS[self.adjacency]}"
         if self.holds:
             head = (
                 f"Differentially private with epsilon = {self.epsilon_per_unit[self.unit]:.4g}, delta = {self.delta:g}: "
@@ -193,7 +208,7 @@ class Statement:
         for unit, epsilon in self.epsilon_per_unit.items():
             if unit != self.unit or not self.holds:
                 words = f"epsilon = {epsilon:.4g} at delta = {self.delta:g}" if math.isfinite(epsilon) else "none"
-                lines.append(f"For {_UNIT_WORDS[Unit(unit)]} the arithmetic alone gives: {words}.")
+                lines.append(f"For {UNIT_WORDS[Unit(unit)]} the arithmetic alone gives: {words}.")
         lines.append(f"Protected against: {self.protects_against}.")
         lines += [f"NOT protected: {sentence}" for sentence in self.not_protected]
         lines += [f"Assumed: {sentence}" for sentence in self.assumptions]

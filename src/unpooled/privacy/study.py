@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from unpooled.errors import UsageError, listed
-from unpooled.privacy.accounting import Event, Kind
+from unpooled.privacy.accounting import UNBOUNDED, Event, Kind
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Adjacency, Calibration, Target, Unit
 
@@ -20,6 +20,20 @@ BOUNDS, CLASSES = "bounds", "classes"
 DERIVABLE = frozenset({BOUNDS, CLASSES})
 #: Rows of a party: sums over some parties of so many stay exact in 64-bit integers, on a grid that is still one.
 MOST_ROWS = 10**12
+
+
+class Household(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a party declares of rows that belong together: the column with their ids, how many ids it has, and how many rows of each count."""
+
+    column: str
+    ids: int
+    rows: int
+    #: Whether other parties may hold rows of the same id. Where no party says so, no id counts with more than one party's number.
+    elsewhere: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.column or self.ids < 2 or not 1 <= self.rows <= MOST_ROWS:  # noqa: PLR2004
+            raise UsageError("a card's household names a column, at least 2 ids, and at least 1 row that counts of each")
 
 
 class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
@@ -34,8 +48,14 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     key: str = ""
     #: The name of the column with the row ids, where the party has one. It is never data; column-split parties compare it.
     id: str = ""
+    #: For studies that protect all rows of an id: then ``rows`` is the most that can count, and the number of rows is not told.
+    household: Household | None = None
 
     def __post_init__(self) -> None:
+        together = self.household
+        if together and (self.rows != together.ids * together.rows or together.column in {c.name for c in self.columns}):
+            msg = f"card {self.name!r}: with a household its rows are ids times the rows that count of each, and the ids are no data"
+            raise UsageError(msg)
         if self.key and not re.fullmatch("[0-9a-f]{64}", self.key):
             msg = f"card {self.name!r}: key is not a public key of 64 hexadecimal digits: take the card `unpooled party init` wrote"
             raise UsageError(msg)
@@ -54,6 +74,11 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         msg = f"party {self.name!r} declares no column {name!r}; it has {listed([c.name for c in self.columns])}"
         raise UsageError(msg)
 
+    @property
+    def people(self) -> int:
+        """How many units it holds: ids where rows belong together, else rows."""
+        return self.rows if self.household is None else self.household.ids
+
     @cached_property
     def _by_name(self) -> dict[str, Column]:
         return {column.name: column for column in self.columns}
@@ -68,8 +93,9 @@ class Earlier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events: tuple[tuple[str, str, float, int, float], ...]
 
     def of(self, unit: str) -> tuple[Event, ...]:
-        """What it cost one unit."""
-        return tuple(Event(Kind[kind], value, count, tv) for who, kind, value, count, tv in self.events if who == unit)
+        """What it cost one unit: without a bound for a household where nobody bounded how many of its rows counted."""
+        found = tuple(Event(Kind[kind], value, count, tv) for who, kind, value, count, tv in self.events if who == unit)
+        return found or ((UNBOUNDED,) if unit == Unit.HOUSEHOLD else ())
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -125,6 +151,13 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if not names or len(set(names)) != len(names):
             msg = "a study needs at least one party, each name once"
             raise UsageError(msg)
+        together = [card.household is not None for card in self.parties]
+        if not all(together) if self.unit == Unit.HOUSEHOLD else any(together):
+            msg = (
+                'unit = "household" goes with cards that declare a household, and with no others: make cards for this unit with '
+                "`unpooled party init --household COLUMN --household-rows M` (in Python: fit(..., unit_id=...))"
+            )
+            raise UsageError(msg)
 
     @property
     def target(self) -> Target:
@@ -135,6 +168,13 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def row(self) -> str:
         """The row of the registry that answers it: the model, or its published form where the calibration asks for that."""
         return self.model if self.calibration == Calibration.SOUND else f"{self.model}-{self.calibration}"
+
+    @property
+    def household_rows(self) -> int:
+        """The most rows of one id that count in the whole study; 1 where every row is a unit of its own."""
+        declared = [card.household for card in self.parties if card.household is not None]
+        shared = sum(one.rows for one in declared if one.elsewhere)
+        return max([shared, *(one.rows for one in declared), 1])
 
     def trusts(self, role: str) -> bool:
         """Whether the study asks its parties to trust this role with values in the clear."""

@@ -34,6 +34,9 @@ class Table:
     like any other column; all of them at once only by :meth:`sparse`, which writes no zero out.
     """
 
+    #: How many ids the rows belong to, and how many rows of each count, where that was bounded.
+    household: tuple[int, int] | None = None
+
     def __init__(self, columns: Mapping[str, Any], sparse: tuple[Sequence[str], Any] | None = None) -> None:
         self._columns = {str(name): as_column(str(name), values) for name, values in columns.items()}
         sizes = {name: values.size for name, values in self._columns.items()}

@@ -38,6 +38,12 @@ class Unit(_Word):
     RECORD = "record"
     #: One value of one person inside its declared range (a category counts as one value).
     ATTRIBUTE = "attribute"
+    #: All rows of one id that count (a person with several visits, a household): at most a declared number in the whole study.
+    HOUSEHOLD = "household"
+
+
+#: The units whose price every release has. What a household loses is known only where a study bounds how many of its rows count.
+ROWWISE = (Unit.RECORD, Unit.ATTRIBUTE)
 
 
 class Adjacency(_Word):

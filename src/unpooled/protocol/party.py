@@ -180,6 +180,10 @@ class Party:
         if card.rows != self.table.n_rows:
             msg = f"party {self.name!r}: its card declares {card.rows} rows, its data have {self.table.n_rows}"
             raise DataError(msg)
+        together = None if card.household is None else (card.household.ids, card.household.rows)
+        if together != self.table.household:
+            msg = f"party {self.name!r}: its card declares other ids, or another number of rows that count of each, than its data have"
+            raise DataError(msg)
         self.policy.check(plan, approved_in_ledger=approved, party=f"party {self.name!r}")
         self.debit(plan, self.charges(plan), only_check=True)
         if plan.study.ids:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unpooled.errors import UsageError
+from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Ask, check_reply_type
 
 if TYPE_CHECKING:
@@ -89,10 +90,15 @@ class Model:
     kept_terms: Callable[[Plan, str, Mapping[str, NDArray[Any]]], tuple[ResultTerm, ...]] = no_kept_terms
     #: Whether the guarantee of a whole row covers the parties' label columns too.
     covers_labels: bool = False
+    #: Whether a study of it may protect all rows of an id together.
+    households: bool = False
 
     def compile(self, study: Study) -> Plan:
         """The plan of a study of this model, in this form."""
         if study.row != self.name:
             msg = f"model {self.name!r} is asked for {study.model!r} with calibration {study.calibration!r}, which is another form or none at all"
+            raise UsageError(msg)
+        if study.unit == Unit.HOUSEHOLD and not self.households:
+            msg = f'model {study.row!r} has no proof for unit "household": describe, bayes and pls in their sound form have one'
             raise UsageError(msg)
         return self.compile_plan(study)

@@ -10,7 +10,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from unpooled.privacy.unit import Unit
+from unpooled.privacy.statement import UNIT_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,7 +92,7 @@ def guarantee(plan: Plan) -> Drawn | None:
     """The smallest epsilon proved at every delta, for both units, and what was asked; None where nothing is proved."""
     study = plan.study
     deltas = sorted({10.0**-k for k in range(2, 13)} | ({study.delta} if study.delta else set()))
-    curves = {unit: [plan.epsilon(delta, unit) for delta in deltas] for unit in Unit}
+    curves = {unit: [plan.epsilon(delta, unit) for delta in deltas] for unit in plan.units}
     proved = {unit: curve for unit, curve in curves.items() if all(map(math.isfinite, curve))}
     if not proved:
         return None
@@ -100,8 +100,7 @@ def guarantee(plan: Plan) -> Drawn | None:
     def draw(axes: Any, letters: int) -> None:  # noqa: ANN401, ARG001
         for unit, curve in proved.items():
             asked = unit == study.unit
-            words = "one value of one person" if unit is Unit.ATTRIBUTE else "one person's whole row"
-            axes.plot(deltas, curve, color=_ACCENT if asked else _SOFT, lw=2 if asked else 1.2, label=words)
+            axes.plot(deltas, curve, color=_ACCENT if asked else _SOFT, lw=2 if asked else 1.2, label=UNIT_WORDS[unit])
         if math.isfinite(study.epsilon) and study.delta:
             axes.plot([study.delta], [study.epsilon], "o", color=_OTHER, label="asked for", zorder=3)
         axes.set(xscale="log", xlabel="delta", ylabel="epsilon", ylim=(0, None))

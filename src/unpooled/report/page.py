@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from unpooled.privacy.unit import Split, Unit
+from unpooled.privacy.statement import UNIT_WORDS
+from unpooled.privacy.unit import Split
 from unpooled.protocol.terms import as_rows
 from unpooled.report import figures
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 _COLUMNS = 200
 #: So many lines of a result.
 _TERMS = 100
-_UNITS = {Unit.ATTRIBUTE: "one value of one person", Unit.RECORD: "one person's whole row"}
 
 
 def page(run: Run) -> str:
@@ -102,9 +102,8 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "statement": statement,
         "promise": str(statement).splitlines()[0],
         "units": [
-            (words, _number(statement.epsilon_per_unit[unit]), "asked for" if unit == study.unit else "")
-            for unit, words in _UNITS.items()
-            if unit in statement.epsilon_per_unit
+            (UNIT_WORDS[unit], _number(statement.epsilon_per_unit[unit]), "asked for" if unit == study.unit else "")
+            for unit in plan.units
         ],
         "split": "columns of the same people" if plan.split is Split.VERTICAL else "rows of different people",
         "parties": [

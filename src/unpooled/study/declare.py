@@ -11,7 +11,7 @@ import tomli_w
 
 from unpooled.errors import StudyError, UsageError
 from unpooled.privacy.bounds import Column
-from unpooled.study.files import write_party
+from unpooled.study.files import PartySection, write_party
 from unpooled.study.reading import day
 
 if TYPE_CHECKING:
@@ -64,9 +64,10 @@ def declaration(text: str) -> Column:
     raise UsageError(msg)
 
 
-def template(name: str, data: str, sniffed: Sniffed, budget: Target, id_column: str | None, labels: tuple[str, ...]) -> str:
+def template(party: PartySection, sniffed: Sniffed, budget: Target) -> str:
     """A party file in which every column of the data waits for its declaration, in comments."""
-    waiting = [(column, kind) for column, kind in sniffed.kinds.items() if column != id_column and column not in labels]
+    others = {party.id, party.household, *party.labels}
+    waiting = [(column, kind) for column, kind in sniffed.kinds.items() if column not in others]
     lines = [
         "\n# Declare each column that studies may use: take the # away and give what is POSSIBLE, not what you see in the file.",
         "# A range read off the data gives data away. Then: unpooled party init --config party.toml",
@@ -75,10 +76,8 @@ def template(name: str, data: str, sniffed: Sniffed, budget: Target, id_column: 
         lines += ["", "# [[columns]]", f"# {tomli_w.dumps({'name': column}).strip()}    # {kind}"]
         lines += [f"# {line}" for line in _wanted(kind)]
         lines += ['# missing = "refuse"             # or "absent", "indicator"']
-    text = write_party(
-        name, data, f"{name}.ledger", (), budget, id_column, labels, sniffed.form, template="\n".join(lines) + "\n"
-    )
-    return f"# The party {name!r}: what it declares of its data, and what it allows. docs/studies.md explains every key.\n{text}"
+    text = write_party(party, (), budget, sniffed.form, template="\n".join(lines) + "\n")
+    return f"# The party {party.name!r}: what it declares of its data, and what it allows. docs/studies.md explains every key.\n{text}"
 
 
 def _wanted(kind: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import tomli_w
 from unpooled.errors import StudyError, UsageError
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.plan import Card, Study, default_delta
+from unpooled.privacy.plan import Card, Household, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.study.reading import DataFormat
@@ -74,6 +74,7 @@ class PartySection(_Section, frozen=True):
     """``[party]``: its name, its data file, its ledger, and columns that are not data to be protected.
 
     ``id`` is the column with the row ids (never used), ``labels`` are columns that the party uses itself and that never leave.
+    ``household`` is the column with the ids of people or households whose rows belong together, for a card that protects all of them.
     """
 
     name: str
@@ -81,6 +82,10 @@ class PartySection(_Section, frozen=True):
     ledger: str
     id: str | None = None
     labels: tuple[str, ...] = ()
+    household: str | None = None
+    household_rows: int = 1
+    #: false: no other party holds rows of the same ids.
+    household_elsewhere: bool = True
 
 
 class PolicySection(_Section, frozen=True):
@@ -116,7 +121,7 @@ def read_study(path: str | Path) -> Study:
         msg = f'{path.name}: no party; add a [[party]] table with card = "..." for each participant'
         raise StudyError(msg)
     privacy = text.privacy
-    delta = default_delta(min(card.rows for card in cards)) if privacy.delta is None else privacy.delta
+    delta = default_delta(min(card.people for card in cards)) if privacy.delta is None else privacy.delta
     try:
         study = Study(
             model=text.study.model,
@@ -197,40 +202,35 @@ def policy_of(text: PartyFile) -> Policy:
     )
 
 
-def card_of(text: PartyFile, rows: int, key: str) -> Card:
-    """The public card of a party: what its file declares, how many rows it has, and its public signing key."""
-    return Card(text.party.name, rows, text.columns, text.party.labels, key, text.party.id or "")
+def card_of(own: PartySection, columns: tuple[Column, ...], rows: int, key: str, ids: int = 0) -> Card:
+    """The public card of a party: what its file declares, how many rows it has (or ids, and rows that count), and its public signing key."""
+    together = None
+    if own.household is not None:
+        together = Household(own.household, ids, own.household_rows, own.household_elsewhere)
+    return Card(own.name, rows, columns, own.labels, key, own.id or "", together)
 
 
 def write_card(card: Card) -> str:
     """A card as TOML."""
     comment = (
         "# Public schema card: names, kinds and declared bounds. It holds nothing that was read off the data\n"
-        "# but the number of rows.\n"
+        "# but the number of rows (or of ids).\n"
     )
     told = {"name": card.name, "rows": card.rows, "labels": card.labels, "key": card.key, "id": card.id}
-    return comment + tomli_w.dumps({key: value for key, value in told.items() if value}) + _columns_as_toml(card.columns)
+    together = "" if card.household is None else f"\n[household]\n{tomli_w.dumps(msgspec.to_builtins(card.household))}"
+    said = tomli_w.dumps({key: value for key, value in told.items() if value})
+    return comment + said + together + _columns_as_toml(card.columns)
 
 
 def write_party(
-    name: str,
-    data: str,
-    ledger: str,
-    columns: tuple[Column, ...],
-    budget: Target,
-    id_column: str | None = None,
-    labels: tuple[str, ...] = (),
-    form: DataFormat | None = None,
-    *,
-    template: str = "",
+    party: PartySection, columns: tuple[Column, ...], budget: Target, form: DataFormat | None = None, *, template: str = ""
 ) -> str:
     """A party file with the strictest policy: sound studies only, each approved by somebody. ``template`` stands after its columns."""
-    party = {"name": name, "data": data, "ledger": ledger, "id": id_column, "labels": labels}
     limits = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": str(budget.unit)}
     written = msgspec.to_builtins(form) if form else {}
     return (
         "[party]\n"
-        + tomli_w.dumps({key: value for key, value in party.items() if value})
+        + tomli_w.dumps(msgspec.to_builtins(party))
         + (f"\n[format]\n{tomli_w.dumps(written)}" if written else "")
         + _columns_as_toml(columns)
         + template

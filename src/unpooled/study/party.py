@@ -12,9 +12,9 @@ import numpy as np
 
 from unpooled.errors import StudyError, UsageError, listed
 from unpooled.models import load
+from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
-from unpooled.privacy.plan import Card
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.party import Party
 from unpooled.study.budgets import digest_of, other_budgets, remember
@@ -22,11 +22,12 @@ from unpooled.study.data import read_table
 from unpooled.study.files import PartySection, card_of, policy_of, read_party, write_card, write_party
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
+    from unpooled.privacy.table import Table
     from unpooled.privacy.unit import Target
     from unpooled.study.reading import DataFormat
 
@@ -40,18 +41,32 @@ def open_party(path: str | Path) -> Iterator[Party]:
     path = Path(path)
     text = read_party(path)
     names = (*(column.name for column in text.columns), *text.party.labels)
-    table = read_table(path.parent / text.party.data, names, text.party.id, text.format, text.columns)
+    table = data_of(path.parent / text.party.data, names, text.party, text.format, text.columns)
     with Ledger.open(path.parent / text.party.ledger) as ledger:
         yield Party(
             text.party.name,
             table,
-            card_of(text, table.n_rows, Identity(ledger.root_key).public),
+            card_of(text.party, text.columns, table.n_rows, Identity(ledger.root_key).public, (table.household or (0,))[0]),
             ledger,
             KeySource(ledger.root_key),
             policy_of(text),
             load,
             keeper_of(path),
         )
+
+
+def data_of(
+    data: Path, names: tuple[str, ...], party: PartySection, form: DataFormat | None = None, columns: Sequence[Column] = ()
+) -> Table:
+    """The data of a party; where rows belong together, those that count."""
+    household = party.household
+    if household is None:
+        return read_table(data, names, party.id, form, columns)
+    if household in names or household == party.id:
+        msg = f"column {household!r} says which rows belong together: it cannot be data, or the column of row ids, as well"
+        raise StudyError(msg)
+    table = read_table(data, (*names, household), party.id, form, columns)
+    return BoundedTable(table, table[household], party.household_rows, household)
 
 
 def keeper_of(path: Path) -> DiskKeeper:
@@ -69,6 +84,9 @@ def create_party(
     labels: tuple[str, ...] = (),
     form: DataFormat | None = None,
     *,
+    household: str | None = None,
+    household_rows: int = 1,
+    household_elsewhere: bool = True,
     new_budget: bool = False,
 ) -> tuple[Path, Path]:
     """Write party.toml and the public card, and create the ledger and its key; nothing that exists is overwritten.
@@ -80,9 +98,17 @@ def create_party(
         if path.exists():
             msg = f"{path} exists already: edit it, or choose another folder"
             raise StudyError(msg)
-    ledger = f"{name}.ledger"
-    text = write_party(name, os.path.relpath(data, folder), ledger, columns, budget, id_column, labels, form)
-    party = PartySection(name, "", ledger, id_column, labels)
+    party = PartySection(
+        name,
+        os.path.relpath(data, folder),
+        f"{name}.ledger",
+        id_column,
+        labels,
+        household,
+        1 if household is None else household_rows,
+        household_elsewhere,
+    )
+    text = write_party(party, columns, budget, form)
     _establish(party, data, folder, columns, form, new_budget=new_budget)
     config.write_text(text)
     return config, card
@@ -104,9 +130,9 @@ def _establish(
     party: PartySection, data: Path, folder: Path, columns: tuple[Column, ...], form: DataFormat | None, *, new_budget: bool
 ) -> None:
     """Look at the data, then make the ledger and the card."""
-    name, labels = party.name, party.labels
-    table = read_table(data, (*(column.name for column in columns), *labels), party.id, form, columns)
-    card = Card(name, table.n_rows, columns, labels, id=party.id or "")  # refused, if it is to be, before anything is made
+    table = data_of(data, (*(column.name for column in columns), *party.labels), party, form, columns)
+    # Refused, if it is to be, before anything is made.
+    card = card_of(party, columns, table.n_rows, "", (table.household or (0,))[0])
     if not new_budget and (others := other_budgets(data, folder)):
         msg = (
             f"{data.name}: the budget of these data is kept already, in {listed([str(other) for other in others])}. A second ledger would let "
@@ -119,7 +145,7 @@ def _establish(
         key = Identity(created.root_key).public
         created.belongs_to(str(data.resolve()), digest_of(data))
     remember(ledger)
-    (folder / f"{name}.card.toml").write_text(write_card(msgspec.structs.replace(card, key=key)))
+    (folder / f"{party.name}.card.toml").write_text(write_card(msgspec.structs.replace(card, key=key)))
 
 
 class DiskKeeper:

@@ -17,7 +17,7 @@ from unpooled.errors import UsageError
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
-from unpooled.privacy.unit import Split, Unit
+from unpooled.privacy.unit import ROWWISE, Split, Unit
 from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Ask, Dropped, Nothing, Released
 from unpooled.protocol.step import Conversation, Model, Step
@@ -64,12 +64,12 @@ BULK = Step("bulk", Nothing, Bulk, _bulk)
 def _compile(study: Study) -> Plan:
     rounds = check_parameters(study, Parameters).rounds
     mu = budget_mu(study.epsilon, study.delta) / math.sqrt(rounds)
-    reach = dict.fromkeys(Unit, Reach(2.0, 2))
+    reach = dict.fromkeys(ROWWISE, Reach(2.0, 2))
     mechanism = GaussianRelease.calibrated([Block(2, 1)], reach, Unit(study.unit), mu)
     releases = [Release("rows", card.name, COUNT.name, mechanism, rounds) for card in study.parties]
     if size := check_parameters(study, Parameters).size:
         # Numbers that say nothing of anybody: it is their bytes that travel.
-        bulk = GaussianRelease((Block(-(-size // 8), 1.0),), tuple(dict.fromkeys(Unit, Reach(1e-9, 1)).items()), 1.0)
+        bulk = GaussianRelease((Block(-(-size // 8), 1.0),), tuple(dict.fromkeys(ROWWISE, Reach(1e-9, 1)).items()), 1.0)
         releases.append(Release("bulk", study.parties[0].name, BULK.name, bulk))
     return Plan(study, Split.HORIZONTAL, tuple(releases))
 

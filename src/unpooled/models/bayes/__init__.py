@@ -7,4 +7,6 @@ from unpooled.models.bayes.plan import compile_plan
 from unpooled.models.bayes.terms import terms
 from unpooled.protocol.step import Model
 
-MODEL = Model("bayes", compile_plan, STEPS, coordinate, render, panels, outlook, results=(BayesResult,), terms=terms)
+MODEL = Model(
+    "bayes", compile_plan, STEPS, coordinate, render, panels, outlook, results=(BayesResult,), terms=terms, households=True
+)

@@ -14,6 +14,7 @@ from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.modes import collect
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
+from unpooled.aggregation.totals import COUNT, rows_of
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, NAIVE, SQUARE
 from unpooled.models.bayes.rounds import Method
 from unpooled.models.bayes.standard import CAP, CONSTANT, DESCENT, RESIDUAL, SCALES, SPREAD, Standard
@@ -71,11 +72,12 @@ class Rounds:
         self.design: BayesDesign = plan.design
         self.members: Mapping[str, Member] = {}
         self.participants: tuple[str, ...] = ()
+        self.count: Total | None = None
 
     @property
     def rows(self) -> int:
         """The rows of whoever was in the last total."""
-        return sum(self.plan.study.card(name).rows for name in self.participants)
+        return rows_of(self.plan.study, self.participants, self.count)
 
     def total(self, name: str, settings: tuple[float, ...] = (), index: int = 0) -> Generator[list[Ask], Replies, Total]:
         """One total of the plan."""
@@ -90,6 +92,8 @@ def coordinate(plan: Plan) -> Conversation:
     rounds = Rounds(plan)
     rounds.members = yield from exchange_keys(rounds.design.aggregation)
     settings: tuple[float, ...] = ()
+    if COUNT in rounds.design.totals:
+        rounds.count = yield from rounds.total(COUNT)
     if rounds.design.method is Method.MOMENTS:
         moments, settings = yield from _one_release(rounds)
         return _result(rounds, posterior(rounds.design, moments), moments, settings)

@@ -11,6 +11,7 @@ from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import ESTIMATE, Moments
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
+from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE, part
@@ -18,7 +19,7 @@ from unpooled.models.bayes import MODEL, published
 from unpooled.models.bayes.plan import NAIVE
 from unpooled.models.bayes.rounds import ROUNDS
 from unpooled.privacy.bounds import Bounds
-from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
+from unpooled.privacy.plan import AGGREGATION, Plan, Study
 from unpooled.privacy.unit import Calibration
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class PrivateBayesianRegression(LinearRegressor):
     Parameters
     ----------
     epsilon : float, default 1.0
-        The privacy asked for, for each row: smaller protects more. ``inf`` adds no noise and promises nothing.
+        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
     delta : float, optional
         The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
     bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
@@ -50,6 +51,10 @@ class PrivateBayesianRegression(LinearRegressor):
         promises nothing.
     y_bounds : (low, high), optional
         Declared range of y. None reads it off the data, warns, and promises nothing.
+    unit : {"record", "attribute", "household"}, default "record"
+        Whom the promise is for: a whole row, one value of one person, or all rows of one id (``unit_id`` of ``fit``).
+    rows_per_household : int, default 1
+        With ``unit="household"``, the most rows of one id that count, over all sites: the noise grows with it.
     adjacency : {"replace", "zero-out"}, default "replace"
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound", "published"}, default "sound"
@@ -150,6 +155,8 @@ class PrivateBayesianRegression(LinearRegressor):
         delta: float | None = None,
         bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
         y_bounds: tuple[float, float] | None = None,
+        unit: str = "record",
+        rows_per_household: int = 1,
         adjacency: str = "replace",
         calibration: str = "sound",
         aggregation: str = "distributed",
@@ -170,6 +177,8 @@ class PrivateBayesianRegression(LinearRegressor):
     ) -> None:
         super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
         self.y_bounds = y_bounds
+        self.unit = unit
+        self.rows_per_household = rows_per_household
         self.aggregation = aggregation
         self.tolerate = tolerate
         self.nodes = nodes
@@ -187,7 +196,7 @@ class PrivateBayesianRegression(LinearRegressor):
         """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
         return self._planned(sites or {ALL: n_samples}, n_features)
 
-    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
+    def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
         assert declared.response is not None
         columns = (*declared.columns, declared.response)
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
@@ -206,14 +215,16 @@ class PrivateBayesianRegression(LinearRegressor):
             "projection": float(self.projection),
             "multiple": None if self.multiple is None else float(self.multiple),
         }
-        cards = tuple(Card(name, count, columns) for name, count in rows.items())
-        return self._asked(cards, parameters, declared.derived, {AGGREGATION: self.aggregation})
+        return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:
-        """Release the moments of all sites (``sites``: a label per row; None is one site) and compute the posterior."""
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None, unit_id: ArrayLike | None = None
+    ) -> Self:
+        """Release the moments of all sites (``sites``: a label per row; None is one site; ``unit_id``: an id per row) and compute the posterior."""
         features, declared, response = self._numeric(X, y)
-        tables = part(features, features.names, response).by_site(sites)
-        study = self._study({name: table.n_rows for name, table in tables.items()}, declared)
+        whole = part(features, features.names, response)
+        tables = site_tables(whole, sites, self.unit, unit_id, self.rows_per_household)
+        study = self._study(counts_of(tables), declared)
         result = self._run(study, tables).outcome.result
         self.projection_, self.method_ = result.projection, result.method
         if result.moments is not None:

@@ -94,6 +94,8 @@ def outlook(
         in_words("half range in deviations", ranges),
     ]
     free = 1 - (sum(r2) / 2 if isinstance(r2, tuple | list) else r2)
+    if study.household_rows > 1:
+        words.append(f"ids with {study.household_rows} rows each, as unlike as those of others")
     return Outlook(
         f"bayes ({design.method})",
         rows,

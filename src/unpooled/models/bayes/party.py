@@ -9,6 +9,7 @@ import numpy as np
 
 from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
+from unpooled.aggregation.totals import COUNT, rows_counted
 from unpooled.errors import PlanMismatch
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, SQUARE
 from unpooled.models.bayes.standard import DESCENT, KEPT, RESIDUAL, SCALES, SPREAD, public_numbers
@@ -70,9 +71,14 @@ def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
     return design.scales.statistic(context.table)
 
 
+def _count(context: Context, settings: Settings) -> NDArray[np.int64]:
+    _no_settings(settings)
+    return rows_counted(context.table)
+
+
 def _no_settings(settings: Settings) -> None:
     if settings:
-        raise PlanMismatch("deviations are taken inside the declared ranges: their request has no settings")
+        raise PlanMismatch("what is counted or taken inside the declared ranges has no settings in its request")
 
 
 def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
@@ -108,6 +114,7 @@ def _rows(context: Context, standard: tuple[NDArray[np.float64], NDArray[np.floa
 
 #: What a party adds up, by the name of the total.
 STATISTICS = {
+    COUNT: _count,
     DEVIATIONS: _deviations,
     SQUARE: _square,
     MOMENTS: _moments,

@@ -10,7 +10,7 @@ import msgspec
 
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.totals import Aggregation, Summed
+from unpooled.aggregation.totals import Aggregation, Summed, counting, of_units
 from unpooled.errors import UsageError
 from unpooled.models.bayes.rounds import ROUNDS, Method, Schedule, schedule_of
 from unpooled.models.bayes.standard import Scales, StandardRows
@@ -18,7 +18,7 @@ from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import column_moments
-from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,7 +187,7 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
     )
     wanted = Method(method or (Method.MOMENTS if _paper(parameters) else parameters.method))
     coefficients = len(layout.coding.attribute) + 1
-    k = rows * aggregation.multiplier(study) / coefficients
+    k = rows / study.household_rows * aggregation.multiplier(study) / coefficients
     schedule = schedule_of(wanted, k, coefficients, parameters.max_passes)
     used = layout
     if schedule.method is Method.MEAN:
@@ -198,13 +198,23 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
         else:
             used = replace(layout, features=())
     design = BayesDesign(parameters, aggregation, layout, schedule, {}, StandardRows(used, rows, schedule.longest))
-    adjacency = Adjacency(study.adjacency)
-    vectors = (
-        _moments(design, adjacency, estimates=method is None)
-        if schedule.method is Method.MOMENTS
-        else _rounds(design, adjacency)
+
+    def vectors(adjacency: Adjacency) -> dict[str, Summed]:
+        made = (
+            _moments(design, adjacency, estimates=method is None)
+            if schedule.method is Method.MOMENTS
+            else _rounds(design, adjacency)
+        )
+        return {vector.name: vector for vector in made}
+
+    counts = {vector.name: vector for vector in counting(study)}
+    left = 1 - sum(vector.share for vector in counts.values())
+    moved = {how: vectors(how) for how in Adjacency}
+    names = moved[Adjacency.REPLACE]
+    own = {name: of_units(study, {how: made[name] for how, made in moved.items()}) for name in names}
+    return replace(
+        design, totals=counts | {name: replace(vector, share=vector.share * left) for name, vector in own.items()}
     )
-    return replace(design, totals={vector.name: vector for vector in vectors})
 
 
 def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
@@ -237,7 +247,7 @@ def _moments(design: BayesDesign, adjacency: Adjacency, *, estimates: bool) -> I
             parameters.projection,
         )
     if square:  # y^2 lies between 0 and 1 in coded units, under both adjacencies
-        reach = {unit: Reach(float(layout.grid**2), 1) for unit in Unit}
+        reach = {unit: Reach(float(layout.grid**2), 1) for unit in ROWWISE}
         yield Summed(SQUARE, (Block(1, 1.0),), reach, layout.grid**2, (1 - parameters.projection) * square)
     yield layout.vector(MOMENTS, adjacency, rest)
 

@@ -65,4 +65,4 @@ def _classical(study: Study, share: float) -> float:
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
-MODEL = replace(bayes.MODEL, name="bayes-published", compile_plan=compile_plan)
+MODEL = replace(bayes.MODEL, name="bayes-published", compile_plan=compile_plan, households=False)

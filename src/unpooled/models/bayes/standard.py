@@ -23,7 +23,7 @@ from unpooled.kernels import standard_rows
 from unpooled.privacy.bounds import Coding, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import clipped_products, moments_ball, standardising_sums
-from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,7 +173,7 @@ class StandardRows:
     def spread(self, share: float) -> Summed:
         """The sum of squared residuals (Theorem B.6)."""
         most = self.most
-        reach = {unit: Reach(1.0, 1) for unit in Unit}
+        reach = {unit: Reach(1.0, 1) for unit in ROWWISE}
         return Summed(SPREAD, (Block(1, float(most)),), reach, most, share)
 
     @property

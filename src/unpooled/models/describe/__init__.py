@@ -16,4 +16,5 @@ MODEL = Model(
     panels,
     results=(tuple[Summary, ...], tuple[Range, ...]),
     terms=terms,
+    households=True,
 )

@@ -89,7 +89,7 @@ def _ranges(plan: Plan, layout: RangesLayout) -> Conversation:
     """Ask every party for its counts; a party that drops out is left out."""
     cards = plan.study.parties
     replies = yield [Ask(card.name, HISTOGRAM, Nothing()) for card in cards]
-    rows, variance = 0, 0.0
+    rows, least, variance = 0, 0, 0.0
     counts = np.zeros(len(layout.columns) * BINS)
     for card, reply in zip(cards, replies, strict=True):
         if isinstance(reply, Dropped):
@@ -99,9 +99,10 @@ def _ranges(plan: Plan, layout: RangesLayout) -> Conversation:
         counts += release.decode(reply.sums.values.numpy())
         variance += float(release.deviations[0]) ** 2
         rows += card.rows
+        least += card.people
     if not rows:
         raise StudyAborted("no party answered: run the study again once they are back")
-    return layout.ranges(counts, math.sqrt(variance), rows)
+    return layout.ranges(counts, math.sqrt(variance), rows, least if plan.study.household_rows > 1 else None)
 
 
 def summarise(
@@ -114,14 +115,14 @@ def summarise(
         part, noise = sums[at : at + width].tolist(), variance[at : at + width].tolist()
         at += width
         if column.categories is not None:
-            if not column.may_be_absent:
+            if not layout.counts(column):
                 for category, estimate in zip(column.categories, shares_of(rows, part, noise[0], z), strict=True):
                     yield Summary(source, column.name, category, estimate)
                 continue
             for category, count, v in zip(column.categories, part, noise, strict=True):
                 yield Summary(source, column.name, category, _count(count, v, rows, z))
             continue
-        if not column.may_be_absent:
+        if not layout.counts(column):
             part, noise = [float(rows), *part], [0.0, *noise]
         units = (1.0, layout.grid, layout.grid**2)
         coded = [s / unit for s, unit in zip(part, units, strict=True)]

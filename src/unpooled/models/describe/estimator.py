@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.base import run
+from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import NUMBER, SHARED, check
 from unpooled.estimation.tables import table_of
 from unpooled.models.describe import MODEL
@@ -19,7 +20,7 @@ from unpooled.privacy.accounting import UNBOUNDED
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.exposure import alternatives
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import BOUNDS, Card, Earlier, Plan, Study, default_delta
+from unpooled.privacy.plan import BOUNDS, Earlier, Plan, Study, default_delta
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.terms import as_html
 
@@ -159,22 +160,24 @@ def _ranges(
     epsilon: float,
     delta: float | None,
     unit: str,
+    unit_id: Any,  # noqa: ANN401 - ids in an array, list or series
+    rows_per_household: int,
     adjacency: str,
     random_state: int | None,
     budget: Budget | None,
 ) -> DescribedBounds:
     """The study of private ranges."""
     given = {"epsilon": epsilon, "delta": delta, "random_state": random_state, "budget": budget}
-    check(SHARED, given | {"unit": unit, "adjacency": adjacency})
+    check(SHARED, given | {"unit": unit, "adjacency": adjacency, "rows_per_household": rows_per_household})
     table = table_of(data, columns)
-    tables = table.by_site(sites)
-    fewest = min(t.n_rows for t in tables.values())
+    tables = site_tables(table, sites, unit, unit_id, rows_per_household)
     wide = Bounds(-FARTHEST, FARTHEST, missing="absent").columns(table.names)
+    cards = row_cards(counts_of(tables), wide)
     study = Study(
         model="describe",
-        parties=tuple(Card(name, t.n_rows, wide) for name, t in tables.items()),
+        parties=cards,
         epsilon=epsilon,
-        delta=default_delta(fewest) if delta is None else delta,
+        delta=default_delta(min(card.people for card in cards)) if delta is None else delta,
         unit=unit,
         adjacency=adjacency,
         parameters={"ranges": True},
@@ -194,6 +197,8 @@ def describe(
     epsilon: float = 1.0,
     delta: float | None = None,
     unit: str = "record",
+    unit_id: Any = None,  # noqa: ANN401 - ids in an array, list or series
+    rows_per_household: int = 1,
     adjacency: str = "replace",
     confidence: float = 0.95,
     random_state: int | None = None,
@@ -216,8 +221,12 @@ def describe(
         The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
     delta : float, optional
         The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
-    unit : {"record", "attribute"}, default "record"
-        Whom the promise is for: a whole row, or one value of one person.
+    unit : {"record", "attribute", "household"}, default "record"
+        Whom the promise is for: a whole row, one value of one person, or all rows of one id.
+    unit_id : array of n ids, optional
+        With ``unit="household"``: which rows belong together.
+    rows_per_household : int, default 1
+        With ``unit="household"``, the most rows of one id that count, over all sites: the noise grows with it.
     adjacency : {"replace", "zero-out"}, default "replace"
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     confidence : float, default 0.95
@@ -240,21 +249,24 @@ def describe(
 
     """
     if bounds is True:
-        return _ranges(data, sites, columns, epsilon, delta, unit, adjacency, random_state, budget)
+        return _ranges(
+            data, sites, columns, epsilon, delta, unit, unit_id, rows_per_household, adjacency, random_state, budget
+        )
     given = {"epsilon": epsilon, "delta": delta, "bounds": bounds, "random_state": random_state, "budget": budget}
     check(SHARED | {"confidence": (NUMBER,)}, given | {"unit": unit, "adjacency": adjacency, "confidence": confidence})
+    check(SHARED, {"rows_per_household": rows_per_household})
     if math.isinf(epsilon) and bounds is None:
         msg = "declare bounds: even without noise they say how values are clipped"
         raise UsageError(msg)
     table = table_of(data, columns)
     chosen = Bounds.given(bounds, table).columns(table.names)
-    tables = table.by_site(sites)
-    fewest = min(t.n_rows for t in tables.values())
+    tables = site_tables(table, sites, unit, unit_id, rows_per_household)
+    cards = row_cards(counts_of(tables), chosen)
     study = Study(
         model="describe",
-        parties=tuple(Card(name, t.n_rows, chosen) for name, t in tables.items()),
+        parties=cards,
         epsilon=epsilon,
-        delta=default_delta(fewest) if delta is None else delta,
+        delta=default_delta(min(card.people for card in cards)) if delta is None else delta,
         unit=unit,
         adjacency=adjacency,
         parameters={"confidence": float(confidence)},

@@ -34,7 +34,7 @@ def sums(table: Table, layout: SumsLayout, block_rows: int = BLOCK_ROWS) -> NDAr
             z = coded[:, starts[i]]
             if column.categories is not None:
                 part = coded[:, starts[i] : starts[i] + len(column.categories)].sum(axis=0) // layout.grid
-            elif column.may_be_absent:
+            elif layout.counts(column):
                 part = np.array([present[:, i].sum(), z.sum(), z @ z])
             else:
                 part = np.array([z.sum(), z @ z])

@@ -45,12 +45,18 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SumsLayout:
     """Which coordinates the released vector has. Numeric column: [count], sum z, sum z^2; categories: one count each.
 
-    The count of a column that cannot be absent is the public number of rows and is not released.
+    The count of a column that cannot be absent is the public number of rows and is not released, but where ids have several rows.
     """
 
     columns: tuple[Column, ...]
     adjacency: Adjacency
     grid: int
+    #: Whether nobody knows how many rows count.
+    uncertain: bool = False
+
+    def counts(self, column: Column) -> bool:
+        """Whether the number of a column's values is not public."""
+        return self.uncertain or column.may_be_absent
 
     def blocks(self, i: int) -> tuple[Block, ...]:
         """The blocks of column i; widths make a noise of scale D_i the calibrated one for mu = 1."""
@@ -59,7 +65,7 @@ class SumsLayout:
         if column.categories is not None:
             return (Block(len(column.categories), reach),)
         units = (1, self.grid, self.grid**2)
-        first = 0 if column.may_be_absent else 1
+        first = 0 if self.counts(column) else 1
         return tuple(Block(1, reach * u / w) for u, w in list(zip(units, WEIGHTS, strict=True))[first:])
 
     def distance(self, i: int) -> float:
@@ -67,8 +73,8 @@ class SumsLayout:
         column = self.columns[i]
         if column.categories is not None:
             return category_counts(self.adjacency)
-        count = WEIGHTS[0] if column.may_be_absent else 0.0
-        return column_moments(count, *WEIGHTS[1:], self.adjacency, may_be_absent=column.may_be_absent)
+        counted = self.counts(column)
+        return column_moments(WEIGHTS[0] if counted else 0.0, *WEIGHTS[1:], self.adjacency, may_be_absent=counted)
 
     def width(self, i: int) -> int:
         """How many coordinates column i has."""
@@ -97,17 +103,21 @@ def layout(study: Study, card: Card, parameters: Parameters) -> SumsLayout:
                 "parties that are added up must agree on bounds, categories and the missing rule"
             )
             raise UsageError(msg)
-    return SumsLayout(columns, Adjacency(study.adjacency), integer_grid(max(c.rows for c in study.parties), degree=2))
+    grid = integer_grid(max(c.rows for c in study.parties), degree=2)
+    return SumsLayout(columns, Adjacency(study.adjacency), grid, study.household_rows > 1)
 
 
 def mechanism(study: Study, layout: SumsLayout) -> GaussianRelease:
     """One party's release: every column gets an equal share of the squared budget."""
     indices = range(len(layout.columns))
-    # In units of the widths every column has reach 1: a row moves them all, an attribute one of them.
+    # In units of the widths every column has reach 1: a row moves them all, an attribute one of them. Where the number of rows is uncertain
+    # the widths cover a row that appears, too; where an id has one row there is no such row.
     reach = {
         Unit.RECORD: Reach(math.sqrt(len(layout.columns)), sum(map(layout.width, indices))),
         Unit.ATTRIBUTE: Reach(1.0, max(map(layout.width, indices))),
     }
+    if study.unit == Unit.HOUSEHOLD:
+        reach[Unit.HOUSEHOLD] = reach[Unit.RECORD].times(study.household_rows)
     blocks = [block for i in indices for block in layout.blocks(i)]
     return GaussianRelease.calibrated(blocks, reach, Unit(study.unit), budget_mu(study.epsilon, study.delta))
 

@@ -62,6 +62,8 @@ class RangesLayout:
         moved = 2.0 if adjacency is Adjacency.REPLACE else 1.0
         # A value that goes missing is counted as missing: it leaves one bin for another, under both adjacencies.
         reach = {Unit.RECORD: Reach(math.sqrt(moved * d), 2 * d), Unit.ATTRIBUTE: Reach(math.sqrt(2.0), 2)}
+        if study.unit == Unit.HOUSEHOLD:
+            reach[Unit.HOUSEHOLD] = reach[Unit.RECORD].times(study.household_rows)
         mu = budget_mu(study.epsilon, study.delta)
         return GaussianRelease.calibrated((Block(d * BINS, 1.0),), reach, Unit(study.unit), mu)
 
@@ -73,8 +75,10 @@ class RangesLayout:
                 total[i] += np.bincount(bins_of(values), minlength=BINS)
         return total.ravel()
 
-    def ranges(self, counts: NDArray[np.float64], deviation: float, rows: int) -> tuple[Range, ...]:
-        """Low and high of every column from its noisy counts."""
+    def ranges(
+        self, counts: NDArray[np.float64], deviation: float, rows: int, least: int | None = None
+    ) -> tuple[Range, ...]:
+        """Low and high of every column from its noisy counts of so many rows; of at least ``least`` where nobody knows how many."""
         d = len(self.columns)
         level = deviation * NormalDist().inv_cdf(1 - (1 - _CONFIDENCE) / (d * BINS))
         found = []
@@ -88,8 +92,10 @@ class RangesLayout:
             first, last = max(int(full[0]) - 1, 0), min(int(full[-1]) + 1, BINS - 2)
             low = float(EDGES[first - 1]) if first else -FARTHEST
             high = float(EDGES[last]) if last < EDGES.size else FARTHEST
+            held = float(present[first : last + 1].sum() + max(float(own[-1]), 0.0))
+            of = rows if least is None else min(max(held, least), rows)
             outside = float(present.sum() - present[first : last + 1].sum())
-            clipped, missing = (min(max(number / rows, 0.0), 1.0) for number in (outside, float(own[-1])))
+            clipped, missing = (min(max(number / of, 0.0), 1.0) for number in (outside, float(own[-1])))
             found.append(Range(column.name, low, high, clipped, missing))
         return tuple(found)
 

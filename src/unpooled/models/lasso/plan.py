@@ -17,7 +17,7 @@ from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.sensitivity import column_moments
-from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -263,7 +263,7 @@ def _moments(design: LassoDesign, rows: int) -> GaussianRelease:
 
 def _gaussian(size: int, either: Reach, multiplier: float) -> GaussianRelease:
     """Integers that either unit moves by this much, with noise of so many times its distance; 0 is no noise."""
-    block, reach = Block(size, 1.0), dict.fromkeys(Unit, either)
+    block, reach = Block(size, 1.0), dict.fromkeys(ROWWISE, either)
     if not multiplier:
         return GaussianRelease((block,), tuple(reach.items()), 0.0)
     return GaussianRelease.calibrated((block,), reach, Unit.RECORD, 1 / multiplier)
@@ -298,7 +298,7 @@ def compile_plan(study: Study) -> Plan:
     record_epsilon = math.inf if design.parameters.response_public else design.choice_epsilon
     choice = NoisyChoice(((Unit.RECORD, record_epsilon), (Unit.ATTRIBUTE, design.choice_epsilon)), Unit(study.unit))
     mu = 1 / design.score_multiplier if design.score_multiplier else math.inf
-    score = ScaledGaussian(1, tuple((unit, mu) for unit in Unit), design.score_multiplier)
+    score = ScaledGaussian(1, tuple((unit, mu) for unit in ROWWISE), design.score_multiplier)
     moments = _moments(design, rows) if design.refits else None
     shared = Exposure(per_value=_per_value(study), together=design.slots)
     releases: list[Release] = []

@@ -17,7 +17,7 @@ from unpooled.models.lasso.plan import COLUMN, LARGEST, PICK, Coupling, LassoDes
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.mechanisms.unpriced import Unpriced
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
-from unpooled.privacy.unit import Split, Unit
+from unpooled.privacy.unit import ROWWISE, Split
 from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def compile_plan(study: Study) -> Plan:
     matrix = sketch(study, p)
     norm = 1.0 if matrix is None else float(np.linalg.norm(matrix, 2))
     spread = math.sqrt(2 * (math.log(1 / study.delta) + study.epsilon / 2)) / (rows * study.epsilon / 2)
-    unknown = tuple((unit, math.inf) for unit in Unit)
+    unknown = tuple((unit, math.inf) for unit in ROWWISE)
     column = ScaledGaussian(p.sketch_rows or rows, unknown, norm * math.sqrt(parties * p.rounds) * spread)
     releases = [
         release

@@ -12,7 +12,7 @@ from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Reach
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sensitivity import moments_ball, standardising_sums
-from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,7 +113,7 @@ def sums_release(design: StandardDesign, card: Card, mu: float) -> GaussianRelea
     kinds = [c.categories is not None or c.missing == "indicator" for c in card.columns] if p else []
     distance = standardising_sums(kinds, first, weight, Adjacency.REPLACE)
     reach = Reach(distance, 2 * (p + bool(weight)))
-    return GaussianRelease.calibrated(blocks, dict.fromkeys(Unit, reach), Unit.RECORD, mu)
+    return GaussianRelease.calibrated(blocks, dict.fromkeys(ROWWISE, reach), Unit.RECORD, mu)
 
 
 def products_release(design: StandardDesign, party: str, mu: float) -> GaussianRelease:
@@ -124,13 +124,13 @@ def products_release(design: StandardDesign, party: str, mu: float) -> GaussianR
     middle = (Block(off, unit * math.sqrt(0.5)),) if off else ()
     blocks = (Block(count, unit), *middle, Block(count, unit))
     reach = Reach(moments_ball(1.0, 1.0, Adjacency.REPLACE), count + off + count)
-    return GaussianRelease.calibrated(blocks, dict.fromkeys(Unit, reach), Unit.RECORD, mu)
+    return GaussianRelease.calibrated(blocks, dict.fromkeys(ROWWISE, reach), Unit.RECORD, mu)
 
 
 def axis_release(design: StandardDesign, mu: float) -> GaussianRelease:
     """One number of at most AXIS_CAP for every row (Theorem L.8)."""
     reach = Reach(2.0 * grids(design.rows)[0], 1)
-    return GaussianRelease.calibrated((Block(design.rows, 1.0),), dict.fromkeys(Unit, reach), Unit.RECORD, mu)
+    return GaussianRelease.calibrated((Block(design.rows, 1.0),), dict.fromkeys(ROWWISE, reach), Unit.RECORD, mu)
 
 
 def crossing_release(design: StandardDesign, mu: float) -> GaussianRelease:
@@ -138,7 +138,7 @@ def crossing_release(design: StandardDesign, mu: float) -> GaussianRelease:
     first, second = grids(design.rows)
     others = len(design.parties) - 1
     reach = Reach(2.0 * first * second, others)
-    return GaussianRelease.calibrated((Block(others, 1.0),), dict.fromkeys(Unit, reach), Unit.RECORD, mu)
+    return GaussianRelease.calibrated((Block(others, 1.0),), dict.fromkeys(ROWWISE, reach), Unit.RECORD, mu)
 
 
 def budgets(study: Study, design: StandardDesign) -> tuple[dict[str, float], float]:
@@ -170,7 +170,7 @@ def compile_standard(study: Study) -> Plan:
     """The releases of a LASSO study in the default form."""
     design = design_of(study)
     mus, epsilon = budgets(study, design)
-    choice = NoisyChoice(tuple((unit, epsilon) for unit in Unit), Unit(study.unit))
+    choice = NoisyChoice(tuple((unit, epsilon) for unit in ROWWISE), Unit(study.unit))
     releases: list[Release] = []
     for card, part in zip(study.parties, parts_of(study, design), strict=True):
         name = card.name

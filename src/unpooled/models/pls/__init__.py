@@ -7,4 +7,6 @@ from unpooled.models.pls.plan import compile_plan
 from unpooled.models.pls.terms import terms
 from unpooled.protocol.step import Model
 
-MODEL = Model("pls", compile_plan, STEPS, coordinate, render, panels, outlook, results=(PlsResult,), terms=terms)
+MODEL = Model(
+    "pls", compile_plan, STEPS, coordinate, render, panels, outlook, results=(PlsResult,), terms=terms, households=True
+)

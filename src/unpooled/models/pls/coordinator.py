@@ -12,7 +12,7 @@ from unpooled.aggregation.keys import exchange_keys
 from unpooled.aggregation.modes import collect
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
-from unpooled.aggregation.totals import Total
+from unpooled.aggregation.totals import COUNT, Total, rows_of
 from unpooled.errors import StudyAborted
 from unpooled.kernels.kernel_pls import Centred
 from unpooled.models.pls.fit import PlsFit, fit, from_moments
@@ -64,8 +64,11 @@ def coordinate(plan: Plan) -> Conversation:
             channels, stored(fit(exact, design.frame, wanted)), participants, moments_of(design, exact, plan).stored()
         )
     members = yield from exchange_keys(design.aggregation)
+    count = None
+    if COUNT in design.totals:
+        count = yield from collect(plan, design.aggregation, design.totals[COUNT], members)
     total = yield from collect(plan, design.aggregation, design.vector, members)
-    rows = sum(study.card(name).rows for name in total.participants)
+    rows = rows_of(study, total.participants, count)
     moments = Moments.decode(design.layout, total, rows, plan.hash, str(plan.statement))
     fitted = from_moments(moments, design.frame, wanted)
     return PlsResult(channels, stored(fitted), total.participants, moments.stored())

@@ -13,6 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
+from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import ARRAY, NONE, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE, part
@@ -23,7 +24,7 @@ from unpooled.models.pls.frame import MATRIX, Frame
 from unpooled.models.pls.frame import NONE as NO_BASIS
 from unpooled.models.pls.plan import CHOSEN
 from unpooled.privacy.bounds import Bounds, Column
-from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
+from unpooled.privacy.plan import AGGREGATION, Plan, Study
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,6 +68,10 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         R bounds the length of a projected row, in the scaling of the basis; longer ones are shortened. None reads it off the data, warns, and promises nothing.
     y_bounds : (low, high), optional
         Declared range of y. None reads it off the data, warns, and promises nothing.
+    unit : {"record", "attribute", "household"}, default "record"
+        Whom the promise is for: a whole row, one value of one person, or all rows of one id (``unit_id`` of ``fit``).
+    rows_per_household : int, default 1
+        With ``unit="household"``, the most rows of one id that count, over all sites: the noise grows with it.
     adjacency : {"replace", "zero-out"}, default "replace"
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound", "published"}, default "sound"
@@ -155,6 +160,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         delta: float | None = None,
         bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
         y_bounds: tuple[float, float] | None = None,
+        unit: str = "record",
+        rows_per_household: int = 1,
         adjacency: str = "replace",
         calibration: str = "sound",
         aggregation: str = "distributed",
@@ -171,6 +178,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         self.basis_size = basis_size
         self.reference = reference
         self.y_bounds = y_bounds
+        self.unit = unit
+        self.rows_per_household = rows_per_household
         self.aggregation = aggregation
         self.tolerate = tolerate
         self.nodes = nodes
@@ -214,7 +223,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         kind, matrix = self._basis()
         return Frame.of(kind, channels, self.basis_size, reference, matrix)
 
-    def _study(self, rows: Mapping[str, int], declared: Declared, norm: float | None = None) -> Study:
+    def _study(self, rows: Mapping[str, Any], declared: Declared, norm: float | None = None) -> Study:
         assert declared.response is not None
         columns = (*declared.columns, declared.response)
         if isinstance(self.bounds, Bounds) and self.bounds.norm is not None:
@@ -232,8 +241,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
             "nodes": [str(node) for node in self.nodes],
             "sd": self.sd,
         }
-        cards = tuple(Card(name, count, columns) for name, count in rows.items())
-        return self._asked(cards, parameters, declared.derived, {AGGREGATION: self.aggregation})
+        return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     def _number(self) -> int | str:
         """``n_components`` as a plain number, also where a search over parameters made it a numpy one."""
@@ -241,12 +249,15 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
 
     # --- fitting ---------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:
-        """Release the moments of all sites (``sites``: a label per row; None is one site) and compute PLS from them."""
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None, unit_id: ArrayLike | None = None
+    ) -> Self:
+        """Release the moments of all sites (``sites``: a label per row; None is one site; ``unit_id``: an id per row) and compute PLS from them."""
         features, declared, response = self._numeric(X, y)
         norm = self._longest(features, declared.columns) if self.bounds is None else None
-        tables = part(features, features.names, response).by_site(sites)
-        study = self._study({name: table.n_rows for name, table in tables.items()}, declared, norm)
+        whole = part(features, features.names, response)
+        tables = site_tables(whole, sites, self.unit, unit_id, self.rows_per_household)
+        study = self._study(counts_of(tables), declared, norm)
         result = self._run(study, tables).outcome.result
         self._columns = declared.columns
         if result.moments is not None:

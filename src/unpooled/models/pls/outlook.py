@@ -58,6 +58,8 @@ def outlook(
         in_words("half range of y in deviations", ranges),
         in_words("last coordinate's deviation over the first's", decay),
     ]
+    if study.household_rows > 1:
+        words.append(f"ids with {study.household_rows} rows each, as unlike as those of others")
     return Outlook(
         "pls",
         sum(card.rows for card in study.parties),

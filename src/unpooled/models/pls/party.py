@@ -8,6 +8,7 @@ import numpy as np
 
 from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
+from unpooled.aggregation.totals import COUNT, rows_counted
 from unpooled.errors import PlanMismatch
 from unpooled.kernels.kernel_pls import Centred
 from unpooled.models.pls.messages import ExactReply
@@ -30,6 +31,12 @@ def _moments(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]
     return design.layout.added_up(design.blocks(context.table))
 
 
+def _count(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
+    if settings:
+        raise PlanMismatch("rows are counted without settings")
+    return rows_counted(context.table)
+
+
 def _exact(context: Context, request: Nothing) -> ExactReply:  # noqa: ARG001 - the request is no more than its name
     context.planned(MOMENTS)  # before anything is computed
     found = Centred.of(*context.design.exact(context.table))
@@ -39,6 +46,7 @@ def _exact(context: Context, request: Nothing) -> ExactReply:  # noqa: ARG001 - 
 
 STEPS = (
     KEYS,
+    *steps_of(COUNT, _count),
     *steps_of(MOMENTS, _moments),
     Step(EXACT, Nothing, ExactReply, _exact),
 )

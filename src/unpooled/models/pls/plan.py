@@ -11,13 +11,13 @@ import numpy as np
 
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.totals import Aggregation, Summed
+from unpooled.aggregation.totals import Aggregation, Summed, counting, of_units
 from unpooled.errors import DataError, UsageError
 from unpooled.models.pls.frame import BASIS_BITS, Frame, basis_steps
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import ScaledGaussian
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
-from unpooled.privacy.unit import Adjacency, Split
+from unpooled.privacy.unit import Adjacency, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,12 +70,13 @@ class PlsDesign:
     frame: Frame
     channels: tuple[Column, ...]
     layout: MomentsLayout
-    vector: Summed
+    #: What is added up, by name.
+    totals: dict[str, Summed]
 
     @property
-    def totals(self) -> dict[str, Summed]:
-        """What is added up, by name."""
-        return {MOMENTS: self.vector}
+    def vector(self) -> Summed:
+        """The moments."""
+        return self.totals[MOMENTS]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -189,7 +190,10 @@ def design_of(study: Study) -> PlsDesign:
     columns = (*(Column(f"coordinate {k} for {response.name}", -norm, norm) for k in range(frame.size)), response)
     layout = MomentsLayout.of(columns, response.name, rows, geometry=Geometry.AUGMENTED, norm=norm)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
-    return PlsDesign(parameters, aggregation, frame, channels, layout, layout.vector(MOMENTS, Adjacency(study.adjacency)))
+    counts = {vector.name: vector for vector in counting(study)}
+    left = 1 - sum(vector.share for vector in counts.values())
+    moments = of_units(study, {how: layout.vector(MOMENTS, how, left) for how in Adjacency})
+    return PlsDesign(parameters, aggregation, frame, channels, layout, counts | {MOMENTS: moments})
 
 
 PUBLIC = "The basis, the reference spectrum and the bound on projected rows, which the study declares."
@@ -207,10 +211,14 @@ def compile_plan(study: Study) -> Plan:
     trusted: tuple[str, ...] = ()
     releases: tuple[Release, ...]
     if study.epsilon == math.inf:
+        if study.unit == Unit.HOUSEHOLD:
+            raise UsageError(
+                'epsilon = inf protects no household: ask for a finite epsilon, or for unit = "record" with other cards'
+            )
         size = exact_size(design.frame.size)
         releases = tuple(Release(MOMENTS, card.name, EXACT, ScaledGaussian.silent(size)) for card in study.parties)
     else:
-        releases = design.aggregation.releases(design.vector, study)
+        releases = tuple(r for vector in design.totals.values() for r in design.aggregation.releases(vector, study))
         not_protected, assumptions = design.aggregation.sentences
         trusted = design.aggregation.trusted
     return Plan(

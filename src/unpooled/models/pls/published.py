@@ -190,4 +190,5 @@ MODEL = replace(
     compile_plan=compile_plan,
     steps=(Step(PUBLISHED, Nothing, PublishedReply, release_model),),
     coordinate=coordinate,
+    households=False,
 )

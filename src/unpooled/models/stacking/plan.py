@@ -19,7 +19,7 @@ from unpooled.privacy.classes import DEFAULT, check_classes
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters
-from unpooled.privacy.unit import Split, Unit
+from unpooled.privacy.unit import ROWWISE, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -366,7 +366,7 @@ def _perturbed(study: Study, design: StackingDesign, shapes: list[Fit], perturb:
 def _predictions(study: Study, design: StackingDesign, party: str, high: int) -> Release:
     """Noisy probabilities: one row moves one number of each party by at most 1, so K of them together by sqrt(K)."""
     mu = budget_mu(study.epsilon * design.parameters.predictions_share, study.delta) / math.sqrt(len(design.blocks))
-    reach = dict.fromkeys(Unit, Reach(float(GRID), 1))
+    reach = dict.fromkeys(ROWWISE, Reach(float(GRID), 1))
     mechanism = GaussianRelease.calibrated((Block(high, 1.0),), reach, Unit.RECORD, mu)
     return Release(PREDICTIONS, party, PREDICTIONS, mechanism, exposure=Exposure(HIGH))
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from unpooled.errors import UsageError
-from unpooled.privacy.accounting import Event
+from unpooled.privacy.accounting import UNBOUNDED, Event
 from unpooled.privacy.exposure import Cost
-from unpooled.privacy.unit import Unit
+from unpooled.privacy.unit import ROWWISE, Unit
 
 DIGEST_BYTES = 32  # of SHA-256, and of a root key
 LONGEST_WORD = 200
@@ -86,11 +86,11 @@ class Charge:
         for unit, part, event in self.costs:
             known = type(unit) is Unit and type(part) is str and type(event) is Event and event.count <= _LARGEST_INTEGER
             require(known, "a charge needs an Event for each unit, with a count below 2^63")
-        require({cost.unit for cost in self.costs} == set(Unit), "a charge says what it costs every unit")
+        require({cost.unit for cost in self.costs} >= set(ROWWISE), "a charge says what it costs a row and a value")
 
     def cost(self, unit: Unit) -> tuple[Cost, ...]:
-        """What this charge is to one unit."""
-        return tuple(cost for cost in self.costs if cost.unit is unit)
+        """What this charge is to one unit; a household's loss is unbounded where nobody bounded how many of its rows count."""
+        return tuple(cost for cost in self.costs if cost.unit is unit) or (Cost(unit, "", UNBOUNDED),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,15 @@ class Entry:
     state: Literal["reserved", "committed"]
     time: int
 
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The units that it prices."""
+        return tuple(unit for unit in Unit if any(cost.unit is unit for cost in self.costs))
+
     def words(self, unit: Unit) -> str:
         """What it costs one unit; alternatives, of which one holds for a given person, are told apart by "or"."""
+        if unit is Unit.HOUSEHOLD and all(cost.unit is not unit for cost in self.costs):
+            return str(UNBOUNDED)
         parts: dict[str, list[str]] = {}
         for cost in self.costs:
             if cost.unit is unit and cost.event.count:

@@ -11,6 +11,7 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.privacy.mechanisms.given import Vector
+from unpooled.privacy.unit import ROWWISE, Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from unpooled.privacy.accounting import Event
     from unpooled.privacy.mechanisms.given import Given
     from unpooled.privacy.noise import RandomBits
-    from unpooled.privacy.unit import Unit
 
 #: What mechanisms publish: integers on a grid, real numbers, or words modulo 2^64.
 INTEGERS, REALS, WORDS = "<i8", "<f8", "<u8"
@@ -52,6 +52,10 @@ class Mechanism(ABC):
         @property
         def scale(self) -> float | None:
             """The scale of its noise; None where it is known during the run only."""
+
+    def prices(self, unit: Unit) -> bool:
+        """Whether it knows what a release costs this unit. What all rows of an id lose is known to those alone that were made for it."""
+        return unit in ROWWISE
 
     @abstractmethod
     def sensitivity(self, unit: Unit) -> float | None:

@@ -38,6 +38,10 @@ class Reach:
     distance: float
     coordinates: int
 
+    def times(self, rows: int) -> Reach:
+        """That of so many rows at once, at one party or at several (Theorem F.19): floored steps add up like distances."""
+        return Reach(self.distance * rows, self.coordinates * rows * rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Blocked(Mechanism):
@@ -61,6 +65,10 @@ class Blocked(Mechanism):
     def size(self) -> int:
         """The number of released integers."""
         return sum(block.size for block in self.blocks)
+
+    def prices(self, unit: Unit) -> bool:
+        """Whether a reach was declared for it."""
+        return unit in dict(self.reach)
 
     def sensitivity(self, unit: Unit) -> float:
         """L2 reach of the unit in the same units as ``scale``."""

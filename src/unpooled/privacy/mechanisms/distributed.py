@@ -124,6 +124,10 @@ class Contribution(Mechanism):
         """The scale of the noise that the aggregator adds."""
         return self.total.scale
 
+    def prices(self, unit: Unit) -> bool:
+        """What the total's release prices."""
+        return self.total.prices(unit)
+
     def sensitivity(self, unit: Unit) -> float:
         """L2 reach of the unit in the total."""
         return self.total.sensitivity(unit)

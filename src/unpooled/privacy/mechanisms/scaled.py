@@ -13,7 +13,7 @@ from unpooled.privacy import noise
 from unpooled.privacy.accounting import UNBOUNDED, Event, Kind
 from unpooled.privacy.mechanisms.base import REALS, Mechanism
 from unpooled.privacy.mechanisms.given import Vector
-from unpooled.privacy.unit import Unit
+from unpooled.privacy.unit import ROWWISE, Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +41,7 @@ class ScaledGaussian(Mechanism):
     @classmethod
     def silent(cls, size: int) -> ScaledGaussian:
         """Real numbers as they are: the noise-free algorithm, whose event is unbounded."""
-        return cls(size, tuple((unit, math.inf) for unit in Unit), 0.0)
+        return cls(size, tuple((unit, math.inf) for unit in ROWWISE), 0.0)
 
     @property
     def name(self) -> str:

@@ -1,0 +1,102 @@
+"""Replays over households: every release of the models that offer the unit, in every way to add up, and studies broken on purpose."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from unpooled.audit.made_up import made_up
+from unpooled.audit.replay import Report, replay
+from unpooled.models import load
+from unpooled.privacy import household
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.mechanisms import Reach
+from unpooled.privacy.plan import Card, Household, Study
+from unpooled.privacy.unit import Unit
+
+COLUMNS = (Column("age", 18.0, 100.0), Column("y", -1.0, 3.0))
+MODELS = {
+    "describe": ("describe", {}),
+    "ranges": ("describe", {"ranges": True}),
+    "moments": ("bayes", {"response": "y", "method": "moments"}),
+    "refinement": ("bayes", {"response": "y", "method": "refinement", "max_passes": 5}),
+    "gradient": ("bayes", {"response": "y", "method": "gradient", "max_passes": 4}),
+    "mean": ("bayes", {"response": "y", "method": "mean", "max_passes": 4}),
+    "pls": ("pls", {"response": "y", "basis": "none", "norm": 41.0, "n_components": 1}),
+}
+
+
+def study(kind: str, adjacency: str = "replace", trust: str = "trusted", most: int = 3) -> Study:
+    model, parameters = MODELS[kind]
+    cards = tuple(Card(name, 8 * most, COLUMNS, household=Household("person", 8, most, elsewhere=False)) for name in "abc")
+    trusts = {} if model == "describe" else {"aggregation": trust}
+    return Study(
+        model, cards, 1.0, 1e-5, unit="household", adjacency=adjacency, parameters=parameters, trust=trusts, derived=()
+    )
+
+
+def audit(asked: Study, rounds: int = 3) -> Report:
+    model = load(asked.model)
+    return replay(model, *made_up(asked, model.compile(asked).split, 24), registry=load, rounds=rounds)
+
+
+def largest(report: Report) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for (unit, _, name), ratio in report.largest.items():
+        if unit is Unit.HOUSEHOLD:
+            found[name] = max(found.get(name, 0.0), ratio)
+    return found
+
+
+@pytest.mark.no_cover
+@pytest.mark.minutes
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+@pytest.mark.parametrize("kind", list(MODELS))
+def test_households_move_nothing_further_than_declared(kind: str, adjacency: str) -> None:
+    report = audit(study(kind, adjacency))
+    assert report.passed, str(report)
+    assert max(largest(report).values()) > 0.3, str(report)
+
+
+@pytest.mark.no_cover
+@pytest.mark.minutes
+@pytest.mark.parametrize("trust", ["distributed", "local"])
+def test_households_are_audited_in_every_way_to_add_up(trust: str) -> None:
+    report = audit(study("gradient", trust=trust), 1)
+    assert report.passed, str(report)
+    assert max(largest(report).values()) > 0.2
+
+
+def test_a_description_of_households_attains_its_bound() -> None:
+    report = audit(study("describe"))
+    assert report.passed, str(report)
+    assert largest(report)["sums"] > 0.95  # all rows of the first id went from one corner to the other
+
+
+def test_a_price_of_one_row_for_all_of_them_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reach, "times", lambda self, _rows: self)
+    assert not audit(study("describe")).passed
+
+
+def test_rows_beyond_what_counts_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit's tables have ids with more rows than count: a party that counts them all is caught."""
+    asked = study("describe", most=1)
+    three = msgspec.structs.replace(
+        asked,
+        parties=tuple(
+            msgspec.structs.replace(c, rows=24, household=Household("person", 8, 3, elsewhere=False)) for c in asked.parties
+        ),
+    )
+    _, tables = made_up(three, load("describe").compile(three).split, 24)
+
+    def bounded() -> dict[str, household.BoundedTable]:
+        found = {}
+        for name, table in tables.items():
+            assert isinstance(table, household.BoundedTable)
+            found[name] = household.BoundedTable(table._own(), table._owners, 1)
+        return found
+
+    assert replay(load("describe"), asked, bounded(), registry=load, rounds=2).passed
+    monkeypatch.setattr(household, "counted", lambda ids, most: np.ones(ids.size, dtype=bool))
+    assert not replay(load("describe"), asked, bounded(), registry=load, rounds=2).passed
