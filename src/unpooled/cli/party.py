@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from unpooled.cli import init, kept
-from unpooled.cli.say import examples, say_json
+from unpooled.cli import init, kept, officer
+from unpooled.cli.say import examples, say_json, write_new
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
@@ -19,6 +19,8 @@ app = typer.Typer(no_args_is_help=True, help="Set up a party, check a study agai
 app.command(epilog=examples("party init"))(init.init)
 app.command(epilog=examples("party show"))(kept.show)
 app.command(epilog=examples("party export"))(kept.export)
+for command in (officer.withdraw, officer.card, officer.forget, officer.verify):
+    app.command(epilog=examples(f"party {command.__name__}"))(command)
 
 _CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
 #: What a policy's total counts, in words.
@@ -88,6 +90,9 @@ def ledger(
     *,
     moved: bool = typer.Option(False, "--moved", help="The ledger was moved here, and the old one is gone."),
     migrate: bool = typer.Option(False, "--migrate", help="Take over a ledger of unpooled 0.1.0, with everything it spent."),
+    export: Path | None = typer.Option(
+        None, "--export", help="Write every row of the chain into a new file, for an auditor."
+    ),
     as_json: bool = _JSON,
 ) -> None:
     """List what was approved and debited, and the total against the policy."""
@@ -107,6 +112,8 @@ def ledger(
         Ledger.migrate(path).close()
     with Ledger.open(path, moved=moved) as opened:
         entries, warnings, head = opened.entries(), opened.warnings, opened.head
+        if export is not None:
+            write_new(export, opened.export())
         spent = opened.composition(budget.unit, policy.scope).epsilon(budget.delta)
         alone = opened.composition(budget.unit, Scope.PARTY).epsilon(budget.delta)
     if as_json:
@@ -124,7 +131,7 @@ def ledger(
         typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
         return
     for entry in entries:
-        what = "approval" if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
+        what = entry.kind if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
         what = "the whole plan, all parties" if entry.kind == "shared" else what
         words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in entry.units)
         cost = "" if entry.key is None else f"{words}; {entry.state}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -40,7 +42,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "party ledger": (
         "unpooled party ledger --config north/party.toml",
         "unpooled party ledger --config north/party.toml --json",
+        "unpooled party ledger --config north/party.toml --export ledger.json",
     ),
+    "party withdraw": ("unpooled party withdraw study.toml --config north/party.toml",),
+    "party card": ("unpooled party card --config north/party.toml",),
+    "party forget": ("unpooled party forget study.toml --config north/party.toml",),
+    "party verify": ("unpooled party verify ledger.json --head 5f0c...",),
     "party show": (
         "unpooled party show --config north/party.toml",
         "unpooled party show study.toml --config north/party.toml",
@@ -62,3 +69,15 @@ def say_json(data: Any) -> None:  # noqa: ANN401 - whatever a command tells
     import msgspec
 
     typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+
+
+def write_new(path: Path, body: bytes) -> None:
+    """Write a file that only its owner may read; nothing that exists is overwritten."""
+    from unpooled.errors import UsageError
+
+    try:
+        with open(path, "xb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
+            file.write(body)
+    except FileExistsError:
+        msg = f"{path} exists already: choose another name"
+        raise UsageError(msg) from None

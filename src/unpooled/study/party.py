@@ -180,6 +180,15 @@ class DiskKeeper:
         """Whether there is such a value."""
         return self._file(plan, name).exists()
 
+    def forget(self, plan: str) -> list[str]:
+        """Delete what is kept for a plan; the names of what is gone."""
+        gone = self.names(plan)
+        for name in gone:
+            self._file(plan, name).unlink()
+        if gone:
+            _sync(self._folder)
+        return gone
+
     def names(self, plan: str) -> list[str]:
         """What is kept for a plan."""
         return sorted(name for known, name in self._stored() if known == plan[:_PLAN])
