@@ -94,6 +94,10 @@ class Worst:
         """Smallest delta proved at this epsilon."""
         return max(composition.delta(epsilon) for composition in self.compositions)
 
+    def failure(self, epsilon: float) -> float:
+        """A bound on the probability that the loss exceeds epsilon."""
+        return max(composition.failure(epsilon) for composition in self.compositions)
+
     def within(self, epsilon: float, delta: float) -> bool:
         """Whether (epsilon, delta) is proved: the question a ledger asks before it debits."""
         return all(composition.within(epsilon, delta) for composition in self.compositions)

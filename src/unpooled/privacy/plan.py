@@ -91,11 +91,16 @@ class Plan(Releases):
     @property
     def statement(self) -> Statement:
         """What this plan promises, in words and as data."""
+        study = self.study
+        costs = {unit: self._together(unit) for unit in self.units}
+        proved = {str(unit): cost.epsilon(study.delta) for unit, cost in costs.items()}
+        asked = proved[study.unit]
         return Statement.of(
-            self.study,
+            study,
             self.split,
             plan=self.hash,
-            proved={str(unit): self._together(unit) for unit in self.units},
+            proved=proved,
+            failure=costs[Unit(study.unit)].failure(asked) if math.isfinite(asked) else 1.0,
             trusted=self.trusted,
             public=self.public,
             not_protected=self.not_protected,
@@ -103,14 +108,11 @@ class Plan(Releases):
             voids=self.voids,
         )
 
-    def _together(self, unit: Unit) -> float:
-        """Epsilon of this plan and of whatever was released before it for its declarations."""
+    def _together(self, unit: Unit) -> Worst:
+        """What this plan costs, and whatever was released before it for its declarations."""
         before = [event for earlier in self.study.earlier for event in earlier.of(unit)]
-        if not before:
-            return self.epsilon(self.study.delta, unit)
-        return Worst(tuple(Composition([*c.events, *before]) for c in self.cost(unit).compositions)).epsilon(
-            self.study.delta
-        )
+        cost = self.cost(unit)
+        return Worst(tuple(Composition([*c.events, *before]) for c in cost.compositions)) if before else cost
 
     def __str__(self) -> str:
         study = self.study
