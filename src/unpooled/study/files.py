@@ -18,6 +18,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Household, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
+from unpooled.study.cited import with_cited
 from unpooled.study.reading import DataFormat
 
 T = TypeVar("T")
@@ -131,7 +132,7 @@ def read_study(path: str | Path) -> Study:
             unit=privacy.unit,
             adjacency=privacy.adjacency,
             calibration=privacy.calibration,
-            parameters=text.parameters,
+            parameters=with_cited(text.parameters, cards, path.parent),
             trust=text.trust,
             public_seed=text.study.public_seed,
             simulation_seed=text.study.simulation_seed,
