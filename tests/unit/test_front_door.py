@@ -14,7 +14,8 @@ import pytest
 from commands import PARTIES, approve, command, two_parties
 
 import unpooled
-from unpooled import PrideRegressor, PrivateStackingClassifier
+from unpooled import PrideRegressor, PrivateBayesianRegression, PrivateStackingClassifier
+from unpooled.aggregation.inference import JointTest
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Target, Unit
@@ -399,3 +400,89 @@ def test_a_model_that_names_nothing_lists_nothing() -> None:
     plan = PrideRegressor(parties=2, bounds=(-1, 1)).plan(50, 4)
     assert no_terms(plan, None) == ()
     assert no_kept_terms(plan, "party0", {}) == ()
+
+
+# --- what people see while they wait, and in a console ------------------------------------------------------------------------
+
+
+def test_tests_components_plans_and_releases_are_short_in_a_console_and_tables_in_a_notebook() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 3))
+    fit = PrivateBayesianRegression(epsilon=3.0, bounds=(-1, 1), y_bounds=(-4, 4), method="moments", random_state=0)
+    fit.fit(X, X @ [1.0, -1.0, 0.0] + 0.1 * rng.normal(size=4000))
+    joint = fit.anova(["x0"])
+    components = fit.pca()
+    release = fit.plan_.releases[0]
+    for shown in (joint, components, fit.plan_):
+        assert len(repr(shown)) < 200
+        assert "<table>" in shown._repr_html_()
+        assert "<script>" not in shown._repr_html_()
+    assert repr(joint).startswith("JointTest(")
+    assert "3 directions of 3 columns" in repr(components)
+    assert repr(fit.plan_).startswith("Plan(bayes: 2 releases, epsilon = 3 at delta = ")
+    assert repr(release).startswith(f"Release({release.name} of all: ")
+    hostile = JointTest("<script>x", 1.0, 2, 0.5)
+    assert "&lt;script&gt;" in hostile._repr_html_()
+    many = PrideRegressor(parties=2, bounds=(-1, 1)).plan(50, 4)
+    from dataclasses import replace
+
+    crowded = replace(many, releases=many.releases * 40)
+    assert "and 50 more" in crowded._repr_html_()
+
+
+def test_waiting_counts_rounds_and_names_who_is_waited_for() -> None:
+    from unpooled.cli.progress import progress, waiting
+    from unpooled.protocol.messages import Ask, Nothing
+
+    said: list[str] = []
+    watch = waiting(said.append)
+    for _ in range(2):
+        watch([Ask("north", "gradient", Nothing()), Ask("coast", "gradient", Nothing())])
+    assert said == [
+        "step 'gradient': waiting for north, coast",
+        "step 'gradient', round 2: waiting for north, coast",
+    ]
+    with progress() as say:  # no terminal: not a word
+        say("words")
+
+
+def test_ctrl_c_says_how_to_go_on(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    approve(world)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unpooled.study.run.run_study", interrupted)
+    said = command(world, "run", "study.toml", "--party", "north/party.toml", "--party", "south/party.toml", code=130)
+    assert "Nothing is lost: run the same command again" in said
+
+
+def test_the_first_compilation_says_so_once_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import types
+
+    from unpooled.kernels.compiled import CompileNotice
+
+    def event(module: str) -> object:
+        return types.SimpleNamespace(
+            data={"dispatcher": types.SimpleNamespace(py_func=types.SimpleNamespace(__module__=module))}
+        )
+
+    class Terminal(io.StringIO):
+        def __init__(self, *, seen: bool) -> None:
+            super().__init__()
+            self.seen = seen
+
+        def isatty(self) -> bool:
+            return self.seen
+
+    for seen, modules, count in (
+        (True, ["other", "unpooled.kernels.ridge", "unpooled.kernels.sdca"], 1),
+        (False, ["unpooled.kernels.ridge"], 0),
+    ):
+        terminal, notice = Terminal(seen=seen), CompileNotice()
+        monkeypatch.setattr("sys.stderr", terminal)
+        for module in modules:
+            notice.on_start(event(module))
+            notice.on_end(event(module))
+        assert terminal.getvalue().count("compiles its kernels") == count

@@ -29,7 +29,7 @@ def demo(
     from rich.console import Console
     from rich.panel import Panel
 
-    from unpooled.cli.run import progress, waiting
+    from unpooled.cli.progress import progress, waiting
     from unpooled.cli.say import say_json
     from unpooled.datasets.hospitals import make_hospitals
     from unpooled.study.run import run_study

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from unpooled.protocol.local import Watch
+from unpooled.cli.progress import progress, stopped, waiting
 
 
 def run(
@@ -39,7 +34,8 @@ def run(
         typer.echo(words, err=True)
     if not (force or resume or folder.exists()):  # a run that was begun has spent already
         worth_it(study)
-    with progress(quiet=as_json) as say:
+    again = "run the same command again" + (" with --resume" if network is not None else "")
+    with progress(quiet=as_json) as say, stopped(again):
         if network is not None:
             from unpooled.network.kits import Kit
             from unpooled.network.submit import run_networked
@@ -67,18 +63,3 @@ def worth_it(study: Path) -> None:
 
     asked = read_study(study)
     refuse_if_poor(load(asked.row), asked)
-
-
-@contextmanager
-def progress(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A spinner beside words about what is being waited for (standard error, never a data value)."""
-    from rich.console import Console
-
-    console = Console(stderr=True, quiet=quiet)
-    with console.status("opening the ledgers") as status:
-        yield status.update
-
-
-def waiting(say: Callable[[str], None]) -> Watch:
-    """Says which step is being waited for, and at whom."""
-    return lambda asks: say(f"step {asks[0].step!r}: waiting for {', '.join(ask.to for ask in asks)}")
