@@ -203,6 +203,15 @@ def test_an_approval_that_is_withdrawn_ends_the_plan_until_it_is_given_again(led
     ledger.reserve([charge(1)], BUDGET)
 
 
+def test_other_systems_are_refused_in_words(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "SYSTEM", "nt")
+    for act in (lambda: Ledger.create(tmp_path / "new.db"), lambda: Ledger.open(path)):
+        with pytest.raises(UsageError, match="need Linux or macOS"):
+            act()
+    assert not (tmp_path / "new.db").exists()
+    assert Ledger.in_memory().entries() == ()
+
+
 def test_a_withdrawal_outlives_the_process(path: Path) -> None:
     with Ledger.open(path) as ledger:
         ledger.withdraw(PLAN)

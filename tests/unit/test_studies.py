@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -225,10 +226,24 @@ def test_kept_values_are_private_files(tmp_path: Path) -> None:
         keeper.keep("a" * 64, "../x", np.zeros(1))
 
 
-def test_demo_version_and_help(world: Path) -> None:
-    shown = command(world, "demo", "--epsilon", "2")
-    assert "Results beside the truth" in shown
-    assert "ledger of north" in shown
+@pytest.mark.minutes
+def test_the_demo_is_a_tour_that_ends_with_a_report(world: Path) -> None:
+    shown = command(world, "demo", "--epsilon", "2", "--out", "tour")
+    for words in ("1. Rows.", "2. Columns.", "3. Spectra.", "simulated with", "tour/rows/study.run/report.html"):
+        assert words in shown
+    text = (world / "tour/rows/study.run/report.html").read_text()
+    assert "a tour of unpooled" in text
+    assert "A guarantee holds for one person" in text
+    age = re.search(r"^age, per year +([\d.]+) +([\d.]+) +0\.55", shown, flags=re.MULTILINE)
+    assert abs(float(age[1]) - 0.55) < 5 * float(age[2])
+    error, spread = (float(re.search(rf"{what} +([\d.]+)", shown)[1]) for what in ("400 new samples", "standard deviation"))
+    assert error < spread
+    ledger = command(world, "party", "ledger", "--config", "tour/columns/clinic/party.toml")
+    assert "spent: epsilon = 5 of 5" in ledger
+    assert "exists already" in command(world, "demo", "--out", "tour", code=2)
+
+
+def test_version_and_help(world: Path) -> None:
     assert "unpooled 0" in command(world, "--version")
     assert "Commands" in command(world, "--help")
     assert "nonsense" in command(world, "nonsense", code=2)

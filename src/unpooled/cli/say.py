@@ -11,7 +11,7 @@ import typer
 #: Command -> what people type.
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "audit": ("unpooled audit study.toml", "unpooled audit study.toml --rows 20 --json"),
-    "demo": ("unpooled demo", "unpooled demo --epsilon 0.5"),
+    "demo": ("unpooled demo", "unpooled demo --epsilon 0.5 --out tour"),
     "doctor": ("unpooled doctor kits/north", "unpooled doctor --study study.toml --config north/party.toml"),
     "new": (
         "unpooled new bayes",
