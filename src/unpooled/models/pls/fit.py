@@ -118,7 +118,7 @@ def heard(moments: Moments, n_components: int | str) -> ResponseMoments:
     # What components leave of the slopes, the mean of the response keeps.
     response = centre + height * (constant + float(slopes @ mean) * learnt)
     slopes = height / width * slopes * learnt
-    above = float((centred.cross**2 / noise.cross).sum()) / chdtri(p, CHANCE)
+    above = float((centred.cross**2 / noise.cross).sum() / chdtri(p, CHANCE))
     if above > 1:
         _, found = chosen(centred, n_components, noise)
         part = min(0.5, FADING / above)
