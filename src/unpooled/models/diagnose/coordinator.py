@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from unpooled.errors import StudyAborted
 from unpooled.models.diagnose import reading
 from unpooled.models.diagnose.plan import RELEASE, STEP
+from unpooled.models.diagnose.reading import Cells
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
 from unpooled.protocol.step import Panel
@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from unpooled.models.diagnose.plan import DiagnoseDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Conversation
-
-
-class Cells(msgspec.Struct, frozen=True):
-    """Noisy counts over cells of fitted values (rows) and of classes or residuals (columns), and the deviation of each count's noise."""
-
-    counts: Array
-    deviation: float
-    link: str
-    cuts: tuple[float, ...]
-    #: Empty where the response has two classes.
-    residual_cuts: tuple[float, ...]
-    participants: tuple[str, ...]
 
 
 def coordinate(plan: Plan) -> Conversation:

@@ -17,8 +17,9 @@ from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import PAIR, SHARED, WHOLE, check
 from unpooled.estimation.tables import table_of
 from unpooled.models.diagnose import MODEL, reading
-from unpooled.models.diagnose.coordinator import Cells, render
+from unpooled.models.diagnose.coordinator import render
 from unpooled.models.diagnose.plan import Link
+from unpooled.models.diagnose.reading import Cells
 from unpooled.models.diagnose.terms import terms
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.noise import seed_of

@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from scipy.special import chdtrc
 
 from unpooled.models.diagnose.plan import mean_of
+from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from unpooled.models.diagnose.coordinator import Cells
 
     Floats = NDArray[np.float64]
 
@@ -23,6 +23,18 @@ _Z = 1.959963984540054
 _SEEN = 4.0
 #: Draws of the noise behind the area's standard error.
 _DRAWS = 400
+
+
+class Cells(msgspec.Struct, frozen=True):
+    """Noisy counts over cells of fitted values (rows) and of classes or residuals (columns), and the deviation of each count's noise."""
+
+    counts: Array
+    deviation: float
+    link: str
+    cuts: tuple[float, ...]
+    #: Empty where the response has two classes.
+    residual_cuts: tuple[float, ...]
+    participants: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from unpooled.models.diagnose import reading
 from unpooled.protocol.terms import ResultTerm, known
 
 if TYPE_CHECKING:
-    from unpooled.models.diagnose.coordinator import Cells
+    from unpooled.models.diagnose.reading import Cells
     from unpooled.privacy.plan import Plan
 
 
