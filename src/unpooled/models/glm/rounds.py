@@ -19,6 +19,8 @@ class GlmMethod(StrEnum):
     NEWTON = "newton"
     #: Rounds of gradients alone: the smallest error of predictions where there is little to learn, no standard errors.
     GRADIENT = "gradient"
+    #: The direction of the slopes from one release of second moments, and rounds for their length: the best ranking of rows of one length.
+    MOMENTS = "moments"
     #: The base rate alone.
     MEAN = "mean"
 
@@ -35,6 +37,8 @@ SHORT, LONG = 0.6, 1.0
 _STEP, _STEP_PER_COLUMN = 0.3, 6.0
 #: What is believed of the slopes of standardised columns: together they have this variance of the linear predictor.
 PRIOR = 0.5
+#: Rounds along one direction.
+_ALONG = 30
 #: Fewer rounds than this do not arrive.
 _FEWEST = 10
 
@@ -51,6 +55,7 @@ class GlmSchedule:
     #: Means and deviations of the columns.
     scales: float = 0.0
     descent: float = 0.0
+    moments: float = 0.0
     score: float = 0.0
     information: float = 0.0
     rounds: int = 0
@@ -60,13 +65,16 @@ class GlmSchedule:
     @property
     def passes(self) -> int:
         """How often every party's data are read."""
-        return 1 + (self.scales > 0) + self.rounds + 2 * self.steps
+        return 1 + (self.scales > 0) + (self.moments > 0) + self.rounds + 2 * self.steps
 
 
 def schedule_of(method: GlmMethod, k: float, coefficients: int, max_passes: int) -> GlmSchedule:
     """The rounds of this method, or of the one that serves a study of this k best."""
     if method is GlmMethod.MEAN:
         return GlmSchedule(method)
+    if method is GlmMethod.MOMENTS:
+        rounds = max(1, min(_ALONG, max_passes - 2))
+        return GlmSchedule(method, base=0.05, moments=0.75, descent=0.2, rounds=rounds, step=_STEP)
     if k == math.inf:  # every way of learning slopes is the exact one
         return GlmSchedule(
             GlmMethod.NEWTON,

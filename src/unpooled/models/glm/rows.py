@@ -157,7 +157,7 @@ class GlmRows(StandardRows):
     def grid(self) -> int:
         """Steps per unit: sums of products stay inside 64 bits, squared lengths and single products below 2^53."""
         largest = 1.0 if self.exact else CAP
-        exact = 1 << ((53 - math.ceil(math.log2(max(largest**2 * (self.layout.size + 1), self.longest, 1.0)))) // 2)
+        exact = 1 << ((53 - math.ceil(math.log2(max(largest**2 * (self.width + 1), self.longest, 1.0)))) // 2)
         return min(integer_grid(self.rows * math.ceil(self.longest), 2, _FINEST), exact)
 
     @cached_property
