@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from unpooled.models.describe.estimator import describe as describe
     from unpooled.models.glm.estimator import PrivateGLM as PrivateGLM
     from unpooled.models.lasso.estimator import PrivateLasso as PrivateLasso
+    from unpooled.models.lasso.estimator import PrivateLassoClassifier as PrivateLassoClassifier
     from unpooled.models.pls.estimator import PrivatePLSRegression as PrivatePLSRegression
     from unpooled.models.pride.estimator import PrideClassifier as PrideClassifier
     from unpooled.models.pride.estimator import PrideRegressor as PrideRegressor
@@ -38,6 +39,7 @@ _HOME = {
     "PrivateBayesianRegression": "unpooled.models.bayes.estimator",
     "PrivateGLM": "unpooled.models.glm.estimator",
     "PrivateLasso": "unpooled.models.lasso.estimator",
+    "PrivateLassoClassifier": "unpooled.models.lasso.estimator",
     "PrivateLogisticRegression": "unpooled.models.stacking.estimator",
     "PrivatePLSRegression": "unpooled.models.pls.estimator",
     "PrivateStackingClassifier": "unpooled.models.stacking.estimator",
@@ -59,6 +61,7 @@ __all__ = [
     "PrivateBayesianRegression",
     "PrivateGLM",
     "PrivateLasso",
+    "PrivateLassoClassifier",
     "PrivateLogisticRegression",
     "PrivatePLSRegression",
     "PrivateStackingClassifier",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from unpooled.datasets.hospitals import make_hospitals
@@ -185,6 +186,16 @@ def lasso_moments_case() -> Case:
     return Case("lasso", study, tables)
 
 
+def lasso_logistic_case() -> Case:
+    """The same parties with two classes."""
+    squared = lasso_moments_case()
+    tables = {
+        name: Table({c: np.where(table[c] > 0, 1.0, -1.0) if c == "y" else table[c] for c in table.names})
+        for name, table in squared.tables.items()
+    }
+    return Case("lasso", msgspec.structs.replace(squared.study, parameters={"radius": 3.0, "loss": "logistic"}), tables)
+
+
 def pls_case() -> Case:
     """Three laboratories with spectra of twelve channels; their own public loadings; one may drop out or collude."""
     rng = np.random.default_rng(8)
@@ -202,6 +213,22 @@ def pls_case() -> Case:
     return Case("pls", Study("pls", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
 
 
+def pls_several_case() -> Case:
+    """The same laboratories with a second response, which shares the components."""
+    alone = pls_case()
+    rng = np.random.default_rng(9)
+    columns = (*alone.study.parties[0].columns, Column("protein", 0.0, 5.0))
+    tables = {
+        name: Table(
+            {**{c: table[c] for c in table.names}, "protein": 0.3 * table["nm1200"] + rng.uniform(0, 4, table.n_rows)}
+        )
+        for name, table in alone.tables.items()
+    }
+    cards = tuple(msgspec.structs.replace(card, columns=columns) for card in alone.study.parties)
+    parameters = alone.study.parameters | {"response": ["moisture", "protein"]}
+    return Case("pls", msgspec.structs.replace(alone.study, parties=cards, parameters=parameters), tables)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "describe": describe_case,
     "pride": pride_case,
@@ -210,5 +237,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "stacking": stacking_case,
     "lasso": lasso_case,
     "lasso, moments": lasso_moments_case,
+    "lasso, logistic": lasso_logistic_case,
     "pls": pls_case,
+    "pls, two responses": pls_several_case,
 }

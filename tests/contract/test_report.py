@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from cases import CASES
 
-from unpooled.errors import ProtocolError, UsageError
+from unpooled.errors import DataError, ProtocolError, UsageError
 from unpooled.models import load
+from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
-from unpooled.privacy.plan import Study
+from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import drive, in_process
@@ -55,8 +61,9 @@ def test_every_model_has_a_page(name: str, simulated: bool, tmp_path: Path) -> N
     assert text == page(Run.read(tmp_path))
     assert ("No privacy guarantee holds" in text) == simulated
     assert ("no published result becomes more than e^epsilon" in text) == (not simulated)
+    cells = re.sub(r' (data-l|class)="[^"]*"', "", text)
     for release in run.plan.releases:
-        assert f"<td>{release.name}</td><td>{release.party}</td>" in text
+        assert f"<td>{release.name}</td><td>{release.party}</td>" in cells
     for sentence in (*run.plan.statement.not_protected, *run.plan.statement.assumptions):
         assert sentence.replace("'", "&#39;").replace(">", "&gt;") in text
     assert sum(count.received for count in run.steps) == sum(part["received"] for part in run.communication.values())
@@ -109,15 +116,115 @@ def test_a_run_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest
 
 def test_names_are_text_and_nothing_else() -> None:
     odd = ("<b>bold</b>", "$x_1$ & co", "Größe 高さ", 'a"quote')
-    bars = figures.panel(Panel("title", odd, (1.0, -2.0, 3.0, 0.0)))
+    bars = figures.panel(Panel("title", odd, (1.0, -2.0, 3.0, 0.0))).wide
     assert "&lt;b&gt;" in bars
     assert "<b>" not in bars
     assert "$x_1$ &amp; co" in bars
     assert "高さ" in bars
-    assert "<svg" in figures.panel(Panel("title", odd, (1.0, 2.0, 3.0, 4.0), ordered=True))
+    assert "<svg" in figures.panel(Panel("title", odd, (1.0, 2.0, 3.0, 4.0), ordered=True)).wide
     many = Panel("title", tuple(f"column {j}" for j in range(50)), tuple(float(j) for j in range(50)))
-    assert "column 49" in figures.panel(many)
-    assert "column 3<" not in figures.panel(many)
+    assert "column 49" in figures.panel(many).wide
+    assert "column 3<" not in figures.panel(many).wide
+    assert "and 20 smaller ones" in figures.panel(many).narrow  # what is left out of the figure is told to those who hear it
+    assert 'aria-label="title: &lt;b&gt;bold' in bars
+    assert "#1d2733" not in bars  # colours are the page's, so that they follow it into the dark
+
+
+HOSTILE = ("<script>alert(1)</script>", "x" * 300, "a\"onload='x'", "{{ 7 * 7 }}", "</svg><img src=x>", "$\\frac{1}{0}$")
+
+
+def hostile(tmp_path: Path) -> Path:
+    """A study whose every name is written against the page."""
+    columns = tuple(Column(name, 0.0, 1.0) for name in HOSTILE)
+    rng = np.random.default_rng(0)
+    tables, cards = {}, []
+    for name in ("<b>north</b>", "south" * 20):
+        tables[name] = Table({column: rng.uniform(size=60) for column in HOSTILE})
+        cards.append(Card(name, 60, columns))
+    parameters = {"columns": list(HOSTILE)}
+    return ran(tmp_path, Study("describe", tuple(cards), 1.0, 1e-5, derived=(), parameters=parameters), tables)
+
+
+def test_hostile_names_do_nothing(tmp_path: Path) -> None:
+    folder = hostile(tmp_path)
+    (folder / "about.json").write_text('{"finished": "<i>now</i>", "by": "<script>x", "purpose": "<img src=x onerror=x>"}')
+    text = page(Run.read(folder))
+    outside = re.sub(
+        r"<(/?)(html|head|meta|title|style|body|main|header|h1|h2|h3|p|span|section|strong|ul|li|dl|dt|dd|table|tr|th|td|div|details|summary|pre|svg|g|path|defs|use|text|tspan|clipPath|rect|metadata|rdf:RDF|cc:Work|dc:[a-z]+|!doctype)\b",
+        "",
+        text,
+    )
+    assert not re.search(r"<[a-zA-Z!/]", outside), re.findall(r"<[a-zA-Z!/].{30}", outside)[:3]
+    assert "49" not in re.findall(r"<td[^>]*>([^<]*)</td>", text)
+    assert "{{ 7 * 7 }}" in text
+    assert "&lt;img src=x onerror=x&gt;" in text
+
+
+def test_the_page_says_why_by_whom_and_when(tmp_path: Path) -> None:
+    folder = describe(tmp_path)
+    assert "not recorded" in page(Run.read(folder))
+    left = {"party": "north", "spent": 0.5, "allowed": 2.0, "delta": 1e-6, "unit": "record"}
+    about = {"finished": "2026-11-22 09:00 UTC", "by": "ada", "purpose": "to know", "budgets": [left]}
+    (folder / "about.json").write_bytes(msgspec.json.encode(about))
+    text = page(Run.read(folder))
+    for words in ("ada", "to know", "2026-11-22 09:00 UTC", "Budget of north", "epsilon = 0.5 of 2 is spent"):
+        assert words in text
+    (folder / "about.json").write_text("{")
+    with pytest.raises(DataError, match="remove it"):
+        Run.read(folder)
+
+
+_FRAME = '<iframe id="{name} {width}" style="width:{width}px;height:900px;border:0" srcdoc="{page}"></iframe>'
+_LOOK = """<!doctype html><html><body>{frames}<script>
+onload = () => {
+  const found = {};
+  for (const f of document.querySelectorAll("iframe")) {
+    const d = f.contentDocument, width = f.clientWidth, over = [], sizes = [];
+    for (const s of d.querySelectorAll("svg")) {
+      const shown = s.getBoundingClientRect().width;
+      if (shown) sizes.push(shown / s.viewBox.baseVal.width);
+    }
+    for (const e of d.querySelectorAll("td, dd, li, p, h1, h3, strong"))
+      if (e.getBoundingClientRect().right > width + 1 && !e.closest("pre")) over.push(e.textContent.slice(0, 40));
+    found[f.id] = { scrolls: d.documentElement.scrollWidth, over, sizes };
+  }
+  document.body.textContent = "FOUND " + JSON.stringify(found) + " END";
+}</script></body></html>"""
+
+
+@pytest.mark.minutes
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_a_browser_shows_pages_without_overflow_and_figures_at_their_size(tmp_path: Path) -> None:
+    pages = {}
+    for name in ("bayes", "pls"):
+        case = CASES[name]()
+        (tmp_path / name).mkdir()
+        pages[name] = page(Run.read(ran(tmp_path / name, case.study, case.tables)))
+    (tmp_path / "hostile").mkdir()
+    pages["hostile"] = page(Run.read(hostile(tmp_path / "hostile")))
+    widths = {f"{name} {width}": width for name in pages for width in (360, 1280)}
+    frames = [
+        _FRAME.format(name=which.split()[0], width=width, page=html.escape(pages[which.split()[0]]))
+        for which, width in widths.items()
+    ]
+    look = tmp_path / "look.html"
+    look.write_text(_LOOK.replace("{frames}", "".join(frames)), encoding="utf-8")
+    words = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom")
+    done = subprocess.run(
+        [*words, f"--user-data-dir={tmp_path / 'profile'}", look.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    found = json.loads(html.unescape(re.search(r"FOUND (.*) END", done.stdout)[1]))
+    assert found.keys() == widths.keys()
+    for which, width in widths.items():
+        assert found[which]["scrolls"] <= width, which
+        assert not found[which]["over"], which
+        # A figure's letters have 12 pixels at its own size (points to pixels: 4/3): here at least 9.6.
+        assert found[which]["sizes"], which
+        assert min(found[which]["sizes"]) > 0.8 * 4 / 3, which
 
 
 def test_a_model_without_figures_has_none() -> None:

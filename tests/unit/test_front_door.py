@@ -14,13 +14,15 @@ import pytest
 from commands import PARTIES, approve, command, two_parties
 
 import unpooled
-from unpooled import PrideRegressor, PrivateStackingClassifier
+from unpooled import PrideRegressor, PrivateBayesianRegression, PrivateStackingClassifier
+from unpooled.aggregation.inference import JointTest
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Target, Unit
 from unpooled.protocol.step import no_kept_terms, no_terms
 from unpooled.protocol.terms import ResultTerm
 from unpooled.report.party import PartyView
+from unpooled.study.about import BudgetLeft
 from unpooled.study.party import DiskKeeper, create_party
 
 TWO = ("--party", "clinic/party.toml", "--party", "laboratory/party.toml")
@@ -218,7 +220,14 @@ def test_a_statement_names_its_unit_and_reads_epsilon(world: Path, columns: Path
     assert data["reading"] in row
     out = (world / "study.toml").read_text().replace("epsilon = 1.0", 'epsilon = 1.0\nadjacency = "zero-out"')
     (world / "study.toml").write_text(out)
-    assert "that the person took part, to at most 73 % (about what it is: 88 %)" in command(world, "plan", "study.toml")
+    asked = command(world, "plan", "study.toml")
+    assert re.search(
+        r"that the person took part, to at most 73 %, except with .* \(about what it is: 88 %, with more exceptions\)", asked
+    )
+    (stated,) = re.findall(r"to at most 73 %, except with a probability of at most (\S+)\. What", row)
+    assert 10e-6 < float(stated) < 100e-6  # many times delta, which is 1e-6 here
+    assert float(stated) >= data["failure"]
+    assert none.reading.count("except") == 0
 
 
 # --- a party ------------------------------------------------------------------------------------------------------------------
@@ -253,11 +262,11 @@ def test_a_party_shows_and_exports_what_it_keeps(columns: Path) -> None:
 def test_the_ledger_says_when(columns: Path) -> None:
     from datetime import UTC, datetime
 
-    from unpooled.cli.party import _when
+    from unpooled.study.about import moment
 
     text = command(columns, "party", "ledger", "--config", "clinic/party.toml")
     assert text.count(datetime.now(UTC).strftime("%Y-%m")) >= 2
-    assert (_when(0), _when(86400)) == (" " * 16, "1970-01-02 00:00")
+    assert (moment(0), moment(86400)) == ("", "1970-01-02 00:00")
 
 
 def test_a_party_that_keeps_nothing_says_so(columns: Path) -> None:
@@ -298,7 +307,8 @@ def test_the_page_of_a_party_shows_what_it_may_see(columns: Path) -> None:
     assert "as clinic sees it" in text
     assert "What this party keeps" in text
     assert "What this party's ledger says of it" in text
-    assert "<td>approval</td>" in text
+    assert ">approval</td>" in text
+    assert "Budget of clinic" in text
     assert "What travelled" not in text
     assert "those who may see them" in text
     coded = np.load(next((columns / "laboratory/laboratory.ledger.kept").glob("*-coded_coefficients.npy")))
@@ -379,9 +389,10 @@ def test_results_are_short_in_a_console_and_tables_in_a_notebook() -> None:
 
 def test_a_party_that_keeps_no_coefficients_has_no_figure_of_them() -> None:
     plan = PrideRegressor(parties=2, bounds=(-1, 1)).plan(50, 4)
-    assert PartyView("party0", plan, (), ()).panels == ()
-    assert PartyView("party0", plan, (ResultTerm("(intercept)", 1.0),), ()).panels == ()
-    (panel,) = PartyView("party0", plan, (ResultTerm("age", 1.0), ResultTerm("(intercept)", 1.0)), ()).panels
+    left = BudgetLeft("party0", 0.0, 1.0, 1e-6, "record")
+    assert PartyView("party0", plan, (), (), "", left).panels == ()
+    assert PartyView("party0", plan, (ResultTerm("(intercept)", 1.0),), (), "", left).panels == ()
+    (panel,) = PartyView("party0", plan, (ResultTerm("age", 1.0), ResultTerm("(intercept)", 1.0)), (), "", left).panels
     assert panel.names == ("age",)
 
 
@@ -389,3 +400,89 @@ def test_a_model_that_names_nothing_lists_nothing() -> None:
     plan = PrideRegressor(parties=2, bounds=(-1, 1)).plan(50, 4)
     assert no_terms(plan, None) == ()
     assert no_kept_terms(plan, "party0", {}) == ()
+
+
+# --- what people see while they wait, and in a console ------------------------------------------------------------------------
+
+
+def test_tests_components_plans_and_releases_are_short_in_a_console_and_tables_in_a_notebook() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 3))
+    fit = PrivateBayesianRegression(epsilon=3.0, bounds=(-1, 1), y_bounds=(-4, 4), method="moments", random_state=0)
+    fit.fit(X, X @ [1.0, -1.0, 0.0] + 0.1 * rng.normal(size=4000))
+    joint = fit.anova(["x0"])
+    components = fit.pca()
+    release = fit.plan_.releases[0]
+    for shown in (joint, components, fit.plan_):
+        assert len(repr(shown)) < 200
+        assert "<table>" in shown._repr_html_()
+        assert "<script>" not in shown._repr_html_()
+    assert repr(joint).startswith("JointTest(")
+    assert "3 directions of 3 columns" in repr(components)
+    assert repr(fit.plan_).startswith("Plan(bayes: 2 releases, epsilon = 3 at delta = ")
+    assert repr(release).startswith(f"Release({release.name} of all: ")
+    hostile = JointTest("<script>x", 1.0, 2, 0.5)
+    assert "&lt;script&gt;" in hostile._repr_html_()
+    many = PrideRegressor(parties=2, bounds=(-1, 1)).plan(50, 4)
+    from dataclasses import replace
+
+    crowded = replace(many, releases=many.releases * 40)
+    assert "and 50 more" in crowded._repr_html_()
+
+
+def test_waiting_counts_rounds_and_names_who_is_waited_for() -> None:
+    from unpooled.cli.progress import progress, waiting
+    from unpooled.protocol.messages import Ask, Nothing
+
+    said: list[str] = []
+    watch = waiting(said.append)
+    for _ in range(2):
+        watch([Ask("north", "gradient", Nothing()), Ask("coast", "gradient", Nothing())])
+    assert said == [
+        "step 'gradient': waiting for north, coast",
+        "step 'gradient', round 2: waiting for north, coast",
+    ]
+    with progress() as say:  # no terminal: not a word
+        say("words")
+
+
+def test_ctrl_c_says_how_to_go_on(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    approve(world)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unpooled.study.run.run_study", interrupted)
+    said = command(world, "run", "study.toml", "--party", "north/party.toml", "--party", "south/party.toml", code=130)
+    assert "Nothing is lost: run the same command again" in said
+
+
+def test_the_first_compilation_says_so_once_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import types
+
+    from unpooled.kernels.compiled import CompileNotice
+
+    def event(module: str) -> object:
+        return types.SimpleNamespace(
+            data={"dispatcher": types.SimpleNamespace(py_func=types.SimpleNamespace(__module__=module))}
+        )
+
+    class Terminal(io.StringIO):
+        def __init__(self, *, seen: bool) -> None:
+            super().__init__()
+            self.seen = seen
+
+        def isatty(self) -> bool:
+            return self.seen
+
+    for seen, modules, count in (
+        (True, ["other", "unpooled.kernels.ridge", "unpooled.kernels.sdca"], 1),
+        (False, ["unpooled.kernels.ridge"], 0),
+    ):
+        terminal, notice = Terminal(seen=seen), CompileNotice()
+        monkeypatch.setattr("sys.stderr", terminal)
+        for module in modules:
+            notice.on_start(event(module))
+            notice.on_end(event(module))
+        assert terminal.getvalue().count("compiles its kernels") == count

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from unpooled.errors import BudgetRefusal, LedgerDamaged, Refusal, ReleaseConflict, UsageError
+from unpooled.errors import BudgetRefusal, DataError, LedgerDamaged, PolicyRefusal, Refusal, ReleaseConflict, UsageError
 from unpooled.privacy.accounting import NO_COST, SAFETY, UNBOUNDED, Event, Kind, gaussian_mu
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey, account, chain, failures
+from unpooled.privacy.ledger.export import read_export
 from unpooled.privacy.ledger.store import Store
 from unpooled.privacy.unit import Target, Unit
 
@@ -178,6 +179,81 @@ def test_approvals_are_rows_of_the_chain(ledger: Ledger) -> None:
     (entry,) = ledger.entries()
     assert (entry.kind, entry.plan, entry.key, entry.state) == ("approval", PLAN, None, "committed")
     assert ledger.composition(Unit.RECORD).epsilon(0.0) == 0
+
+
+def test_an_approval_that_is_withdrawn_ends_the_plan_until_it_is_given_again(ledger: Ledger) -> None:
+    ledger.approve(PLAN)
+    ledger.reserve([charge()], BUDGET)
+    ledger.commit(PLAN, "release", 0, REQUEST, b"answer")
+    spent = ledger.composition(Unit.RECORD).epsilon(1e-9)
+    ledger.withdraw(PLAN)
+    head = ledger.head
+    ledger.withdraw(PLAN)
+    assert (ledger.head, ledger.approved(PLAN)) == (head, False)
+    with pytest.raises(PolicyRefusal, match="withdrew its approval"):
+        ledger.reserve([charge(1)], BUDGET)
+    with pytest.raises(PolicyRefusal, match="withdrew its approval"):
+        ledger.reply(PLAN, "release", 0, REQUEST)
+    assert ledger.head == head
+    assert ledger.composition(Unit.RECORD).epsilon(1e-9) == spent > 0  # what was released stays debited
+    assert [entry.kind for entry in ledger.entries()] == ["approval", "charge", "withdrawal"]
+    assert ledger.reply(OTHER_PLAN, "release", 0, REQUEST) is None
+    ledger.approve(PLAN)
+    assert ledger.reply(PLAN, "release", 0, REQUEST) == b"answer"
+    ledger.reserve([charge(1)], BUDGET)
+
+
+def test_other_systems_are_refused_in_words(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "SYSTEM", "nt")
+    for act in (lambda: Ledger.create(tmp_path / "new.db"), lambda: Ledger.open(path)):
+        with pytest.raises(UsageError, match="need Linux or macOS"):
+            act()
+    assert not (tmp_path / "new.db").exists()
+    assert Ledger.in_memory().entries() == ()
+
+
+def test_a_withdrawal_outlives_the_process(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        ledger.withdraw(PLAN)
+    with Ledger.open(path) as ledger:
+        assert not ledger.approved(PLAN)
+        with pytest.raises(PolicyRefusal):
+            ledger.reply(PLAN, "release", 0, REQUEST)
+
+
+def test_an_export_makes_the_head_and_no_other_does(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        raw, head, early = ledger.export(), ledger.head, ledger.entries()
+        key = ledger.root_key
+        ledger.withdraw(PLAN)
+        later = read_export(ledger.export())
+    history = read_export(raw)
+    assert history.head.digest.hex() == head
+    assert history.entries() == early
+    assert head in later.heads
+    assert later.head.digest.hex() not in history.heads
+    assert key.hex().encode() not in raw
+    assert b"reply" not in raw
+    told = json.loads(raw)
+    edits = [
+        lambda t: t["rows"].pop(2),
+        lambda t: t["rows"].pop(),
+        lambda t: t["rows"][3].__setitem__(9, "00"),
+        lambda t: t["rows"][2].pop(),
+    ]
+    edits += [
+        lambda t: t.update(format="other"),
+        lambda t: t.update(head="00" * 32),
+        lambda t: t["rows"][1].__setitem__(1, "soon"),
+    ]
+    edits += [lambda t: t["rows"][1].__setitem__(1, 2**63 - 1), lambda t: t["rows"][1].__setitem__(0, 2**80)]
+    for edit in edits:
+        other = json.loads(json.dumps(told))
+        edit(other)
+        with pytest.raises(DataError, match="do not make its head"):
+            read_export(json.dumps(other).encode())
+    with pytest.raises(DataError):
+        read_export(b"SECRET")
 
 
 def test_everything_is_there_after_reopening(path: Path) -> None:

@@ -106,7 +106,8 @@ def test_what_does_not_fit_is_refused_without_a_value(tmp_path: Path) -> None:
     (folder / "new.csv").write_bytes(b"age,sex\n1,2,3\n\xff")
     command(folder, "predict", "study.run", "--data", "new.csv", code=2)
     command(folder, "predict", "study.run", "--data", "nothing.csv", code=2)
-    assert "CSV or Parquet" in command(folder, "predict", "study.run", "--data", "new.npz", code=2)
+    (folder / "new.npz").write_bytes(b"")
+    assert "CSV, Parquet" in command(folder, "predict", "study.run", "--data", "new.npz", code=2)
 
 
 @pytest.mark.parametrize("meta", ["", "high-level"])
@@ -131,3 +132,67 @@ def test_a_stack_predicts_classes_and_their_probabilities(tmp_path: Path, meta: 
         )
         mean += model["share"] * expit(decision)
     assert probability == pytest.approx(mean / sum(model["share"] for model in result["models"]))
+
+
+def test_a_study_starts_from_the_models_of_an_earlier_run(tmp_path: Path) -> None:
+    from unpooled.errors import StudyError
+    from unpooled.study.files import read_study
+
+    parameters = 'response = "y"\nclasses = ["well", "ill"]\nsplit = "samples"'
+    folder = study(tmp_path, "stacking", parameters, ("y",))
+    text = (folder / "study.toml").read_text().replace("[study]", "[study]\nrun = 2")
+    later = folder / "later.toml"
+    later.write_text(text.replace(parameters, f'{parameters}\nsource = "run:study.run"'))
+    released = json.loads((folder / "study.run/result.json").read_text())["result"]["models"]
+    assert read_study(later).parameters["source"] == {model["party"]: model["weights"] for model in released}
+    for name in ("north", "south"):
+        command(folder, "party", "check", "later.toml", "--config", f"{name}/party.toml", "--approve")
+    command(folder, "run", "later.toml", "--party", "north/party.toml", "--party", "south/party.toml")
+    wrong = {
+        'source = "run:nowhere"': "holds no record",
+        'source = "study.run"': "of an earlier run",
+        'source = "run:study.run"\nrows = "unit"': "another rows",
+    }
+    for line, words in wrong.items():
+        later.write_text(text.replace(parameters, f"{parameters}\n{line}"))
+        with pytest.raises(StudyError, match=words):
+            read_study(later)
+    later.write_text(text.replace(parameters, f'{parameters}\nsource = "run:study.run"'))
+    card = folder / "north/north.card.toml"
+    card.write_text(card.read_text().replace("high = 100.0", "high = 90.0"))
+    with pytest.raises(StudyError, match="the same declared columns"):
+        read_study(later)
+
+
+def test_only_a_stack_can_be_started_from(tmp_path: Path) -> None:
+    from unpooled.errors import StudyError
+    from unpooled.study.files import read_study
+
+    folder = study(tmp_path, "bayes", 'response = "y"\nmethod = "gradient"')
+    text = (folder / "study.toml").read_text().replace('"bayes"', '"stacking"')
+    (folder / "later.toml").write_text(text.replace('method = "gradient"', 'source = "run:study.run"'))
+    with pytest.raises(StudyError, match="a run of stacking"):
+        read_study(folder / "later.toml")
+
+
+def test_a_study_says_how_its_models_are_put_together(tmp_path: Path) -> None:
+    from unpooled.errors import UsageError
+    from unpooled.models.stacking.plan import check_combiner
+
+    parameters = 'response = "y"\nclasses = ["well", "ill"]\nsplit = "samples"\ncombiner = "log-odds"'
+    folder = study(tmp_path, "stacking", parameters, ("y",))
+    new_rows(30).write_csv(folder / "new.csv")
+    added = [float(row["probability"]) for row in predicted(folder)]
+    result = json.loads((folder / "study.run/result.json").read_text())["result"]
+    fresh = pl.read_csv(folder / "new.csv")
+    total = np.zeros(30)
+    for model in result["models"]:
+        values = dict(zip(model["names"], model["coefficients"], strict=True))
+        sex = np.where(fresh["sex"] == "f", values["sex = f"], values["sex = m"])
+        total += (
+            model["intercept"] + values["age"] * fresh["age"].to_numpy() + values["dose"] * fresh["dose"].to_numpy() + sex
+        )
+    assert added == pytest.approx(expit(total / 2))  # the mean of the log odds, not of the probabilities
+    for combiner, prior in (("loudest", 0.5), ("log-odds", 1.0)):
+        with pytest.raises(UsageError, match="combiner is one of"):
+            check_combiner(combiner, prior)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -225,10 +226,24 @@ def test_kept_values_are_private_files(tmp_path: Path) -> None:
         keeper.keep("a" * 64, "../x", np.zeros(1))
 
 
-def test_demo_version_and_help(world: Path) -> None:
-    shown = command(world, "demo", "--epsilon", "2")
-    assert "Results beside the truth" in shown
-    assert "ledger of north" in shown
+@pytest.mark.minutes
+def test_the_demo_is_a_tour_that_ends_with_a_report(world: Path) -> None:
+    shown = command(world, "demo", "--epsilon", "2", "--out", "tour")
+    for words in ("1. Rows.", "2. Columns.", "3. Spectra.", "simulated with", "tour/rows/study.run/report.html"):
+        assert words in shown
+    text = (world / "tour/rows/study.run/report.html").read_text()
+    assert "a tour of unpooled" in text
+    assert "A guarantee holds for one person" in text
+    age = re.search(r"^age, per year +([\d.]+) +([\d.]+) +0\.55", shown, flags=re.MULTILINE)
+    assert abs(float(age[1]) - 0.55) < 5 * float(age[2])
+    error, spread = (float(re.search(rf"{what} +([\d.]+)", shown)[1]) for what in ("400 new samples", "standard deviation"))
+    assert error < spread
+    ledger = command(world, "party", "ledger", "--config", "tour/columns/clinic/party.toml")
+    assert "spent: epsilon = 5 of 5" in ledger
+    assert "exists already" in command(world, "demo", "--out", "tour", code=2)
+
+
+def test_version_and_help(world: Path) -> None:
     assert "unpooled 0" in command(world, "--version")
     assert "Commands" in command(world, "--help")
     assert "nonsense" in command(world, "nonsense", code=2)
@@ -428,6 +443,36 @@ def test_a_run_becomes_a_page(world: Path) -> None:
     assert "WARNING" in command(world, "report", "study.run", "--out", "page.html")
     assert (world / "page.html").is_file()
     assert "no transcript" in command(world, "report", "north", code=2)
+
+
+def test_a_page_says_why_by_whom_when_and_what_is_left(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import getpass
+
+    (world / "study.toml").write_text(
+        STUDY.replace("epsilon = 1.0", "epsilon = 0.25").replace('"describe"', '"describe"\npurpose = "to plan beds"')
+    )
+    monkeypatch.setattr(getpass, "getuser", lambda: "ada")
+    assert "Purpose, as study.toml says" in command(world, "party", "check", "study.toml", "--config", "north/party.toml")
+    approve(world)
+    command(world, "run", "study.toml", *PARTIES)
+    about = json.loads((world / "study.run/about.json").read_text())
+    assert (about["by"], about["purpose"]) == ("ada", "to plan beds")
+    assert [(left["party"], round(left["spent"], 3), left["allowed"]) for left in about["budgets"]] == [
+        ("north", 0.25, 1.0),
+        ("south", 0.25, 1.0),
+    ]
+    monkeypatch.setattr(getpass, "getuser", lambda: (_ for _ in ()).throw(OSError))
+    command(world, "run", "study.toml", *PARTIES)  # a run is described once, by whoever ran it
+    assert json.loads((world / "study.run/about.json").read_text()) == about
+    (world / "study.run/about.json").unlink()
+    command(world, "run", "study.toml", *PARTIES)
+    assert json.loads((world / "study.run/about.json").read_text())["by"] == ""
+    command(world, "report", "study.run")
+    text = (world / "study.run/report.html").read_text()
+    for words in ("to plan beds", "an account without a name", "epsilon = 0.25 of 1 is spent", "Budget of south"):
+        assert words in text
+    command(world, "report", "study.toml", "--config", "north/party.toml")
+    assert "to plan beds" in (world / "study.north.html").read_text()
 
 
 def test_a_file_without_a_header_does_not_show_its_first_row(world: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.errors import listed
 from unpooled.kernels import noisy_gram
 
 if TYPE_CHECKING:
@@ -16,12 +17,25 @@ if TYPE_CHECKING:
     Row = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PrincipalComponents:
     """Directions of standardised columns (a row each), and the share of variance that each explains."""
 
     components: Matrix
     explained_variance_ratio: Row
+
+    def __repr__(self) -> str:
+        shares = [f"{share:.0%}" for share in self.explained_variance_ratio.tolist()]
+        return f"PrincipalComponents({len(shares)} directions of {self.components.shape[1]} columns: {listed(shares)} of the variance)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row for every direction."""
+        rows = "".join(
+            f"<tr><td>{share:.1%}</td>{''.join(f'<td>{weight:.3f}</td>' for weight in direction)}</tr>"
+            for share, direction in zip(self.explained_variance_ratio.tolist(), self.components.tolist(), strict=True)
+        )
+        head = "".join(f"<th>column {j}</th>" for j in range(self.components.shape[1]))
+        return f"<table><thead><tr><th>variance</th>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def centred(gram: Matrix, rows: int, *, intercept: bool) -> Matrix:

@@ -7,6 +7,7 @@ bootstrap), because their ratios are far from normal where the noise is large. T
 
 from __future__ import annotations
 
+import html
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -57,7 +58,7 @@ class FittedMoments(Protocol):
     def ols(self) -> LinearFit: ...  # noqa: D102
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JointTest:
     """A joint test: of some contrasts, of a smaller model, of all slopes."""
 
@@ -74,6 +75,16 @@ class JointTest:
         if self.draws and self.p_value <= 1 / (self.draws + 1):
             return f"< 3/{self.draws}"
         return f"{self.p_value:.3g}"
+
+    def __repr__(self) -> str:
+        return f"JointTest({self.name}: statistic {self.statistic:.4g}, {self.degrees} degrees, p {self.p_words})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        cells = (self.name, f"{self.statistic:.4g}", str(self.degrees), self.p_words)
+        titles = ("joint test", "statistic", "degrees", "p")
+        head, body = ("".join(f"<{t}>{html.escape(c)}</{t}>" for c in row) for t, row in (("th", titles), ("td", cells)))
+        return f"<table><thead><tr>{head}</tr></thead><tbody><tr>{body}</tr></tbody></table>"
 
 
 @dataclass(frozen=True, repr=False)

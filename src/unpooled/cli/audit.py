@@ -17,7 +17,7 @@ def audit(
     """Replay a study on neighbouring made-up data with the noise frozen. Needs no data; exit code 1 if anything moves too far."""
     from unpooled.audit.made_up import made_up
     from unpooled.audit.replay import replay
-    from unpooled.cli.run import progress
+    from unpooled.cli.progress import progress
     from unpooled.models import load
     from unpooled.study.files import read_study
 

@@ -1,130 +1,277 @@
-"""``unpooled demo``: three simulated hospitals describe their patients without pooling them, with real files and ledgers."""
+"""``unpooled demo``: a tour in three studies on simulated data, with real files, policies, ledgers and noise."""
 
 from __future__ import annotations
 
+import math
+import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from numpy.typing import NDArray
-    from rich.table import Table as Grid
+    from rich.console import Console
 
-    from unpooled.models.describe.coordinator import Summary
+    from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan
+    from unpooled.privacy.unit import Target
+    from unpooled.protocol.local import Outcome
 
-    Hospitals = dict[str, dict[str, NDArray[Any]]]
+    Tables = Mapping[str, Mapping[str, NDArray[Any]]]
 
 
 def demo(
-    epsilon: float = typer.Option(1.0, help="The privacy asked for."),
-    seed: int = typer.Option(0, help="Seed of the simulated patients; the noise is real."),
+    epsilon: float = typer.Option(1.0, help="The privacy asked for in the first study; the others have their own."),
+    seed: int = typer.Option(0, help="Seed of the simulated data; the noise is real."),
     *,
+    out: Path | None = typer.Option(
+        None, "--out", help="A new folder for the studies [default: a temporary one, which stays]."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
-    """Run a whole study on three simulated hospitals and show its results beside the truth."""
+    """Three studies on simulated data: rows at three hospitals, columns at two parties, spectra of two laboratories.
+
+    Everything is as between organisations, but on one disk: files, cards, policies, approvals, ledgers, noise. It ends with a report.
+    """
     import tempfile
 
     from rich.console import Console
-    from rich.panel import Panel
 
-    from unpooled.cli.run import progress, waiting
     from unpooled.cli.say import say_json
-    from unpooled.datasets.hospitals import make_hospitals
-    from unpooled.study.run import run_study
+    from unpooled.errors import UsageError
 
+    if out is not None and out.exists():
+        msg = f"{out} exists already: choose another name with --out"
+        raise UsageError(msg)
+    folder = Path(tempfile.mkdtemp(prefix="unpooled-demo-")) if out is None else out
     console = Console(highlight=False, quiet=as_json)
-    hospitals = make_hospitals(seed=seed)
-    with tempfile.TemporaryDirectory(prefix="unpooled-demo-") as name:
-        folder = Path(name)
-        console.print(f"[bold]Three hospitals[/], each with its own patients, bounds, policy, key and ledger under {folder}")
-        study, parties = _set_up(folder, hospitals, epsilon)
-        with progress(quiet=as_json) as say:
-            plan, outcome = run_study(study, parties, folder / "run", waiting(say))
-        console.print("\n[bold]The plan[/] that each of them approved before anybody looked at data")
-        console.print(f"{plan}\n", soft_wrap=True)
-        console.print("[bold]Results[/] beside the truth, which only this demonstration can know")
-        console.print(_beside_truth(outcome.result, hospitals))
-        console.print(Panel(str(plan.statement), title="What is promised", title_align="left"))
-        for path in parties:
-            console.print(_spent(path, plan))
-    received = sum(count["received"] for count in outcome.communication.values())
+    console.print(
+        f"Everything is under [bold]{folder}[/]: each party with its own data file, policy, key and ledger.", soft_wrap=True
+    )
+    with _own_state(folder):
+        told = {
+            "rows": _rows(folder / "rows", epsilon, seed, console),
+            "columns": _columns(folder / "columns", seed, console),
+            "spectra": _spectra(folder / "spectra", seed, console),
+        }
+    report = folder / "rows" / "study.run" / "report.html"
     if as_json:
-        say_json(
-            {"plan": plan.hash, "statement": plan.statement.to_dict(), "result": outcome.result, "bytes_received": received}
-        )
-    console.print(f"{received} bytes left the hospitals, every number in them through a release listed above.")
+        say_json({"studies": told, "report": str(report)})
+        return
+    console.print("\nOne of the three as a page to sign, with everything that was released (open it in a browser):")
+    console.print(str(report), soft_wrap=True)
 
 
-def _set_up(folder: Path, hospitals: Hospitals, epsilon: float) -> tuple[Path, list[Path]]:
-    """Each hospital writes its files and approves the plan, as `party init` and `party check --approve` do."""
-    import polars as pl
+@contextmanager
+def _own_state(folder: Path) -> Iterator[None]:
+    """Made-up people need no place in this user's list of ledgers, and the same ones may be made up again."""
+    before = os.environ.get("XDG_STATE_HOME")
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")
+    try:
+        yield
+    finally:
+        del os.environ["XDG_STATE_HOME"]
+        if before is not None:
+            os.environ["XDG_STATE_HOME"] = before
 
+
+def _rows(folder: Path, epsilon: float, seed: int, console: Console) -> dict[str, Any]:
+    """A regression over rows of three hospitals."""
+    import numpy as np
+
+    from unpooled.datasets.hospitals import make_hospitals
+    from unpooled.models import load
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.unit import Target
+
+    hospitals = {}
+    for name, columns in make_hospitals((24_000, 15_000, 9_000), seed=seed).items():
+        there = ~np.isnan(columns["pressure"])
+        hospitals[name] = {key: columns[key][there] for key in ("age", "smoker", "pressure")}
+    declared = (
+        Column("age", 18.0, 100.0),
+        Column("smoker", categories=("never", "former", "current")),
+        Column("pressure", 70.0, 230.0),
+    )
+    _say(
+        console,
+        "\n[bold]1. Rows.[/] Three hospitals hold the same columns of different patients. What does blood pressure depend on?",
+    )
+    parameters = 'response = "pressure"\nmax_passes = 16'  # a tour need not wait for a hundred
+    plan, outcome = _run(
+        folder, "bayes", parameters, hospitals, dict.fromkeys(hospitals, declared), Target(epsilon, 1e-5), console
+    )
+    terms = load("bayes").terms(plan, outcome.result)
+    found = {term.term: term for term in terms}
+    age, never = found["age"], found["smoker = never"].estimate
+    lines = [("age, per year", f"{age.estimate:.3g}", f"{age.std_error or math.nan:.2g}", "0.55")]
+    for habit, truth in (("former", "0"), ("current", "8")):  # single categories are not identified beside a constant
+        difference = found[f"smoker = {habit}"].estimate - never
+        lines.append((f"smoker: {habit} less never", f"{difference:.3g}", "", truth))
+    _table(console, ("term", "estimate", "std. error", "simulated with"), lines)
+    _page(folder / "study.run")
+    return _told(plan, outcome)
+
+
+def _columns(folder: Path, seed: int, console: Console) -> dict[str, Any]:
+    """Ridge regression over columns of two parties: each keeps its own coefficients."""
+    import numpy as np
+
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.unit import Target, Unit
+    from unpooled.study.kept import KeptValues
+
+    rng, n, width = np.random.default_rng(seed), 1000, 30
+    common = rng.normal(size=(n, 3))
+    tables, declared = {}, {}
+    for name, letter in (("clinic", "c"), ("laboratory", "l")):
+        values = np.clip((common @ rng.normal(size=(3, width)) + rng.normal(size=(n, width))) / 6, -1, 1)
+        tables[name] = {f"{letter}{j:02d}": values[:, j].round(4) for j in range(width)}
+        declared[name] = tuple(Column(column, -1.0, 1.0) for column in tables[name])
+    y = 5 * tables["clinic"]["c00"] + 5 * tables["laboratory"]["l00"] + 0.3 * rng.normal(size=n)
+    patient = np.array([f"p{k:04d}" for k in range(n)], dtype=object)
+    held = {name: {"patient": patient, **columns, "outcome": y.round(4)} for name, columns in tables.items()}
+    _say(
+        console,
+        "\n[bold]2. Columns.[/] A clinic and a laboratory know different things about the same patients. Each sends one noisy sketch.",
+    )
+    total = Target(5.0, 1e-5, Unit.ATTRIBUTE)
+    parameters = 'response = "outcome"'
+    plan, outcome = _run(
+        folder, "pride", parameters, held, declared, total, console, id_column="patient", labels=("outcome",)
+    )
+    lines = []
+    for name in tables:
+        own = [
+            t for t in KeptValues.of(folder / name / "party.toml", folder / "study.toml").terms if not t.term.startswith("(")
+        ]
+        best = max(own, key=lambda term: abs(term.estimate))
+        lines.append((name, best.term, f"{best.estimate:.3g}", "5"))
+    _table(console, ("party", "largest coefficient that it keeps", "estimate", "simulated with"), lines)
+    return _told(plan, outcome)
+
+
+def _spectra(folder: Path, seed: int, console: Console) -> dict[str, Any]:
+    """Partial least squares over spectra of two laboratories, in a basis from public spectra."""
+    import numpy as np
+
+    from unpooled.datasets import make_spectra
+    from unpooled.models import fitted
+    from unpooled.models.pls.whitening import whitened
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.unit import Target
+
+    every = slice(None, None, 7)
+    basis, reference, norm = whitened(make_spectra(60, kind="corn", seed=seed + 1000).spectra[:, every])
+    data = make_spectra(3000, kind="corn", seed=seed)
+    spectra, moisture = data.spectra[:, every].round(5), data.response.round(3)
+    names = [f"nm{1100 + 14 * j}" for j in range(spectra.shape[1])]
+    new = slice(2600, None)
+    tables = {
+        name: {**dict(zip(names, spectra[rows].T, strict=True)), "moisture": moisture[rows]}
+        for name, rows in (("one", slice(0, 1300)), ("two", slice(1300, 2600)))
+    }
+    declared = (*(Column(name, -5.0, 5.0) for name in names), Column("moisture", 8.0, 12.0))
+    _say(
+        console,
+        "\n[bold]3. Spectra.[/] Two laboratories calibrate an instrument together, in a basis made from public spectra.",
+    )
+    parameters = f'response = "moisture"\nbasis = "matrix"\nmatrix = {basis.tolist()}\nreference = {reference.tolist()}\nnorm = {norm!r}'
+    plan, outcome = _run(folder, "pls", parameters, tables, dict.fromkeys(tables, declared), Target(2.0, 1e-5), console)
+    import polars as pl
+
+    model = fitted(plan, outcome.result)
+    predicted = model.predict(pl.DataFrame(dict(zip(names, spectra[new].T, strict=True))))
+    error = float(np.sqrt(((predicted - moisture[new]) ** 2).mean()))
+    lines = [
+        ("components", str(model.n_components_)),
+        ("error on 400 new samples", f"{error:.2g}"),
+        ("their standard deviation", f"{moisture[new].std():.2g}"),
+    ]
+    _table(console, ("result", ""), lines)
+    return _told(plan, outcome)
+
+
+def _run(
+    folder: Path,
+    model: str,
+    parameters: str,
+    tables: Tables,
+    declared: Mapping[str, tuple[Column, ...]],
+    total: Target,
+    console: Console,
+    id_column: str | None = None,
+    labels: tuple[str, ...] = (),
+) -> tuple[Plan, Outcome]:
+    """Each party writes its files, the study is planned and approved, and runs: `party init`, `party check --approve`, `run`."""
+    import polars as pl
+
+    from unpooled.cli.progress import progress, waiting
     from unpooled.study.files import read_study
     from unpooled.study.party import create_party, open_party
-    from unpooled.study.run import compile_study
+    from unpooled.study.run import compile_study, run_study
 
-    columns = (
-        Column("age", 18.0, 100.0),
-        Column("pressure", 70.0, 230.0, missing="absent"),
-        Column("cholesterol", 2.0, 10.0),
-        Column("smoker", categories=("never", "former", "current")),
-    )
-    parties, cards = [], []
-    for name, values in hospitals.items():
+    parties, cards = [], ""
+    for name, columns in tables.items():
         home = folder / name
-        home.mkdir()
-        pl.DataFrame(values, strict=False).with_columns(pl.col("pressure").fill_nan(None)).write_csv(home / "patients.csv")
-        config, card = create_party(home, name, home / "patients.csv", columns, Target(epsilon, 1e-5))
+        home.mkdir(parents=True)
+        pl.DataFrame(dict(columns), strict=False).write_csv(home / "data.csv")
+        config, card = create_party(home, name, home / "data.csv", declared[name], total, id_column, labels)
         parties.append(config)
-        cards.append(card.relative_to(folder))
+        cards += f'\n[[party]]\ncard = "{card.relative_to(folder)}"\n'
     study = folder / "study.toml"
     study.write_text(
-        '[study]\nmodel = "describe"\n\n[privacy]\nunit = "record"\n'
-        f"epsilon = {epsilon!r}\ndelta = 1e-5\n" + "".join(f'\n[[party]]\ncard = "{card}"\n' for card in cards)
+        f'[study]\nmodel = "{model}"\npurpose = "a tour of unpooled"\n\n[parameters]\n{parameters}\n\n[privacy]\nunit = "{total.unit}"\n'
+        f"epsilon = {total.epsilon!r}\ndelta = {total.delta!r}\n{cards}"
     )
     plan = compile_study(read_study(study))
+    _say(
+        console,
+        f"[dim]{plan.statement.headline} epsilon = {total.epsilon:g}. Plan {plan.hash[:16]}, which each party approved beforehand.[/]",
+    )
     for path in parties:
         with open_party(path) as party:
             party.ledger.approve(plan.hash)
-    return study, parties
+    with progress(quiet=console.quiet) as say:
+        _, outcome = run_study(study, parties, folder / "study.run", waiting(say))
+    _describe(folder, study, parties)
+    received = sum(count["received"] for count in outcome.communication.values())
+    _say(console, f"[dim]{received:,} bytes left the parties, every number in them through a release of the plan.[/]")
+    return plan, outcome
 
 
-def _beside_truth(summaries: tuple[Summary, ...], hospitals: Hospitals) -> Grid:
-    import numpy as np
+def _describe(folder: Path, study: Path, parties: Sequence[Path]) -> None:
+    from unpooled.study.about import write_about
+
+    write_about(folder / "study.run", study, parties, by="unpooled demo")
+
+
+def _say(console: Console, words: str) -> None:
+    console.print(words, soft_wrap=True)
+
+
+def _table(console: Console, titles: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     from rich.table import Table as Grid
 
-    grid = Grid(box=None, pad_edge=False, padding=(0, 1))
-    for title in ("", "count (truth)", "mean [95 %] (truth)", "sd [95 %] (truth)"):
-        grid.add_column(title, no_wrap=True)
-    source = ""
-    for s in summaries:
-        if s.source != source:
-            source = s.source
-            grid.add_row(f"[bold]{source}[/]")
-        chosen = hospitals.values() if source == "pooled" else [hospitals[source]]
-        values = np.concatenate([h[s.column] for h in chosen])
-        if s.mean is None or s.sd is None:
-            grid.add_row(f"  {s.category}", f"{s.count.value:.0f} [dim]({(values == s.category).sum()})[/]")
-            continue
-        known = values[~np.isnan(values)]
-        cells = [
-            f"{e.value:.3g} \\[{e.low:.3g}, {e.high:.3g}] [dim]({truth:.3g})[/]"
-            for e, truth in ((s.mean, known.mean()), (s.sd, known.std(ddof=1)))
-        ]
-        grid.add_row(s.column, f"{s.count.value:.0f} [dim]({known.size})[/]", *cells)
-    return grid
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
+    for title in titles:
+        grid.add_column(title)
+    for line in lines:
+        grid.add_row(*line)
+    console.print(grid)
 
 
-def _spent(path: Path, plan: Plan) -> str:
-    from unpooled.privacy.unit import Unit
-    from unpooled.study.party import open_party
+def _page(run: Path) -> None:
+    from unpooled.report.page import page
+    from unpooled.report.run import Run
 
-    with open_party(path) as party:
-        budget = party.policy.budget
-        assert budget is not None
-        spent = party.ledger.composition(Unit.RECORD).epsilon(plan.study.delta)
-        return f"ledger of {party.name:<6} debited: epsilon = {spent:.4g} of {budget.epsilon:g} at delta = {budget.delta:g}"
+    (run / "report.html").write_text(page(Run.read(run)), encoding="utf-8")
+
+
+def _told(plan: Plan, outcome: Outcome) -> dict[str, Any]:
+    received = sum(count["received"] for count in outcome.communication.values())
+    return {"plan": plan.hash, "statement": plan.statement.to_dict(), "bytes_received": received}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from unpooled.cli.say import say_json
+from unpooled.cli.say import say_json, write_new
 
 if TYPE_CHECKING:
     from unpooled.study.kept import KeptValues
@@ -91,12 +90,7 @@ def export(
         body = as_csv(kept.terms).encode()
     else:
         body = msgspec.json.format(msgspec.json.encode({"party": kept.party, "plan": kept.plan.hash, "terms": kept.terms}))
-    try:
-        with open(out, "xb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
-            file.write(body)
-    except FileExistsError:
-        msg = f"{out} exists already: choose another name"
-        raise UsageError(msg) from None
+    write_new(out, body)
     if as_json:
         say_json({"written": str(out), "party": kept.party, "plan": kept.plan.hash})
     else:

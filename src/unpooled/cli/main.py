@@ -16,7 +16,7 @@ USAGE, REFUSED = 2, 3
 app = typer.Typer(
     name="unpooled",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Linear models on data you cannot pool, with differential privacy that is true end to end.",
@@ -54,6 +54,9 @@ def main() -> None:
         typer.echo(f"error: {error.filename or 'a file'}: {error.strerror}: check the path", err=True)
         sys.exit(USAGE)
     except ModuleNotFoundError as missing:
+        if missing.name == "fcntl":
+            typer.echo("error: networks need Linux or macOS (on Windows: WSL)", err=True)
+            sys.exit(USAGE)
         if missing.name not in {"nvflare", "psutil"}:
             raise
         typer.echo("error: this needs the network extra: pip install 'unpooled[network]'", err=True)

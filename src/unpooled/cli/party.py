@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from unpooled.cli import kept
-from unpooled.cli.say import examples, say_json
+from unpooled.cli import init, kept, officer
+from unpooled.cli.say import examples, say_json, write_new
 
 if TYPE_CHECKING:
-    from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.party import Party
 
 app = typer.Typer(no_args_is_help=True, help="Set up a party, check a study against its policy, look at its ledger.")
 
+app.command(epilog=examples("party init"))(init.init)
 app.command(epilog=examples("party show"))(kept.show)
 app.command(epilog=examples("party export"))(kept.export)
+for command in (officer.withdraw, officer.card, officer.forget, officer.verify):
+    app.command(epilog=examples(f"party {command.__name__}"))(command)
 
 _CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
 #: What a policy's total counts, in words.
@@ -27,69 +29,6 @@ _COUNTED = {
     "party": "by this party alone (other parties may release more about the same people)",
 }
 _JSON = typer.Option(False, "--json", help="Print data for machines.")
-
-
-@app.command(epilog=examples("party init"))
-def init(
-    data: Path = typer.Argument(help="The data file (CSV, Parquet, or .npz of sparse columns); it stays where it is."),
-    name: str = typer.Option(..., "--name", help="The party's name in studies."),
-    column: list[str] = typer.Option(
-        [],
-        "--column",
-        help="A declaration: age=0:100, smoker=never,former,current; append ;absent or ;indicator for missing values.",
-    ),
-    id_column: str | None = typer.Option(None, "--id", help="The column with row ids; it is never used as data."),
-    label: list[str] = typer.Option([], "--label", help="A column the party uses itself (a response); it never leaves."),
-    epsilon: float = typer.Option(1.0, help="What all studies together may spend."),
-    delta: float | None = typer.Option(None, help="The delta of that total [default: min(1e-5, 0.1 / rows), as a study's]."),
-    unit: str | None = typer.Option(
-        None, help="The unit of that total: record, attribute or household [default: record, or household]."
-    ),
-    household: str | None = typer.Option(None, "--household", help="The column whose ids say which rows belong together."),
-    household_rows: int = typer.Option(1, "--household-rows", help="So many rows of each of those ids count in any study."),
-    folder: Path = typer.Option(Path(), "--folder", help="Where to write party.toml, the card and the ledger."),
-    *,
-    household_elsewhere: bool = typer.Option(
-        True, "--held-elsewhere/--held-once", help="Whether other parties may hold rows of the same ids."
-    ),
-    new_budget: bool = typer.Option(
-        False, "--new-budget", help="Set up a second budget for data that another ledger keeps."
-    ),
-    as_json: bool = _JSON,
-) -> None:
-    """Write party.toml and a public schema card, and create the ledger and its key."""
-    from unpooled.errors import StudyError
-    from unpooled.privacy.plan import default_delta
-    from unpooled.privacy.unit import Target, Unit
-    from unpooled.study.party import create_party, data_of
-
-    if not column:
-        msg = f"declare at least one column of {data.name}: --column NAME=LOW:HIGH or NAME=A,B,C"
-        raise StudyError(msg)
-    columns = tuple(_declaration(text) for text in column)
-    table = data_of(data, tuple(declared.name for declared in columns), id_column, household, household_rows)
-    people, what = (table.n_rows, "rows") if table.household is None else (table.household[0], "ids")
-    unit = unit or ("record" if household is None else "household")
-    budget = Target(epsilon, default_delta(people) if delta is None else delta, Unit.parse(unit))
-    config, card = create_party(
-        folder,
-        name,
-        data,
-        columns,
-        budget,
-        id_column,
-        tuple(label),
-        household=household,
-        household_rows=household_rows,
-        household_elsewhere=household_elsewhere,
-        new_budget=new_budget,
-    )
-    if as_json:
-        say_json({"party": str(config), "card": str(card), what: people, "budget": budget})
-        return
-    typer.echo(
-        f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)"
-    )
 
 
 @app.command(epilog=examples("party check"))
@@ -107,14 +46,16 @@ def check(
     import sys
 
     from unpooled.study.advice import advice
-    from unpooled.study.files import read_study
+    from unpooled.study.files import purpose_of, read_study
     from unpooled.study.party import open_party
     from unpooled.study.run import compile_study
 
-    compiled = compile_study(read_study(study))
+    compiled, purpose = compile_study(read_study(study)), purpose_of(study)
     with open_party(config) as party:
         notes, costs = advice(compiled), _cost(party, compiled)
         if not as_json:
+            if purpose:
+                typer.echo(f"Purpose, as {study.name} says (the plan does not hold it): {purpose}\n")
             typer.echo(f"{compiled}\n\n{compiled.statement}\n\n{_in_words(party, *costs)}\n")
             for note in notes:
                 typer.echo(f"Note: {note}.")
@@ -137,6 +78,7 @@ def check(
             "plan": compiled.hash,
             "statement": compiled.statement.to_dict(),
             "notes": notes,
+            "purpose": purpose,
         }
         told |= {"spent_epsilon": spent, "after_this_plan": after, "approved": party.ledger.approved(compiled.hash)}
         say_json(told)
@@ -148,6 +90,9 @@ def ledger(
     *,
     moved: bool = typer.Option(False, "--moved", help="The ledger was moved here, and the old one is gone."),
     migrate: bool = typer.Option(False, "--migrate", help="Take over a ledger of unpooled 0.1.0, with everything it spent."),
+    export: Path | None = typer.Option(
+        None, "--export", help="Write every row of the chain into a new file, for an auditor."
+    ),
     as_json: bool = _JSON,
 ) -> None:
     """List what was approved and debited, and the total against the policy."""
@@ -155,6 +100,7 @@ def ledger(
 
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.unit import Scope
+    from unpooled.study.about import moment
     from unpooled.study.files import policy_of, read_party
 
     text = read_party(config)
@@ -166,6 +112,8 @@ def ledger(
         Ledger.migrate(path).close()
     with Ledger.open(path, moved=moved) as opened:
         entries, warnings, head = opened.entries(), opened.warnings, opened.head
+        if export is not None:
+            write_new(export, opened.export())
         spent = opened.composition(budget.unit, policy.scope).epsilon(budget.delta)
         alone = opened.composition(budget.unit, Scope.PARTY).epsilon(budget.delta)
     if as_json:
@@ -183,11 +131,11 @@ def ledger(
         typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
         return
     for entry in entries:
-        what = "approval" if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
+        what = entry.kind if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
         what = "the whole plan, all parties" if entry.kind == "shared" else what
         words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in entry.units)
         cost = "" if entry.key is None else f"{words}; {entry.state}"
-        typer.echo(f"{entry.position:>5}  {_when(entry.time)}  plan {entry.plan[:16]}  {what:<24}{cost}".rstrip())
+        typer.echo(f"{entry.position:>5}  {moment(entry.time):<16}  plan {entry.plan[:16]}  {what:<24}{cost}".rstrip())
     for warning in warnings:
         typer.echo(f"Warning: {warning}")
     typer.echo(
@@ -196,33 +144,6 @@ def ledger(
     if policy.scope is not Scope.PARTY and alone != spent:
         typer.echo(f"       epsilon = {alone:.6g} of it was released by this party itself")
     typer.echo(f"head {head} (write it down elsewhere to notice a ledger that was rolled back as a whole)")
-
-
-def _when(seconds: int) -> str:
-    """The time of an entry, in UTC; ledgers of the first version have none."""
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if seconds > 0 else " " * 16
-
-
-def _declaration(text: str) -> Column:
-    from unpooled.errors import UsageError
-    from unpooled.privacy.bounds import Column
-
-    name, _, rest = text.partition("=")
-    rule, _, missing = rest.partition(";")
-    how = missing or "refuse"
-    try:
-        if ":" in rule:
-            low, high = map(float, rule.split(":"))
-            return Column(name, low, high, missing=how)  # type: ignore[arg-type]
-        if "," in rule:
-            return Column(name, categories=tuple(part.strip() for part in rule.split(",")), missing=how)  # type: ignore[arg-type]
-    except ValueError as error:
-        if isinstance(error, UsageError):
-            raise
-    msg = f"--column {text!r} is not NAME=LOW:HIGH or NAME=A,B,C (with ;absent or ;indicator for missing values)"
-    raise UsageError(msg)
 
 
 def _cost(party: Party, plan: Plan) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import typer
 def predict(
     run: Path = typer.Argument(help="The folder of a run (STUDY.run)."),
     data: Path = typer.Option(
-        ..., "--data", help="New rows (CSV or Parquet), with columns named as the study declares them."
+        ..., "--data", help="New rows (CSV, Parquet, Feather or Excel), with columns named as the study declares them."
     ),
     *,
     id_column: str | None = typer.Option(None, "--id", help="A column of row ids to print beside the predictions."),
@@ -19,7 +19,7 @@ def predict(
 ) -> None:
     """Predict new rows with the model that a study released. It costs no budget: everything follows from what was released.
 
-    Values outside the declared ranges are used as they are; a category that was not declared is refused.
+    How the file is written is found out, and told on standard error. Values outside the declared ranges are used as they are; a category that was not declared is refused.
     """
     import csv
     import io
@@ -27,10 +27,17 @@ def predict(
     from unpooled.errors import UsageError
     from unpooled.models import fitted
     from unpooled.report.run import Run
+    from unpooled.study.data import SPARSE, must_exist
     from unpooled.study.predict import predictions
+    from unpooled.study.sniff import read_or_words
 
     found = Run.read(run)
-    columns = predictions(fitted(found.plan, found.result), data, id_column)
+    model = fitted(found.plan, found.result)
+    must_exist(data)
+    sniffed = None if data.suffix == SPARSE else read_or_words(data)
+    if sniffed is not None and sniffed.words:
+        typer.echo(f"{data.name} is read with {sniffed.words}", err=True)
+    columns = predictions(model, data, id_column, None if sniffed is None else sniffed.form)
     rows = list(zip(*(values.tolist() for values in columns.values()), strict=True))
     if as_json:
         import msgspec

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from unpooled.protocol.local import Watch
+from unpooled.cli.progress import progress, stopped, waiting
 
 
 def run(
@@ -27,6 +22,7 @@ def run(
 ) -> None:
     """Run a study in this process, or over a network. A run that was cut short is continued; nothing is charged twice."""
     from unpooled.errors import UsageError
+    from unpooled.study.about import write_about
     from unpooled.study.run import run_study
 
     folder = out or study.with_suffix(".run")
@@ -38,15 +34,19 @@ def run(
         typer.echo(words, err=True)
     if not (force or resume or folder.exists()):  # a run that was begun has spent already
         worth_it(study)
-    with progress(quiet=as_json) as say:
+    again = "run the same command again" + (" with --resume" if network is not None else "")
+    with progress(quiet=as_json) as say, stopped(again):
         if network is not None:
             from unpooled.network.kits import Kit
             from unpooled.network.submit import run_networked
             from unpooled.study.files import read_study
 
-            plan = run_networked(read_study(study), Kit.of(network), folder, say, patience=patience, resume=resume)
+            kit = Kit.of(network)
+            plan = run_networked(read_study(study), kit, folder, say, patience=patience, resume=resume)
+            write_about(folder, study, by=kit.name)
         else:
             plan, _ = run_study(study, party, folder, waiting(say))
+            write_about(folder, study, party)
     if as_json:
         typer.echo((folder / "result.json").read_text())
         return
@@ -63,18 +63,3 @@ def worth_it(study: Path) -> None:
 
     asked = read_study(study)
     refuse_if_poor(load(asked.row), asked)
-
-
-@contextmanager
-def progress(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A spinner beside words about what is being waited for (standard error, never a data value)."""
-    from rich.console import Console
-
-    console = Console(stderr=True, quiet=quiet)
-    with console.status("opening the ledgers") as status:
-        yield status.update
-
-
-def waiting(say: Callable[[str], None]) -> Watch:
-    """Says which step is being waited for, and at whom."""
-    return lambda asks: say(f"step {asks[0].step!r}: waiting for {', '.join(ask.to for ask in asks)}")

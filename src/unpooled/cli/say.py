@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -9,7 +11,7 @@ import typer
 #: Command -> what people type.
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "audit": ("unpooled audit study.toml", "unpooled audit study.toml --rows 20 --json"),
-    "demo": ("unpooled demo", "unpooled demo --epsilon 0.5"),
+    "demo": ("unpooled demo", "unpooled demo --epsilon 0.5 --out tour"),
     "doctor": ("unpooled doctor kits/north", "unpooled doctor --study study.toml --config north/party.toml"),
     "new": (
         "unpooled new bayes",
@@ -28,7 +30,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "party init": (
         "unpooled party init patients.csv --name north --id patient --column age=0:100 --column smoker=never,former,current",
-        "unpooled party init blood.parquet --name lab --folder lab --column 'crp=0:300;absent' --label survival",
+        "unpooled party init blood.xlsx --name lab --folder lab --column 'crp=0:300;absent' --label survival",
+        "unpooled party init spectra.csv --name coast --separator ';' --decimal , --column 'nm*=0:3' --column fat=0:60",
+        "unpooled party init patients.csv --name north --template",
+        "unpooled party init --config party.toml",
     ),
     "party check": (
         "unpooled party check study.toml --config north/party.toml",
@@ -37,7 +42,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "party ledger": (
         "unpooled party ledger --config north/party.toml",
         "unpooled party ledger --config north/party.toml --json",
+        "unpooled party ledger --config north/party.toml --export ledger.json",
     ),
+    "party withdraw": ("unpooled party withdraw study.toml --config north/party.toml",),
+    "party card": ("unpooled party card --config north/party.toml",),
+    "party forget": ("unpooled party forget study.toml --config north/party.toml",),
+    "party verify": ("unpooled party verify ledger.json --head 5f0c...",),
     "party show": (
         "unpooled party show --config north/party.toml",
         "unpooled party show study.toml --config north/party.toml",
@@ -59,3 +69,15 @@ def say_json(data: Any) -> None:  # noqa: ANN401 - whatever a command tells
     import msgspec
 
     typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+
+
+def write_new(path: Path, body: bytes) -> None:
+    """Write a file that only its owner may read; nothing that exists is overwritten."""
+    from unpooled.errors import UsageError
+
+    try:
+        with open(path, "xb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
+            file.write(body)
+    except FileExistsError:
+        msg = f"{path} exists already: choose another name"
+        raise UsageError(msg) from None

@@ -58,6 +58,8 @@ class Declared:
     derived: tuple[str, ...]
     #: The range of the response, or its two classes, where the model needs one of them.
     response: Column | None = None
+    #: Further responses, where a model takes several.
+    others: tuple[Column, ...] = ()
     classes: Classes | None = None
 
     @property

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
+from numba.core import event
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class CompileNotice(event.Listener):
+    """Says once that kernels are being compiled, where a person is looking: the first use after an installation takes seconds more."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def on_start(self, event: Any) -> None:  # noqa: ANN401 - numba's
+        """A function that is not in the cache begins to be compiled."""
+        ours = str(getattr(event.data["dispatcher"].py_func, "__module__", "")).startswith("unpooled.")
+        if ours and not self._said and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+            self._said = True
+            sys.stderr.write("unpooled compiles its kernels (once; they are kept for the next time) ...\n")
+
+    def on_end(self, event: Any) -> None:  # noqa: ANN401 - numba's
+        """Nothing is said of the end."""
+
+
+event.register("numba:compile", CompileNotice())  # type: ignore[no-untyped-call]
 
 
 def njit(**options: Any) -> Callable[[Function], Function]:  # noqa: ANN401 - numba's own options

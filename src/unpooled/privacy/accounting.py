@@ -223,6 +223,10 @@ UNBOUNDED = Event(Kind.UNBOUNDED)
 _MATERIAL, _SECTIONS, _GOLDEN = 1e-13, 60, (math.sqrt(5.0) - 1) / 2
 
 
+#: How far below epsilon, in parts of it, the curve is asked for F.20.
+_PARTS = tuple(0.01 * 1.4**k for k in range(13))
+
+
 class Composition:
     """All events that touch one unit, composed (adaptively chosen events are covered by every rule used here)."""
 
@@ -313,6 +317,13 @@ class Composition:
     def within(self, epsilon: float, delta: float) -> bool:
         """Whether (epsilon, delta) is proved: the question a ledger asks before it debits."""
         return self.delta(epsilon) <= delta
+
+    def failure(self, epsilon: float) -> float:
+        """A bound on the probability that the loss exceeds epsilon: how often a belief moves farther than epsilon says (Theorem F.20)."""
+        if self.delta(epsilon) == 0:
+            return 0.0
+        points = ((self.delta(epsilon * (1 - part)), -math.expm1(-epsilon * part)) for part in _PARTS)
+        return min(1.0, *(delta / above if above else 1.0 for delta, above in points))
 
     def covers(self, other: Composition) -> bool:
         """Whether this one costs at least as much as the other in every respect, and so at every epsilon and delta."""

@@ -104,7 +104,8 @@ def code(labels: NDArray[Any], classes: Sequence[str | float], name: str) -> NDA
 
 
 def _number(text: str) -> float:
+    """The number that a label stands for, nan for words; booleans are stored as 0 and 1."""
     try:
-        return float(text)
+        return float({"false": "0", "true": "1"}.get(text.lower(), text))
     except ValueError:
         return math.nan

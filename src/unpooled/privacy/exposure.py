@@ -94,6 +94,10 @@ class Worst:
         """Smallest delta proved at this epsilon."""
         return max(composition.delta(epsilon) for composition in self.compositions)
 
+    def failure(self, epsilon: float) -> float:
+        """A bound on the probability that the loss exceeds epsilon."""
+        return max(composition.failure(epsilon) for composition in self.compositions)
+
     def within(self, epsilon: float, delta: float) -> bool:
         """Whether (epsilon, delta) is proved: the question a ledger asks before it debits."""
         return all(composition.within(epsilon, delta) for composition in self.compositions)
@@ -102,7 +106,7 @@ class Worst:
 # --- the releases of a plan --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Release:
     """One planned release: which party makes it, in which step, by which mechanism, how often, and of whom it is a function."""
 
@@ -112,6 +116,10 @@ class Release:
     mechanism: Mechanism
     count: int = 1
     exposure: Exposure = Exposure()
+
+    def __repr__(self) -> str:
+        times = f" x {self.count}" if self.count > 1 else ""
+        return f"Release({self.name}{times} of {self.party}: {self.mechanism.name}, {self.size} numbers)"
 
     @property
     def size(self) -> int:

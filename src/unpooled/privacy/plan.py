@@ -7,6 +7,7 @@ same plan for itself: it takes bounds, sensitivities, scales and budgets from it
 from __future__ import annotations
 
 import hashlib
+import html
 import math
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
 
 #: Raised whenever the meaning of a plan changes, so that an old approval never covers a new meaning.
 PLAN_VERSION = 2
+#: So many releases are shown in a notebook.
+_SHOWN = 30
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan(Releases):
     """The releases of a study, and everything that is said about them."""
 
@@ -91,11 +94,16 @@ class Plan(Releases):
     @property
     def statement(self) -> Statement:
         """What this plan promises, in words and as data."""
+        study = self.study
+        costs = {unit: self._together(unit) for unit in self.units}
+        proved = {str(unit): cost.epsilon(study.delta) for unit, cost in costs.items()}
+        asked = proved[study.unit]
         return Statement.of(
-            self.study,
+            study,
             self.split,
             plan=self.hash,
-            proved={str(unit): self._together(unit) for unit in self.units},
+            proved=proved,
+            failure=costs[Unit(study.unit)].failure(asked) if math.isfinite(asked) else 1.0,
             trusted=self.trusted,
             public=self.public,
             not_protected=self.not_protected,
@@ -103,14 +111,28 @@ class Plan(Releases):
             voids=self.voids,
         )
 
-    def _together(self, unit: Unit) -> float:
-        """Epsilon of this plan and of whatever was released before it for its declarations."""
+    def _together(self, unit: Unit) -> Worst:
+        """What this plan costs, and whatever was released before it for its declarations."""
         before = [event for earlier in self.study.earlier for event in earlier.of(unit)]
-        if not before:
-            return self.epsilon(self.study.delta, unit)
-        return Worst(tuple(Composition([*c.events, *before]) for c in self.cost(unit).compositions)).epsilon(
-            self.study.delta
-        )
+        cost = self.cost(unit)
+        return Worst(tuple(Composition([*c.events, *before]) for c in cost.compositions)) if before else cost
+
+    def __repr__(self) -> str:
+        study = self.study
+        spent = self.epsilon(study.delta)
+        return f"Plan({study.row}: {len(self.releases)} releases, epsilon = {spent:.4g} at delta = {study.delta:g} per {study.unit}; {self.hash[:16]})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what would be released, and the promise."""
+        titles = ("release", "party", "mechanism", "times", "numbers", "sensitivity", "noise scale")
+        rows = [titles]
+        for r in self.releases[:_SHOWN]:
+            moved = _number(r.sensitivity(self.study.unit))
+            rows.append((r.name, r.party, r.mechanism.name, str(r.count), str(r.size), moved, _number(r.scale)))
+        cells = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
+        more = len(self.releases) - _SHOWN
+        below = f"<p>and {more} more</p>" if more > 0 else ""
+        return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>{below}{self.statement._repr_html_()}"
 
     def __str__(self) -> str:
         study = self.study

@@ -55,6 +55,12 @@ def _who(study: Study, split: Split) -> str:
     return f"At most {most} row{'s' if most > 1 else ''} of one id count in the whole study; {where}. Each person has one id, the same everywhere."
 
 
+def _upward(probability: float) -> str:
+    """Two digits, never below the probability."""
+    step = 10.0 ** (math.floor(math.log10(probability)) - 1) if probability > 0 else 1.0
+    return f"{min(1.0, math.ceil(probability / step * (1 - 1e-12)) * step):.2g}"
+
+
 def _said(study: Study) -> str:
     return ", ".join(f"{earlier.what}, plan {earlier.plan[:12]}" for earlier in study.earlier)
 
@@ -72,6 +78,8 @@ class Statement:
     delta: float
     #: The smallest epsilon proved at this delta for each unit; infinite means none.
     epsilon_per_unit: dict[str, float]
+    #: A bound on the probability that the loss exceeds epsilon: not delta, but several times that (Theorem F.20).
+    failure: float
     protects_against: str
     not_protected: tuple[str, ...]
     assumptions: tuple[str, ...]
@@ -86,6 +94,7 @@ class Statement:
         *,
         plan: str,
         proved: dict[str, float],
+        failure: float,
         trusted: tuple[str, ...],
         public: tuple[str, ...],
         not_protected: tuple[str, ...],
@@ -127,6 +136,7 @@ class Statement:
             epsilon=study.epsilon,
             delta=study.delta,
             epsilon_per_unit=proved,
+            failure=failure,
             protects_against=elsewhere,
             not_protected=(
                 f"How many {held} each party holds, the declared columns and bounds, and that the study took place.",
@@ -170,10 +180,10 @@ class Statement:
             f"Read: {what} can move somebody who knows everything else, and believes with 50 % {property_}, to at most "
             f"{_belief(epsilon)}"
         )
-        if self.adjacency == "zero-out":
-            words += f" (about what it is: {_belief(2 * epsilon)})"
         if self.delta:
-            words += ", except with a small probability, which may be many times delta"
+            words += f", except with a probability of at most {_upward(self.failure)}"
+        if self.adjacency == "zero-out":
+            words += f" (about what it is: {_belief(2 * epsilon)}{', with more exceptions' if self.delta else ''})"
         return f"{words}. What is learnt about people in general is not limited by it."
 
     def to_dict(self) -> dict[str, Any]:

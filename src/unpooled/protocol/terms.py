@@ -55,7 +55,7 @@ def as_csv(terms: Sequence[ResultTerm]) -> str:
 
 def as_html(terms: Sequence[ResultTerm], foot: str = "") -> str:
     """For notebooks, with a line below; names are text, whatever they are."""
-    titles, *rows = _rows(terms)
+    titles, *rows = as_rows(terms)
     head = "".join(f"<th>{html.escape(title)}</th>" for title in titles)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     below = f"<p>{html.escape(foot)}</p>" if foot else ""
@@ -64,7 +64,7 @@ def as_html(terms: Sequence[ResultTerm], foot: str = "") -> str:
 
 def as_table(terms: Sequence[ResultTerm]) -> str:
     """For a terminal: only the columns of which something is known."""
-    shown, *_ = rows = _rows(terms)
+    shown, *_ = rows = as_rows(terms)
     widths = [max(len(row[k]) for row in rows) for k in range(len(shown))]
     words = {"group", "term"}
     return "\n".join(
@@ -76,7 +76,7 @@ def as_table(terms: Sequence[ResultTerm]) -> str:
     )
 
 
-def _rows(terms: Sequence[ResultTerm]) -> list[list[str]]:
+def as_rows(terms: Sequence[ResultTerm]) -> list[list[str]]:
     """A row of titles, and one per term: of the fields of which something is known."""
     known_of = [name for name in FIELDS if any(getattr(term, name) not in {None, ""} for term in terms)]
     shown = [name for name in ("group", *FIELDS[:-1]) if name in known_of]

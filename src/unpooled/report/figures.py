@@ -2,52 +2,85 @@
 
 from __future__ import annotations
 
+import html
 import io
 import math
+import re
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unpooled.privacy.statement import UNIT_WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Panel
     from unpooled.study.record import StepCount
 
 _INK, _SOFT, _ACCENT, _OTHER = "#1d2733", "#8a97a6", "#1f6f8b", "#c46a2b"
+#: The page's own colours, which are others in the dark.
+_THEMED = {_INK: "var(--ink)", _SOFT: "var(--faint)", _ACCENT: "var(--good)", _OTHER: "var(--other)"}
 #: More bars than this are hard to read: the largest are shown.
 _BARS = 30
+#: Inches, and so many letters of a name beside a bar: on a page, and on a telephone.
+_WIDE, _NARROW = (6.4, 44), (3.25, 18)
 
 
-def _svg(draw: Any, width: float, height: float) -> str:  # noqa: ANN401 - a function of axes
+@dataclass(frozen=True)
+class Drawn:
+    """A figure for a page and one for a telephone, of which the page shows one."""
+
+    wide: str
+    narrow: str
+
+
+def _svg(draw: Callable[[Any, int], None], height: float, words: str) -> Drawn:
+    """Draw on axes, for names of so many letters; ``words`` are for those who cannot see it."""
+    wide, narrow = (_drawn(draw, width, height, letters, words) for width, letters in (_WIDE, _NARROW))
+    return Drawn(wide, narrow)
+
+
+def _drawn(draw: Callable[[Any, int], None], width: float, height: float, letters: int, words: str) -> str:
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     style: dict[Any, Any] = {
-        "svg.hashsalt": "unpooled",
+        "svg.hashsalt": f"unpooled {width}",  # two figures of one page share no name
         "svg.fonttype": "none",
         "font.family": "sans-serif",
         "font.size": 9,
+        "text.color": _INK,
         "axes.edgecolor": _SOFT,
         "axes.labelcolor": _INK,
         "xtick.color": _SOFT,
         "ytick.color": _SOFT,
         "xtick.labelcolor": _INK,
         "ytick.labelcolor": _INK,
+        "axes.formatter.use_mathtext": False,
     }
     with mpl.rc_context(style), warnings.catch_warnings():
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
         axes.spines[["top", "right"]].set_visible(False)
-        draw(axes)
+        draw(axes, letters)
         out = io.StringIO()
         warnings.filterwarnings("ignore", "Glyph")  # the reader's own fonts draw the text, whatever alphabet it is in
+        warnings.filterwarnings(
+            "ignore", "constrained_layout not applied"
+        )  # names that leave no room are cut off, not refused
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return out.getvalue()[out.getvalue().index("<svg") :]
+    text = re.sub("<!--.*?-->", "", out.getvalue()[out.getvalue().index("<svg") :], flags=re.DOTALL)
+    for colour, themed in _THEMED.items():
+        text = text.replace(f": {colour}", f": {themed}")
+    return text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(words)}" ', 1)
+
+
+def _short(name: str, letters: int) -> str:
+    return name if len(name) <= letters else f"{name[: letters - 1]}…"
 
 
 def _plain(text: str) -> str:
@@ -55,7 +88,7 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def guarantee(plan: Plan) -> str | None:
+def guarantee(plan: Plan) -> Drawn | None:
     """The smallest epsilon proved at every delta, for both units, and what was asked; None where nothing is proved."""
     study = plan.study
     deltas = sorted({10.0**-k for k in range(2, 13)} | ({study.delta} if study.delta else set()))
@@ -64,7 +97,7 @@ def guarantee(plan: Plan) -> str | None:
     if not proved:
         return None
 
-    def draw(axes: Any) -> None:  # noqa: ANN401
+    def draw(axes: Any, letters: int) -> None:  # noqa: ANN401, ARG001
         for unit, curve in proved.items():
             asked = unit == study.unit
             axes.plot(deltas, curve, color=_ACCENT if asked else _SOFT, lw=2 if asked else 1.2, label=UNIT_WORDS[unit])
@@ -73,24 +106,32 @@ def guarantee(plan: Plan) -> str | None:
         axes.set(xscale="log", xlabel="delta", ylabel="epsilon", ylim=(0, None))
         axes.legend(frameon=False)
 
-    return _svg(draw, 6.4, 2.7)
+    points = "; ".join(f"{curve[-1]:.3g} at delta = {deltas[-1]:g} per {unit}" for unit, curve in proved.items())
+    return _svg(
+        draw,
+        2.7,
+        f"The smallest epsilon proved falls as delta grows: {points}. The table below has the values at this study's delta.",
+    )
 
 
-def panel(shown: Panel) -> str:
+def panel(shown: Panel) -> Drawn:
     """A result: a line over ordered names, or bars, with intervals where there are some."""
     order = range(len(shown.names))
     if shown.ordered:
 
-        def line(axes: Any) -> None:  # noqa: ANN401
+        def line(axes: Any, letters: int) -> None:  # noqa: ANN401
             axes.axhline(0, color=_SOFT, lw=0.8)
             axes.plot(list(order), shown.values, color=_ACCENT, lw=1.5)
-            step = max(1, len(shown.names) // 8)
-            axes.set_xticks(list(order)[::step], [_plain(name) for name in shown.names[::step]])
+            step = max(1, len(shown.names) // (letters // 6))
+            axes.set_xticks(list(order)[::step], [_plain(_short(name, 8)) for name in shown.names[::step]])
 
-        return _svg(line, 6.4, 2.6)
+        ends = f"lowest {min(shown.values):.3g}, highest {max(shown.values):.3g}"
+        return _svg(
+            line, 2.6, f"{shown.title}: a line over {len(order)} channels; {ends}. All numbers are in the table below."
+        )
     largest = sorted(sorted(order, key=lambda i: -abs(shown.values[i]))[:_BARS])
 
-    def bars(axes: Any) -> None:  # noqa: ANN401
+    def bars(axes: Any, letters: int) -> None:  # noqa: ANN401
         places = list(range(len(largest)))
         values = [shown.values[i] for i in largest]
         if shown.low:
@@ -101,34 +142,38 @@ def panel(shown: Panel) -> str:
             axes.barh(places, values, color=_ACCENT, height=0.6)
         if not shown.low or min(shown.low) <= 0 <= max(shown.high):
             axes.axvline(0, color=_SOFT, lw=0.8)
-        axes.set_yticks(places, [_plain(shown.names[i]) for i in largest])
+        axes.set_yticks(places, [_plain(_short(shown.names[i], letters)) for i in largest])
         axes.set_ylim(len(largest) - 0.4, -0.6)
 
-    return _svg(bars, 6.4, 0.7 + 0.24 * len(largest))
+    told = [
+        f"{shown.names[i]} {shown.values[i]:.3g}" + (f" ({shown.low[i]:.3g} to {shown.high[i]:.3g})" if shown.low else "")
+        for i in largest
+    ]
+    left = len(order) - len(largest)
+    more = f", and {left} smaller ones" if left else ""
+    return _svg(bars, 0.7 + 0.24 * len(largest), f"{shown.title}: {'; '.join(told)}{more}.")
 
 
-def traffic(steps: Sequence[StepCount]) -> str:
+def traffic(steps: Sequence[StepCount]) -> Drawn:
     """Bytes that came from every party, by step."""
     parties = sorted({count.party for count in steps})
     names = list(dict.fromkeys(count.step for count in steps))
 
-    def draw(axes: Any) -> None:  # noqa: ANN401
+    def draw(axes: Any, letters: int) -> None:  # noqa: ANN401
         left = dict.fromkeys(parties, 0)
         for k, name in enumerate(names):
             here = {count.party: count.received for count in steps if count.step == name}
             sizes = [here.get(party, 0) for party in parties]
-            axes.barh(parties, sizes, left=[left[p] for p in parties], height=0.55, color=_shade(k, len(names)), label=name)
+            places = list(range(len(parties)))
+            alpha = 1 - 0.8 * k / max(len(names) - 1, 1)
+            axes.barh(places, sizes, left=[left[p] for p in parties], height=0.55, color=_ACCENT, alpha=alpha, label=name)
             left = {party: left[party] + size for party, size in zip(parties, sizes, strict=True)}
+        axes.set_yticks(places, [_plain(_short(party, letters)) for party in parties])
         axes.set(xlabel="bytes received from the party")
+        axes.locator_params(axis="x", nbins=letters // 5)
         axes.invert_yaxis()
-        axes.legend(frameon=False, ncols=min(len(names), 3), loc="lower left", bbox_to_anchor=(0, 1))
+        axes.legend(frameon=False, ncols=max(1, min(len(names), letters // 14)), loc="lower left", bbox_to_anchor=(0, 1))
 
-    return _svg(draw, 6.4, 1.2 + 0.32 * len(parties))
-
-
-def _shade(k: int, count: int) -> tuple[float, float, float]:
-    """From the accent to a light tint of it."""
-    from matplotlib.colors import to_rgb
-
-    weight = k / max(count - 1, 1) * 0.75
-    return tuple(part + (1 - part) * weight for part in to_rgb(_ACCENT))  # type: ignore[return-value]
+    total = {party: sum(count.received for count in steps if count.party == party) for party in parties}
+    words = "; ".join(f"{party} {received:,}" for party, received in total.items())
+    return _svg(draw, 1.2 + 0.32 * len(parties) + 0.1 * len(names), f"Bytes received from every party: {words}.")

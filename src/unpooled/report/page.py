@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from unpooled.privacy.statement import UNIT_WORDS
 from unpooled.privacy.unit import Split
-from unpooled.protocol.terms import as_table
+from unpooled.protocol.terms import as_rows
 from unpooled.report import figures
 
 if TYPE_CHECKING:
@@ -16,23 +16,28 @@ if TYPE_CHECKING:
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Panel
+    from unpooled.protocol.terms import ResultTerm
     from unpooled.report.party import PartyView
     from unpooled.report.run import Run
 
 #: So many declared columns are listed.
 _COLUMNS = 200
+#: So many lines of a result.
+_TERMS = 100
 
 
 def page(run: Run) -> str:
     """The HTML text of a run's report."""
     facts = {
         **_facts(run.plan),
+        **_table(run.terms),
         "result": run.model.render(run.result),
         "agrees": run.agrees,
         "source": "transcript" if run.recomputed else "record",
-        "steps": run.steps,
-        "party": "",
-        "entries": (),
+        "steps": [(c.step, c.party, c.times, _size(c.sent), _size(c.received)) for c in run.steps],
+        "about": run.about,
+        "purpose": run.about.purpose if run.about else "",
+        "budgets": run.about.budgets if run.about else (),
     }
     return _filled(facts, run.plan, run.model.panels(run.result), figures.traffic(run.steps) if run.steps else None)
 
@@ -41,17 +46,22 @@ def page_of_party(view: PartyView) -> str:
     """The HTML text of what a party may see of a study: the plan, what it keeps, and what its ledger says of it."""
     facts = {
         **_facts(view.plan),
-        "result": as_table(view.terms) if view.terms else "This party keeps no coefficients of this study.",
-        "agrees": None,
+        **_table(view.terms),
+        "result": "" if view.terms else "This party keeps no coefficients of this study.",
         "source": "party",
-        "steps": (),
         "party": view.party,
         "entries": view.entries,
+        "purpose": view.purpose,
+        "budgets": (view.left,),
     }
     return _filled(facts, view.plan, view.panels, None)
 
 
-def _filled(facts: dict[str, Any], plan: Plan, panels: Sequence[Panel], traffic: str | None) -> str:
+#: What only some pages have.
+_NOTHING: dict[str, Any] = {"agrees": None, "steps": (), "about": None, "party": "", "entries": ()}
+
+
+def _filled(facts: dict[str, Any], plan: Plan, panels: Sequence[Panel], traffic: figures.Drawn | None) -> str:
     import jinja2
 
     environment = jinja2.Environment(
@@ -61,8 +71,19 @@ def _filled(facts: dict[str, Any], plan: Plan, panels: Sequence[Panel], traffic:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=_number, size=_size)
-    return environment.get_template("page.html").render(**facts, svg=_figures(plan, panels, traffic))
+    environment.filters.update(number=_number)
+    return environment.get_template("page.html").render(**{**_NOTHING, **facts}, svg=_figures(plan, panels, traffic))
+
+
+def _table(terms: Sequence[ResultTerm]) -> dict[str, Any]:
+    """The result line by line; of many lines those of the largest figures, in their order."""
+    shown = terms
+    if len(terms) > _TERMS:
+        largest = sorted(range(len(terms)), key=lambda i: -abs(terms[i].estimate))[:_TERMS]
+        shown = [terms[i] for i in sorted(largest)]
+    rows = as_rows(shown) if shown else []
+    words = sum(title in {"group", "term"} for title in rows[0]) if rows else 0
+    return {"terms": rows, "more_terms": len(terms) - len(shown), "words_first": words}
 
 
 def _facts(plan: Plan) -> dict[str, Any]:
@@ -71,32 +92,50 @@ def _facts(plan: Plan) -> dict[str, Any]:
     columns = [
         (card.name, column.name, _declared(column), column.missing) for card in study.parties for column in card.columns
     ]
+    asked = (
+        f"epsilon = {_number(study.epsilon)}, delta = {_number(study.delta)}, unit = {study.unit}, "
+        f"adjacency = {study.adjacency}, calibration = {study.calibration}"
+    )
     return {
         "model": study.model,
         "plan": plan.hash,
         "statement": statement,
         "promise": str(statement).splitlines()[0],
-        "units": [(UNIT_WORDS[unit], statement.epsilon_per_unit[unit], unit == study.unit) for unit in plan.units],
+        "units": [
+            (UNIT_WORDS[unit], _number(statement.epsilon_per_unit[unit]), "asked for" if unit == study.unit else "")
+            for unit in plan.units
+        ],
         "split": "columns of the same people" if plan.split is Split.VERTICAL else "rows of different people",
-        "parties": [(c.name, c.rows, len(c.columns), len(c.labels), c.key) for c in study.parties],
+        "parties": [
+            (c.name, c.rows, len(c.columns), len(c.labels), f"{c.key[:16]}…" if c.key else "one process")
+            for c in study.parties
+        ],
         "columns": columns[:_COLUMNS],
         "hidden": len(columns[_COLUMNS:]),
-        "parameters": sorted(study.parameters.items()),
-        "trust": sorted(study.trust.items()),
+        "parameters": [
+            ("run", study.run),
+            ("privacy", asked),
+            *sorted(study.parameters.items()),
+            *((f"trust in {role}", value) for role, value in sorted(study.trust.items())),
+        ],
         "releases": [
-            (r.name, r.party, r.step, r.mechanism.name, r.count, r.size, r.sensitivity(study.unit), r.scale)
+            (
+                *(r.name, r.party, r.step, r.mechanism.name),
+                r.count if r.count == 1 else f"at most {r.count}",
+                *(r.size, _number(r.sensitivity(study.unit)), _number(r.scale)),
+            )
             for r in plan.releases
         ],
         "study": study,
     }
 
 
-def _figures(plan: Plan, panels: Sequence[Panel], traffic: str | None) -> dict[str, Any]:
+def _figures(plan: Plan, panels: Sequence[Panel], traffic: figures.Drawn | None) -> dict[str, Any]:
     import markupsafe
 
-    def safe(text: str | None) -> markupsafe.Markup | None:
+    def safe(drawn: figures.Drawn | None) -> tuple[markupsafe.Markup, ...] | None:
         # The figures' own text is escaped by matplotlib; the rest of them is markup.
-        return None if text is None else markupsafe.Markup(text)  # noqa: S704
+        return None if drawn is None else (markupsafe.Markup(drawn.wide), markupsafe.Markup(drawn.narrow))  # noqa: S704
 
     return {
         "guarantee": safe(figures.guarantee(plan)),
@@ -109,7 +148,7 @@ def _declared(column: Column) -> str:
     if column.categories is not None:
         return ", ".join(column.categories)
     low, high = column.range
-    return f"{low:g} to {high:g}"
+    return f"{low:g} to {high:g}" + (f" ({column.dates})" if column.dates else "")
 
 
 def _number(value: float | None) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.step import Panel
-from unpooled.study.files import read_party
+from unpooled.study.about import BudgetLeft, moment
+from unpooled.study.files import policy_of, purpose_of, read_party
 from unpooled.study.kept import KeptValues
 
 if TYPE_CHECKING:
@@ -26,16 +27,19 @@ class PartyView:
     party: str
     plan: Plan
     terms: tuple[ResultTerm, ...]
-    #: Of the ledger, for this plan: position, what, cost per value, cost per row, state.
-    entries: tuple[tuple[int, str, str, str, str], ...]
+    #: Of the ledger, for this plan: position, when, what, cost per value, cost per row, state.
+    entries: tuple[tuple[int, str, str, str, str, str], ...]
+    purpose: str
+    left: BudgetLeft
 
     @classmethod
     def read(cls, config: Path, study: Path) -> PartyView:
         """From a party file and a study file."""
-        kept = KeptValues.of(config, study)
-        with Ledger.open(config.parent / read_party(config).party.ledger) as ledger:
+        kept, text = KeptValues.of(config, study), read_party(config)
+        with Ledger.open(config.parent / text.party.ledger) as ledger:
             entries = tuple(_line(entry) for entry in ledger.entries() if entry.plan == kept.plan.hash)
-        return cls(kept.party, kept.plan, kept.terms, entries)
+            left = BudgetLeft.of(kept.party, ledger, policy_of(text))
+        return cls(kept.party, kept.plan, kept.terms, entries, purpose_of(study), left)
 
     @property
     def panels(self) -> tuple[Panel, ...]:
@@ -46,9 +50,10 @@ class PartyView:
         return (Panel("coefficients", tuple(t.term for t in shown), tuple(t.estimate for t in shown)),)
 
 
-def _line(entry: Entry) -> tuple[int, str, str, str, str]:
+def _line(entry: Entry) -> tuple[int, str, str, str, str, str]:
+    when = moment(entry.time)
     if entry.key is None:
-        return entry.position, "approval", "", "", ""
+        return entry.position, when, entry.kind, "", "", ""
     what = f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
     what = "the whole plan, all parties" if entry.kind == "shared" else what
-    return entry.position, what, entry.words(Unit.ATTRIBUTE), entry.words(Unit.RECORD), str(entry.state)
+    return entry.position, when, what, entry.words(Unit.ATTRIBUTE), entry.words(Unit.RECORD), str(entry.state)

@@ -18,6 +18,7 @@ from unpooled.protocol.conversation import OPEN, OpenRequest
 from unpooled.protocol.local import drive, recorded_only
 from unpooled.protocol.messages import open_body, open_envelope
 from unpooled.protocol.transcript import Transcript
+from unpooled.study.about import About, read_about
 from unpooled.study.record import RECORD, StepCount, counted, read_record
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Run:
     agrees: bool | None
     #: Whether it was worked out anew from the messages; otherwise the result is as the coordinator recorded it.
     recomputed: bool = True
+    #: Why, by whom and when, as the folder says.
+    about: About | None = None
 
     @property
     def terms(self) -> tuple[ResultTerm, ...]:
@@ -55,7 +58,16 @@ class Run:
             if (folder / RECORD).is_file():
                 model, plan, result, record = read_record(folder)
                 agrees = _agrees(folder, result)
-                return cls(model, plan, result, record.communication, record.steps, agrees, recomputed=False)
+                return cls(
+                    model,
+                    plan,
+                    result,
+                    record.communication,
+                    record.steps,
+                    agrees,
+                    recomputed=False,
+                    about=read_about(folder),
+                )
             msg = f"{folder}: no transcript and no record of a run there: give the folder that `unpooled run` wrote (STUDY.run)"
             raise UsageError(msg)
         transcript = Transcript.open(path)
@@ -75,7 +87,15 @@ class Run:
             steps = counted(transcript.entries)
         finally:
             transcript.close()
-        return cls(model, plan, outcome.result, outcome.communication, steps, _agrees(folder, outcome.result))
+        return cls(
+            model,
+            plan,
+            outcome.result,
+            outcome.communication,
+            steps,
+            _agrees(folder, outcome.result),
+            about=read_about(folder),
+        )
 
 
 def _agrees(folder: Path, result: Any) -> bool | None:  # noqa: ANN401 - any model's result

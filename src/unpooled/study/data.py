@@ -1,4 +1,4 @@
-"""Data files as tables: CSV or Parquet, read a block of rows at a time, so that they may be larger than memory; sparse columns in .npz."""
+"""Data files as tables: text and Parquet are read a block of rows at a time, so that they may be larger than memory; sparse columns in .npz."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from unpooled.errors import DataError, StudyError, UnpooledError
 from unpooled.privacy.table import BLOCK_ROWS, Table, as_column, check_rows
+from unpooled.study.reading import KINDS, DataFormat, frame_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.lib.npyio import NpzFile
     from numpy.typing import NDArray
+
+    from unpooled.privacy.bounds import Column
 
 #: How a file of sparse columns is called.
 SPARSE = ".npz"
@@ -38,7 +41,7 @@ class _Watched:
     """
 
     def __init__(self, path: Path) -> None:
-        _must_exist(path)
+        must_exist(path)
         self._path, self._first, self._settled = path, self._stamp(path), False
 
     @cached_property
@@ -92,14 +95,24 @@ class _Watched:
 class FileTable(Table):
     """The named columns of a file. Nothing is kept in memory but the block that is being worked on."""
 
-    def __init__(self, path: Path, names: tuple[str, ...], ids: str | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        names: tuple[str, ...],
+        ids: str | None = None,
+        form: DataFormat | None = None,
+        declared: Sequence[Column] = (),
+    ) -> None:
         import polars as pl
 
-        self._watched = _Watched(path)
-        self._path, self._frame, self._ids = path, scan(path), ids
+        self._watched, self._path, self._ids, self._form = _Watched(path), path, ids, form or DataFormat()
+        self._declared = {column.name: column for column in declared}
+        # Ids and categories are text: "007" must not become 7 at the party whose file happens to hold digits only.
+        texts = {column.name for column in declared if column.categories is not None} | ({ids} if ids else set())
         self.names, self._matrix, self._places = names, None, {}
-        _check_present(path, names, ids, self._frame.collect_schema().names())
         with self._read():
+            self._frame = frame_of(path, self._form, texts)
+            _check_present(path, names, ids, self._frame.collect_schema().names())
             self.n_rows = int(self._frame.select(pl.len()).collect().item())
         check_rows(self.n_rows)
 
@@ -109,12 +122,25 @@ class FileTable(Table):
             self._check(name)
         with self._read():
             for batch in self._frame.select(names).collect_batches(chunk_size=rows, maintain_order=True):
-                yield tuple(as_column(name, _to_numpy(batch[name])) for name in names)
+                yield tuple(as_column(name, self._values(batch[name])) for name in names)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         self._check(name)
         with self._read():
-            return as_column(name, _to_numpy(self._frame.select(name).collect()[name]))
+            return as_column(name, self._values(self._frame.select(name).collect()[name]))
+
+    def _values(self, series: pl.Series) -> NDArray[Any]:
+        return values_of(series, self._declared.get(series.name), self._form)
+
+    def frames(self, rows: int = BLOCK_ROWS) -> Iterator[pl.DataFrame]:
+        """The columns as they stand in the file, ``rows`` rows at a time: for the party's own eyes, when it is set up."""
+        with self._read():
+            yield from self._frame.select(self.names).collect_batches(chunk_size=rows, maintain_order=True)
+
+    def series(self, name: str) -> pl.Series:
+        """A column as it stands in the file."""
+        with self._read():
+            return self._frame.select(name).collect()[name]
 
     def verify(self) -> None:
         """Refuse a file that changed while its party was open."""
@@ -130,7 +156,8 @@ class FileTable(Table):
             yield
         except (pl.exceptions.PolarsError, OSError) as error:
             self._watched.same()
-            msg = f"{self._path.name}: cannot be read as CSV or Parquet ({type(error).__name__})"
+            # The text of a parser's error may quote data: name its kind only.
+            msg = f"{self._path.name}: cannot be read ({type(error).__name__}): every row needs as many cells as the header. unpooled reads {KINDS}"
             raise DataError(msg) from None
         self._watched.same()
 
@@ -139,14 +166,7 @@ class FileTable(Table):
 
         if self._ids is None:
             return super()._row_ids()
-        # As text: "007" must not become 7 at the party whose file happens to hold digits only.
-        with self._read():
-            frame = (
-                self._frame
-                if self._path.suffix == ".parquet"
-                else pl.scan_csv(self._path, schema_overrides={self._ids: pl.String})
-            )
-            column = frame.select(self._ids).collect()[self._ids]
+        column = self.series(self._ids)
         if not (column.dtype.is_integer() or column.dtype == pl.String):
             msg = f"id column {self._ids!r} is neither text nor whole numbers: store the ids as text"
             raise DataError(msg)
@@ -255,6 +275,14 @@ def _unpacked(stored: NpzFile, k: int) -> NDArray[Any]:
     return values
 
 
+def sparse_kinds(path: Path) -> dict[str, str]:
+    """The columns of a file of sparse columns, dense ones first, and what they hold."""
+    with _archive(path) as stored:
+        dense = stored["columns"].tolist()
+        kinds = {name: "text" if stored[f"column_{k}"].dtype.kind == "U" else "numbers" for k, name in enumerate(dense)}
+        return kinds | dict.fromkeys(stored["names"].tolist(), "numbers")
+
+
 @contextmanager
 def _archive(path: Path) -> Iterator[NpzFile]:
     """The arrays of an archive; whatever is wrong with it becomes an error that quotes nothing."""
@@ -268,12 +296,23 @@ def _archive(path: Path) -> Iterator[NpzFile]:
         raise DataError(msg) from None
 
 
-def read_table(path: Path, names: tuple[str, ...], never: str | None = None) -> Table:
-    """The named columns of a data file; ``never`` is the id column, which is not data and only ever compared."""
+def read_table(
+    path: Path,
+    names: tuple[str, ...],
+    never: str | None = None,
+    form: DataFormat | None = None,
+    declared: Sequence[Column] = (),
+) -> Table:
+    """The named columns of a data file; ``never`` is the id column, which is not data and only ever compared.
+
+    ``form`` is how the file is written, ``declared`` what is known of its columns: they are read as that says.
+    """
     if never is not None and never in names:
         msg = f"column {never!r} is the id column and cannot be declared as data"
         raise StudyError(msg)
-    return (SparseFileTable if path.suffix == SPARSE else FileTable)(path, names, never)
+    if path.suffix == SPARSE:
+        return SparseFileTable(path, names, never)
+    return FileTable(path, names, never, form, declared)
 
 
 def _check_present(path: Path, names: tuple[str, ...], ids: str | None, present: list[str]) -> None:
@@ -287,34 +326,12 @@ def _check_present(path: Path, names: tuple[str, ...], ids: str | None, present:
     for name in (*names, *(() if ids is None else (ids,))):
         if name not in known:
             # Not what it has instead: in a file without a header that would be its first row, and this text may travel.
-            msg = f"{path.name} has no column {name!r} among its {len(present)}: is its first line a header, and the comma its separator?"
+            msg = f"{path.name} has no column {name!r} among its {len(present)}: is its first line a header, and its separator what [format] says (the comma by default)?"
             raise DataError(msg)
 
 
-def _must_exist(path: Path) -> None:
+def must_exist(path: Path) -> None:
+    """Refuse a path where no file is."""
     if not path.is_file():
         msg = f"{path}: there is no such data file: correct `data` in party.toml"
         raise StudyError(msg)
-
-
-def scan(path: Path) -> pl.LazyFrame:
-    """A lazy frame over a CSV or Parquet file."""
-    import polars as pl
-
-    _must_exist(path)
-    try:
-        frame = pl.scan_parquet(path) if path.suffix == ".parquet" else pl.scan_csv(path, infer_schema_length=None)
-        frame.collect_schema()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        # The text of a parser's error may quote data: name its kind only.
-        msg = f"{path.name}: cannot be read as CSV or Parquet ({type(error).__name__})"
-        raise DataError(msg) from None
-    return frame
-
-
-def _to_numpy(column: pl.Series) -> NDArray[Any]:
-    import polars as pl
-
-    if column.dtype.is_numeric() or column.dtype == pl.Boolean:
-        return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    return np.array(column.cast(pl.String).to_list(), dtype=object)

@@ -18,6 +18,8 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Household, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
+from unpooled.study.cited import with_cited
+from unpooled.study.reading import DataFormat
 
 T = TypeVar("T")
 
@@ -39,6 +41,8 @@ class StudySection(_Section, frozen=True):
     coordinator: str = ""
     #: "aligned", "unchecked", or empty: aligned where columns are split and every card names an id column.
     ids: str = ""
+    #: What the result is for, in words for those who approve and read it. No part of the plan or its hash.
+    purpose: str = ""
 
 
 class PrivacySection(_Section, frozen=True):
@@ -106,6 +110,7 @@ class PartyFile(_Section, frozen=True):
     party: PartySection
     columns: tuple[Column, ...]
     policy: PolicySection
+    format: DataFormat = DataFormat()
 
 
 def read_study(path: str | Path) -> Study:
@@ -127,7 +132,7 @@ def read_study(path: str | Path) -> Study:
             unit=privacy.unit,
             adjacency=privacy.adjacency,
             calibration=privacy.calibration,
-            parameters=text.parameters,
+            parameters=with_cited(text.parameters, cards, path.parent),
             trust=text.trust,
             public_seed=text.study.public_seed,
             simulation_seed=text.study.simulation_seed,
@@ -140,6 +145,11 @@ def read_study(path: str | Path) -> Study:
         msg = f"{path.name}: {error}"
         raise StudyError(msg) from None
     return study if text.study.ids else _aligned(study)
+
+
+def purpose_of(path: Path) -> str:
+    """What a study file says that its result is for."""
+    return _read(path, StudyFile).study.purpose
 
 
 def _aligned(study: Study) -> Study:
@@ -193,12 +203,12 @@ def policy_of(text: PartyFile) -> Policy:
     )
 
 
-def card_of(text: PartyFile, rows: int, key: str, ids: int = 0) -> Card:
+def card_of(own: PartySection, columns: tuple[Column, ...], rows: int, key: str, ids: int = 0) -> Card:
     """The public card of a party: what its file declares, how many rows it has (or ids, and rows that count), and its public signing key."""
-    own, together = text.party, None
+    together = None
     if own.household is not None:
         together = Household(own.household, ids, own.household_rows, own.household_elsewhere)
-    return Card(own.name, rows, text.columns, own.labels, key, own.id or "", together)
+    return Card(own.name, rows, columns, own.labels, key, own.id or "", together)
 
 
 def write_card(card: Card) -> str:
@@ -214,27 +224,17 @@ def write_card(card: Card) -> str:
 
 
 def write_party(
-    name: str,
-    data: str,
-    ledger: str,
-    columns: tuple[Column, ...],
-    budget: Target,
-    id_column: str | None = None,
-    labels: tuple[str, ...] = (),
-    household: Household | None = None,
+    party: PartySection, columns: tuple[Column, ...], budget: Target, form: DataFormat | None = None, *, template: str = ""
 ) -> str:
-    """A party file with the strictest policy: sound studies only, each approved by somebody."""
-    party: dict[str, Any] = {"name": name, "data": data, "ledger": ledger, "id": id_column, "labels": labels}
-    if household is not None:
-        party |= {"household": household.column, "household_rows": household.rows}
-    said = {key: value for key, value in party.items() if value}
-    if household is not None and not household.elsewhere:
-        said["household_elsewhere"] = False
+    """A party file with the strictest policy: sound studies only, each approved by somebody. ``template`` stands after its columns."""
     limits = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": str(budget.unit)}
+    written = msgspec.to_builtins(form) if form else {}
     return (
         "[party]\n"
-        + tomli_w.dumps(said)
+        + tomli_w.dumps(msgspec.to_builtins(party))
+        + (f"\n[format]\n{tomli_w.dumps(written)}" if written else "")
         + _columns_as_toml(columns)
+        + template
         + f"""
 [policy]
 # What all studies together may spend, per {budget.unit}.

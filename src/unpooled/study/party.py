@@ -15,21 +15,21 @@ from unpooled.models import load
 from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
-from unpooled.privacy.plan import Card, Household
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.party import Party
 from unpooled.study.budgets import digest_of, other_budgets, remember
 from unpooled.study.data import read_table
-from unpooled.study.files import card_of, policy_of, read_party, write_card, write_party
+from unpooled.study.files import PartySection, card_of, policy_of, read_party, write_card, write_party
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.table import Table
     from unpooled.privacy.unit import Target
+    from unpooled.study.reading import DataFormat
 
 #: So many digits of a plan's hash are in the name of a kept file.
 _PLAN = 32
@@ -41,13 +41,12 @@ def open_party(path: str | Path) -> Iterator[Party]:
     path = Path(path)
     text = read_party(path)
     names = (*(column.name for column in text.columns), *text.party.labels)
-    own = text.party
-    table = data_of(path.parent / own.data, names, own.id, own.household, own.household_rows)
+    table = data_of(path.parent / text.party.data, names, text.party, text.format, text.columns)
     with Ledger.open(path.parent / text.party.ledger) as ledger:
         yield Party(
             text.party.name,
             table,
-            card_of(text, table.n_rows, Identity(ledger.root_key).public, (table.household or (0,))[0]),
+            card_of(text.party, text.columns, table.n_rows, Identity(ledger.root_key).public, (table.household or (0,))[0]),
             ledger,
             KeySource(ledger.root_key),
             policy_of(text),
@@ -56,15 +55,18 @@ def open_party(path: str | Path) -> Iterator[Party]:
         )
 
 
-def data_of(data: Path, names: tuple[str, ...], never: str | None, household: str | None, most: int) -> Table:
+def data_of(
+    data: Path, names: tuple[str, ...], party: PartySection, form: DataFormat | None = None, columns: Sequence[Column] = ()
+) -> Table:
     """The data of a party; where rows belong together, those that count."""
+    household = party.household
     if household is None:
-        return read_table(data, names, never)
-    if household in names or household == never:
+        return read_table(data, names, party.id, form, columns)
+    if household in names or household == party.id:
         msg = f"column {household!r} says which rows belong together: it cannot be data, or the column of row ids, as well"
         raise StudyError(msg)
-    table = read_table(data, (*names, household), never)
-    return BoundedTable(table, table[household], most, household)
+    table = read_table(data, (*names, household), party.id, form, columns)
+    return BoundedTable(table, table[household], party.household_rows, household)
 
 
 def keeper_of(path: Path) -> DiskKeeper:
@@ -80,6 +82,7 @@ def create_party(
     budget: Target,
     id_column: str | None = None,
     labels: tuple[str, ...] = (),
+    form: DataFormat | None = None,
     *,
     household: str | None = None,
     household_rows: int = 1,
@@ -90,17 +93,46 @@ def create_party(
 
     Refused where another ledger keeps the budget of these data already, unless a ``new_budget`` beside it is really meant.
     """
-    table = data_of(data, (*(column.name for column in columns), *labels), id_column, household, household_rows)
-    together = None
-    if household is not None and table.household is not None:
-        together = Household(household, *table.household, household_elsewhere)
-    config, card_file, ledger = folder / "party.toml", folder / f"{name}.card.toml", folder / f"{name}.ledger"
-    for path in (config, card_file):
+    config, card = folder / "party.toml", folder / f"{name}.card.toml"
+    for path in (config, card):
         if path.exists():
             msg = f"{path} exists already: edit it, or choose another folder"
             raise StudyError(msg)
+    party = PartySection(
+        name,
+        os.path.relpath(data, folder),
+        f"{name}.ledger",
+        id_column,
+        labels,
+        household,
+        1 if household is None else household_rows,
+        household_elsewhere,
+    )
+    text = write_party(party, columns, budget, form)
+    _establish(party, data, folder, columns, form, new_budget=new_budget)
+    config.write_text(text)
+    return config, card
+
+
+def complete_party(config: Path, *, new_budget: bool = False) -> Path:
+    """Make the ledger, the key and the public card of a party file that somebody wrote; returns the card."""
+    text = read_party(config)
+    folder, party = config.parent, text.party
+    card = folder / f"{party.name}.card.toml"
+    if card.exists():
+        msg = f"{card} exists already: this party has been set up"
+        raise StudyError(msg)
+    _establish(party, folder / party.data, folder, text.columns, text.format, new_budget=new_budget)
+    return card
+
+
+def _establish(
+    party: PartySection, data: Path, folder: Path, columns: tuple[Column, ...], form: DataFormat | None, *, new_budget: bool
+) -> None:
+    """Look at the data, then make the ledger and the card."""
+    table = data_of(data, (*(column.name for column in columns), *party.labels), party, form, columns)
     # Refused, if it is to be, before anything is made.
-    card = Card(name, table.n_rows, columns, labels, id=id_column or "", household=together)
+    card = card_of(party, columns, table.n_rows, "", (table.household or (0,))[0])
     if not new_budget and (others := other_budgets(data, folder)):
         msg = (
             f"{data.name}: the budget of these data is kept already, in {listed([str(other) for other in others])}. A second ledger would let "
@@ -108,15 +140,12 @@ def create_party(
         )
         raise StudyError(msg)
     folder.mkdir(parents=True, exist_ok=True)
+    ledger = folder / party.ledger
     with Ledger.create(ledger) as created:
         key = Identity(created.root_key).public
         created.belongs_to(str(data.resolve()), digest_of(data))
     remember(ledger)
-    config.write_text(
-        write_party(name, os.path.relpath(data, folder), ledger.name, columns, budget, id_column, labels, together)
-    )
-    card_file.write_text(write_card(msgspec.structs.replace(card, key=key)))
-    return config, card_file
+    (folder / f"{party.name}.card.toml").write_text(write_card(msgspec.structs.replace(card, key=key)))
 
 
 class DiskKeeper:
@@ -150,6 +179,15 @@ class DiskKeeper:
     def has(self, plan: str, name: str) -> bool:
         """Whether there is such a value."""
         return self._file(plan, name).exists()
+
+    def forget(self, plan: str) -> list[str]:
+        """Delete what is kept for a plan; the names of what is gone."""
+        gone = self.names(plan)
+        for name in gone:
+            self._file(plan, name).unlink()
+        if gone:
+            _sync(self._folder)
+        return gone
 
     def names(self, plan: str) -> list[str]:
         """What is kept for a plan."""

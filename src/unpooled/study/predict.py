@@ -14,28 +14,30 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.study.reading import DataFormat
 
-def predictions(model: Any, data: Path, id_column: str | None = None) -> dict[str, NDArray[Any]]:  # noqa: ANN401 - an estimator
+
+def predictions(
+    model: Any,  # noqa: ANN401 - an estimator
+    data: Path,
+    id_column: str | None = None,
+    form: DataFormat | None = None,
+) -> dict[str, NDArray[Any]]:
     """``prediction``, for a classifier ``probability`` (of its second class), for a regression with errors ``std``; ids first, if asked for."""
     import polars as pl
 
     if data.suffix == SPARSE:
-        msg = f"{data.name}: new rows are read from CSV or Parquet"
+        msg = f"{data.name}: new rows are read from CSV, Parquet, Feather or Excel"
         raise StudyError(msg)
     names = tuple(model.feature_names_in_.tolist())
     #: What the mean depends on in a known way: columns of new rows like any other.
     shifts: dict[str, str] = getattr(model, "shifted_by", {})
-    table = read_table(data, (*names, *shifts.values()), id_column)
+    table = read_table(data, (*names, *shifts.values()), id_column, form, model.declared_columns)
     columns = {name: table[name] for name in names}
     for column in model.declared_columns:
-        # A column whose cells are all empty is read as text.
         if column.categories is None and columns[column.name].dtype == object:
-            if any(text is not None for text in columns[column.name].tolist()):
-                msg = (
-                    f"column {column.name!r} holds text where the study declares a range: is the decimal separator a point?"
-                )
-                raise DataError(msg)
-            columns[column.name] = np.full(table.n_rows, np.nan)
+            msg = f"column {column.name!r} holds text where the study declares a range: correct it, or leave the cell empty"
+            raise DataError(msg)
     known = {word: table[name] for word, name in shifts.items()}
     for word, values in known.items():
         if values.dtype == object:
@@ -45,7 +47,11 @@ def predictions(model: Any, data: Path, id_column: str | None = None) -> dict[st
     found: dict[str, NDArray[Any]] = {}
     if id_column is not None:
         found[id_column] = np.array(table.ids(), dtype=object)
-    found["prediction"] = model.predict(frame, **known)
+    predicted = model.predict(frame, **known)
+    if predicted.ndim > 1:
+        responses = model.plan_.design.parameters.responses
+        return found | {f"prediction: {name}": values for name, values in zip(responses, predicted.T, strict=True)}
+    found["prediction"] = predicted
     if hasattr(model, "classes_"):
         found["probability"] = model.predict_proba(frame, **known)[:, 1]
     elif hasattr(model, "moments_") and hasattr(model, "credible_interval"):

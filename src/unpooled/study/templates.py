@@ -113,6 +113,7 @@ def template(model: str, cards: Sequence[str] = (), epsilon: float = 1.0) -> str
 
 [study]
 model = "{model}"
+# purpose = "..."                   # what the result is for: shown to those who approve it and in the report
 # run = 1                           # raise it to ask again with fresh noise, which costs again
 # coordinator = "..."               # over a network: the coordinator's public key
 # ids = "aligned"                   # columns split: demand that row ids agree ("unchecked" leaves it out)

@@ -14,7 +14,7 @@ from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, taking
 from unpooled.estimation.tables import RESPONSE, part
-from unpooled.models.stacking.plan import AUTO, SHORTEN, Meta
+from unpooled.models.stacking.plan import AUTO, SHORTEN, Meta, check_combiner
 from unpooled.models.stacking.pooled import PooledLogistic
 from unpooled.models.stacking.shared import StackEstimator, added_log_odds
 from unpooled.privacy.plan import Card, Plan, Study
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from unpooled.privacy.budget import Budget
 
     Vector = NDArray[np.float64]
-
-_COMBINERS = ("probability", "majority", "weighted-majority", "log-odds")
 
 
 class PrivateLogisticRegression(PooledLogistic):
@@ -330,9 +328,7 @@ class PrivateStackingClassifier(StackEstimator):
         return self._planned(dict(zip(names.tolist(), counts.tolist(), strict=True)), n_features)
 
     def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
-        if self.combiner not in _COMBINERS or not 0 < self.prior < 1:
-            msg = f"combiner is one of {', '.join(_COMBINERS)}, not {self.combiner!r}, and prior lies between 0 and 1"
-            raise UsageError(msg)
+        check_combiner(self.combiner, self.prior)
         source = {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()}
         parameters: dict[str, Any] = {"split": self.split, "holder": self.holder or "", "source": source}
         if self.split != "samples":

@@ -25,6 +25,8 @@ def fitted(plan: Plan, result: StackingResult) -> PrivateStackingClassifier:
         epsilon=plan.study.epsilon,
         delta=plan.study.delta,
         calibration=plan.study.calibration,
+        combiner=design.parameters.combiner,
+        prior=design.parameters.prior,
     )
     columns = {column.name: column for card in (cards[:1] if rows else cards) for column in card.columns}
     estimator.models_, estimator.high_ = result.models, np.array(result.high)

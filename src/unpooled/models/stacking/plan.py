@@ -45,6 +45,9 @@ _NOTHING = 1e-100
 _TURNED = 1024
 
 
+COMBINERS = ("probability", "majority", "weighted-majority", "log-odds")
+
+
 class Meta(StrEnum):
     """How low-level models are combined."""
 
@@ -80,6 +83,16 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     predictions_share: float = 0.5
     #: Released weights of a source model per party, to which the penalty pulls instead of to 0.
     source: dict[str, tuple[float, ...]] = {}
+    #: How predictions of the low-level models are put together for new rows, and for "log-odds" the public rate of the second class.
+    combiner: str = "probability"
+    prior: float = 0.5
+
+
+def check_combiner(combiner: str, prior: float) -> None:
+    """Refuse a combiner that nobody knows, and a rate that is none."""
+    if combiner not in COMBINERS or not 0 < prior < 1:
+        msg = f"combiner is one of {', '.join(COMBINERS)}, not {combiner!r}, and prior lies between 0 and 1"
+        raise UsageError(msg)
 
 
 @dataclass(frozen=True)
@@ -294,6 +307,7 @@ def design_of(study: Study) -> StackingDesign:
     )
     if not blocks:
         raise UsageError("no party is left to fit a low-level model")
+    check_combiner(p.combiner, p.prior)
     for block in blocks:
         if block.centre and (len(block.centre) != block.size or not np.isfinite(block.centre).all()):
             msg = f"source: party {block.card.name!r} needs {block.size} finite weights, as a fit of these columns released them"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.errors import DataError, UsageError
-from unpooled.privacy.bounds.column import Column, text_of
+from unpooled.privacy.bounds.column import Column, text_of, truth_words
 from unpooled.privacy.table import BLOCK_ROWS
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Coding:
     ) -> NDArray[np.bool_] | np.bool_:
         present: NDArray[np.bool_] | np.bool_
         if column.categories is not None:
-            text = raw if raw.dtype == object else np.array([None if np.isnan(v) else text_of(v) for v in raw], dtype=object)
+            text = raw if raw.dtype == object else _texts(raw, column.categories)
             for j, category in enumerate(column.categories):
                 out[:, j] = np.where(text == category, self.grid, 0)
             present = np.asarray(out[:, : len(column.categories)].any(axis=1))
@@ -192,6 +192,12 @@ class Coding:
         else:
             missing = standardise(raw, low, high, column.centre, column.half_width, out)
         return ~np.isnan(raw) if missing else np.True_
+
+
+def _texts(raw: NDArray[np.float64], categories: tuple[str, ...]) -> NDArray[Any]:
+    """Numbers as categories: booleans, which are stored as 0 and 1, by the words that are declared of them."""
+    words = dict(zip((0.0, 1.0), truth_words(categories) or ("0", "1"), strict=True))
+    return np.array([None if np.isnan(v) else words.get(v, text_of(v)) for v in raw], dtype=object)
 
 
 def check(table: Table, columns: Sequence[Column]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from datetime import date
 from numbers import Real
 from typing import Literal, get_args
 
@@ -16,15 +18,23 @@ from unpooled.errors import UsageError
 Missing = Literal["refuse", "absent", "indicator"]
 _RULES = get_args(Missing)  # once: there are many columns
 
+#: Days in each unit that a column of dates may count; a year is the calendar's mean one.
+_DAYS = {"days": 1.0, "weeks": 7.0, "months": 365.2425 / 12, "years": 365.2425}
+_DATES = re.compile(rf"({'|'.join(_DAYS)}) since (\d{{4}}-\d{{2}}-\d{{2}})")
+
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The public declaration of one column: a range or a list of categories, and the rule for missing values."""
+    """The public declaration of one column: a range or a list of categories, and the rule for missing values.
+
+    ``dates`` says that a file holds dates, and what the range counts: "days since 2015-01-01" (or weeks, months, years).
+    """
 
     name: str
     low: float | None = None
     high: float | None = None
     categories: tuple[str, ...] | None = None
     missing: Missing = "refuse"
+    dates: str = ""
 
     def __post_init__(self) -> None:
         problem = self._problem()
@@ -35,6 +45,8 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def _problem(self) -> str | None:  # noqa: PLR0911 - one line per rule
         if self.missing not in _RULES:
             return f"unknown rule for missing values; choose one of {', '.join(_RULES)}"
+        if self.dates and (self.categories is not None or self.calendar is None):
+            return f'dates are counted in a range: dates = "days since 2015-01-01" (or {", ".join(_DAYS)}), with low and high so counted'
         if self.categories is not None:
             if self.low is not None or self.high is not None:
                 return "declare a range (low, high) or categories, not both"
@@ -46,6 +58,15 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high and self.half_width > 0):
             return "low must be smaller than high, both finite"
         return None
+
+    @property
+    def calendar(self) -> tuple[date, float] | None:
+        """The first day that a column of dates counts from, and the days in its unit; None of other columns."""
+        said = _DATES.fullmatch(self.dates)
+        try:
+            return None if said is None else (date.fromisoformat(said[2]), _DAYS[said[1]])
+        except ValueError:  # no such day
+            return None
 
     @property
     def centre(self) -> float:
@@ -78,6 +99,12 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if self.missing == "indicator":
             return "a sparse column has no indicator, which would not be sparse: declare missing = 'absent' or 'refuse'"
         return None
+
+
+def truth_words(categories: tuple[str, ...]) -> tuple[str, str] | None:
+    """(false, true) as these categories write them, or None: a file's yes-or-no column holds the words themselves, not 0 and 1."""
+    words = {category.lower(): category for category in categories}
+    return (words["false"], words["true"]) if words.keys() == {"false", "true"} else None
 
 
 def text_of(value: object) -> str:

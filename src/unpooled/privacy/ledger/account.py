@@ -22,6 +22,7 @@ from unpooled.privacy.ledger.charges import (
     require,
     where,
 )
+from unpooled.privacy.ledger.export import export
 from unpooled.privacy.ledger.failures import ledger_at
 from unpooled.privacy.ledger.history import History, spent
 from unpooled.privacy.ledger.migration import migrate
@@ -101,6 +102,13 @@ class Ledger:
         with self._store.locked() as history:
             return plan in history.approved
 
+    def withdraw(self, plan: str) -> None:
+        """Take an agreement back: nothing more of the plan is debited or answered, until it is approved again."""
+        check_plan(plan)
+        with self._store.locked() as history:
+            if plan not in history.withdrawn:
+                self._store.append(Row(kind="withdrawal", plan=plan))
+
     def check(
         self,
         charges: Iterable[Charge],
@@ -134,6 +142,8 @@ class Ledger:
         charges = tuple(charges)
         with self._store.locked() as history:
             new = history.new(charges, fingerprints=True)
+            for key in new:
+                history.stands(key.plan)
             self._judge(history, new, budget, scope, allow_unbounded=allow_unbounded)
             self._store.append(*map(Row.of, new.values()))
 
@@ -158,6 +168,7 @@ class Ledger:
         check_step(plan, step, index)
         check_digest("request", request)
         with self._store.locked() as history:
+            history.stands(plan)
             known = history.answers.get((plan, step, index))
             if known is None:
                 return None
@@ -217,9 +228,14 @@ class Ledger:
             return key in history.charges
 
     def entries(self) -> tuple[Entry, ...]:
-        """The charges and approvals, oldest first."""
+        """The charges, approvals and withdrawals, oldest first."""
         with self._store.locked() as history:
-            return tuple(history.entry(row) for row in history.rows if row.kind in ("charge", "shared", "approval"))
+            return history.entries()
+
+    def export(self) -> bytes:
+        """Every row of the chain as text, for an auditor: no reply and no key, and yet enough to recompute the head."""
+        with self._store.locked() as history:
+            return export(history.rows, history.head.digest.hex())
 
     @property
     def head(self) -> str:

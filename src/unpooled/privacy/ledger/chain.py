@@ -6,6 +6,7 @@ A row is one of
 * ``place``: where the ledger lies, so that a copy of it shows;
 * ``data``: the file whose budget this is;
 * ``approval``: this party agreed to a plan;
+* ``withdrawal``: this party took its agreement back;
 * ``charge``: one release of this party, and what it costs each unit;
 * ``shared``: what a whole column-split plan costs the people in this party's rows, over all parties;
 * ``commit``: the reply of a step;

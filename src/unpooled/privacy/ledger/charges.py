@@ -95,10 +95,10 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the ledger as people read it. An approval costs nothing and has no key."""
+    """One line of the ledger as people read it. An approval and its withdrawal cost nothing and have no key."""
 
     position: int
-    kind: Literal["charge", "shared", "approval"]
+    kind: Literal["charge", "shared", "approval", "withdrawal"]
     plan: str
     key: ReleaseKey | None
     costs: tuple[Cost, ...]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from unpooled.errors import LedgerDamaged, Refusal
+from unpooled.errors import LedgerDamaged, Refusal, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,19 @@ _PASSING = {
     sqlite3.SQLITE_CANTOPEN: "it or its directory cannot be opened for writing: mend the permissions and try again",
     sqlite3.SQLITE_PERM: "access to it is denied: mend the permissions and try again",
 }
+
+
+SYSTEM = os.name
+
+
+def must_be_posix() -> None:
+    """Refuse systems without the file locks and durable renames that a ledger rests on."""
+    if SYSTEM != "posix":
+        msg = (
+            "ledgers, parties and networks need Linux or macOS (on Windows: WSL), whose file locks and renames they rest on. "
+            "Estimators without a file work here"
+        )
+        raise UsageError(msg)
 
 
 def ledger_at(path: Path | None) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from unpooled.errors import ReleaseConflict
+from unpooled.errors import PolicyRefusal, ReleaseConflict
 from unpooled.privacy.accounting import Kind
 from unpooled.privacy.exposure import account
 from unpooled.privacy.ledger.chain import NOTHING, Head, Row, link, read_costs
@@ -26,10 +26,13 @@ class History:
 
     def __init__(self) -> None:
         self.head = NOTHING
+        #: Every end that the chain had.
+        self.heads: set[str] = set()
         self.rows: list[Row] = []
         self.identity = b""
         self.place: Place | None = None
         self.approved: set[str] = set()
+        self.withdrawn: set[str] = set()
         self.charges: dict[ReleaseKey, Charge] = {}
         self.answers: dict[tuple[str, str, int], Row] = {}
 
@@ -54,12 +57,15 @@ class History:
                     raise ValueError
             case "commit":
                 self.answers[row.plan, row.step, row.number] = row
-            case "approval":
-                self.approved.add(row.plan)
+            case "approval" | "withdrawal":
+                agrees = row.kind == "approval"
+                (self.approved.add if agrees else self.approved.discard)(row.plan)
+                (self.withdrawn.discard if agrees else self.withdrawn.add)(row.plan)
             case _:
                 raise ValueError
         self.rows.append(row)
         self.head = Head(len(self.rows), digest)
+        self.heads.add(digest.hex())
 
     def new(self, charges: Iterable[Charge], *, fingerprints: bool) -> dict[ReleaseKey, Charge]:
         """The charges that are not yet in the ledger. One that is there with other content is a conflict."""
@@ -74,10 +80,24 @@ class History:
                 raise ReleaseConflict(msg)
         return new
 
+    def stands(self, plan: str) -> None:
+        """Refuse a plan to which this party took its agreement back."""
+        if plan in self.withdrawn:
+            msg = (
+                f"this party withdrew its approval of plan {plan[:16]}: nothing more of it is debited or answered. "
+                "If that was not meant: `unpooled party check STUDY --approve`"
+            )
+            raise PolicyRefusal(msg)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Charges, approvals and withdrawals, oldest first."""
+        return tuple(self.entry(row) for row in self.rows if row.kind in {"charge", "shared", "approval", "withdrawal"})
+
     def entry(self, row: Row) -> Entry:
-        """A charge or an approval as people read it."""
-        if row.kind == "approval":
-            return Entry(row.position, "approval", row.plan, None, (), "committed", row.time)
+        """A charge, an approval or a withdrawal as people read it."""
+        if row.kind in {"approval", "withdrawal"}:
+            said: Literal["approval", "withdrawal"] = "approval" if row.kind == "approval" else "withdrawal"
+            return Entry(row.position, said, row.plan, None, (), "committed", row.time)
         answer = self.answers.get((row.plan, row.step, row.number))
         # A charge that comes after the reply of its step cannot be part of it.
         sent = answer is not None and answer.position > row.position

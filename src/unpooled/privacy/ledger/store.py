@@ -73,6 +73,7 @@ class Store:
     @classmethod
     def create(cls, database: Path) -> Self:
         """New files with a new root key; a failure leaves none."""
+        failures.must_be_posix()
         root_key, made = os.urandom(32), []
         try:
             # The key comes first: of two processes that create the same ledger one stops here, before it made anything.
@@ -98,6 +99,7 @@ class Store:
     @classmethod
     def open(cls, database: Path, *, moved: bool = False) -> Self:
         """The files at this path, every row and every stored reply verified."""
+        failures.must_be_posix()
         parts = database, files.beside(database, ".anchor"), files.beside(database, ".key")
         try:
             modes = [file.lstat().st_mode for file in parts]

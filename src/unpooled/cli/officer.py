@@ -1,0 +1,93 @@
+"""``unpooled party withdraw | card | forget | verify``: what a privacy officer does after a study, or instead of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from unpooled.cli.say import say_json
+
+_CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
+_JSON = typer.Option(False, "--json", help="Print data for machines.")
+
+
+def withdraw(study: Path = typer.Argument(help="The study file."), config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
+    """Take back the approval of a study: from now on nothing of it is debited or answered here, not even what was answered before.
+
+    What was released stays released and debited. The withdrawal is a row of the ledger; approving the study again ends it.
+    """
+    from unpooled.privacy.ledger import Ledger
+    from unpooled.study.files import read_party, read_study
+    from unpooled.study.run import compile_study
+
+    plan = compile_study(read_study(study)).hash
+    with Ledger.open(config.parent / read_party(config).party.ledger) as ledger:
+        ledger.withdraw(plan)
+        released = sum(entry.kind == "charge" for entry in ledger.entries() if entry.plan == plan)
+    if as_json:
+        say_json({"plan": plan, "approved": False, "released_before": released})
+        return
+    said = f"{released} release(s) of it were debited before, and stay so" if released else "nothing of it had been released"
+    typer.echo(f"withdrawn: plan {plan[:16]}; {said}")
+
+
+def card(config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
+    """Write the public card anew, after the data file or its declarations have changed. Studies need the new card, and new approval."""
+    from unpooled.study.files import read_card, read_party, write_card
+    from unpooled.study.party import open_party
+
+    path = config.parent / f"{read_party(config).party.name}.card.toml"
+    with open_party(config) as party:
+        now = party.card
+    changed = not path.exists() or read_card(path) != now
+    if changed:
+        path.write_text(write_card(now))
+    if as_json:
+        say_json({"card": str(path), "changed": changed, "rows": now.rows})
+    else:
+        typer.echo(f"{'wrote' if changed else 'unchanged:'} {path} ({now.rows} rows)")
+
+
+def forget(study: Path = typer.Argument(help="The study file."), config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
+    """Delete what this party keeps of a study: coefficients and other values computed from raw data. The ledger stays."""
+    from unpooled.study.files import read_study
+    from unpooled.study.party import keeper_of
+    from unpooled.study.run import compile_study
+
+    plan = compile_study(read_study(study)).hash
+    gone = keeper_of(config).forget(plan)
+    if as_json:
+        say_json({"plan": plan, "deleted": gone})
+    else:
+        typer.echo(f"plan {plan[:16]}: deleted {', '.join(gone)}" if gone else f"plan {plan[:16]}: nothing is kept of it")
+
+
+def verify(
+    export: Path = typer.Argument(help="A file that `unpooled party ledger --export` wrote."),
+    *,
+    head: str | None = typer.Option(
+        None, "--head", help="The head that somebody wrote down: was anything taken back since?"
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """For an auditor: recompute an exported ledger's chain, without its key and its data, and say whether it holds a given head."""
+    from unpooled.errors import DataError
+    from unpooled.privacy.ledger.export import read_export
+    from unpooled.study.about import moment
+
+    history = read_export(export.read_bytes())
+    now = history.head.digest.hex()
+    if head is not None and head not in history.heads:
+        msg = (
+            f"{export.name}: the chain never ended in the head that you gave: rows were taken back, or it is another ledger"
+        )
+        raise DataError(msg)
+    if as_json:
+        say_json({"head": now, "rows": len(history.rows), "entries": history.entries()})
+        return
+    for entry in history.entries():
+        what = entry.kind if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
+        words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in entry.units)
+        typer.echo(f"{entry.position:>5}  {moment(entry.time):<16}  plan {entry.plan[:16]}  {what:<24}{words}".rstrip())
+    typer.echo(f"{len(history.rows)} rows in an unbroken chain; head {now}")

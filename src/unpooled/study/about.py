@@ -1,0 +1,92 @@
+"""What a run's folder says of the run beside its result: why, by whom, when, and what is left of budgets that lie on this disk."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from unpooled.errors import DataError
+from unpooled.privacy.ledger import Ledger
+from unpooled.study.files import policy_of, purpose_of, read_party
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from unpooled.privacy.policy import Policy
+
+#: How the file is called in the folder of a run.
+ABOUT = "about.json"
+
+
+class BudgetLeft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of one party's ledger, at the delta of its policy."""
+
+    party: str
+    spent: float
+    allowed: float
+    delta: float
+    unit: str
+
+    @classmethod
+    def of(cls, party: str, ledger: Ledger, policy: Policy) -> BudgetLeft:
+        """What this party's ledger says now."""
+        budget = policy.budget
+        assert budget is not None  # a party file always has one
+        spent = ledger.composition(budget.unit, policy.scope).epsilon(budget.delta)
+        return cls(party, spent, budget.epsilon, budget.delta, str(budget.unit))
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return f"epsilon = {self.spent:.4g} of {self.allowed:g} is spent, at delta = {self.delta:g} per {self.unit}"
+
+
+class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file. Nothing signs it: it is what whoever ran the study wrote down."""
+
+    finished: str
+    by: str
+    purpose: str = ""
+    budgets: tuple[BudgetLeft, ...] = ()
+
+
+def write_about(folder: Path, study: Path, parties: Sequence[Path] = (), by: str = "") -> None:
+    """Write it once; the first run of a study is the one that was run."""
+    path = folder / ABOUT
+    if path.exists():
+        return
+    budgets = []
+    for config in parties:
+        text = read_party(config)
+        with Ledger.open(config.parent / text.party.ledger) as ledger:
+            budgets.append(BudgetLeft.of(text.party.name, ledger, policy_of(text)))
+    about = About(f"{moment(time.time())} UTC", by or _user(), purpose_of(study), tuple(budgets))
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(about)))
+
+
+def read_about(folder: Path) -> About | None:
+    """What the folder says, if it says anything."""
+    try:
+        return msgspec.json.decode((folder / ABOUT).read_bytes(), type=About, strict=True)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError:
+        msg = f"{folder / ABOUT} is damaged: remove it, the report is made without it"
+        raise DataError(msg) from None
+
+
+def moment(seconds: float) -> str:
+    """A time in UTC; ledgers of the first version have none."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if seconds > 0 else ""
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # an account without a name
+        return ""

@@ -1,0 +1,257 @@
+"""What a data file looks like: separator, decimal sign, encoding, words for missing values, dates, and kinds of columns. Never a range.
+
+For whoever sets up a party, on that party's machine. What is found is shown and written down; nothing is guessed again later.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from unpooled.errors import DataError
+from unpooled.study.reading import EXCEL, FEATHER, PARQUET, DataFormat, frame_of, moments_of, numbers, unread, without_nulls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    import polars as pl
+
+#: So much of a text file is looked at for its separator and its decimal sign.
+_SAMPLE = 1 << 18
+_LINES = 200
+#: Kinds of columns are told from so many rows (whether a column is text at all, from all of them).
+_ROWS = 200_000
+_SEPARATORS = (",", ";", "\t", "|")
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+#: What people write where a number is missing. Words that a file uses beside numbers are shown; others are never looked for.
+_MISSING = ("NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "None", "#N/A", "?", "-", "--", ".", "missing")
+_DATES = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
+#: The same share of lines has as many cells as the header where the separator is right.
+_AGREE = 0.9
+
+
+@dataclass(frozen=True)
+class Sniffed:
+    """How a file seems to be written, and the kind of every column of it."""
+
+    form: DataFormat
+    kinds: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """What differs from the default, for people."""
+        told = msgspec.to_builtins(self.form)
+        shown = {"\t": "tab"}
+        return ", ".join(
+            f"{key} {', '.join(map(repr, value)) if isinstance(value, list | tuple) else repr(shown.get(value, value))}"
+            for key, value in told.items()
+        )
+
+
+def sniff(path: Path, given: dict[str, Any] | None = None) -> Sniffed:
+    """How this file seems to be written; ``given`` is what somebody declared of it. May raise what polars raises."""
+    given = given or {}
+    kind = path.suffix.lower()
+    text = kind not in {*PARQUET, *FEATHER, *EXCEL}
+    form = DataFormat(**{**(_written(path, given) if text else {}), **given})
+    words: dict[str, None] = {}
+    ways: set[str] = set()
+    unclear = False
+    for series in frame_of(path, form).head(_ROWS).collect():
+        words |= dict.fromkeys(_words(series, form))
+        clean = without_nulls(series, msgspec.structs.replace(form, nulls=(*form.nulls, *words)))
+        fits = _date_forms(clean)
+        ways |= set(fits[:1])
+        unclear = unclear or {"%d/%m/%Y", "%m/%d/%Y"} <= set(fits)
+    notes: tuple[str, ...] = ()
+    if "dates" not in given and ways - {form.dates} and not unclear:
+        form = msgspec.structs.replace(form, dates=min(ways - {form.dates}))
+    elif unclear and "dates" not in given:
+        notes = ("dates may be day/month or month/day: say which, --dates %d/%m/%Y or --dates %m/%d/%Y",)
+    if "nulls" not in given and words:
+        form = msgspec.structs.replace(form, nulls=(*form.nulls, *words))
+    frame = frame_of(path, form).head(_ROWS).collect()
+    if 2 * sum(_number(name) for name in frame.columns) > len(frame.columns):
+        msg = f"{path.name}: most names of its columns are numbers, so its first line is probably no header: write a line of names above it"
+        raise DataError(msg)
+    return Sniffed(form, {one.name: kind_of(one, form) for one in frame}, notes)
+
+
+def _number(text: str) -> bool:
+    return bool(re.fullmatch(r"\s*[-+]?\d*[.,]?\d+([eE][-+]?\d+)?\s*(_duplicated_\d+)?", text))
+
+
+def kind_of(series: pl.Series, form: DataFormat) -> str:
+    """What a column seems to hold, in words: a kind and a count, never a value or a range."""
+    import polars as pl
+
+    clean = without_nulls(series, form)
+    read = numbers(clean, form)
+    filled = len(clean) - int(clean.null_count())
+    if not filled:
+        return "empty"
+    if clean.dtype == pl.Boolean:
+        return "true or false"
+    if not unread(clean, read, form).any():
+        values = read.drop_nulls()
+        return "whole numbers" if bool((values == values.round()).all()) else "numbers"
+    if not unread(clean, moments_of(clean, form.dates), form).any():
+        return "dates"
+    if clean.dtype != pl.String:
+        return "something that is neither a number, a date nor text"
+    different = int(clean.n_unique()) - (clean.null_count() > 0)
+    return f"text, {different} different" if different < filled else "text, no two alike (ids?)"
+
+
+def proposal(name: str, kind: str) -> str:
+    """The declaration that a column of this kind wants, its range or categories left to whoever knows what is possible."""
+    if kind.startswith("text"):
+        return f"{name}=A,B,C"
+    if kind == "dates":
+        return f"{name}=YYYY-MM-DD:YYYY-MM-DD"
+    return f"{name}=false,true" if kind == "true or false" else f"{name}=LOW:HIGH"
+
+
+def _written(path: Path, given: dict[str, Any]) -> dict[str, Any]:
+    encoding = given.get("encoding") or _encoding(path)
+    try:
+        with path.open("rb") as file:
+            sample = codecs.getincrementaldecoder(encoding)("strict").decode(file.read(_SAMPLE))
+    except (UnicodeError, LookupError):
+        return {"encoding": encoding}
+    lines = sample.removeprefix("\ufeff").splitlines()
+    lines = lines[: min(_LINES, max(1, len(lines) - (len(sample) > _SAMPLE // 4)))]
+    separator, quote = _separator(lines, given)
+    cells = [cell for row in _cells(lines[1:], separator, quote) for cell in row]
+    found: dict[str, Any] = {"encoding": encoding, "separator": separator, "quote": quote}
+    commas = sum(bool(re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell)) for cell in cells)
+    points = sum(bool(re.fullmatch(r"\s*[-+]?\d*\.\d+\s*", cell)) for cell in cells)
+    if separator != "," and commas > points:
+        found["decimal"] = ","
+    return {key: value for key, value in found.items() if value != getattr(DataFormat(), key)}
+
+
+def _encoding(path: Path) -> str:
+    with path.open("rb") as file:
+        start = file.read(4)
+        for mark, name in _MARKS:
+            if start.startswith(mark):
+                return name
+        decoder = codecs.getincrementaldecoder("utf-8")("strict")
+        file.seek(0)
+        try:
+            while block := file.read(1 << 20):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "windows-1252" if _decodes(path, "windows-1252") else "latin-1"
+    return "utf-8"
+
+
+def _decodes(path: Path, encoding: str) -> bool:
+    try:
+        path.read_bytes().decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _separator(lines: list[str], given: dict[str, Any]) -> tuple[str, str]:
+    """The separator, and the quote, that give most lines as many cells as the header, and the most of these."""
+    separators = [given["separator"]] if "separator" in given else _SEPARATORS
+    quotes = [given["quote"]] if "quote" in given else ['"', "'"]
+
+    def merit(pair: tuple[str, str]) -> tuple[bool, int, bool]:
+        rows = _cells([line for line in lines if line.strip()], *pair)
+        width = len(rows[0]) if rows else 0
+        agree = sum(len(row) == width for row in rows)
+        whole = not any(
+            pair[1] and cell.startswith(mark) and cell.endswith(mark) and len(cell) > 1
+            for row in rows
+            for cell in row
+            for mark in quotes
+        )
+        return width > 1 and agree >= _AGREE * len(rows), width, whole
+
+    best = max(((separator, quote) for separator in separators for quote in quotes), key=merit)
+    return best if merit(best)[0] else (separators[0], quotes[0])
+
+
+def _cells(lines: Iterable[str], separator: str, quote: str) -> list[list[str]]:
+    try:
+        return list(_rows(lines, separator, quote))
+    except csv.Error:
+        return [line.split(separator) for line in lines]
+
+
+def _rows(lines: Iterable[str], separator: str, quote: str) -> Iterator[list[str]]:
+    return csv.reader(
+        lines, delimiter=separator, quotechar=quote or None, quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+    )
+
+
+def _words(series: pl.Series, form: DataFormat) -> list[str]:
+    """Which of the usual words stand for missing values in a column of numbers or dates that is one without them."""
+    import polars as pl
+
+    given = without_nulls(series, form)
+    if given.dtype != pl.String:
+        return []
+    clean = given.str.strip_chars()
+    there = set(clean.unique().drop_nulls().to_list())
+    words = [word for word in _MISSING if word in there]
+    # As a file says it: a word with blanks around it would not be recognised again.
+    if not words or not set(words) <= set(given.unique().drop_nulls().to_list()):
+        return []
+    rest = clean.set(clean.is_in(words).fill_null(value=False), None)
+    rest = rest.set((rest == "").fill_null(value=False), None)
+    if rest.null_count() == len(rest):
+        return []
+    is_numbers = not unread(rest, numbers(rest, form), form).any()
+    return words if is_numbers or _date_forms(rest) else []
+
+
+def _date_forms(series: pl.Series) -> list[str]:
+    """The ways of writing dates that fit every value of a column."""
+    import polars as pl
+
+    if series.dtype != pl.String or series.null_count() == len(series):
+        return []
+    return [way for way in _DATES if not unread(series, moments_of(series, way), DataFormat()).any()]
+
+
+def ragged_row(path: Path, form: DataFormat) -> int | None:
+    """The first row (the header is row 1) of a text file that has not as many cells as the header."""
+    if path.suffix.lower() in {*PARQUET, *FEATHER, *EXCEL}:
+        return None
+    try:
+        with path.open(encoding=form.encoding, newline="") as file:
+            width = 0
+            for place, row in enumerate(_rows(file, form.separator, form.quote), 1):
+                width = width or len(row)
+                if row and len(row) > width:
+                    return place
+    except (csv.Error, UnicodeError, TypeError):
+        return None
+    return None
+
+
+def read_or_words(path: Path, given: dict[str, Any] | None = None) -> Sniffed:
+    """:func:`sniff`, with a refusal in words for whatever cannot be read."""
+    import polars as pl
+
+    try:
+        return sniff(path, given)
+    except (pl.exceptions.PolarsError, OSError, OverflowError) as error:
+        form = DataFormat(**(given or {}))
+        row = ragged_row(path, form)
+        where = f": row {row} has more cells than the header (which is row 1)" if row else f" ({type(error).__name__})"
+        msg = f"{path.name}: cannot be read{where}. If the separator is not {form.separator!r}, say so: --separator"
+        raise DataError(msg) from None
