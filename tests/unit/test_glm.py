@@ -28,7 +28,7 @@ from unpooled.models import fitted, load
 from unpooled.models.glm.directions import DirectionRows, Directions
 from unpooled.models.glm.families import NAMES, GlmFamily, gamma_dispersion
 from unpooled.models.glm.party import STATISTICS
-from unpooled.models.glm.rounds import FEW, ROUNDS, WORTH_ERRORS, WORTH_SLOPES, GlmMethod, schedule_of
+from unpooled.models.glm.rounds import WORTH_ERRORS, WORTH_SLOPES, GlmMethod, schedule_of
 from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
@@ -370,9 +370,10 @@ def test_a_dispersion_is_found_from_clipped_squares() -> None:
 def test_the_form_follows_from_rows_columns_and_privacy() -> None:
     assert schedule_of(GlmMethod.AUTO, WORTH_SLOPES - 0.1, 5, 103).method is GlmMethod.MEAN
     small = schedule_of(GlmMethod.AUTO, WORTH_SLOPES, 5, 103)
-    assert (small.method, small.rounds, small.passes) == (GlmMethod.GRADIENT, FEW, FEW + 2)
+    assert (small.method, small.rounds, small.passes) == (GlmMethod.GRADIENT, 15, 17)
+    assert schedule_of(GlmMethod.AUTO, 50.0, 5, 103).rounds == 40
     large = schedule_of(GlmMethod.AUTO, 200.0, 40, 103)
-    assert (large.method, large.rounds, large.step) == (GlmMethod.NEWTON, ROUNDS, 6 / 40)
+    assert (large.method, large.rounds, large.step) == (GlmMethod.NEWTON, 80, 6 / 40)
     assert schedule_of(GlmMethod.AUTO, WORTH_ERRORS, 5, 13).method is GlmMethod.GRADIENT
     assert schedule_of(GlmMethod.AUTO, WORTH_ERRORS, 5, 11).method is GlmMethod.MEAN
     exact = schedule_of(GlmMethod.AUTO, INF, 5, 103)

@@ -26,9 +26,9 @@ class GlmMethod(StrEnum):
 
 
 #: Below so many k only the base rate is worth its budget; from so many on a Newton step tells standard errors, and costs nothing.
-WORTH_SLOPES, WORTH_ERRORS = 6.0, 80.0
-#: Rounds: as many more where noise is small.
-FEW, ROUNDS, MANY_FROM = 40, 80, 100.0
+WORTH_SLOPES, WORTH_ERRORS = 5.0, 80.0
+#: Rounds, and from which k on there are more: many do not arrive at less than the noise of few.
+ROUNDS = ((0.0, 15), (30.0, 40), (100.0, 80))
 #: Newton steps without noise, and when they have converged.
 EXACT_ROUNDS, CONVERGED = 60, 1e-11
 #: A record's pull times the length of its row, in units of a typical row and of most pulls: of a round, and of the Newton step.
@@ -89,7 +89,7 @@ def schedule_of(method: GlmMethod, k: float, coefficients: int, max_passes: int)
             return GlmSchedule(GlmMethod.MEAN)
         method = GlmMethod.NEWTON if k >= WORTH_ERRORS and max_passes >= _FEWEST + 4 else GlmMethod.GRADIENT
     refined = method is GlmMethod.NEWTON
-    rounds = max(1, min(ROUNDS if k >= MANY_FROM else FEW, max_passes - (4 if refined else 2)))
+    rounds = max(1, min([count for least, count in ROUNDS if k >= least][-1], max_passes - (4 if refined else 2)))
     step = min(_STEP, _STEP_PER_COLUMN / coefficients)
     if not refined:
         return GlmSchedule(method, base=0.06, scales=0.1, descent=0.84, rounds=rounds, step=step)
