@@ -202,8 +202,9 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, floa
             number * fit.units[1] ** power for power, number in enumerate(design.long.information_of(total), 1)
         )
         score = score - fit.penalty * fit.start
-        weighted = noisy_gram.repaired(gram, variance) + np.diag(fit.penalty)
-        move = _inverse(weighted)[0] @ score
+        weighted = gram + np.diag(fit.penalty)
+        inverse, told = _inverse(weighted, noisy_gram.noise_level(variance))
+        move = inverse @ score
         if design.schedule.exact:
             move *= min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(move)), 1e-300))
             fit.start = fit.start + move
@@ -216,9 +217,11 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, floa
         dispersion = gamma_dispersion(min(max(square, deviation, 1.0) / fit.rows, LARGEST_SQUARE / 2), LARGEST_SQUARE)
     estimate = fit.start if design.schedule.exact else fit.start + move
     noises = np.full(score.size, noise**2)
-    found = _step(fit, estimate, (gram, variance, weighted), noises, dispersion)
+    told &= noisy_gram.identified(gram, variance)
+    found = _step(fit, estimate, (weighted, variance, inverse), noises, (dispersion, told))
     if not design.schedule.exact:
         # For predictions: as far along as the noise of the step allows, beside that of the rounds (THEORY.md, section 3).
+        weighted = noisy_gram.psd_part(weighted)
         believed = fit.spread * weighted
         met = noisy_gram.noise_covariance(np.outer(move, move), variance, noises)
         fit.start = fit.start + fit.spread * weighted @ np.linalg.solve(believed @ weighted + met, score)
@@ -226,17 +229,19 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, floa
 
 
 def _step(
-    fit: GlmFit, estimate: Row, information: tuple[Matrix, Matrix, Matrix], noises: Row, dispersion: float
+    fit: GlmFit,
+    estimate: Row,
+    information: tuple[Matrix, Matrix, Matrix],
+    noises: Row,
+    more: tuple[float, NDArray[np.bool_]],
 ) -> NewtonStep:
     """The estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met."""
-    gram, variance, weighted = information
+    (weighted, variance, inverse), (dispersion, told) = information, more
     layout, back = fit.design.layout, fit.back
-    inverse, kept = _inverse(weighted)
     move = estimate - fit.start
     sampling = inverse @ (dispersion * (weighted - np.diag(fit.penalty))) @ inverse
     met = noisy_gram.noise_covariance(np.outer(move, move), variance, noises)
     own, covariance = back @ estimate, back @ (sampling + inverse @ met @ inverse) @ back.T
-    told = noisy_gram.identified(gram, variance) & kept
     if layout.intercept:
         told[-1] = told.all()
     names = (*layout.names, *([CONSTANT_TERM] if layout.intercept else []))
@@ -244,10 +249,14 @@ def _step(
     return NewtonStep(names, tuple(own.tolist()), whole, alone, tuple(told.tolist()))
 
 
-def _inverse(information: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
-    """The inverse over the directions that the records tell of (columns that are multiples of each other share one), and whose they are."""
+def _inverse(information: Matrix, noise: float) -> tuple[Matrix, NDArray[np.bool_]]:
+    """The inverse over the directions that the records tell of more than noise does, and whose they are.
+
+    Columns that add up to a constant, as all categories of one do, leave a direction that nobody knows. A step along it would be noise alone,
+    and would carry the Hessian's noise into every other coefficient.
+    """
     values, vectors = np.linalg.eigh((information + information.T) / 2)
-    kept = values > _SINGULAR * max(float(values[-1]), 0.0)
+    kept = values > max(_SINGULAR * float(values[-1]), noise)
     own = vectors[:, kept]
     told = np.square(vectors[:, ~kept]).sum(axis=1) < _LOST
     return np.asarray((own / values[kept]) @ own.T), told
