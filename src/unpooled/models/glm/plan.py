@@ -120,12 +120,13 @@ class GlmDesign:
     @property
     def long(self) -> GlmRows:
         """Rows of a Newton step, of which fewer are scaled down."""
-        return self._of(LONG)
+        return self._of(self.schedule.long)
 
     def _of(self, part: float) -> GlmRows:
         longest = self.family.most[0] if self.schedule.exact else part
-        rows = GlmRows(self.layout, self.rows, longest, self.responses, self.schedule.exact)
-        return replace(rows, longest=longest * rows.radius)
+        stretch = max(part, 1.0) if not self.schedule.exact else 1.0
+        rows = GlmRows(self.layout, self.rows, longest, self.responses, self.schedule.exact, stretch)
+        return replace(rows, longest=longest / stretch * rows.radius)
 
 
 def _check(parameters: Parameters) -> None:

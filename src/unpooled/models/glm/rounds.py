@@ -33,6 +33,8 @@ ROUNDS = ((0.0, 15), (30.0, 40), (100.0, 80))
 EXACT_ROUNDS, CONVERGED = 60, 1e-11
 #: A record's pull times the length of its row, in units of a typical row and of most pulls: of a round, and of the Newton step.
 SHORT, LONG = 0.6, 1.0
+#: From this k on fewer rows are scaled down in the Newton step, up to so much: noise is small beside what that costs.
+_LONGER_FROM, _LONGEST = 200.0, 2.0
 #: The length of a step along a gradient, at most.
 _STEP, _STEP_PER_COLUMN = 0.3, 6.0
 #: What is believed of the slopes of standardised columns: together they have this variance of the linear predictor.
@@ -61,6 +63,8 @@ class GlmSchedule:
     rounds: int = 0
     steps: int = 0
     step: float = 0.0
+    #: As ``LONG``, of this study's Newton step.
+    long: float = LONG
 
     @property
     def passes(self) -> int:
@@ -94,5 +98,14 @@ def schedule_of(method: GlmMethod, k: float, coefficients: int, max_passes: int)
     if not refined:
         return GlmSchedule(method, base=0.06, scales=0.1, descent=0.84, rounds=rounds, step=step)
     return GlmSchedule(
-        method, base=0.04, scales=0.1, descent=0.36, score=0.35, information=0.15, rounds=rounds, steps=1, step=step
+        method,
+        base=0.04,
+        scales=0.1,
+        descent=0.36,
+        score=0.35,
+        information=0.15,
+        rounds=rounds,
+        steps=1,
+        step=step,
+        long=min(_LONGEST, max(LONG, (k / _LONGER_FROM) ** (1 / 3))),
     )

@@ -147,6 +147,13 @@ class GlmRows(StandardRows):
     responses: Responses
     #: Whether there is no noise: rows are coded and not standardised, and nothing is scaled down.
     exact: bool = False
+    #: How much longer than a typical row a weighted one may be.
+    stretch: float = 1.0
+
+    @cached_property
+    def radius(self) -> float:
+        """R: the length to which weighted rows are shortened."""
+        return self.stretch * math.sqrt(len(self.layout.coding.attribute) + CONSTANT**2 * self.layout.intercept)
 
     @property
     def bound(self) -> tuple[float, float]:
