@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from unpooled.models.bayes.estimator import PrivateBayesianRegression as PrivateBayesianRegression
     from unpooled.models.describe.estimator import Description as Description
     from unpooled.models.describe.estimator import describe as describe
+    from unpooled.models.describe.outlook import describe_outlook as describe_outlook
     from unpooled.models.glm.estimator import PrivateGLM as PrivateGLM
     from unpooled.models.lasso.estimator import PrivateLasso as PrivateLasso
     from unpooled.models.lasso.estimator import PrivateLassoClassifier as PrivateLassoClassifier
@@ -47,6 +48,7 @@ _HOME = {
     "UnpooledError": "unpooled.errors",
     "UtilityWarning": "unpooled.errors",
     "describe": "unpooled.models.describe.estimator",
+    "describe_outlook": "unpooled.models.describe.outlook",
     "load": "unpooled.study.saved",
 }
 
@@ -69,6 +71,7 @@ __all__ = [
     "UnpooledError",
     "UtilityWarning",
     "describe",
+    "describe_outlook",
     "load",
 ]
 
