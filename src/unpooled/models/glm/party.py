@@ -9,6 +9,7 @@ from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.standard import DESCENT, SCALES, SPREAD, public_numbers, remembered
 from unpooled.aggregation.totals import COUNT, rows_counted
 from unpooled.errors import PlanMismatch
+from unpooled.models.glm.directions import MOMENTS
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
 
 if TYPE_CHECKING:
@@ -49,8 +50,20 @@ def _no_settings(settings: Settings) -> None:
 
 
 def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
-    rows: GlmRows = context.design.short
-    return rows.gradients(*_asked(context, rows, settings))
+    design: GlmDesign = context.design
+    if design.directions is None:
+        return design.short.gradients(*_asked(context, design.short, settings))
+    rows = design.along
+    slopes, start, units = rows.numbers(settings)
+    by = (context.plan.hash, slopes.tobytes())
+    return rows.gradients(remembered(context.table, by, rows.width, lambda: rows.along(context.table, slopes)), start, units)
+
+
+def _moments(context: Context, settings: Settings) -> NDArray[np.int64]:
+    design: GlmDesign = context.design
+    _no_settings(settings)
+    assert design.directions is not None  # it has no such total
+    return design.directions.statistic(context.table)
 
 
 def _score(context: Context, settings: Settings) -> NDArray[np.int64]:
@@ -81,6 +94,7 @@ STATISTICS = {
     COUNT: _count,
     BASE: _base,
     SCALES: _scales,
+    MOMENTS: _moments,
     DESCENT: _descent,
     SCORE: _score,
     INFORMATION: _information,
