@@ -18,7 +18,7 @@ from unpooled.models.pls.whitening import whitened
 
 DELTA, RANGE = 0.01, (8.8, 11.2)
 #: Rules were chosen on seeds below 100. These were run once, after every choice.
-SEEDS = range(1000, 1012)
+SEEDS = range(2000, 2012)
 
 
 def error(n: int, epsilon: float, seed: int, basis: str, adjacency: str = "replace") -> float:

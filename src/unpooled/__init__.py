@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from unpooled.models.bayes.estimator import PrivateBayesianRegression as PrivateBayesianRegression
     from unpooled.models.describe.estimator import Description as Description
     from unpooled.models.describe.estimator import describe as describe
+    from unpooled.models.glm.estimator import PrivateGLM as PrivateGLM
     from unpooled.models.lasso.estimator import PrivateLasso as PrivateLasso
     from unpooled.models.pls.estimator import PrivatePLSRegression as PrivatePLSRegression
     from unpooled.models.pride.estimator import PrideClassifier as PrideClassifier
@@ -35,6 +36,7 @@ _HOME = {
     "PrideRegressor": "unpooled.models.pride.estimator",
     "PrivacyLeakWarning": "unpooled.errors",
     "PrivateBayesianRegression": "unpooled.models.bayes.estimator",
+    "PrivateGLM": "unpooled.models.glm.estimator",
     "PrivateLasso": "unpooled.models.lasso.estimator",
     "PrivateLogisticRegression": "unpooled.models.stacking.estimator",
     "PrivatePLSRegression": "unpooled.models.pls.estimator",
@@ -55,6 +57,7 @@ __all__ = [
     "PrideRegressor",
     "PrivacyLeakWarning",
     "PrivateBayesianRegression",
+    "PrivateGLM",
     "PrivateLasso",
     "PrivateLogisticRegression",
     "PrivatePLSRegression",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from unpooled.datasets.hospitals import make_hospitals
@@ -86,6 +87,27 @@ def bayes_case() -> Case:
     cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
     parameters = {"response": "pressure", "tolerate": 1, "projection": 0.25, "noise_precision": 0.04}
     return Case("bayes", Study("bayes", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
+
+
+def glm_case() -> Case:
+    """Three sites with two classes and a public offset; one may drop out or collude; one Newton step."""
+    rng = np.random.default_rng(15)
+    columns = (
+        Column("age", 18.0, 100.0),
+        Column("dose", 0.0, 4.0, missing="absent"),
+        Column("smoker", categories=("no", "yes"), missing="indicator"),
+        Column("known", -1.0, 1.0),
+        Column("ill", categories=("no", "yes")),
+    )
+    tables = {}
+    for name, n in (("harbour", 25), ("hill", 18), ("island", 31)):
+        age, dose = rng.uniform(20, 95, n), np.where(rng.random(n) < 0.2, np.nan, rng.uniform(0, 4, n))
+        smoker, known = rng.choice(np.array(["no", "yes", None], dtype=object), n), rng.uniform(-1, 1, n)
+        ill = np.where(age / 20 - 3 + np.nan_to_num(dose) / 4 + known + rng.logistic(size=n) > 0, "yes", "no").astype(object)
+        tables[name] = Table({"age": age, "dose": dose, "smoker": smoker, "known": known, "ill": ill})
+    cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
+    parameters = {"response": "ill", "offset": "known", "tolerate": 1, "method": "newton", "max_passes": 5}
+    return Case("glm", Study("glm", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
 
 
 def stacking_case() -> Case:
@@ -181,12 +203,30 @@ def pls_case() -> Case:
     return Case("pls", Study("pls", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
 
 
+def pls_several_case() -> Case:
+    """The same laboratories with a second response, which shares the components."""
+    alone = pls_case()
+    rng = np.random.default_rng(9)
+    columns = (*alone.study.parties[0].columns, Column("protein", 0.0, 5.0))
+    tables = {
+        name: Table(
+            {**{c: table[c] for c in table.names}, "protein": 0.3 * table["nm1200"] + rng.uniform(0, 4, table.n_rows)}
+        )
+        for name, table in alone.tables.items()
+    }
+    cards = tuple(msgspec.structs.replace(card, columns=columns) for card in alone.study.parties)
+    parameters = alone.study.parameters | {"response": ["moisture", "protein"]}
+    return Case("pls", msgspec.structs.replace(alone.study, parties=cards, parameters=parameters), tables)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "describe": describe_case,
     "pride": pride_case,
     "bayes": bayes_case,
+    "glm": glm_case,
     "stacking": stacking_case,
     "lasso": lasso_case,
     "lasso, moments": lasso_moments_case,
     "pls": pls_case,
+    "pls, two responses": pls_several_case,
 }

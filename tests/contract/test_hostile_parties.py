@@ -55,6 +55,18 @@ def ranges_study() -> Case:
     return Case("describe", study, tables)
 
 
+def counts_study(family: str, method: str, **changes: Any) -> Case:
+    rng, case = np.random.default_rng(16), CASES["glm"]()
+    columns = (case.study.parties[0].columns[0], Column("hours", 0.5, 8.0), Column("visits", 0.25, 12.0))
+    tables = {
+        name: Table({"age": t["age"], "hours": rng.uniform(0.5, 8, t.n_rows), "visits": rng.uniform(0.25, 12, t.n_rows)})
+        for name, t in case.tables.items()
+    }
+    cards = tuple(msgspec.structs.replace(card, columns=columns) for card in case.study.parties)
+    parameters = {"response": "visits", "exposure": "hours", "family": family, "method": method, "max_passes": 4}
+    return Case("glm", msgspec.structs.replace(case.study, parties=cards, parameters=parameters, **changes), tables)
+
+
 def rows_split() -> Case:
     case = CASES["stacking"]()
     first = case.study.parties[1]
@@ -92,6 +104,9 @@ STUDIES = {
         "bayes", parameters={"projection": 0.0, "noise_precision": "estimate", "method": "mean", "max_passes": 2}
     ),
     "bayes, published": lambda: changed("bayes", calibration="published"),
+    "glm, counts": lambda: counts_study("poisson", "gradient", trust={"aggregation": "trusted"}),
+    "glm, mean": lambda: counts_study("negative-binomial", "mean"),
+    "glm, gamma": lambda: counts_study("gamma", "newton", trust={"aggregation": "local"}),
     "stacking, published": lambda: changed("stacking", calibration="published"),
     "stacking, noisy": lambda: changed("stacking", trust={"meta": "perturbed"}),
     "stacking, rows": rows_split,

@@ -23,6 +23,7 @@ MODELS = {
     "refinement": ("bayes", {"response": "y", "method": "refinement", "max_passes": 5}),
     "gradient": ("bayes", {"response": "y", "method": "gradient", "max_passes": 4}),
     "mean": ("bayes", {"response": "y", "method": "mean", "max_passes": 4}),
+    "glm": ("glm", {"response": "age", "family": "gamma", "method": "newton", "max_passes": 5}),
     "pls": ("pls", {"response": "y", "basis": "none", "norm": 41.0, "n_components": 1}),
 }
 

@@ -45,6 +45,7 @@ WAYS: dict[str, list[dict]] = {
         },
     ],
     "bayes": [{"trust": {"aggregation": mode}} for mode in ("distributed", "trusted", "local")],
+    "glm": [{"trust": {"aggregation": mode}} for mode in ("distributed", "trusted", "local")],
     "pls": [{"trust": {"aggregation": mode}} for mode in ("distributed", "trusted", "local")],
     "stacking": [
         {"trust": {"meta": "trusted"}},

@@ -166,7 +166,8 @@ def test_a_parameter_of_two_estimators_has_one_default_and_one_type(one: str, ot
         same = name != "unit" or ("parties" in first) == ("parties" in second)
         assert first[name].default == second[name].default or not same, name
         assert type(first[name].default) is type(second[name].default), name
-        assert first[name].annotation == second[name].annotation, name
+        if name != "y_bounds":  # where a model takes several responses, a range of each
+            assert first[name].annotation == second[name].annotation, name
 
 
 def test_describe_has_the_defaults_of_the_estimators() -> None:

@@ -18,6 +18,7 @@ from unpooled import (
     PrideRegressor,
     PrivacyLeakWarning,
     PrivateBayesianRegression,
+    PrivateGLM,
     PrivateLasso,
     PrivateLogisticRegression,
     PrivatePLSRegression,
@@ -41,6 +42,8 @@ ESTIMATORS: dict[str, tuple[type, dict[str, Any], np.ndarray]] = {
     "pride": (PrideRegressor, {"sketch_dim": 2}, Y),
     "pride-classifier": (PrideClassifier, {"sketch_dim": 2, **CLASSES}, CLASS),
     "bayes": (PrivateBayesianRegression, RANGE, Y),
+    "glm": (PrivateGLM, CLASSES, CLASS),
+    "glm-counts": (PrivateGLM, {"family": "poisson", "y_bounds": (0, 3)}, np.floor(1.5 + Y)),
     "lasso": (PrivateLasso, RANGE, Y),
     "pls": (PrivatePLSRegression, {"basis": "none", **RANGE}, Y),
     "logistic": (PrivateLogisticRegression, CLASSES, CLASS),
@@ -58,6 +61,8 @@ def made(name: str, **parameters: Any) -> Any:
 
 
 def decided(model: Any, rows: Any) -> np.ndarray:
+    if hasattr(model, "linear_predictor"):
+        return model.linear_predictor(rows)
     return model.decision_function(rows) if hasattr(model, "classes_") else model.predict(rows)
 
 
@@ -81,6 +86,11 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "fit_intercept": FLAG,
     "response_public": FLAG,
     "aggregation": WORD,
+    "family": WORD,
+    "dispersion": NUMBER,
+    "exposure_bounds": (30, (1,), ("a", "b")),
+    "offset_bounds": (30, (1,), ("a", "b")),
+    "ridge": NUMBER,
     "geometry": WORD,
     "posterior": WORD,
     "method": WORD,
@@ -189,7 +199,7 @@ NUMPYS: dict[str, tuple[Any, Any]] = {
     "basis_size": (np.int64(3), 3),
     "penalty": (np.float32(0.5), 0.5),
     "radius": (np.float32(2.0), 2),
-    "y_bounds": (np.array([-2.0, 2.0]), (-2, 2)),
+    "y_bounds": (np.array([0.0, 2.0]), (0, 2)),
     "bounds": (np.array([-1.0, 1.0]), (-1, 1)),
 }
 

@@ -165,8 +165,8 @@ def test_auto_is_gaussian_only_where_a_delta_was_given_and_it_is_shorter() -> No
         return type(PrivateLogisticRegression(**options, **given).plan(2000, columns).releases[0].mechanism).__name__
 
     assert name(60) == "ObjectivePerturbation"
-    assert name(60, delta=1e-5) == "GaussianObjective"
-    assert name(3, delta=1e-5) == "ObjectivePerturbation"
+    assert name(60, delta=1e-5, method="perturbation") == "GaussianObjective"
+    assert name(3, delta=1e-5, method="perturbation") == "ObjectivePerturbation"
     assert name(3, delta=1e-5, noise="gaussian") == "GaussianObjective"
     assert name(60, delta=1e-5, noise="gamma") == "ObjectivePerturbation"
     with pytest.raises(UsageError, match="positive delta"):

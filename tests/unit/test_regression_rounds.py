@@ -12,6 +12,7 @@ import pytest
 
 from unpooled import Bounds, PrivateBayesianRegression
 from unpooled.aggregation.layout import MomentsLayout
+from unpooled.aggregation.standard import CONSTANT, Scales, StandardRows, public_numbers
 from unpooled.aggregation.totals import Total
 from unpooled.errors import PlanMismatch, StudyAborted, UsageError
 from unpooled.kernels import standard_rows
@@ -20,7 +21,6 @@ from unpooled.models import load
 from unpooled.models.bayes.coordinator import shrunk
 from unpooled.models.bayes.party import STATISTICS
 from unpooled.models.bayes.rounds import FEW, ROUNDS, WORTH_ERRORS, WORTH_SLOPES, Method, schedule_of
-from unpooled.models.bayes.standard import CONSTANT, Scales, StandardRows, public_numbers
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.sensitivity import clipped_products, standardising_sums
@@ -510,11 +510,11 @@ def test_the_spread_of_the_state_follows_from_its_evidence() -> None:
 
 
 def test_a_table_too_large_to_keep_is_read_again_in_every_round(monkeypatch) -> None:
-    from unpooled.models.bayes import party
+    from unpooled.aggregation import standard
 
     X, y = made(600)
     kept = model(method="refinement").fit(X, y)
-    monkeypatch.setattr(party, "KEPT", 0)
+    monkeypatch.setattr(standard, "KEPT", 0)
     again = model(method="refinement").fit(X, y)
     assert np.array_equal(again.coef_, kept.coef_)
     assert again.moments_ == kept.moments_

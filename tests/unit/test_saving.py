@@ -31,6 +31,8 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "bayes moments": ("PrivateBayesianRegression", REGRESSION | {"method": "moments"}),
     "bayes gradient": ("PrivateBayesianRegression", REGRESSION | {"method": "gradient"}),
     "bayes published": ("PrivateBayesianRegression", REGRESSION | {"method": "moments", "calibration": "published"}),
+    "glm": ("PrivateGLM", CLASSES),
+    "glm newton": ("PrivateGLM", CLASSES | {"method": "newton"}),
     "lasso": ("PrivateLasso", REGRESSION | {"rounds": 4}),
     "lasso arrays": ("PrivateLasso", REGRESSION | {"bounds": unpooled.Bounds(-np.ones(4), np.ones(4)), "rounds": 2}),
     "logistic": ("PrivateLogisticRegression", CLASSES),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from unpooled.privacy.sensitivity import moments_augmented, moments_ball, moment
 from unpooled.privacy.unit import Adjacency, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -59,6 +59,8 @@ class MomentsLayout:
     #: L2 bound on the centred row of features, in the data's own units; None where only columns are bounded.
     norm: float | None = None
     intercept: bool = True
+    #: Further responses, in the augmented geometry alone: together they are as long as one.
+    others: tuple[Column, ...] = ()
 
     @classmethod
     def of(
@@ -70,6 +72,7 @@ class MomentsLayout:
         geometry: Geometry = Geometry.BALL,
         norm: float | None = None,
         intercept: bool = True,
+        others: tuple[Column, ...] = (),
     ) -> MomentsLayout:
         """The design of these declared columns, one of which is the response, for this many rows in all."""
         named = [column for column in columns if column.name == response]
@@ -84,7 +87,7 @@ class MomentsLayout:
             raise UsageError(msg)
         if not intercept:  # without a constant nothing can be centred: ranges are made symmetric about 0
             features, named = tuple(_symmetric(c) for c in features), [_symmetric(named[0])]
-        return cls(features, named[0], integer_grid(rows, 2), geometry, norm, intercept)
+        return cls(features, named[0], integer_grid(rows, 2), geometry, norm, intercept, others)
 
     @cached_property
     def coding(self) -> Coding:
@@ -109,7 +112,7 @@ class MomentsLayout:
     @cached_property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """(rows, columns) of the released entries of the Gram of (x, 1, y), in the order of the vector."""
-        d = self.size + (self.geometry is Geometry.AUGMENTED)
+        d = self.size + (1 + len(self.others) if self.geometry is Geometry.AUGMENTED else 0)
         upper = np.triu_indices(d, 1)
         ends = [(np.arange(d), np.arange(d)), upper]
         if self.geometry is not Geometry.AUGMENTED:
@@ -122,7 +125,20 @@ class MomentsLayout:
         d = self.size
         x, y, one = np.sqrt(AUGMENTED_WEIGHTS)
         reach = math.sqrt(self.radius**2 - self.intercept)
-        return np.array([*[x / reach] * (d - self.intercept), *[one] * self.intercept, y])
+        responses = 1 + len(self.others)
+        return np.array(
+            [*[x / reach] * (d - self.intercept), *[one] * self.intercept, *[y / math.sqrt(responses)] * responses]
+        )
+
+    def singles(self) -> Iterator[tuple[MomentsLayout, NDArray[np.intp]]]:
+        """For every response the layout of it alone, and where its entries are in the vector of all."""
+        first, second = self.pairs
+        for k, response in enumerate((self.response, *self.others)):
+            alone = replace(self, response=response, others=())
+            own = {self.size: self.size + k}
+            places = {pair: at for at, pair in enumerate(zip(first.tolist(), second.tolist(), strict=True))}
+            wanted = zip(*(part.tolist() for part in alone.pairs), strict=True)
+            yield alone, np.array([places[own.get(i, i), own.get(j, j)] for i, j in wanted], dtype=np.intp)
 
     def vector(self, name: str, adjacency: Adjacency, share: float = 1.0) -> Summed:
         """The statistic as something to add up, with noise shaped to its geometry."""
@@ -183,22 +199,23 @@ class MomentsLayout:
         return self.added_up(table.blocks((*self.coding.names, self.response.name)))
 
     def added_up(self, blocks: Iterable[tuple[NDArray[Any], ...]]) -> NDArray[np.int64]:
-        """The same for blocks of raw features and, last, the response: of a table, or made from one row by row."""
+        """The same for blocks of raw features and, last, the responses: of a table, or made from one row by row."""
         from unpooled.kernels.moments import add_gram
 
-        width = self.size + 1
+        responses = 1 + len(self.others)
+        width = self.size + responses
         total = np.zeros((width, width), dtype=np.int64)
-        response = Coding((self.response,), self.grid)
+        response = Coding((self.response, *self.others), self.grid)
         buffer = np.empty((0, width), order="F")
         for block in blocks:
             rows = block[0].size
             if buffer.shape[0] < rows:
                 buffer = np.empty((rows, width), order="F")
             coded = buffer[:rows]
-            self.coding.code_into(block[:-1], coded[:, : width - 1 - self.intercept])
+            self.coding.code_into(block[:-responses], coded[:, : self.size - self.intercept])
             if self.intercept:
-                coded[:, width - 2] = self.grid
-            response.code_into(block[-1:], coded[:, width - 1 :])
+                coded[:, self.size - 1] = self.grid
+            response.code_into(block[-responses:], coded[:, self.size :])
             add_gram(coded, self.grid, total)
         return total[self.pairs]
 

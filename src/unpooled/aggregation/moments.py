@@ -78,6 +78,18 @@ class Moments:
             gram[one, one], variance[one, one] = rows, 0.0
         return cls(layout, rows, gram, variance, plan, statement)
 
+    @classmethod
+    def decode_each(
+        cls, layout: MomentsLayout, total: Total, rows: int, plan: str = "", statement: str = ""
+    ) -> tuple[Self, ...]:
+        """The moments of every response of a layout that has several, from one release."""
+        return tuple(
+            cls.decode(
+                alone, replace(total, values=total.values[at], deviations=total.deviations[at]), rows, plan, statement
+            )
+            for alone, at in layout.singles()
+        )
+
     @cached_property
     def frame(self) -> Coordinates:
         """In which units the coordinates are, and about which coefficients."""

@@ -8,7 +8,7 @@ import typer
 
 
 def new(
-    model: str = typer.Argument(help="describe, bayes, pls, stacking, lasso or pride."),
+    model: str = typer.Argument(help="describe, bayes, glm, pls, stacking, lasso or pride."),
     *,
     card: list[Path] = typer.Option([], "--card", help="The public card of a party; repeat for each."),
     epsilon: float = typer.Option(1.0, help="The privacy asked for."),

@@ -58,6 +58,8 @@ class Declared:
     derived: tuple[str, ...]
     #: The range of the response, or its two classes, where the model needs one of them.
     response: Column | None = None
+    #: Further responses, where a model takes several.
+    others: tuple[Column, ...] = ()
     classes: Classes | None = None
 
     @property
@@ -118,7 +120,8 @@ class StudyEstimator(Savable, BaseEstimator):
         names = Bounds.given(self.bounds, None).names
         names = names if len(names) == n_features else tuple(f"x{j}" for j in range(n_features))
         counts = planned_counts({n: int(c) for n, c in rows.items()}, self._unit, getattr(self, "rows_per_household", 1))
-        return self._row.compile(self._study(counts, self._declared(names)))
+        study = self._study(counts, self._declared(names))
+        return self._row_of(study).compile(study)
 
     def outlook(self, n_samples: int, n_features: int, *, epsilon: float | None = None, **assumed: Any) -> Outlook:  # noqa: ANN401 - the model's own
         """What to expect of a fit to data of this shape, before any are touched: simulations of this very plan.
@@ -126,6 +129,7 @@ class StudyEstimator(Savable, BaseEstimator):
         ``epsilon`` is the estimator's own if it is None. What may be assumed, as a number or as a range (low, high): ``r2``, the part of the
         variance of y that the columns explain; ``correlation`` of the columns; rows split: ``ranges``, half a declared range in standard
         deviations; columns split: ``structure``, "independent", "common factor" or "field" (neighbours on a line);
+        ``signal``, the deviation of a generalised linear model's linear predictor, and ``rate``, its mean response as a part of the largest;
         lasso: ``relevant``, how many columns the response goes with; pls: ``decay``, the deviation of the last coordinate as a part of the first's.
 
         Examples
@@ -140,14 +144,15 @@ class StudyEstimator(Savable, BaseEstimator):
         study = self.plan(n_samples, n_features).study
         if epsilon is not None:
             study = msgspec.structs.replace(study, epsilon=check_epsilon(epsilon))
-        expects = self._row.outlook
+        row = self._row_of(study)
+        expects = row.outlook
         if expects is None:
-            msg = f"model {self._row.name!r} has no outlook"
+            msg = f"model {row.name!r} has no outlook"
             raise UsageError(msg)
         try:
             inspect.signature(expects).bind(study, **assumed)
         except TypeError as error:
-            msg = f"outlook of model {self._row.name!r}: {error}"
+            msg = f"outlook of model {row.name!r}: {error}"
             raise UsageError(msg) from None
         found: Outlook = expects(study, **assumed)
         return found
@@ -160,6 +165,10 @@ class StudyEstimator(Savable, BaseEstimator):
     @property
     def _row(self) -> Model:
         return self._published if self.calibration == Calibration.PUBLISHED else self._model
+
+    def _row_of(self, study: Study) -> Model:  # noqa: ARG002 - for estimators that choose between models
+        """The model that a study of this estimator asks for."""
+        return self._row
 
     def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
         """The study that the parameters ask, over so many rows of each party (of :data:`ALL`, where columns are split)."""
@@ -241,8 +250,9 @@ class StudyEstimator(Savable, BaseEstimator):
 
     def _run(self, study: Study, tables: Mapping[str, Table], keepers: Mapping[str, Keeper] | None = None) -> LocalRun:
         """Run a study over these parties; what it promised, debited and sent becomes attributes."""
-        warn_if_poor(self._row, study, stacklevel=3)
-        self.plan_, found = run(self._row, study, tables, keepers, self.budget)
+        row = self._row_of(study)
+        warn_if_poor(row, study, stacklevel=3)
+        self.plan_, found = run(row, study, tables, keepers, self.budget)
         self.ledger_, self.communication_ = found.ledger, found.outcome.communication
         return found
 

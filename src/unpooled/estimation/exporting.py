@@ -20,7 +20,8 @@ def linear_model(estimator: Any, columns: tuple[Column, ...]) -> Any:  # noqa: A
         raise UsageError(
             "to_sklearn is for number columns without missing values: scikit-learn's linear models code no categories and fill in nothing"
         )
-    coefficients = np.ravel(estimator.coef_).astype(np.float64)
+    several = np.ndim(estimator.intercept_) == 1 and np.size(estimator.intercept_) > 1
+    coefficients = np.asarray(estimator.coef_ if several else np.ravel(estimator.coef_), dtype=np.float64)
     if not np.isfinite(coefficients).all():
         raise UsageError("some coefficients are unknown here (their parties only send), so there is no model of all columns")
     intercept = float(np.ravel(estimator.intercept_)[0])
@@ -30,7 +31,7 @@ def linear_model(estimator: Any, columns: tuple[Column, ...]) -> Any:  # noqa: A
         found.coef_, found.intercept_ = coefficients[None, :], np.array([intercept])
     else:
         found = LinearRegression()
-        found.coef_, found.intercept_ = coefficients, intercept
+        found.coef_, found.intercept_ = coefficients, np.array(estimator.intercept_) if several else intercept
     found.n_features_in_ = estimator.n_features_in_
     if hasattr(estimator, "feature_names_in_"):
         found.feature_names_in_ = estimator.feature_names_in_

@@ -45,6 +45,9 @@ WORD = ParameterKind("a word", lambda value: isinstance(value, str))
 PAIR = ParameterKind("a pair of numbers (low, high)", lambda value: _are_numbers(value) and len(value) == 2)  # noqa: PLR2004
 NUMBERS = ParameterKind("a list of numbers", _are_numbers)
 LIST = ParameterKind("a list", lambda value: isinstance(value, Sequence | np.ndarray) and not isinstance(value, str))
+PAIRS = ParameterKind(
+    "a list of pairs (low, high)", lambda value: LIST.holds(value) and len(value) > 0 and all(map(PAIR.holds, value))
+)
 MAPPING = ParameterKind("a mapping", lambda value: isinstance(value, Mapping))
 ARRAY = ParameterKind(
     "an array of numbers", lambda value: not isinstance(value, str) and np.asarray(value).dtype.kind in "iuf"

@@ -20,23 +20,33 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from unpooled.privacy.bounds import Column
+
     Vector = NDArray[np.float64]
 
 
 class LinearRegressor(RegressorMixin, StudyEstimator):
     """An estimator of a numeric response whose range is declared beside those of the features."""
 
-    y_bounds: tuple[float, float] | None
+    y_bounds: Any
 
     def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
         if self.y_bounds is None and y is None:
             raise UsageError("a plan needs y_bounds: pass y_bounds=(low, high)")
         declared = super()._declared(names, table)
-        observed = None if y is None else Table({RESPONSE: y})
-        bounds = Bounds.given(self.y_bounds, observed, warn=self._warns and self.bounds is not None)
-        (response,) = replace(bounds, missing="refuse").columns([RESPONSE])
         derived = () if self.bounds is not None and self.y_bounds is not None else (BOUNDS,)
-        return replace(declared, response=response, derived=derived)
+        return replace(declared, response=self._response(RESPONSE, self._ranges[0], y), derived=derived)
+
+    @property
+    def _ranges(self) -> list[Any]:
+        """What is declared of every response."""
+        return [self.y_bounds]
+
+    def _response(self, name: str, given: Any, y: NDArray[Any] | None) -> Column:  # noqa: ANN401 - a pair, or None
+        """A response with the range that is given of it, or read off the data."""
+        bounds = Bounds.given(given, None if y is None else Table({name: y}), warn=self._warns and self.bounds is not None)
+        (response,) = replace(bounds, missing="refuse").columns([name])
+        return response
 
     def _numeric(self, X: Any, y: ArrayLike) -> tuple[Table, Declared, Vector]:  # noqa: ANN401 - an array, a frame or a sparse matrix
         """Features, declarations and responses."""

@@ -104,9 +104,19 @@ def table_of(data: Any, names: Sequence[str] | None = None) -> Table:  # noqa: A
     return Table({name: array[:, j] for j, name in enumerate(names)})
 
 
+def responses_of(y: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """The columns of a response by name, or of several."""
+    return {RESPONSE: y} if y.ndim == 1 else dict(zip(response_names(y.shape[1]), y.T, strict=True))
+
+
+def response_names(count: int) -> tuple[str, ...]:
+    """What so many responses in columns of an array are called."""
+    return tuple(f"(response {k + 1})" for k in range(count))
+
+
 def part(table: Table, names: Sequence[str], response: NDArray[Any] | None = None) -> Table:
-    """Some columns of a table, sparse ones still so, with a response beside them: what one party holds."""
-    own = {} if response is None else {RESPONSE: response}
+    """Some columns of a table, sparse ones still so, with a response (or several) beside them: what one party holds."""
+    own = {} if response is None else responses_of(response)
     matrix = table.sparse(names) if names else None
     if matrix is not None:
         return Table(own, sparse=(names, matrix))

@@ -33,7 +33,7 @@ class Components:
     weights: Matrix
     loadings: Matrix
     rotations: Matrix
-    y_loadings: Vector
+    y_loadings: Vector | Matrix
 
 
 def kernel_pls(gram: Matrix, cross: Vector, components: int) -> Components:
@@ -65,6 +65,36 @@ def kernel_pls(gram: Matrix, cross: Vector, components: int) -> Components:
         left -= loadings[k] * (y_loadings[k] * square)
     coefficients = np.cumsum(rotations * y_loadings[:, None], axis=0)
     return Components(coefficients.T, weights.T, loadings.T, rotations.T, y_loadings)
+
+
+def kernel_pls2(gram: Matrix, cross: Matrix, components: int) -> Components:
+    """PLS2 from the Gram and the cross moments of several responses (a column each), by the same deflation.
+
+    A weight vector is the first left singular vector of what is left of the cross moments. ``coefficients`` are (features, responses,
+    components), ``y_loadings`` (responses, components).
+    """
+    size, responses = cross.shape
+    weights, loadings, rotations = (np.zeros((size, components)) for _ in range(3))
+    y_loadings = np.zeros((responses, components))
+    left = np.array(cross, dtype=np.float64)
+    smallest = _NOTHING_LEFT * float(np.linalg.norm(cross))
+    for k in range(min(components, size)):
+        if float(np.linalg.norm(left)) <= smallest:
+            break
+        w = np.linalg.svd(left, full_matrices=False)[0][:, 0]
+        w *= np.sign(w[np.abs(w).argmax()])
+        r = w.copy()
+        for j in range(k):
+            r -= (loadings[:, j] @ w) * rotations[:, j]
+        product = gram @ r
+        square = float(r @ product)
+        if square <= 0:
+            break
+        weights[:, k], rotations[:, k], loadings[:, k] = w, r, product / square
+        y_loadings[:, k] = (r @ cross) / square
+        left -= np.outer(loadings[:, k], y_loadings[:, k] * square)
+    coefficients = np.cumsum(rotations[:, None, :] * y_loadings[None], axis=2)
+    return Components(coefficients, weights, loadings, rotations, y_loadings)
 
 
 @dataclass(frozen=True)
@@ -133,4 +163,4 @@ def cross_validated(folds: Sequence[Centred], components: int) -> Matrix:
     return errors
 
 
-__all__ = ["Centred", "Components", "cross_validated", "kernel_pls", "squared_errors"]
+__all__ = ["Centred", "Components", "cross_validated", "kernel_pls", "kernel_pls2", "squared_errors"]

@@ -19,6 +19,7 @@ REGISTRY: tuple[str, ...] = (
     "pride-published",
     "bayes",
     "bayes-published",
+    "glm",
     "stacking",
     "stacking-published",
     "lasso",

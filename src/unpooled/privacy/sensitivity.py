@@ -93,6 +93,11 @@ def clipped_products(longest: float, adjacency: Adjacency) -> float:
     return longest if adjacency is Adjacency.ZERO_OUT else 2 * longest
 
 
+def unit_sums(coordinates: int) -> float:
+    """L2 sensitivity of a sum of vectors in the unit cube, under both adjacencies (Theorem G.1)."""
+    return math.sqrt(coordinates)
+
+
 #: sup over t of sigma(t) + (a - 1)/t, a the root of a sigma(a) = 1, rounded up (attained near t = 4.03).
 _ONE_COLUMN = 1.0516340
 

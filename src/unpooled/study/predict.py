@@ -30,19 +30,30 @@ def predictions(
         msg = f"{data.name}: new rows are read from CSV, Parquet, Feather or Excel"
         raise StudyError(msg)
     names = tuple(model.feature_names_in_.tolist())
-    table = read_table(data, names, id_column, form, model.declared_columns)
+    #: What the mean depends on in a known way: columns of new rows like any other.
+    shifts: dict[str, str] = getattr(model, "shifted_by", {})
+    table = read_table(data, (*names, *shifts.values()), id_column, form, model.declared_columns)
     columns = {name: table[name] for name in names}
     for column in model.declared_columns:
         if column.categories is None and columns[column.name].dtype == object:
             msg = f"column {column.name!r} holds text where the study declares a range: correct it, or leave the cell empty"
             raise DataError(msg)
+    known = {word: table[name] for word, name in shifts.items()}
+    for word, values in known.items():
+        if values.dtype == object:
+            msg = f"column {shifts[word]!r} holds text, or a cell is empty, where the study declares a range"
+            raise DataError(msg)
     frame = pl.DataFrame({name: values.tolist() if values.dtype == object else values for name, values in columns.items()})
     found: dict[str, NDArray[Any]] = {}
     if id_column is not None:
         found[id_column] = np.array(table.ids(), dtype=object)
-    found["prediction"] = model.predict(frame)
+    predicted = model.predict(frame, **known)
+    if predicted.ndim > 1:
+        responses = model.plan_.design.parameters.responses
+        return found | {f"prediction: {name}": values for name, values in zip(responses, predicted.T, strict=True)}
+    found["prediction"] = predicted
     if hasattr(model, "classes_"):
-        found["probability"] = model.predict_proba(frame)[:, 1]
+        found["probability"] = model.predict_proba(frame, **known)[:, 1]
     elif hasattr(model, "moments_") and hasattr(model, "credible_interval"):
         found["std"] = model.predict(frame, return_std=True)[1]
     return found

@@ -13,6 +13,7 @@ _ESTIMATORS = {
     "PrideClassifier": "pride",
     "PrideRegressor": "pride",
     "PrivateBayesianRegression": "bayes",
+    "PrivateGLM": "glm",
     "PrivateLasso": "lasso",
     "PrivateLogisticRegression": "stacking",
     "PrivatePLSRegression": "pls",
@@ -23,6 +24,7 @@ _ESTIMATORS = {
 #: Class -> the module that defines it. A file names one of these; nothing else is ever imported for it.
 HOMES = {
     **{name: f"unpooled.models.{model}.estimator" for name, model in _ESTIMATORS.items()},
+    "GlmSummary": "unpooled.aggregation.newton_step",
     "LinearFit": "unpooled.aggregation.linear_fit",
     "LinearSummary": "unpooled.aggregation.inference",
     "Moments": "unpooled.aggregation.moments",

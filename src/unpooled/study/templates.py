@@ -34,6 +34,22 @@ response = "y"                      # a declared column, with a range
 # tolerate = 0                      # parties that may collude or drop out
 # level = 0.95                      # of the intervals""",
     ),
+    "glm": (
+        "Logistic, Poisson, gamma or negative binomial regression with standard errors, by rounds through a secure sum.",
+        _ROWS,
+        "record",
+        """\
+response = "y"                      # a declared column: two categories (logistic), or a range
+family = "logistic"                 # or "poisson", "gamma", "negative-binomial"
+# exposure = ""                     # a declared column that the mean is in proportion to
+# offset = ""                       # a declared column that is added to the linear predictor
+# dispersion = 1.0                  # of the negative binomial
+# ridge = 0.0                       # L2 penalty of the mean loss
+# fit_intercept = true
+# method = "auto"                   # decided before data; "newton", "gradient", "mean"
+# tolerate = 0                      # parties that may collude or drop out
+# level = 0.95                      # of the intervals""",
+    ),
     "pls": (
         "Partial least squares on spectra, from one release in a public basis.",
         _ROWS,

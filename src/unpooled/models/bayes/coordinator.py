@@ -14,10 +14,10 @@ from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.modes import collect
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
+from unpooled.aggregation.standard import CAP, CONSTANT, DESCENT, RESIDUAL, SCALES, SPREAD, Standard
 from unpooled.aggregation.totals import COUNT, rows_of
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, NAIVE, SQUARE
 from unpooled.models.bayes.rounds import Method
-from unpooled.models.bayes.standard import CAP, CONSTANT, DESCENT, RESIDUAL, SCALES, SPREAD, Standard
 from unpooled.protocol.step import Panel
 
 if TYPE_CHECKING:

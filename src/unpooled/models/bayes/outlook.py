@@ -3,66 +3,29 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.totals import Aggregation, Total
+from unpooled.estimation.imagined import imagine, made_up_features
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.bayes.coordinator import coordinate
 from unpooled.models.bayes.party import STATISTICS
 from unpooled.models.bayes.plan import compile_plan
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.table import Table
-from unpooled.protocol.context import Context
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-    from typing import Any
-
-    from unpooled.aggregation.messages import Member
-    from unpooled.aggregation.totals import Summed
     from unpooled.models.bayes.coordinator import BayesResult
     from unpooled.privacy.bounds import Column
-    from unpooled.privacy.plan import Plan, Release, Study
-    from unpooled.protocol.messages import Ask
-    from unpooled.protocol.step import Replies
+    from unpooled.privacy.plan import Plan, Study
 
 #: Made-up rows: more of them differ from the study's own only in the sampling error.
 _ROWS, _NEW = 2500, 2000
 #: What is assumed where nothing is said: the part of the variance of y that the columns explain, how they correlate, and how many
 #: standard deviations half a declared range has.
 SIGNAL, CORRELATION, RANGES = (0.1, 0.9), (0.0, 0.6), (2.5, 8.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Imagined(Aggregation):
-    """Totals of made-up rows, scaled to the study's number of rows, with noise of the plan's deviations: nobody is asked."""
-
-    table: Table | None = None
-    real: Plan | None = None
-    rng: np.random.Generator | None = None
-
-    def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
-        """None: nothing is planned by it."""
-        del vector, study
-        return ()
-
-    def collect(
-        self, plan: Plan, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...], index: int = 0
-    ) -> Generator[list[Ask], Replies, Total]:
-        """The total as the study would have it."""
-        yield from ()
-        del members
-        assert self.table is not None and self.real is not None and self.rng is not None  # noqa: PT018 - set where it is made
-        context: Any = Context("imagined", self.table, plan, vector.name, index, None)
-        exact = STATISTICS[vector.name](context, settings)
-        rows = sum(card.rows for card in plan.study.parties)
-        noise = vector.deviations(self.real)
-        values = exact * (rows / self.table.n_rows) + noise * self.rng.standard_normal(exact.size)
-        return Total(values, noise, self.parties)
 
 
 def outlook(
@@ -117,12 +80,7 @@ def _error(plan: Plan, r2: float, correlation: float, ranges: float, rng: np.ran
     table = made_up(layout.features, layout.response, count + _NEW, r2, correlation, ranges, rng)
     names = (*(c.name for c in layout.features), layout.response.name)
     used, new = (Table({name: table[name][part] for name in names}) for part in (slice(count), slice(count, None)))
-    aggregation = Imagined(design.aggregation.parties, 0, table=used, real=plan, rng=rng)
-    conversation = coordinate(replace(plan, design=replace(design, aggregation=aggregation)))
-    try:
-        next(conversation)
-    except StopIteration as end:
-        result: BayesResult = end.value
+    result: BayesResult = imagine(plan, coordinate, STATISTICS, used, rng)
     coefficients = np.array([c.value for c in result.coefficients])
     fitted = Coding(layout.features, 1).natural([new[c.name] for c in layout.features]) @ coefficients + result.intercept
     y = new[layout.response.name]
@@ -139,16 +97,7 @@ def made_up(
     rng: np.random.Generator,
 ) -> Table:
     """Normal columns with one common factor inside declared ranges, categories by their sign, and a linear response."""
-    rows = math.sqrt(1 - correlation) * rng.normal(size=(count, len(features)))
-    rows += math.sqrt(correlation) * rng.normal(size=(count, 1))
-    columns: dict[str, Any] = {}
-    for column, values in zip(features, rows.T, strict=True):
-        if column.categories is not None:  # equally many of each, with effects of their own order
-            places = np.searchsorted(np.quantile(values, np.linspace(0, 1, len(column.categories) + 1)[1:-1]), values)
-            columns[column.name] = np.array(column.categories, dtype=object)[places]
-            values[:] = (places - places.mean()) / max(places.std(), 1e-9)
-        else:
-            columns[column.name] = np.clip(column.centre + column.half_width * values / ranges, *column.range)
+    columns, rows = made_up_features(features, count, correlation, ranges, rng)
     signal = rows @ rng.normal(size=len(features))
     y = math.sqrt(r2) * signal / signal.std() + math.sqrt(1 - r2) * rng.normal(size=count)
     columns[response.name] = np.clip(response.centre + response.half_width * y / ranges, *response.range)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
+from unpooled.aggregation.standard import DESCENT, RESIDUAL, SCALES, SPREAD, public_numbers, remembered
 from unpooled.aggregation.totals import COUNT, rows_counted
 from unpooled.errors import PlanMismatch
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, SQUARE
-from unpooled.models.bayes.standard import DESCENT, KEPT, RESIDUAL, SCALES, SPREAD, public_numbers
 from unpooled.privacy.bounds import Coding
 
 if TYPE_CHECKING:
@@ -22,16 +21,10 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.layout import MomentsLayout
     from unpooled.models.bayes.plan import BayesDesign
-    from unpooled.privacy.table import Table
     from unpooled.protocol.context import Context
 
     Blocks = Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]
     Settings = tuple[float, ...]
-
-#: The standardised rows of a table and by what, so that a small one is not coded again in every round; forgotten with the table.
-_STANDARDISED: WeakKeyDictionary[Table, tuple[object, list[tuple[NDArray[np.float64], NDArray[np.float64]]]]] = (
-    WeakKeyDictionary()
-)
 
 
 def _moments(context: Context, settings: Settings) -> NDArray[np.int64]:
@@ -102,14 +95,8 @@ def _residual(context: Context, settings: Settings) -> NDArray[np.int64]:
 def _rows(context: Context, standard: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Blocks:
     """The standardised rows, of a small table from the round before."""
     design: BayesDesign = context.design
-    table, rows = context.table, design.standard
-    if table.n_rows * design.layout.size > KEPT:
-        return rows.blocks(table, standard)
     by = (context.plan.hash, standard[0].tobytes(), standard[1].tobytes())
-    known = _STANDARDISED.get(table)
-    if known is None or known[0] != by:
-        known = _STANDARDISED[table] = by, list(rows.blocks(table, standard))
-    return iter(known[1])
+    return remembered(context.table, by, design.layout.size, lambda: design.standard.blocks(context.table, standard))
 
 
 #: What a party adds up, by the name of the total.

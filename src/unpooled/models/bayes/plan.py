@@ -10,10 +10,10 @@ import msgspec
 
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.modes import aggregation_of
+from unpooled.aggregation.standard import Scales, StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed, counting, of_units
 from unpooled.errors import UsageError
 from unpooled.models.bayes.rounds import ROUNDS, Method, Schedule, schedule_of
-from unpooled.models.bayes.standard import Scales, StandardRows
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters

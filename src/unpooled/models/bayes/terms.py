@@ -11,7 +11,7 @@ from unpooled.aggregation.moments import Moments
 from unpooled.protocol.terms import ResultTerm, known
 
 if TYPE_CHECKING:
-    from unpooled.aggregation.inference import SummaryTerm
+    from unpooled.aggregation.summary import SummaryTerm
     from unpooled.models.bayes.coordinator import BayesResult
     from unpooled.privacy.plan import Plan
 

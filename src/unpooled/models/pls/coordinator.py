@@ -17,6 +17,7 @@ from unpooled.errors import StudyAborted
 from unpooled.kernels.kernel_pls import Centred
 from unpooled.models.pls.fit import PlsFit, fit, from_moments
 from unpooled.models.pls.plan import EXACT, PlsDesign
+from unpooled.models.pls.several import from_several
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
 from unpooled.protocol.step import Panel
 
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class StoredModel(msgspec.Struct, frozen=True):
-    """A PLS model over channels as plain data; arrays have a column per component."""
+    """A PLS model over channels as plain data; arrays have a column per component, coefficients one per response where there are several."""
 
     coefficients: Array
-    intercept: float
+    intercept: float | tuple[float, ...]
     weights: Array
     loadings: Array
     rotations: Array
@@ -50,6 +51,9 @@ class PlsResult(msgspec.Struct, frozen=True):
     moments: StoredMoments | None = None
     #: Scores of the rows, which only the published form releases.
     scores: Array | None = None
+    #: Of several responses: their names, and the moments of those after the first.
+    responses: tuple[str, ...] = ()
+    more: tuple[StoredMoments, ...] = ()
 
 
 def coordinate(plan: Plan) -> Conversation:
@@ -58,7 +62,7 @@ def coordinate(plan: Plan) -> Conversation:
     design: PlsDesign = plan.design
     channels = tuple(column.name for column in design.channels)
     wanted = design.parameters.n_components
-    if study.epsilon == math.inf:
+    if study.epsilon == math.inf and not design.several:
         exact, participants = yield from _exact(plan, design)
         return PlsResult(
             channels, stored(fit(exact, design.frame, wanted)), participants, moments_of(design, exact, plan).stored()
@@ -69,9 +73,13 @@ def coordinate(plan: Plan) -> Conversation:
         count = yield from collect(plan, design.aggregation, design.totals[COUNT], members)
     total = yield from collect(plan, design.aggregation, design.vector, members)
     rows = rows_of(study, total.participants, count)
-    moments = Moments.decode(design.layout, total, rows, plan.hash, str(plan.statement))
-    fitted = from_moments(moments, design.frame, wanted)
-    return PlsResult(channels, stored(fitted), total.participants, moments.stored())
+    moments, *more = Moments.decode_each(design.layout, total, rows, plan.hash, str(plan.statement))
+    if not more:
+        fitted = from_moments(moments, design.frame, wanted)
+        return PlsResult(channels, stored(fitted), total.participants, moments.stored())
+    fitted = from_several([moments, *more], design.frame, wanted)
+    kept, named = tuple(one.stored() for one in more), design.parameters.responses
+    return PlsResult(channels, stored(fitted), total.participants, moments.stored(), responses=named, more=kept)
 
 
 def _exact(plan: Plan, design: PlsDesign) -> Generator[list[Ask], Replies, tuple[Centred, tuple[str, ...]]]:
@@ -114,7 +122,7 @@ def stored(fitted: PlsFit) -> StoredModel:
     """A fitted model as plain data."""
     return StoredModel(
         coefficients=Array.of(fitted.coefficients),
-        intercept=fitted.intercept,
+        intercept=fitted.intercept if isinstance(fitted.intercept, float) else tuple(fitted.intercept.tolist()),
         weights=Array.of(fitted.weights),
         loadings=Array.of(fitted.loadings),
         rotations=Array.of(fitted.rotations),
@@ -127,19 +135,34 @@ def stored(fitted: PlsFit) -> StoredModel:
 def render(result: PlsResult) -> str:
     """What was found, in words, and the coefficients as a table."""
     model = result.model
-    count = model.y_loadings.shape[0]
-    values = model.coefficients.numpy().tolist()
+    count = model.y_loadings.shape[-1]
+    columns, constants = by_response(result)
     return "\n".join(
         [
-            model.fallback or f"{count} component{'s' if count != 1 else ''} of {len(values)} channels",
-            f"{'channel':<24}{'coefficient':>14}",
-            *(f"{name:<24}{value:>14.6g}" for name, value in zip(result.channels, values, strict=True)),
-            f"{'(intercept)':<24}{model.intercept:>14.6g}",
+            model.fallback or f"{count} component{'s' if count != 1 else ''} of {len(result.channels)} channels",
+            f"{'channel':<24}" + "".join(f"{name or 'coefficient':>14}" for name in columns),
+            *(
+                f"{name:<24}" + "".join(f"{values[k]:>14.6g}" for values in columns.values())
+                for k, name in enumerate(result.channels)
+            ),
+            f"{'(intercept)':<24}" + "".join(f"{constant:>14.6g}" for constant in constants),
             f"rows of {', '.join(result.participants)}",
         ]
     )
 
 
+def by_response(result: PlsResult) -> tuple[dict[str, list[float]], tuple[float, ...]]:
+    """The coefficients of every response by its name (empty where there is one alone), and the constants."""
+    values, constant = result.model.coefficients.numpy(), result.model.intercept
+    if isinstance(constant, tuple):
+        return dict(zip(result.responses, values.T.tolist(), strict=True)), constant
+    return {"": values.tolist()}, (constant,)
+
+
 def panels(result: PlsResult) -> tuple[Panel, ...]:
     """The coefficients along the channels."""
-    return (Panel("coefficients", result.channels, tuple(result.model.coefficients.numpy().tolist()), ordered=True),)
+    columns, _ = by_response(result)
+    return tuple(
+        Panel(f"coefficients{': ' if name else ''}{name}", result.channels, tuple(values), ordered=True)
+        for name, values in columns.items()
+    )

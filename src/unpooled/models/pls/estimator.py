@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.households import counts_of, row_cards, site_tables
-from unpooled.estimation.parameters import ARRAY, NONE, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.parameters import ARRAY, NONE, PAIR, PAIRS, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
-from unpooled.estimation.tables import RESPONSE, part
+from unpooled.estimation.tables import part, response_names
 from unpooled.models.pls import MODEL, published
 from unpooled.models.pls.coordinator import stored
 from unpooled.models.pls.fit import from_moments
 from unpooled.models.pls.frame import MATRIX, Frame
 from unpooled.models.pls.frame import NONE as NO_BASIS
 from unpooled.models.pls.plan import CHOSEN
+from unpooled.models.pls.several import from_several
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
+    from sklearn.utils import Tags
 
     from unpooled.models.pls.coordinator import StoredModel
     from unpooled.privacy.budget import Budget
@@ -42,12 +45,12 @@ _FAR = 256.0
 
 
 class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LinearRegressor):
-    """Partial least squares (PLS1) on spectra of one or several laboratories from one private release of second moments.
+    """Partial least squares on spectra of one or several laboratories from one private release of second moments.
 
     Rows are projected onto a public basis and shortened to a public length, their moments are added up with noise, and PLS is computed
     from the noisy moments: components, their number and everything else cost no more privacy. Row-wise preprocessing (a derivative, SNV,
     MSC against a public reference) goes in front of it in a pipeline; whatever learns from the data does not
-    (:class:`~unpooled.models.pls.rowwise.RowWise` refuses it).
+    (:class:`~unpooled.models.pls.rowwise.RowWise` refuses it). Several responses share the components (PLS2) and one release.
 
     Parameters
     ----------
@@ -66,8 +69,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
     bounds : Bounds(norm=R), Bounds(low, high, norm=R) or (low, high), optional
         R bounds the length of a projected row, in the scaling of the basis; longer ones are shortened. None reads it off the data, warns, and promises nothing.
-    y_bounds : (low, high), optional
-        Declared range of y. None reads it off the data, warns, and promises nothing.
+    y_bounds : (low, high) or a list of them, optional
+        Declared range of y, or of each of several responses. None reads it off the data, warns, and promises nothing.
     unit : {"record", "attribute", "household"}, default "record"
         Whom the promise is for: a whole row, one value of one person, or all rows of one id (``unit_id`` of ``fit``).
     rows_per_household : int, default 1
@@ -94,23 +97,23 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
     Attributes
     ----------
     coef_ : array
-        Coefficients of the channels: ``predict(X)`` is ``X @ coef_ + intercept_``.
-    intercept_ : float
-        The constant.
+        Coefficients of the channels: ``predict(X)`` is ``X @ coef_ + intercept_``. Of several responses a row for each, as in scikit-learn.
+    intercept_ : float or array
+        The constant, one for each response.
     x_weights_ : array of shape (channels, components)
         As in scikit-learn's PLSRegression.
     x_loadings_ : array of shape (channels, components)
         As in scikit-learn's PLSRegression.
     x_rotations_ : array of shape (channels, components)
         As in scikit-learn's PLSRegression.
-    y_loadings_ : array of shape (1, components)
+    y_loadings_ : array of shape (responses, components)
         As in scikit-learn's PLSRegression.
     n_components_ : int
         How many components were kept; 0 where the model fell back to a constant.
     fallback_ : str
         Why it did, in words; empty where it did not.
-    moments_ : Moments
-        The released moments, from which :meth:`from_moments` computes other models free of charge.
+    moments_ : Moments, or a tuple of them
+        The released moments (of each response), from which :meth:`from_moments` computes other models free of charge.
     x_scores_ : array
         Noisy scores of the training rows ("published" only).
     statement_ : Statement
@@ -147,6 +150,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         | taking("basis_size", WHOLE)
         | taking("reference", ARRAY, NONE)
         | taking("sd", WORD)
+        | taking("y_bounds", PAIR, PAIRS, NONE)
     )
 
     def __init__(
@@ -159,7 +163,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         epsilon: float = 1.0,
         delta: float | None = None,
         bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
-        y_bounds: tuple[float, float] | None = None,
+        y_bounds: tuple[float, float] | Sequence[tuple[float, float]] | None = None,
         unit: str = "record",
         rows_per_household: int = 1,
         adjacency: str = "replace",
@@ -225,12 +229,14 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
 
     def _study(self, rows: Mapping[str, Any], declared: Declared, norm: float | None = None) -> Study:
         assert declared.response is not None
-        columns = (*declared.columns, declared.response)
+        columns = (*declared.columns, declared.response, *declared.others)
         if isinstance(self.bounds, Bounds) and self.bounds.norm is not None:
             norm = float(self.bounds.norm)
         basis, matrix = self._basis()
         parameters = {
-            "response": RESPONSE,
+            "response": [c.name for c in (declared.response, *declared.others)]
+            if declared.others
+            else declared.response.name,
             "basis": basis,
             "basis_size": int(self.basis_size),
             "matrix": matrix,
@@ -247,6 +253,26 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         """``n_components`` as a plain number, also where a search over parameters made it a numpy one."""
         return self.n_components if isinstance(self.n_components, str) else int(self.n_components)
 
+    def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
+        ranges = self._ranges
+        count = 1 if y is not None and y.ndim == 1 else len(ranges) if y is None else y.shape[1]
+        if len(ranges) not in {1, count}:
+            msg = f"y_bounds has {len(ranges)} ranges for {count} response{'s' if count > 1 else ''}: give one for each, or one pair for all"
+            raise UsageError(msg)
+        first = y if y is None or y.ndim == 1 else y[:, 0]
+        declared = super()._declared(names, table, first)
+        if count == 1 and (y is None or y.ndim == 1):
+            return declared
+        found = [
+            self._response(name, ranges[k % len(ranges)], None if y is None else y[:, k])
+            for k, name in enumerate(response_names(count))
+        ]
+        return replace(declared, response=found[0], others=tuple(found[1:]))
+
+    @property
+    def _ranges(self) -> list[Any]:
+        return [self.y_bounds] if self.y_bounds is None or PAIR.holds(self.y_bounds) else list(self.y_bounds)
+
     # --- fitting ---------------------------------------------------------------------------------------------------------
 
     def fit(
@@ -261,7 +287,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         result = self._run(study, tables).outcome.result
         self._columns = declared.columns
         if result.moments is not None:
-            self.moments_ = Moments.of(result.moments)
+            found = tuple(Moments.of(one) for one in (result.moments, *result.more))
+            self.moments_ = found if result.more else found[0]
         if result.scores is not None:
             self.x_scores_ = result.scores.numpy()
         return self._from(result.model)
@@ -274,34 +301,62 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         return float(np.linalg.norm(frame.coordinates(rows), axis=1).max()) * (1 + 1e-9) or 1.0
 
     @classmethod
-    def from_moments(cls, moments: Moments, *, n_features: int | None = None, **parameters: Any) -> Self:  # noqa: ANN401
+    def from_moments(
+        cls,
+        moments: Moments | tuple[Moments, ...],
+        *,
+        n_features: int | None = None,
+        **parameters: Any,  # noqa: ANN401
+    ) -> Self:
         """A fitted estimator from moments that were released before: another number of components, free of charge.
 
         ``basis``, ``basis_size`` and ``reference`` must be those of the release; ``n_features`` is the number of channels where neither
         tells it. Moments of :class:`~unpooled.PrivateBayesianRegression` with ``geometry="augmented"`` have ``basis="none"``.
         """
         estimator = cls(**parameters)
+        several = moments if isinstance(moments, tuple) else (moments,)
+        layout = several[0].layout
         kind, matrix = estimator._basis()
         known = len(matrix) or (0 if estimator.reference is None else np.size(estimator.reference)) or n_features
-        channels = known or len(moments.layout.features)
+        channels = known or len(layout.features)
         centre = np.zeros(channels) if estimator.reference is None else estimator._reference(channels)
         frame = Frame.of(kind, channels, estimator.basis_size, centre, matrix)
         estimator.n_features_in_ = channels
-        names = [column.name for column in moments.layout.features]
+        names = [column.name for column in layout.features]
         if kind == NO_BASIS and names != [f"x{j}" for j in range(channels)] and not names[0].startswith("coordinate"):
             estimator.feature_names_in_ = np.array(names, dtype=object)
         estimator.moments_, estimator._columns = moments, ()
-        return estimator._from(stored(from_moments(moments, frame, estimator._number())))
+        wanted = estimator._number()
+        found = from_several(several, frame, wanted) if len(several) > 1 else from_moments(several[0], frame, wanted)
+        return estimator._from(stored(found))
 
     def _from(self, model: StoredModel) -> Self:
-        self.coef_, self.intercept_ = model.coefficients.numpy().copy(), model.intercept
+        many = isinstance(model.intercept, tuple)
+        self.coef_ = model.coefficients.numpy().T.copy()
+        self.intercept_ = np.array(model.intercept) if many else model.intercept
         self.x_weights_, self.x_loadings_ = model.weights.numpy().copy(), model.loadings.numpy().copy()
-        self.x_rotations_, self.y_loadings_ = model.rotations.numpy().copy(), model.y_loadings.numpy()[None].copy()
+        self.x_rotations_, self.y_loadings_ = model.rotations.numpy().copy(), np.atleast_2d(model.y_loadings.numpy()).copy()
         self.x_mean_, self.fallback_ = model.mean.numpy().copy(), model.fallback
         self.n_components_ = self._n_features_out = self.x_rotations_.shape[1]
         if self.fallback_ and not math.isinf(self.epsilon):
             warnings.warn(self.fallback_, UserWarning, stacklevel=3)
         return self
+
+    def _numeric(self, X: Any, y: ArrayLike) -> tuple[Table, Declared, Matrix]:  # noqa: ANN401 - an array or a frame
+        table, response = self._read(X, y, y_numeric=True, multi_output=True)
+        response = response.astype(np.float64)
+        response = response[:, 0] if response.ndim > 1 and response.shape[1] == 1 else response
+        return table, self._declared(table.names, table, response), response
+
+    def predict(self, X: Any) -> Matrix:  # noqa: ANN401
+        """``X @ coef_ + intercept_``, a column for each of several responses."""
+        check_is_fitted(self)
+        return np.asarray(self._natural(X) @ self.coef_.T + self.intercept_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     # --- use -------------------------------------------------------------------------------------------------------------
 

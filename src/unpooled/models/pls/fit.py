@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 RIDGE = 0.3
 #: How often noise alone may pass for a signal that stands above it.
 CHANCE = 1e-3
+#: The posterior has at most half of a say, and this part of how many times the level is reached.
+FADING = 1.0
 #: Most components that are tried.
 MOST = 12
 #: The chosen number of components leaves at most this part of the posterior's fitted variance.
@@ -35,15 +37,15 @@ _NOISE = (
     "The released moments tell nothing of how the response goes with the spectra (the posterior is the prior), so every spectrum is given "
     "the response's mean: ask for a larger epsilon, more rows, a smaller basis, or tighter bounds."
 )
-_CONSTANT = "The response does not vary with the spectra, so every spectrum is given its mean."
+CONSTANT = "The response does not vary with the spectra, so every spectrum is given its mean."
 
 
 @dataclass(frozen=True)
 class PlsFit:
-    """A PLS model of spectra: directions over channels, one column per component."""
+    """A PLS model of spectra: directions over channels, one column per component. Of several responses coefficients have a column for each."""
 
     coefficients: Matrix
-    intercept: float
+    intercept: float | Matrix
     weights: Matrix
     loadings: Matrix
     rotations: Matrix
@@ -56,7 +58,7 @@ class PlsFit:
     @property
     def components(self) -> int:
         """How many."""
-        return int(self.y_loadings.size)
+        return int(self.y_loadings.shape[-1])
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,25 @@ class _Noise:
     cross: Matrix
 
 
-def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> PlsFit:
-    """The model of released moments of coordinates."""
+@dataclass(frozen=True)
+class ResponseMoments:
+    """What the moments of one response say: centred moments, their noise (None: none), and where there is noise what is believed under it."""
+
+    centred: Centred
+    noise: _Noise | None
+    #: The mean of the response.
+    response: float
+    #: Coefficients of coordinates, zero where nothing was learnt; None where there is no noise, and PLS is what the moments say.
+    slopes: Matrix | None = None
+
+
+def heard(moments: Moments, n_components: int | str) -> ResponseMoments:
+    """The moments about their means, and how they are to be read.
+
+    Where the cross moments stand clear of the noise, what is believed is a mean of the posterior's coefficients and of those of PLS on the
+    moments themselves: each is better on some data, and the mean has neither's large errors. The clearer, the less of the posterior
+    (THEORY.md, section 3a).
+    """
     layout = moments.layout
     if layout.geometry is not Geometry.AUGMENTED or not layout.intercept:
         raise UsageError("PLS needs moments with sums and squares of the response: release them with geometry = 'augmented'")
@@ -81,11 +100,11 @@ def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> Pls
     mean, middle = gram[:p, one] / rows, float(np.clip(gram[one, y] / rows, -1, 1))
     # Noise can take a mean out of the bounds.
     mean = mean * min(1.0, 1 / max(float(np.linalg.norm(mean)), 1e-300)) if layout.norm else np.clip(mean, -1, 1)
-    width, height = layout.half_widths[:p], layout.response.half_width
+    width, height, centre = layout.half_widths[:p], layout.response.half_width, layout.response.centre
     centred = Centred(
         rows,
         width * mean + layout.centres[:p],
-        height * middle + layout.response.centre,
+        height * middle + centre,
         (gram[:p, :p] - rows * np.outer(mean, mean)) * np.outer(width, width),
         (gram[:p, y] - rows * mean * middle) * width * height,
         (gram[y, y] - rows * middle**2) * height**2,
@@ -94,24 +113,38 @@ def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> Pls
     cross = variance[:p, y] + middle**2 * sums + mean**2 * total + sums * total / rows
     noise = _Noise(variance[:p, :p] * np.outer(width, width) ** 2, cross * (width * height) ** 2)
     if not noise.cross.any():
-        return fit(centred, frame, n_components)
-    if float((centred.cross**2 / noise.cross).sum()) > chdtri(p, CHANCE):
-        return fit(centred, frame, n_components, noise)
+        return ResponseMoments(centred, None, centred.response)
     slopes, constant, learnt = posterior(moments)
-    if not learnt:
-        return _nothing(centred, frame, layout.response.centre + height * constant, _NOISE)
     # What components leave of the slopes, the mean of the response keeps.
-    response = layout.response.centre + height * (constant + float(slopes @ mean))
-    return _components_of(centred, frame, n_components, noise, height / width * slopes, response)
+    response = centre + height * (constant + float(slopes @ mean) * learnt)
+    slopes = height / width * slopes * learnt
+    above = float((centred.cross**2 / noise.cross).sum() / chdtri(p, CHANCE))
+    if above > 1:
+        _, found = chosen(centred, n_components, noise)
+        part = min(0.5, FADING / above)
+        response = part * response + (1 - part) * centred.response
+        slopes = part * slopes + (1 - part) * found.coefficients[:, -1]
+    return ResponseMoments(centred, noise, response, slopes)
+
+
+def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> PlsFit:
+    """The model of released moments of coordinates."""
+    found = heard(moments, n_components)
+    if found.slopes is None:
+        return fit(found.centred, frame, n_components)
+    assert found.noise is not None
+    if not found.slopes.any():
+        return _nothing(found.centred, frame, found.response, _NOISE)
+    return _components_of(found.centred, frame, n_components, found.noise, found.slopes, found.response)
 
 
 def _components_of(
     centred: Centred, frame: Frame, n_components: int | str, noise: _Noise, wanted: Matrix, response: float
 ) -> PlsFit:
     """The PLS components of a linear model b: those of the moments (H, H b), H the repaired Gram, which lead to b itself."""
-    size = _sized(centred, frame)
-    gram = _repaired(centred.gram, noise)
-    most = _most(n_components, size, centred.rows)
+    size = sized(centred, frame)
+    gram = repaired(centred.gram, noise)
+    most = most_components(n_components, size, centred.rows)
     found = kernel_pls(gram, gram @ wanted, most)
     kept = most
     if n_components == CHOSEN:
@@ -119,35 +152,43 @@ def _components_of(
         apart = found.coefficients[:, :kept] - wanted[:, None]
         near = np.einsum("ik,ik->k", apart, gram @ apart) <= LEFT * float(wanted @ gram @ wanted)
         kept = 1 + int(np.argmax(near)) if near.any() else kept
-    return _folded(_first(found, kept), centred, frame, response)
+    return _alone(_first(found, kept), centred, frame, response)
 
 
-def _repaired(gram: Matrix, noise: _Noise) -> Matrix:
+def repaired(gram: Matrix, noise: _Noise) -> Matrix:
+    """The Gram without its negative eigenvalues, with a ridge in units of its noise."""
     return psd_part(gram) + RIDGE * noise_level(noise.gram) * np.eye(gram.shape[0])
 
 
-def fit(centred: Centred, frame: Frame, n_components: int | str, noise: _Noise | None = None) -> PlsFit:
-    """PLS on centred moments of coordinates, whose noise (if any) has known variances and is smaller than the signal.
+def fit(centred: Centred, frame: Frame, n_components: int | str) -> PlsFit:
+    """PLS on exact centred moments of coordinates."""
+    sized(centred, frame)
+    anything, found = chosen(centred, n_components, None)
+    return (
+        _alone(found, centred, frame, centred.response) if anything else _nothing(centred, frame, centred.response, CONSTANT)
+    )
+
+
+def chosen(centred: Centred, n_components: int | str, noise: _Noise | None) -> tuple[bool, Components]:
+    """PLS on centred moments whose noise (if any) has known variances and is smaller than the signal; and whether there is a component.
 
     1. The Gram loses its negative eigenvalues and gains a ridge of 0.3 noise levels.
     2. "cv" takes the k that minimises an estimate of the squared error on new rows: b'Sb - 2 b's, plus 2 tr((W'HW)^-1 W'CW) for the privacy
        noise C = Cov(e - N b) that a fit in the span of W turns into optimism, plus 2 k times the residual variance (Mallows).
     """
-    size = _sized(centred, frame)
     gram = penalised = centred.gram
     if noise is not None:
-        gram, penalised = psd_part(gram), _repaired(gram, noise)
-    most = _most(n_components, size, centred.rows)
+        gram, penalised = psd_part(gram), repaired(gram, noise)
+    most = most_components(n_components, centred.cross.size, centred.rows)
     found = kernel_pls(penalised, centred.cross, most)
     kept = int(np.count_nonzero(found.y_loadings)) if n_components == CHOSEN else most
-    if not found.y_loadings.any():
-        return _nothing(centred, frame, centred.response, _CONSTANT)
-    if n_components == CHOSEN:
-        kept = 1 + int(_estimated_errors(found, kept, gram, penalised, centred, noise).argmin())
-    return _folded(_first(found, kept), centred, frame, centred.response)
+    anything = bool(found.y_loadings.any())
+    if n_components == CHOSEN and anything:
+        kept = 1 + int(estimated_errors(found, kept, gram, penalised, centred, noise).argmin())
+    return anything, _first(found, kept)
 
 
-def _estimated_errors(
+def estimated_errors(
     found: Components, count: int, gram: Matrix, penalised: Matrix, centred: Centred, noise: _Noise | None
 ) -> Matrix:
     """The criterion of :func:`fit` for 1 .. count components."""
@@ -163,14 +204,16 @@ def _estimated_errors(
     return np.asarray(errors)
 
 
-def _sized(centred: Centred, frame: Frame) -> int:
+def sized(centred: Centred, frame: Frame) -> int:
+    """The number of coordinates, which the basis and the moments agree on."""
     if frame.size != centred.cross.size:
         msg = f"moments of {centred.cross.size} coordinates do not fit a basis of {frame.size}: give the basis they were released in"
         raise UsageError(msg)
     return frame.size
 
 
-def _most(n_components: int | str, size: int, rows: int) -> int:
+def most_components(n_components: int | str, size: int, rows: int) -> int:
+    """So many components are asked for, or tried."""
     most = min(MOST, size, max(rows - 1, 1)) if n_components == CHOSEN else int(n_components)
     if most > size:
         msg = f"n_components = {most} with {size} coordinates: ask for fewer, or enlarge the basis"
@@ -185,15 +228,22 @@ def _first(found: Components, count: int) -> Components:
 
 def _nothing(centred: Centred, frame: Frame, response: float, why: str) -> PlsFit:
     """No component at all."""
-    size = _sized(centred, frame)
-    return _folded(kernel_pls(centred.gram, np.zeros(size), 0), centred, frame, response, why)
+    size = sized(centred, frame)
+    return _alone(kernel_pls(centred.gram, np.zeros(size), 0), centred, frame, response, why)
 
 
-def _folded(found: Components, centred: Centred, frame: Frame, response: float, fallback: str = "") -> PlsFit:
-    """From coordinates back to channels: coef = B b; what is a spectrum (mean, loadings) by B (B'B)^-1, so that scores stay what they are."""
+def _alone(found: Components, centred: Centred, frame: Frame, response: float, fallback: str = "") -> PlsFit:
+    """The model of one response."""
     own = found.coefficients[:, -1] if found.y_loadings.size else np.zeros(frame.size)
+    return folded(found, own, centred, frame, response, fallback)
+
+
+def folded(
+    found: Components, own: Matrix, centred: Centred, frame: Frame, response: float | Matrix, fallback: str = ""
+) -> PlsFit:
+    """From coordinates back to channels: coef = B b; what is a spectrum (mean, loadings) by B (B'B)^-1, so that scores stay what they are."""
     coefficients = frame.channels(own)
     mean = frame.reference + frame.spectra(centred.mean)
-    intercept = response - float(frame.reference @ coefficients) - float(centred.mean @ own)
+    intercept = np.asarray(response - frame.reference @ coefficients - centred.mean @ own)
     w, p, r = frame.channels(found.weights), frame.spectra(found.loadings), frame.channels(found.rotations)
-    return PlsFit(coefficients, intercept, w, p, r, found.y_loadings, mean, fallback)
+    return PlsFit(coefficients, intercept if own.ndim > 1 else float(intercept), w, p, r, found.y_loadings, mean, fallback)

@@ -16,7 +16,8 @@ def fitted(plan: Plan, result: PlsResult) -> PrivatePLSRegression:
     """With the released coefficients, weights and loadings."""
     estimator = PrivatePLSRegression(epsilon=plan.study.epsilon, delta=plan.study.delta, calibration=plan.study.calibration)
     if result.moments is not None:
-        estimator.moments_ = Moments.of(result.moments)
-    response = plan.design.parameters.response
-    channels = [column for column in plan.study.parties[0].columns if column.name != response]
+        found = tuple(Moments.of(one) for one in (result.moments, *result.more))
+        estimator.moments_ = found if result.more else found[0]
+    responses = plan.design.parameters.responses
+    channels = [column for column in plan.study.parties[0].columns if column.name not in responses]
     return estimator._from(result.model).of_study(plan, channels)  # noqa: SLF001 - its own model's

@@ -93,9 +93,11 @@ def _error(plan: Plan, r2: float, ranges: float, decay: float, rng: np.random.Ge
     x, y = some(min(rows, 20_000))
     x *= np.minimum(1.0, 1.0 / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300))
     whole = np.column_stack([x, np.ones(y.size), np.clip(y, -1, 1)])
+    # Of several responses the first: all are alike to it.
+    layout, own = next(iter(layout.singles()))
     first, second = layout.pairs
     exact = (whole.T @ whole)[first, second] * (rows / y.size) * layout.grid**2
-    noise = design.vector.deviations(plan) if math.isfinite(plan.study.epsilon) else np.zeros(exact.size)
+    noise = design.vector.deviations(plan)[own] if math.isfinite(plan.study.epsilon) else np.zeros(exact.size)
     total = Total(exact + noise * rng.standard_normal(exact.size), noise, ())
     moments = Moments.decode(layout, total, rows)
     # In coordinates themselves: a basis folds them to channels and back.

@@ -44,7 +44,8 @@ _EXACT_BITS = 53
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[parameters]`` of a PLS study."""
 
-    response: str
+    #: One column, or several that share spectra, basis and components (PLS2).
+    response: str | tuple[str, ...]
     #: "dct", "bspline", "none", or "matrix" (then ``matrix`` has a row per channel, and its vectors keep their lengths).
     basis: str = "dct"
     basis_size: int = 20
@@ -59,6 +60,11 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[str, ...] = ()
     #: Noise of the published form: "sigma" (paper) or "sigma^2" (its package).
     sd: str = SIGMA
+
+    @property
+    def responses(self) -> tuple[str, ...]:
+        """The responses by name."""
+        return (self.response,) if isinstance(self.response, str) else self.response
 
 
 @dataclass(frozen=True)
@@ -80,8 +86,13 @@ class PlsDesign:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns a party reads: channels, then the response."""
-        return (*(column.name for column in self.channels), self.layout.response.name)
+        """The columns a party reads: channels, then the responses."""
+        return (*(column.name for column in self.channels), *self.parameters.responses)
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one response."""
+        return len(self.parameters.responses) > 1
 
     @property
     def radius(self) -> float:
@@ -90,7 +101,7 @@ class PlsDesign:
         return self.layout.norm
 
     def blocks(self, table: Table) -> Iterator[tuple[NDArray[np.float64], ...]]:
-        """Coordinates of at most length R and the response, some rows at a time; exact products, so that blocks do not matter.
+        """Coordinates of at most length R and the responses, some rows at a time; exact products, so that blocks do not matter.
 
         Channels are clipped to their ranges and rounded toward zero to integers, the basis is made of integers: all their sums of
         products are exact in float64. What follows is done value by value.
@@ -106,18 +117,19 @@ class PlsDesign:
             units = basis_steps(frame.basis)
             integers = np.rint(frame.basis / units)
         units *= span / grid
-        for *raw, response in table.blocks(self.names, max(1, _BLOCK_VALUES // count)):
-            coded = np.empty((response.size, count), order="F")
-            for j, values in enumerate(raw):
+        for block in table.blocks(self.names, max(1, _BLOCK_VALUES // count)):
+            size = block[0].size
+            coded = np.empty((size, count), order="F")
+            for j, values in enumerate(block[:count]):
                 if quantise(values, low[j], high[j], frame.reference[j], span, grid, coded[:, j]):
                     msg = f"column {self.channels[j].name!r} holds a missing value: clean it, a spectrum is whole"
                     raise DataError(msg)
             rows = (coded if integers is None else coded @ integers).T * units[:, None]
-            squares = np.zeros(response.size)
+            squares = np.zeros(size)
             for coordinate in rows:  # one after the other, so that a row's length does not depend on its place in a block
                 squares += coordinate * coordinate
             rows *= np.minimum(1.0, self.radius / np.sqrt(np.maximum(squares, np.finfo(float).tiny)))
-            yield (*rows, response)
+            yield (*rows, *block[count:])
 
     def exact(self, table: Table) -> tuple[Matrix, Matrix]:
         """Clipped coordinates and responses in float64, for the noise-free algorithm."""
@@ -140,23 +152,25 @@ def _span(columns: Sequence[Column], reference: Matrix) -> float:
     return float(np.maximum(high - reference, reference - low).max())
 
 
-def _channels(study: Study, response: str) -> tuple[tuple[Column, ...], Column]:
-    """The channels and the response, which all parties declare alike."""
+def _channels(study: Study, responses: tuple[str, ...]) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+    """The channels and the responses, which all parties declare alike."""
     first, *others = study.parties
     for card in others:
         if card.columns != first.columns:
             msg = f"parties {first.name!r} and {card.name!r} declare different columns: rows are split, so columns must be equal"
             raise UsageError(msg)
-    channels = tuple(column for column in first.columns if column.name != response)
+    channels = tuple(column for column in first.columns if column.name not in responses)
     for column in first.columns:
         if column.categories is not None or column.may_be_absent:
             msg = f'column {column.name!r}: a spectrum is whole numbers of channels with low and high, missing = "refuse"'
             raise UsageError(msg)
-    return channels, first.column(response)
+    return channels, tuple(first.column(response) for response in responses)
 
 
 def _check(parameters: Parameters) -> None:
-    wanted = parameters.n_components
+    wanted, named = parameters.n_components, parameters.responses
+    if not named or len(set(named)) != len(named):
+        raise UsageError("response names a column, or several, each once")
     if wanted != CHOSEN and (not isinstance(wanted, int) or wanted < 1):
         msg = f"n_components is a whole number of at least 1, or {CHOSEN!r}"
         raise UsageError(msg)
@@ -171,7 +185,7 @@ def design_of(study: Study) -> PlsDesign:
     """What the study asks for, checked."""
     parameters: Parameters = check_parameters(study, Parameters)
     _check(parameters)
-    channels, response = _channels(study, parameters.response)
+    channels, (response, *others) = _channels(study, parameters.responses)
     if not channels:
         raise UsageError("a PLS study needs at least one channel beside the response")
     low, high = _ranges(channels)
@@ -187,8 +201,12 @@ def design_of(study: Study) -> PlsDesign:
     norm = parameters.norm or frame.longest(low, high)
     rows = sum(card.rows for card in study.parties)
     # Names that no response can have: its own is a part of each.
-    columns = (*(Column(f"coordinate {k} for {response.name}", -norm, norm) for k in range(frame.size)), response)
-    layout = MomentsLayout.of(columns, response.name, rows, geometry=Geometry.AUGMENTED, norm=norm)
+    columns = (
+        *(Column(f"coordinate {k} for {' '.join(parameters.responses)}", -norm, norm) for k in range(frame.size)),
+        response,
+    )
+    augmented = Geometry.AUGMENTED
+    layout = MomentsLayout.of(columns, response.name, rows, geometry=augmented, norm=norm, others=tuple(others))
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     counts = {vector.name: vector for vector in counting(study)}
     left = 1 - sum(vector.share for vector in counts.values())
@@ -210,7 +228,7 @@ def compile_plan(study: Study) -> Plan:
     assumptions: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
     releases: tuple[Release, ...]
-    if study.epsilon == math.inf:
+    if study.epsilon == math.inf and not design.several:
         if study.unit == Unit.HOUSEHOLD:
             raise UsageError(
                 'epsilon = inf protects no household: ask for a finite epsilon, or for unit = "record" with other cards'

@@ -43,28 +43,31 @@ def posterior(moments: Moments) -> tuple[Matrix, float, bool]:
     noise = math.sqrt(float(variance.diagonal()[:p].max())) / rows
     values, vectors = np.linalg.eigh(gram[:p, :p] / rows - np.outer(middle, middle))
     values, vectors = np.maximum(values[::-1], noise), vectors[:, ::-1]
-    turn = np.eye(p + 1)
-    turn[:p, :p] = vectors
+    # Beyond the last direction that may have a slope there is nothing to learn: those moments are left out, which hundreds of channels need.
+    size = min(p, COUNTS[-1])
+    values, vectors, kept = values[:size], vectors[:, :size], [*range(size), p]
+    turn = np.zeros((p + 1, size + 1))
+    turn[:p, :size], turn[p, size] = vectors, 1.0
     known = NoisyMoments(
         turn.T @ gram[: p + 1, : p + 1] @ turn,
         turn.T @ gram[: p + 1, -1],
-        variance[: p + 1, : p + 1],
-        variance[: p + 1, -1],
+        variance[np.ix_(kept, kept)],
+        variance[kept, -1],
         rows,
     )
     # No smaller than its own noise.
     response = max(gram[-1, -1] / rows - (gram[p, -1] / rows) ** 2, math.sqrt(variance[-1, -1]) / rows, 1e-3)
     priors = []
-    for count in sorted({min(count, p) for count in COUNTS}):
-        few = np.full(p, NO_SLOPE)
+    for count in sorted({min(count, size) for count in COUNTS}):
+        few = np.full(size, NO_SLOPE)
         few[:count] = 1.0
         flat = 1 / values[:count].mean()
         priors += [tau**2 * response * few / values for tau in SLOPES]
         if values[0] > 2 * values[count - 1]:
             priors += [tau**2 * response * few * flat for tau in STEEP]
-    # As much belief in no slopes at all: where the evidence is flat, half of every slope stays away.
-    priors += [np.full(p, NO_SLOPE)] * len(priors)
+    # A tenth as much belief in no slopes at all: of declared shapes, more of it cost more than it saved (THEORY.md, section 3).
+    priors += [np.full(size, NO_SLOPE)] * math.ceil(len(priors) / 10)
     found = known.averaged(float(gram[-1, -1]), [np.append(prior, MEAN_PRIOR**2) for prior in priors])
-    slopes = vectors @ found.mean[:p]
+    slopes = vectors @ found.mean[:size]
     learnt = float(slopes @ psd_part(gram[:p, :p]) @ slopes) / rows > LEARNT * response
-    return slopes, float(found.mean[p]), learnt
+    return slopes, float(found.mean[size]), learnt

@@ -148,6 +148,8 @@ def compile_plan(study: Study) -> Plan:
         raise UsageError(
             "the published calibration is for one data holder without a basis: leave out sites, set basis = 'none'"
         )
+    if design.several:
+        raise UsageError("the published calibration has one response: name one")
     if not isinstance(parameters.n_components, int):
         raise UsageError("the published calibration has no release that chooses components: set n_components to a number")
     if not study.delta and study.epsilon != math.inf:

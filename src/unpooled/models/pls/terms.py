@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unpooled.models.pls.coordinator import by_response
 from unpooled.protocol.terms import ResultTerm, plain
 
 if TYPE_CHECKING:
@@ -13,5 +14,9 @@ if TYPE_CHECKING:
 
 def terms(plan: Plan, result: PlsResult) -> tuple[ResultTerm, ...]:  # noqa: ARG001 - as every model's
     """Coefficients in the channels' own units; PLS has no standard errors."""
-    found = plain(result.channels, result.model.coefficients.numpy().tolist())
-    return (*found, ResultTerm("(intercept)", result.model.intercept))
+    columns, constants = by_response(result)
+    return tuple(
+        line
+        for (name, values), constant in zip(columns.items(), constants, strict=True)
+        for line in (*plain(result.channels, values, group=name), ResultTerm("(intercept)", constant, group=name))
+    )

@@ -15,6 +15,7 @@ from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, taking
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.stacking.plan import AUTO, SHORTEN, Meta, check_combiner
+from unpooled.models.stacking.pooled import PooledLogistic
 from unpooled.models.stacking.shared import StackEstimator, added_log_odds
 from unpooled.privacy.plan import Card, Plan, Study
 
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-class PrivateLogisticRegression(StackEstimator):
-    """Logistic regression of two classes by objective perturbation: pure epsilon, one party.
+class PrivateLogisticRegression(PooledLogistic):
+    """Logistic regression of two classes: by objective perturbation at one party, or by rounds over the totals of one or several.
 
     Parameters
     ----------
     epsilon : float, default 1.0
         The privacy asked for, for each row and label. ``inf``: scikit-learn's LogisticRegression, C = 1/(n penalty), no promise.
     delta : float, optional
-        None is 0: a pure promise. With a delta, ``noise="auto"`` may be Gaussian.
+        None is 0: a pure promise, by perturbation at one party. With a delta there are rounds, and Gaussian noise.
     bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
         Declared ranges; by them, or by ``Bounds(norm=R)``, rows are scaled to length 1. None reads them off the data, and
         promises nothing.
@@ -48,6 +49,15 @@ class PrivateLogisticRegression(StackEstimator):
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound", "published"}, default "sound"
         The sound form counts one Jacobian factor and covers the solver's residual. The published one promises nothing.
+    method : {"auto", "perturbation", "rounds"}, default "auto"
+        "rounds" (as :class:`PrivateGLM`) pool the rows of any number of sites and need a ``delta``. "auto" takes them wherever slopes can be
+        learnt by them, before data; not where ``penalty``, ``noise``, ``rows``, ``source`` or a bound on rows ask for perturbation.
+    aggregation : {"distributed", "trusted", "local"}, default "distributed"
+        Of rounds: who adds the noise, all sites in parts, one of them that the others trust, or each all of it.
+    tolerate : int, default 0
+        Of rounds: the sites that may collude or drop out.
+    nodes : list of site names, default ()
+        Of rounds: sites that may be nodes of the secure sum, or the trusted one. Empty: all of them, or the first.
     penalty : float or "auto", default "auto"
         lambda of the mean loss, on scaled rows. The constant is penalised with the rest. "auto" is 0.1 d / (n epsilon), at most one half.
     noise : {"auto", "gamma", "gaussian"}, default "auto"
@@ -70,8 +80,10 @@ class PrivateLogisticRegression(StackEstimator):
     ----------
     coef_, intercept_ : arrays of shapes (1, columns) and (1,)
         Coefficients and constant in the data's own units, learned on rows clipped to their bounds; predictions use the rows as they are.
-    released_, classes_
-        The weights as released, for scaled rows, under "all"; and the two labels.
+    method_, classes_
+        "perturbation" or "rounds"; and the two labels.
+    released_
+        Of perturbation: the weights as released, for scaled rows, under "all".
     statement_, plan_, ledger_, communication_
         What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
 
@@ -91,7 +103,7 @@ class PrivateLogisticRegression(StackEstimator):
     """
 
     _parameter_constraints: ClassVar = (
-        SHARED | taking("source", NUMBERS, NONE) | taking("penalty", NUMBER, WORD) | taking("noise rows", WORD)
+        SHARED | taking("source", NUMBERS, NONE) | taking("penalty", NUMBER, WORD) | taking("noise rows method", WORD)
     )
 
     def __init__(
@@ -103,6 +115,10 @@ class PrivateLogisticRegression(StackEstimator):
         classes: Sequence[object] | None = None,
         adjacency: str = "replace",
         calibration: str = "sound",
+        method: str = "auto",
+        aggregation: str = "distributed",
+        tolerate: int = 0,
+        nodes: Sequence[str] = (),
         penalty: float | str = AUTO,
         noise: str = AUTO,
         rows: str = SHORTEN,
@@ -114,32 +130,15 @@ class PrivateLogisticRegression(StackEstimator):
     ) -> None:
         super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
         self.classes = classes
+        self.method = method
+        self.aggregation = aggregation
+        self.tolerate = tolerate
+        self.nodes = nodes
         self.penalty = penalty
         self.noise = noise
         self.rows = rows
         self.source = source
         self.fit_intercept = fit_intercept
-
-    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
-        source = {} if self.source is None else {ALL: [float(w) for w in self.source]}
-        cards = cards_of({ALL: declared.names}, declared, rows[ALL])
-        return self._fits(cards, declared, {"split": "samples", "source": source}, Meta.PUBLIC)
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Release the minimiser of the perturbed objective."""
-        table, declared, labels = self._labelled(X, y)
-        study = self._study({ALL: table.n_rows}, declared)
-        (only,) = self._released(study, tables_of(study, table, labels), declared).models
-        self.coef_, self.intercept_ = np.array([only.coefficients]), np.array([only.intercept])
-        return self
-
-    def decision_function(self, X: ArrayLike) -> Vector:
-        """``X @ coef_ + intercept_``, of rows scaled to one length where they were; positive means ``classes_[1]``."""
-        check_is_fitted(self)
-        (block,) = self._blocks
-        if not block.unit:
-            return super().decision_function(X)
-        return np.asarray(self._scaled(block, self._new(X)) @ np.array(self.released_[ALL]))
 
 
 class PrivateStackingClassifier(StackEstimator):

@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from unpooled.privacy.sensitivity import clipped_products, moments_ball, standar
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -51,13 +52,15 @@ _MEAN_PRIOR = 0.35
 #: A deviation is never taken for less than this part of the half width.
 _NARROWEST = 0.003
 #: Steps of a squared residual per unit.
-_SQUARE_STEPS = 1024.0
+SQUARE_STEPS = 1024.0
 #: Public numbers of a request are below this, so that no residual overflows.
 _LARGEST = 1e6
 #: Rows that are worked on at a time.
 _CACHED = 2048
 #: Coded rows of up to so many values are kept between the rounds of one study.
 KEPT = 1 << 23
+#: The standardised rows of a table and by what, so that a small one is not coded again in every round; forgotten with the table.
+_MADE: WeakKeyDictionary[Table, tuple[object, list[Any]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ class Scales:
     """Sums and sums of squares of coded columns and of the response, from which means and deviations follow."""
 
     layout: MomentsLayout
+    #: Whether the response is among them; a model whose response has another scale releases that in its own way.
+    response: bool = True
 
     @property
     def count(self) -> int:
@@ -94,33 +99,34 @@ class Scales:
 
     @property
     def weight(self) -> float:
-        """Of the response beside one column: as much as all of them, for every prediction starts from its mean."""
-        return math.sqrt(self.count)
+        """Of the response beside one column: as much as all of them, for every prediction starts from its mean; 0 without it."""
+        return math.sqrt(self.count) if self.response else 0.0
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
         """The statistic with its noise (Theorem B.7)."""
         p, g, first, weight = self.count, float(self.layout.grid), FIRST, self.weight
-        blocks = [Block(p, g / first), Block(1, g / first / weight), Block(p, g * g), Block(1, g * g / weight)]
+        blocks = [Block(p, g / first), Block(p, g * g)]
+        if self.response:
+            blocks = [blocks[0], Block(1, g / first / weight), blocks[1], Block(1, g * g / weight)]
         kinds = [c.categories is not None or c.missing == "indicator" for c in self.layout.features]
         one = Adjacency.REPLACE if self.layout.makes_other_rows else adjacency
         row = standardising_sums(kinds, first, weight, adjacency)
         value = max([standardising_sums([], first, weight, one), *(standardising_sums([k], first, 0.0, one) for k in kinds)])
-        coordinates = 2 * (p + 1)
+        coordinates = 2 * (p + self.response)
         reach = {Unit.RECORD: Reach(row, coordinates), Unit.ATTRIBUTE: Reach(value, coordinates)}
         return Summed(SCALES, tuple(b for b in blocks if b.size), reach, self.layout.grid**2, share)
 
     def statistic(self, table: Table) -> Ints:
         """The exact sums of one party's rows."""
-        p = self.count
-        total = np.zeros(2 * (p + 1), dtype=np.int64)
-        for coded, response in coded_blocks(self.layout, table):
-            rows = np.column_stack([coded, response]).astype(np.int64)
+        total = np.zeros(2 * (self.count + self.response), dtype=np.int64)
+        for coded, *response in coded_blocks(self.layout, table) if self.response else coded_features(self.layout, table):
+            rows = np.column_stack([coded, *response]).astype(np.int64)
             total += np.concatenate([rows.sum(axis=0), (rows * rows).sum(axis=0)])
         return total
 
     def decode(self, total: Total, rows: int) -> Standard:
         """What the released sums say of means and deviations, at least as far as their noise lets them."""
-        p, g = self.count + 1, float(self.layout.grid)
+        p, g = self.count + self.response, float(self.layout.grid)
         first, second = total.values[:p] / g / rows, total.values[p:] / g**2 / rows
         first_noise, second_noise = total.deviations[:p] / g / rows, total.deviations[p:] / g**2 / rows
         middle = np.zeros(p)
@@ -179,7 +185,7 @@ class StandardRows:
     @property
     def most(self) -> int:
         """A squared residual at its bound, in its own steps."""
-        return int(LARGEST_SQUARE * _SQUARE_STEPS)
+        return int(LARGEST_SQUARE * SQUARE_STEPS)
 
     def residual(self, share: float, adjacency: Adjacency) -> Summed:
         """Second moments of shortened rows, and their products with residuals that are written in units of their clip times R."""
@@ -210,9 +216,13 @@ class StandardRows:
 
     def gradient(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
         """The exact sum of one descent round."""
+        return self.cut_products(self._left(blocks, start), 2 * CAP)
+
+    def cut_products(self, left: Iterable[tuple[Floats, Floats, Floats]], most: float) -> Ints:
+        """The exact sum of (rows, residuals, squared lengths), residuals at most ``most`` and their products at most ``longest``."""
         total, longest = np.zeros(self.layout.size, dtype=np.int64), self._steps[0]
-        farthest, exact = int(2 * CAP * self.grid), max(1, (1 << 53) // longest)
-        for rows, residual, square in self._left(blocks, start):
+        farthest, exact = int(most * self.grid), max(1, (1 << 53) // longest)
+        for rows, residual, square in left:
             standard_rows.cut_residuals(residual, square, float(self.grid), farthest, longest)
             for at in range(0, residual.size, exact):  # sums of so many products are exact in any order
                 part = slice(at, at + exact)
@@ -222,7 +232,7 @@ class StandardRows:
     def squares(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
         """The exact sum of squared residuals."""
         left = self._left(blocks, start)
-        total = sum(standard_rows.add_squares(residual, _SQUARE_STEPS, self.most) for _, residual, _ in left)
+        total = sum(standard_rows.add_squares(residual, SQUARE_STEPS, self.most) for _, residual, _ in left)
         return np.array([total], dtype=np.int64)
 
     def products(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, clip: float) -> Ints:
@@ -262,7 +272,7 @@ class StandardRows:
 
     def square_of(self, total: Total) -> tuple[float, float]:
         """The sum of squared residuals, and the deviation of its noise."""
-        return float(total.values[0]) / _SQUARE_STEPS, float(total.deviations[0]) / _SQUARE_STEPS
+        return float(total.values[0]) / SQUARE_STEPS, float(total.deviations[0]) / SQUARE_STEPS
 
     def products_of(self, total: Total, clip: float) -> tuple[Floats, Floats]:
         """(moments, variances of their noise) of (z, r), with nan for the sum of r^2."""
@@ -292,14 +302,33 @@ def coded_blocks(layout: MomentsLayout, table: Table) -> Iterator[tuple[Floats, 
         yield coded, own[:, 0]
 
 
+def coded_features(layout: MomentsLayout, table: Table, others: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Coded features of a table, block by block, and after them other columns as they are."""
+    coding = layout.coding
+    for block in table.blocks((*coding.names, *others)):
+        coded = np.empty((block[0].size, len(coding.attribute)), order="F")
+        coding.code_into(block[: len(coding.columns)], coded)
+        yield coded, *block[len(coding.columns) :]
+
+
+def remembered(table: Table, by: object, size: int, make: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    """What was made of a table in the round before, if it is small and was made by the same public numbers; else it is made anew."""
+    if table.n_rows * size > KEPT:
+        return make()
+    known = _MADE.get(table)
+    if known is None or known[0] != by:
+        known = _MADE[table] = by, list(make())
+    return iter(known[1])
+
+
 def public_numbers(
-    layout: MomentsLayout, settings: tuple[float, ...], more: int
+    layout: MomentsLayout, settings: tuple[float, ...], more: int, *, response: bool = True
 ) -> tuple[tuple[Floats, Floats], Floats, Floats]:
     """((means, deviations), coefficients, whatever else) of a request; refused where they are not so many, or wild.
 
     No sensitivity depends on them. Their bounds only keep every number of a record finite.
     """
-    p, d = len(layout.coding.attribute) + 1, layout.size
+    p, d = len(layout.coding.attribute) + response, layout.size
     numbers = np.asarray(settings, dtype=np.float64)
     if numbers.size != 2 * p + d + more or not (np.abs(numbers) <= _LARGEST).all():
         msg = f"a request over standardised rows carries {2 * p + d + more} finite numbers"

@@ -1,0 +1,390 @@
+"""``PrivateGLM``: a thin scikit-learn estimator over the study of generalised linear models, run in process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from unpooled.aggregation.newton_step import GlmSummary, NewtonStep
+from unpooled.errors import DataError, UsageError
+from unpooled.estimation.base import ALL, Declared, StudyEstimator
+from unpooled.estimation.households import counts_of, row_cards, site_tables
+from unpooled.estimation.parameters import NONE, NUMBER, PAIR, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.tables import RESPONSE, part
+from unpooled.models.glm import MODEL
+from unpooled.models.glm.families import GAMMA, LOGISTIC, GlmFamily, check_family
+from unpooled.models.glm.plan import MOST_PASSES
+from unpooled.models.glm.result import GlmCoefficient, GlmResult
+from unpooled.privacy.bounds import Bounds, Column
+from unpooled.privacy.classes import Classes
+from unpooled.privacy.plan import AGGREGATION, BOUNDS, CLASSES, Plan, Study
+from unpooled.privacy.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+    from sklearn.utils import Tags
+
+    from unpooled.privacy.budget import Budget
+
+    Vector = NDArray[np.float64]
+
+#: Columns of the in-process parties that no feature can be called like.
+EXPOSURE, OFFSET = "(exposure)", "(offset)"
+
+
+def _has_classes(estimator: PrivateGLM) -> bool:
+    return estimator.family == LOGISTIC
+
+
+class PrivateGLM(StudyEstimator):
+    """A generalised linear model on row-split data: logistic, Poisson, gamma or negative binomial regression by private rounds.
+
+    Parameters
+    ----------
+    family : {"logistic", "poisson", "gamma", "negative-binomial"}, default "logistic"
+        The law of the response. "logistic" has two declared classes and the logit link, the others the logarithm as link.
+    epsilon : float, default 1.0
+        The privacy asked for: smaller protects more. ``inf`` adds no noise, fits to convergence and promises nothing.
+    delta : float, optional
+        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
+    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
+        Declared ranges of the features. None reads them off the data, warns, and promises nothing.
+    y_bounds : (low, high), optional
+        Declared range of a response that is a number: (0, most) of counts, above 0 for "gamma". None reads it off the data, warns, and
+        promises nothing.
+    classes : (first, second), optional
+        The declared labels of the logistic family. None reads them off ``y``, warns, and promises nothing.
+    unit : {"record", "attribute", "household"}, default "record"
+        Whom the promise is for: a whole row, one value of one person, or all rows of one id (``unit_id`` of ``fit``).
+    rows_per_household : int, default 1
+        With ``unit="household"``, the most rows of one id that count, over all sites: the noise grows with it.
+    adjacency : {"replace", "zero-out"}, default "replace"
+        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
+    calibration : {"sound"}, default "sound"
+        The noise whose guarantee is proved; there is no other form.
+    aggregation : {"distributed", "trusted", "local"}, default "distributed"
+        Who adds the noise: all sites in parts, one of them that the others trust, or each all of it. One site alone adds all of it in any case.
+    tolerate : int, default 0
+        T, the sites that may collude or drop out. It costs a factor N / (N - T - 1) in noise variance where the noise is distributed.
+    nodes : list of site names, default ()
+        Sites that may be nodes of the secure sum, or the trusted one. Empty: all of them, or the first.
+    method : {"auto", "newton", "gradient", "mean"}, default "auto"
+        How the budget is spent. "newton": rounds of gradients, then one Newton step that tells standard errors. "gradient": without the
+        step. "mean": the base rate alone. "auto" chooses by rows, columns and privacy, before data.
+    max_passes : int, default 103
+        The most passes over every party's data.
+    dispersion : float, default 1.0
+        Of the negative binomial: the variance is mean + dispersion * mean^2.
+    exposure_bounds : (low, high), optional
+        Declared range, above 0, of ``exposure`` in ``fit``, to which the mean is in proportion.
+    offset_bounds : (low, high), optional
+        Declared range of ``offset`` in ``fit``, which is added to the linear predictor.
+    ridge : float, default 0.0
+        L2 penalty of the mean loss on the slopes, in the data's own units: ``alpha`` of scikit-learn's PoissonRegressor, 1/(n C) of its
+        LogisticRegression.
+    fit_intercept : bool, default True
+        Whether to fit a constant.
+    public_seed : int, default 0
+        Seed of the public randomness.
+    random_state : int, optional
+        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
+    budget : Budget, optional
+        A total that several fits on the same people share.
+
+    Attributes
+    ----------
+    coef_ : array
+        Coefficients in the data's own units, for predictions: shrunk by what is known of their noise.
+    intercept_ : float
+        The constant.
+    classes_ : array
+        The two labels of the logistic family.
+    dispersion_ : float
+        The factor of the variance: estimated for the gamma family, else 1.
+    method_ : str
+        How the budget was spent.
+    statement_, plan_, ledger_, communication_
+        What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unpooled import PrivateGLM
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (6000, 2))
+    >>> y = rng.poisson(np.exp(0.5 + X @ [1.0, -0.5]))
+    >>> sites = rng.choice(["oslo", "porto", "riga"], 6000)
+    >>> model = PrivateGLM("poisson", epsilon=2.0, bounds=(-1, 1), y_bounds=(0, 20), random_state=0).fit(X, y, sites=sites)
+    >>> bool((abs(model.coef_ - [1.0, -0.5]) < 0.2).all())
+    True
+    >>> model.method_
+    'newton'
+
+    """
+
+    _model = _published = MODEL
+    _parameter_constraints: ClassVar = (
+        SHARED
+        | taking("family method", WORD)
+        | taking("max_passes", WHOLE)
+        | taking("dispersion ridge", NUMBER)
+        | taking("exposure_bounds offset_bounds", PAIR, NONE)
+    )
+    _saved_types: ClassVar = (*StudyEstimator._saved_types, GlmResult, GlmCoefficient, NewtonStep)  # noqa: SLF001 - its base
+
+    def __init__(
+        self,
+        family: str = LOGISTIC,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
+        y_bounds: tuple[float, float] | None = None,
+        classes: Sequence[object] | None = None,
+        unit: str = "record",
+        rows_per_household: int = 1,
+        adjacency: str = "replace",
+        calibration: str = "sound",
+        aggregation: str = "distributed",
+        tolerate: int = 0,
+        nodes: Sequence[str] = (),
+        method: str = "auto",
+        max_passes: int = MOST_PASSES,
+        dispersion: float = 1.0,
+        exposure_bounds: tuple[float, float] | None = None,
+        offset_bounds: tuple[float, float] | None = None,
+        ridge: float = 0.0,
+        fit_intercept: bool = True,
+        public_seed: int = 0,
+        random_state: int | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
+        self.family = family
+        self.y_bounds = y_bounds
+        self.classes = classes
+        self.unit = unit
+        self.rows_per_household = rows_per_household
+        self.aggregation = aggregation
+        self.tolerate = tolerate
+        self.nodes = nodes
+        self.method = method
+        self.max_passes = max_passes
+        self.dispersion = dispersion
+        self.exposure_bounds = exposure_bounds
+        self.offset_bounds = offset_bounds
+        self.ridge = ridge
+        self.fit_intercept = fit_intercept
+
+    # --- before the data -------------------------------------------------------------------------------------------------
+
+    def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
+        """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
+        return self._planned(sites or {ALL: n_samples}, n_features)
+
+    def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
+        check_family(self.family)
+        declared = super()._declared(names, table)
+        if self.family == LOGISTIC:
+            if y is not None:
+                check_classification_targets(y)
+            classes = Classes.given(self.classes, y, warn=self._warns)
+            more = (CLASSES,) if classes.derived else ()
+            response = Column(RESPONSE, categories=classes.texts)
+            return replace(declared, classes=classes, response=response, derived=(*declared.derived, *more))
+        if self.y_bounds is None and y is None:
+            raise UsageError("a plan needs y_bounds: pass y_bounds=(low, high)")
+        return replace(declared, response=self._range(y), derived=self._derived())
+
+    def _derived(self) -> tuple[str, ...]:
+        return () if self.bounds is not None and self.y_bounds is not None else (BOUNDS,)
+
+    def _range(self, y: NDArray[Any] | None) -> Column:
+        """The declared range of the response; one that is read off the data begins where the family's does."""
+        given = self.y_bounds
+        if given is None and y is not None:
+            if not np.isfinite(y).all() or y.min() < 0 or (self.family == GAMMA and y.min() <= 0):
+                msg = f"Some value(s) of y are out of the valid range of the {self.family} family"
+                raise DataError(msg)
+            low = float(y.min()) if self.family == GAMMA else 0.0
+            given = (low, max(float(y.max()), low + 1.0))
+            Bounds.given(None, Table({RESPONSE: y}), warn=self._warns and self.bounds is not None)
+        return replace(Bounds.given(given, None), missing="refuse").columns([RESPONSE])[0]
+
+    def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
+        assert declared.response is not None
+        extra = [
+            Column(name, float(bounds[0]), float(bounds[1]))
+            for name, bounds in ((EXPOSURE, self.exposure_bounds), (OFFSET, self.offset_bounds))
+            if bounds is not None
+        ]
+        columns = (*declared.columns, *extra, declared.response)
+        shifted = self._shifted
+        parameters = {
+            "response": RESPONSE,
+            "family": self.family,
+            "dispersion": float(self.dispersion),
+            "exposure": EXPOSURE if EXPOSURE in shifted else "",
+            "offset": OFFSET if OFFSET in shifted else "",
+            "ridge": float(self.ridge),
+            "fit_intercept": bool(self.fit_intercept),
+            "method": self.method,
+            "max_passes": int(self.max_passes),
+            "tolerate": int(self.tolerate),
+            "nodes": [str(node) for node in self.nodes],
+        }
+        return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
+
+    # --- the fit ---------------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sites: Sequence[object] | None = None,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        unit_id: ArrayLike | None = None,
+    ) -> Self:
+        """Release what the rounds ask for of all sites (``sites``: a label per row; None is one site), and fit.
+
+        ``exposure`` and ``offset`` have a number for each row, inside ``exposure_bounds`` and ``offset_bounds``, ``unit_id`` an id.
+        """
+        table, labels = self._read(X, y, y_numeric=self.family != LOGISTIC)
+        labels = labels if self.family == LOGISTIC else labels.astype(np.float64)
+        declared = self._declared(table.names, table, labels)
+        if declared.classes is not None:
+            self.classes_ = declared.classes.labels
+            labels = declared.classes.column(labels)
+        whole = part(table, table.names, labels)
+        more = self._shifts(whole.n_rows, exposure, offset)
+        if more:
+            whole = Table({name: whole[name] for name in whole.names} | more)
+        tables = site_tables(whole, sites, self.unit, unit_id, self.rows_per_household)
+        study = self._study(counts_of(tables), declared)
+        result: GlmResult = self._run(study, tables).outcome.result
+        self._columns = declared.columns
+        return self._take(result)
+
+    def _take(self, result: GlmResult) -> Self:
+        self._result = result
+        self.coef_, self.intercept_ = np.array([c.value for c in result.coefficients]), result.intercept
+        self.method_, self.dispersion_ = result.method, result.dispersion
+        return self
+
+    def _shifts(self, rows: int, exposure: ArrayLike | None, offset: ArrayLike | None) -> dict[str, Vector]:
+        """Exposures and offsets as columns, where they are declared."""
+        found = {}
+        for name, word, values, bounds in (
+            (EXPOSURE, "exposure", exposure, self.exposure_bounds),
+            (OFFSET, "offset", offset, self.offset_bounds),
+        ):
+            if (values is None) != (bounds is None):
+                msg = f"{word} and {word}_bounds go together: a number for each row, and the declared range of such numbers"
+                raise UsageError(msg)
+            if values is not None:
+                column = np.asarray(values, dtype=np.float64)
+                if column.shape != (rows,) or not np.isfinite(column).all():
+                    msg = f"{word} must have a finite number for each of the {rows} rows"
+                    raise DataError(msg)
+                found[name] = column
+        return found
+
+    # --- after the fit ---------------------------------------------------------------------------------------------------
+
+    @property
+    def shifted_by(self) -> dict[str, str]:
+        """The columns of the study that predictions need as ``exposure`` and ``offset``, by these words."""
+        check_is_fitted(self)
+        responses = self.plan_.design.responses
+        found = (("exposure", responses.exposure), ("offset", responses.offset))
+        return {word: column.name for word, column in found if column is not None}
+
+    @property
+    def _fitted_family(self) -> GlmFamily:
+        """The family with the range that was declared of the response."""
+        check_is_fitted(self)
+        family: GlmFamily = self.plan_.design.family
+        return family
+
+    def linear_predictor(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
+        """``X @ coef_ + intercept_``, with the logarithm of the exposure and the offset where there are any."""
+        u = self._linear(X)
+        shifts = self._shifts(u.size, exposure, offset)
+        if EXPOSURE in shifts:
+            if not (shifts[EXPOSURE] > 0).all():
+                raise DataError("exposure must be positive")
+            u = u + np.log(shifts[EXPOSURE])
+        return np.asarray(u + shifts[OFFSET]) if OFFSET in shifts else u
+
+    def predict(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> NDArray[Any]:
+        """The expected response; of the logistic family the more likely class."""
+        u = self.linear_predictor(X, exposure, offset)
+        if self.family == LOGISTIC:
+            return np.asarray(self.classes_[(u > 0).astype(int)])
+        return self._fitted_family.mean(u)
+
+    @available_if(_has_classes)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
+        """The linear predictor (logistic family); positive means ``classes_[1]``."""
+        return self.linear_predictor(X, exposure, offset)
+
+    @available_if(_has_classes)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
+        """Probabilities of the two classes (logistic family)."""
+        positive = self._fitted_family.mean(self.linear_predictor(X, exposure, offset))
+        return np.column_stack([1 - positive, positive])
+
+    def score(self, X: ArrayLike, y: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> float:
+        """The share of right classes (logistic family), or the part of the deviance that the fit explains (D^2)."""
+        predicted, told = self.predict(X, exposure, offset), np.asarray(y)
+        if self.family == LOGISTIC:
+            return float(np.mean(predicted == told))
+        family, mean = self._fitted_family, np.full(told.size, float(told.mean()))
+        return 1 - float(family.deviance(told, predicted).sum() / family.deviance(told, mean).sum())
+
+    def summary(self, level: float = 0.95, adjust: str | None = None) -> GlmSummary:
+        """Estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
+
+        Estimates are those of the Newton step, unshrunk: ``coef_``, for predictions, may differ from them.
+        """
+        check_is_fitted(self)
+        result = self._result
+        if result.newton is None:
+            msg = (
+                f"method {self.method_!r} released no second moments, so there are no standard errors: with method='newton' there are "
+                "(and the noise of each coefficient grows)"
+            )
+            raise UsageError(msg)
+        terms = result.newton.terms(level, adjust)
+        return GlmSummary(terms, result.rows, self.family, result.dispersion, level, str(self.plan_.statement), adjust)
+
+    def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
+        """scikit-learn's ``LogisticRegression`` with these coefficients (logistic family), predicting the same."""
+        if self.family != LOGISTIC or OFFSET in self._shifted or EXPOSURE in self._shifted:
+            raise UsageError("to_sklearn is for the logistic family without exposure and offset: use coef_ and intercept_")
+        return super().to_sklearn()
+
+    @property
+    def _shifted(self) -> tuple[str, ...]:
+        given = ((EXPOSURE, self.exposure_bounds), (OFFSET, self.offset_bounds))
+        return tuple(name for name, bounds in given if bounds is not None)
+
+    def __sklearn_tags__(self) -> Tags:
+        from sklearn.utils import ClassifierTags, RegressorTags
+
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        if self.family == LOGISTIC:
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags(multi_class=False)
+        else:
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags(poor_score=True)
+            tags.target_tags.positive_only = True
+        return tags

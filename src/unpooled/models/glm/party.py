@@ -1,0 +1,90 @@
+"""The only file of this model that touches raw data: sums of responses, of columns, and over standardised rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unpooled.aggregation.keys import KEYS
+from unpooled.aggregation.modes import steps_of
+from unpooled.aggregation.standard import DESCENT, SCALES, SPREAD, public_numbers, remembered
+from unpooled.aggregation.totals import COUNT, rows_counted
+from unpooled.errors import PlanMismatch
+from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from unpooled.models.glm.plan import GlmDesign
+    from unpooled.models.glm.rows import GlmRows
+    from unpooled.protocol.context import Context
+
+    Floats = NDArray[np.float64]
+    Blocks = Iterator[tuple[Floats, Floats]]
+    Settings = tuple[float, ...]
+
+
+def _base(context: Context, settings: Settings) -> NDArray[np.int64]:
+    design: GlmDesign = context.design
+    _no_settings(settings)
+    return design.base.statistic(context.table)
+
+
+def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
+    design: GlmDesign = context.design
+    _no_settings(settings)
+    return design.scales.statistic(context.table)
+
+
+def _count(context: Context, settings: Settings) -> NDArray[np.int64]:
+    _no_settings(settings)
+    return rows_counted(context.table)
+
+
+def _no_settings(settings: Settings) -> None:
+    if settings:
+        raise PlanMismatch("what is counted or taken inside the declared ranges has no settings in its request")
+
+
+def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
+    rows: GlmRows = context.design.short
+    return rows.gradients(*_asked(context, rows, settings))
+
+
+def _score(context: Context, settings: Settings) -> NDArray[np.int64]:
+    rows: GlmRows = context.design.long
+    return rows.gradients(*_asked(context, rows, settings))
+
+
+def _information(context: Context, settings: Settings) -> NDArray[np.int64]:
+    rows: GlmRows = context.design.long
+    return rows.weighted(*_asked(context, rows, settings))
+
+
+def _spread(context: Context, settings: Settings) -> NDArray[np.int64]:
+    rows: GlmRows = context.design.long
+    blocks, start, _ = _asked(context, rows, settings)
+    return rows.squared_pulls(blocks, start)
+
+
+def _asked(context: Context, rows: GlmRows, settings: Settings) -> tuple[Blocks, Floats, Floats]:
+    """The standardised rows (of a small table from the round before), the coefficients of a request, and its units."""
+    standard, start, units = public_numbers(rows.layout, settings, 2, response=False)
+    by = (context.plan.hash, rows.grid, standard[0].tobytes(), standard[1].tobytes())
+    return remembered(context.table, by, rows.layout.size, lambda: rows.blocks(context.table, standard)), start, units
+
+
+#: What a party adds up, by the name of the total.
+STATISTICS = {
+    COUNT: _count,
+    BASE: _base,
+    SCALES: _scales,
+    DESCENT: _descent,
+    SCORE: _score,
+    INFORMATION: _information,
+    SPREAD: _spread,
+}
+
+STEPS = (KEYS, *(step for name, statistic in STATISTICS.items() for step in steps_of(name, statistic)))

@@ -1,0 +1,219 @@
+"""From a study to its releases: the base rate, what standardises, rounds of gradients, Newton steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from unpooled.aggregation.layout import MomentsLayout
+from unpooled.aggregation.modes import aggregation_of
+from unpooled.aggregation.standard import SPREAD, Scales
+from unpooled.aggregation.totals import counting, of_units
+from unpooled.errors import UsageError
+from unpooled.models.glm.families import LOGISTIC, GlmFamily, check_family
+from unpooled.models.glm.rounds import LONG, SHORT, GlmMethod, GlmSchedule, schedule_of
+from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.plan import Plan, Study, check_parameters
+from unpooled.privacy.unit import Adjacency, Split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from unpooled.aggregation.totals import Aggregation, Summed
+
+#: The most passes over the data, where nothing else is asked.
+MOST_PASSES = 103
+#: Part of the Newton step's budget that a dispersion gets, where the family has one.
+_DISPERSION = 0.1
+#: Steps per unit of coded rows where there is no noise.
+_FINEST = 1 << 26
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[parameters]`` of a study of a generalised linear model."""
+
+    response: str
+    family: str = LOGISTIC
+    #: Of a negative binomial: the variance is mean + dispersion mean^2.
+    dispersion: float = 1.0
+    #: A declared column that the mean is in proportion to, and one that is added to the linear predictor.
+    exposure: str = ""
+    offset: str = ""
+    #: L2 penalty of the mean loss on the slopes, in the data's own units (scikit-learn's alpha).
+    ridge: float = 0.0
+    fit_intercept: bool = True
+    #: "auto" is decided before data (``rounds.py``).
+    method: str = GlmMethod.AUTO
+    #: The most passes over the data.
+    max_passes: int = MOST_PASSES
+    #: T: parties that may collude or drop out.
+    tolerate: int = 0
+    #: Parties that may be nodes of the secure sum, or the trusted aggregator; empty: all, or the first.
+    nodes: tuple[str, ...] = ()
+    #: Of the intervals that are reported.
+    level: float = 0.95
+
+
+@dataclass(frozen=True)
+class GlmDesign:
+    """A study, understood."""
+
+    parameters: Parameters
+    aggregation: Aggregation
+    layout: MomentsLayout
+    responses: Responses
+    schedule: GlmSchedule
+    rows: int
+    #: What is added up, by name and in this order.
+    totals: dict[str, Summed]
+
+    @property
+    def family(self) -> GlmFamily:
+        """Of the response."""
+        return self.responses.family
+
+    @property
+    def base(self) -> BaseRate:
+        """What a fit begins from."""
+        return BaseRate(self.responses, self.rows)
+
+    @property
+    def scales(self) -> Scales:
+        """What standardises."""
+        return Scales(self.layout, response=False)
+
+    @property
+    def short(self) -> GlmRows:
+        """Rows of a round of gradients."""
+        return self._of(SHORT)
+
+    @property
+    def long(self) -> GlmRows:
+        """Rows of a Newton step, of which fewer are scaled down."""
+        return self._of(LONG)
+
+    def _of(self, part: float) -> GlmRows:
+        longest = self.family.most[0] if self.schedule.exact else part
+        rows = GlmRows(self.layout, self.rows, longest, self.responses, self.schedule.exact)
+        return replace(rows, longest=longest * rows.radius)
+
+
+def _check(parameters: Parameters) -> None:
+    """Refuse values that mean nothing, by name."""
+    if parameters.method not in set(GlmMethod):
+        msg = f"method is one of {', '.join(GlmMethod)}, not {parameters.method!r}"
+        raise UsageError(msg)
+    if parameters.max_passes < 1:
+        raise UsageError("max_passes must be at least 1")
+    if not 0 < parameters.level < 1:
+        raise UsageError("level must lie between 0 and 1")
+    if not 0 <= parameters.ridge < math.inf:
+        raise UsageError("ridge must be 0 or a positive finite number")
+
+
+def _responses(parameters: Parameters, columns: dict[str, Column]) -> Responses:
+    """The columns of the response, of what it is exposed to, and of an offset."""
+    found: dict[str, Column | None] = {}
+    for role in ("response", "exposure", "offset"):
+        name = getattr(parameters, role)
+        found[role] = columns.get(name)
+        if name and (name not in columns or columns[name].may_be_absent):
+            msg = f'the {role} {name!r} must be one declared column, never missing: declare missing = "refuse"'
+            raise UsageError(msg)
+    chosen = [column.name for column in found.values() if column is not None]
+    if len(set(chosen)) != len(chosen):
+        raise UsageError("response, exposure and offset are three columns, each with a name of its own")
+    response, exposure, offset = found["response"], found["exposure"], found["offset"]
+    if response is None:
+        raise UsageError("the response must be one declared column, beside at least one feature")
+    for column in (exposure, offset):
+        if column is not None and column.categories is not None:
+            msg = f"{column.name!r} is a number that the mean depends on in a known way: declare low and high"
+            raise UsageError(msg)
+    if exposure is not None and not exposure.range[0] > 0:
+        msg = f"the exposure {exposure.name!r} must be positive: declare a range that begins above 0"
+        raise UsageError(msg)
+    return Responses(response, _family(parameters, response), exposure, offset)
+
+
+def _family(parameters: Parameters, response: Column) -> GlmFamily:
+    """The family, with what is declared of its response."""
+    check_family(parameters.family)
+    if parameters.family == LOGISTIC:
+        if response.categories is None or len(response.categories) != 2:  # noqa: PLR2004 - two classes
+            msg = f"the response {response.name!r} of the logistic family has two classes: declare categories of two labels"
+            raise UsageError(msg)
+        return GlmFamily(LOGISTIC)
+    if response.categories is not None:
+        msg = f"the response {response.name!r} of the {parameters.family} family is a number: declare low and high"
+        raise UsageError(msg)
+    return GlmFamily(parameters.family, *response.range, float(parameters.dispersion))
+
+
+def design_of(study: Study) -> GlmDesign:
+    """What the study asks for, checked."""
+    parameters: Parameters = check_parameters(study, Parameters)
+    first, *others = study.parties
+    for card in others:
+        if card.columns != first.columns:
+            msg = f"parties {first.name!r} and {card.name!r} declare different columns: rows are split, so columns must be equal"
+            raise UsageError(msg)
+    _check(parameters)
+    responses = _responses(parameters, {column.name: column for column in first.columns})
+    aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
+    rows = sum(card.rows for card in study.parties)
+    features = tuple(column for column in first.columns if column.name not in responses.names)
+    # The layout codes the features; the response, which has a scale of its own, only has a name there.
+    named = Column(responses.response.name, 0.0, 1.0)
+    layout = MomentsLayout.of((*features, named), named.name, rows, intercept=parameters.fit_intercept)
+    coefficients = len(layout.coding.attribute) + 1
+    k = rows / study.household_rows * aggregation.multiplier(study) / coefficients
+    schedule = schedule_of(GlmMethod(parameters.method), k, coefficients, parameters.max_passes)
+    if schedule.method is GlmMethod.MEAN and not layout.intercept:
+        if parameters.method == GlmMethod.MEAN:
+            raise UsageError("method 'mean' is the base rate: it goes without fit_intercept=False")
+        schedule = schedule_of(GlmMethod.GRADIENT, k, coefficients, parameters.max_passes)
+    if schedule.exact:
+        layout = replace(layout, grid=_FINEST)
+    design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {})
+    counts = {vector.name: vector for vector in counting(study)}
+    left = 1 - sum(vector.share for vector in counts.values())
+    moved = {how: {vector.name: vector for vector in _totals(design, how)} for how in Adjacency}
+    own = {name: of_units(study, {how: made[name] for how, made in moved.items()}) for name in moved[Adjacency.REPLACE]}
+    return replace(design, totals=counts | {name: replace(v, share=v.share * left) for name, v in own.items()})
+
+
+def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
+    schedule = design.schedule
+    yield design.base.vector(schedule.base)
+    if schedule.scales:
+        yield design.scales.vector(schedule.scales, adjacency)
+    if schedule.rounds:
+        yield design.short.descent(schedule.descent, adjacency, schedule.rounds)
+    if schedule.steps:
+        rest = 1 - _DISPERSION if design.family.dispersed else 1.0
+        yield design.long.score(schedule.score * rest, adjacency, schedule.steps)
+        yield design.long.information(schedule.information * rest, adjacency, schedule.steps)
+        if design.family.dispersed:
+            yield design.long.spread((schedule.score + schedule.information) * _DISPERSION)
+
+
+def compile_plan(study: Study) -> Plan:
+    """The releases of a study of a generalised linear model."""
+    design = design_of(study)
+    not_protected, assumptions = design.aggregation.sentences
+    passes = design.schedule.passes + (SPREAD in design.totals)
+    return Plan(
+        study,
+        Split.HORIZONTAL,
+        tuple(release for vector in design.totals.values() for release in design.aggregation.releases(vector, study)),
+        not_protected=not_protected,
+        assumptions=assumptions,
+        trusted=design.aggregation.trusted,
+        design=design,
+        notes=(f"method {design.schedule.method}: {passes} pass{'es' if passes > 1 else ''} over every party's data",),
+    )

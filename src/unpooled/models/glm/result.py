@@ -1,0 +1,83 @@
+"""What a study of a generalised linear model comes to: coefficients, and the Newton step behind their standard errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from unpooled.aggregation.inference import CONSTANT_TERM
+from unpooled.aggregation.newton_step import NewtonStep
+from unpooled.protocol.step import Panel
+from unpooled.protocol.terms import ResultTerm, known
+
+if TYPE_CHECKING:
+    from unpooled.aggregation.summary import SummaryTerm
+    from unpooled.privacy.plan import Plan
+
+
+class GlmCoefficient(msgspec.Struct, frozen=True):
+    """A coefficient in the data's own units with its confidence interval; endless where nothing is known of its error."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    #: Whether the release tells of it more than its own noise does.
+    identified: bool
+
+
+class GlmResult(msgspec.Struct, frozen=True):
+    """Coefficients for predictions, shrunk by what is known of their noise, and unshrunk estimates where the method has standard errors."""
+
+    family: str
+    coefficients: tuple[GlmCoefficient, ...]
+    intercept: float
+    level: float
+    #: Parties whose rows are in it, and how many rows they have.
+    participants: tuple[str, ...]
+    rows: int
+    method: str
+    #: The factor of the variance: 1 where the family has none.
+    dispersion: float
+    newton: NewtonStep | None = None
+
+
+def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
+    """Estimates with standard errors and tests where there are any; else the values alone."""
+    if result.newton is None:
+        found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
+        return (*found, ResultTerm(CONSTANT_TERM, result.intercept)) if plan.design.layout.intercept else found
+    return tuple(_term(t) for t in result.newton.terms(result.level))
+
+
+def _term(t: SummaryTerm) -> ResultTerm:
+    errors = (known(v) for v in (t.std_error, t.statistic, t.p_value, t.conf_low, t.conf_high, t.privacy))
+    names = ("std_error", "statistic", "p_value", "conf_low", "conf_high", "privacy")
+    return msgspec.structs.replace(ResultTerm(t.term, t.estimate), **dict(zip(names, errors, strict=True)))
+
+
+def render(result: GlmResult) -> str:
+    """The coefficients as a table."""
+    told = result.newton is not None
+    head = f"{'coefficient':<24}{'value':>14}" + (f"   {result.level:.0%} confidence interval" if told else "")
+    lines = [head]
+    for c in result.coefficients:
+        interval = f"   [{c.low:.6g}, {c.high:.6g}]" if told and c.identified else "   not identified" if told else ""
+        lines.append(f"{c.name:<24}{c.value:>14.6g}{interval}")
+    lines.append(f"{'(intercept)':<24}{result.intercept:>14.6g}")
+    if not told:
+        lines.append(f"method {result.method!r} gives predictions without standard errors; 'newton' gives them")
+    elif not all(c.identified for c in result.coefficients):
+        lines.append("not identified: the release tells less of it than its own noise")
+    lines.append(f"family {result.family}, rows of {', '.join(result.participants)}")
+    return "\n".join(lines)
+
+
+def panels(result: GlmResult) -> tuple[Panel, ...]:
+    """The coefficients, with their intervals where there are any."""
+    names, values = tuple(c.name for c in result.coefficients), tuple(c.value for c in result.coefficients)
+    if result.newton is None or not all(c.identified for c in result.coefficients):
+        return (Panel("coefficients", names, values),)
+    low, high = tuple(c.low for c in result.coefficients), tuple(c.high for c in result.coefficients)
+    return (Panel(f"coefficients, {result.level:.0%} confidence intervals", names, values, low, high),)

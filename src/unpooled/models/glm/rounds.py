@@ -1,0 +1,90 @@
+r"""Which form a study takes, and with how many rounds of which size: decided before data, from the noise per row and the columns.
+
+Everything follows from k = n mu / D, as for the regression: rows times the root of the privacy budget in mu (less what distributed noise
+costs), per coefficient. The numbers were fixed by simulating declared shapes (THEORY.md, section 4), never by the error on data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class GlmMethod(StrEnum):
+    """How the budget is spent."""
+
+    AUTO = "auto"
+    #: Rounds of gradients, then one Newton step from a released Hessian: standard errors. Without noise: Newton steps to convergence.
+    NEWTON = "newton"
+    #: Rounds of gradients alone: the smallest error of predictions where there is little to learn, no standard errors.
+    GRADIENT = "gradient"
+    #: The base rate alone.
+    MEAN = "mean"
+
+
+#: Below so many k only the base rate is worth its budget; from so many on a Newton step tells standard errors, and costs nothing.
+WORTH_SLOPES, WORTH_ERRORS = 6.0, 80.0
+#: Rounds: as many more where noise is small.
+FEW, ROUNDS, MANY_FROM = 40, 80, 100.0
+#: Newton steps without noise, and when they have converged.
+EXACT_ROUNDS, CONVERGED = 60, 1e-11
+#: A record's pull times the length of its row, in units of a typical row and of most pulls: of a round, and of the Newton step.
+SHORT, LONG = 0.6, 1.0
+#: The length of a step along a gradient, at most.
+_STEP, _STEP_PER_COLUMN = 0.3, 6.0
+#: What is believed of the slopes of standardised columns: together they have this variance of the linear predictor.
+PRIOR = 0.5
+#: Fewer rounds than this do not arrive.
+_FEWEST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class GlmSchedule:
+    """The rounds of a study; shares are of the squared budget."""
+
+    method: GlmMethod
+    #: Without noise.
+    exact: bool = False
+    #: Sums of responses, and of what they are exposed to.
+    base: float = 1.0
+    #: Means and deviations of the columns.
+    scales: float = 0.0
+    descent: float = 0.0
+    score: float = 0.0
+    information: float = 0.0
+    rounds: int = 0
+    steps: int = 0
+    step: float = 0.0
+
+    @property
+    def passes(self) -> int:
+        """How often every party's data are read."""
+        return 1 + (self.scales > 0) + self.rounds + 2 * self.steps
+
+
+def schedule_of(method: GlmMethod, k: float, coefficients: int, max_passes: int) -> GlmSchedule:
+    """The rounds of this method, or of the one that serves a study of this k best."""
+    if method is GlmMethod.MEAN:
+        return GlmSchedule(method)
+    if k == math.inf:  # every way of learning slopes is the exact one
+        return GlmSchedule(
+            GlmMethod.NEWTON,
+            exact=True,
+            base=0.2,
+            score=0.4,
+            information=0.4,
+            steps=min(EXACT_ROUNDS, max(1, max_passes // 2)),
+        )
+    if method is GlmMethod.AUTO:
+        if k < WORTH_SLOPES or max_passes < _FEWEST + 2:
+            return GlmSchedule(GlmMethod.MEAN)
+        method = GlmMethod.NEWTON if k >= WORTH_ERRORS and max_passes >= _FEWEST + 4 else GlmMethod.GRADIENT
+    refined = method is GlmMethod.NEWTON
+    rounds = max(1, min(ROUNDS if k >= MANY_FROM else FEW, max_passes - (4 if refined else 2)))
+    step = min(_STEP, _STEP_PER_COLUMN / coefficients)
+    if not refined:
+        return GlmSchedule(method, base=0.06, scales=0.1, descent=0.84, rounds=rounds, step=step)
+    return GlmSchedule(
+        method, base=0.04, scales=0.1, descent=0.36, score=0.35, information=0.15, rounds=rounds, steps=1, step=step
+    )

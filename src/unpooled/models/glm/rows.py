@@ -1,0 +1,246 @@
+r"""The rows of a generalised linear model, and everything that is summed over them.
+
+A record has a coded row of features, a response y and an offset o (the logarithm of its exposure, a declared number, or both). z is its row
+standardised by released numbers (``aggregation/standard.py``), u = o + z.b its linear predictor at released coefficients b. Summed are
+
+* ``base``: y as a part of its largest value, and the exposure likewise (Theorem G.1);
+* ``descent``, ``score``: h r z with the record's pull r, scaled down by h(u, z) and cut until \|h r z\| <= C (Theorem G.2);
+* ``information``: h w zz' with its weight w, h w \|z\|^2 <= R^2 (Theorem G.3);
+* ``spread``: r^2, at most 3^2 (Theorem B.6), for families whose dispersion is estimated.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.aggregation.standard import CAP, CONSTANT, SQUARE_STEPS, Standard, StandardRows, coded_features
+from unpooled.aggregation.totals import Summed
+from unpooled.kernels import glm_rows, standard_rows
+from unpooled.kernels.moments import add_gram
+from unpooled.models.glm.families import GlmFamily
+from unpooled.privacy.bounds import Coding, Column, integer_grid
+from unpooled.privacy.mechanisms import Block, Reach
+from unpooled.privacy.sensitivity import moments_augmented, unit_sums
+from unpooled.privacy.unit import Adjacency, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.totals import Total
+    from unpooled.privacy.table import Table
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+BASE, SCORE, INFORMATION = "base", "score", "information"
+#: Rows that are worked on at a time.
+_CACHED = 2048
+#: Steps per unit of what is summed for the base rate, and per unit of rows where there is no noise.
+_BASE_GRID, _FINEST = 1 << 20, 1 << 26
+#: A pull in units of most pulls is never counted as more.
+_FARTHEST = 2 * CAP
+_NONE = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Responses:
+    """Which declared columns hold the response, what it is exposed to, and an offset."""
+
+    response: Column
+    family: GlmFamily
+    exposure: Column | None = None
+    offset: Column | None = None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All of them."""
+        return tuple(column for column in (self.response, self.exposure, self.offset) if column is not None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What they are called."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def shifted(self) -> bool:
+        """Whether there is an offset of any kind."""
+        return len(self.columns) > 1
+
+    @property
+    def most(self) -> float:
+        """The largest offset."""
+        exposure = 0.0 if self.exposure is None else math.log(self.exposure.range[1])
+        return exposure + (0.0 if self.offset is None else self.offset.range[1])
+
+    def read(self, block: tuple[NDArray[np.float64], ...]) -> tuple[Floats, Floats]:
+        """(y, offset) of a block of raw columns; classes are 0 and 1."""
+        raw = dict(zip(self.names, block, strict=True))
+        # Refuses what was declared not to occur, without naming it.
+        code = Coding(self.columns, 1).code(block)[0]
+        y = code[:, 1].astype(np.float64) if self.family.classes else np.clip(raw[self.response.name], *self.response.range)
+        offset = np.zeros(y.size)
+        if self.shifted:
+            exposure, limits = _raw(raw, self.exposure)
+            own, ends = _raw(raw, self.offset)
+            glm_rows.log_exposures(exposure, limits, own, ends, offset)
+        return y, offset
+
+
+def _raw(raw: dict[str, NDArray[np.float64]], column: Column | None) -> tuple[Floats, tuple[float, float]]:
+    return (_NONE, (0.0, 0.0)) if column is None else (raw[column.name], column.range)
+
+
+@dataclass(frozen=True)
+class BaseRate:
+    """Sums of responses and of exposures, from which a fit begins."""
+
+    responses: Responses
+    rows: int
+
+    @cached_property
+    def grid(self) -> int:
+        """Steps per unit."""
+        return integer_grid(self.rows, 1, _BASE_GRID)
+
+    @property
+    def count(self) -> int:
+        """How many sums: exposures are of use to a log link alone."""
+        return 1 + (self.responses.shifted and not self.responses.family.classes)
+
+    def vector(self, share: float) -> Summed:
+        """The statistic with its noise; one value moves one of the sums."""
+        reach = {Unit.RECORD: Reach(unit_sums(self.count), self.count), Unit.ATTRIBUTE: Reach(unit_sums(1), 1)}
+        return Summed(BASE, (Block(self.count, float(self.grid)),), reach, self.grid, share)
+
+    def statistic(self, table: Table) -> Ints:
+        """The exact sums of one party's rows."""
+        total = np.zeros(2, dtype=np.int64)
+        for block in table.blocks(self.responses.names):
+            y, offset = self.responses.read(block)
+            total += glm_rows.add_base(y, self.responses.family.high, offset, self.responses.most, self.grid)
+        return total[: self.count]
+
+    def decode(self, total: Total, rows: int) -> tuple[float, float]:
+        """(mean response, mean response per exposure), at least as far from its ends as the noise is."""
+        family = self.responses.family
+        parts, noise = total.values / self.grid / rows, total.deviations / self.grid / rows
+        least = np.clip(2 * noise, 1e-4 if noise.any() else 1e-12, 0.25)
+        high = 1 - float(least[0]) if family.classes else 1.0
+        mean = float(np.clip(parts[0], least[0], high)) * family.high
+        if self.count == 1:
+            return mean, mean
+        exposure = float(np.clip(parts[1], least[1], 1.0)) * math.exp(self.responses.most)
+        return mean, mean / exposure
+
+
+@dataclass(frozen=True)
+class GlmRows(StandardRows):
+    """What is summed over standardised rows with a response of this family."""
+
+    responses: Responses
+    #: Whether there is no noise: rows are coded and not standardised, and nothing is scaled down.
+    exact: bool = False
+
+    @property
+    def bound(self) -> tuple[float, float]:
+        """(longest, heaviest): most of q|z| in units of q, and of w|z|^2 in units of w."""
+        return (math.inf, math.inf) if self.exact else (self.longest, self.radius**2)
+
+    @cached_property
+    def grid(self) -> int:
+        """Steps per unit: sums of products stay inside 64 bits, squared lengths and single products below 2^53."""
+        largest = 1.0 if self.exact else CAP
+        exact = 1 << ((53 - math.ceil(math.log2(max(largest**2 * (self.layout.size + 1), self.longest, 1.0)))) // 2)
+        return min(integer_grid(self.rows * math.ceil(self.longest), 2, _FINEST), exact)
+
+    @cached_property
+    def coarse(self) -> int:
+        """Steps per unit of weighted rows: so few that blocks of thousands of their products are exact in float64."""
+        fine = 1 << (20 - math.ceil(math.log2(max(self.radius, 1.0))))
+        return min(self.grid, fine, integer_grid(self.rows * math.ceil(self.radius**2), 2))
+
+    def information(self, share: float, adjacency: Adjacency, steps: int) -> Summed:
+        """Weighted second moments of rows (Theorem G.3): so many, each a release of its own."""
+        d, off = self.layout.size, self.layout.size * (self.layout.size - 1) // 2
+        unit = float(self._steps[1] ** 2)
+        blocks = (Block(d, unit), *((Block(off, unit * math.sqrt(0.5)),) if off else ()))
+        reach = {who: Reach(moments_augmented(1.0, how), d + off) for who, how in self._moves(adjacency).items()}
+        return Summed(INFORMATION, blocks, reach, self._steps[1] ** 2, share, count=steps)
+
+    def score(self, share: float, adjacency: Adjacency, steps: int) -> Summed:
+        """The gradients of Newton steps."""
+        gradients = self.descent(share, adjacency, steps)
+        return Summed(SCORE, gradients.blocks, gradients.reach, gradients.per_row, share, count=steps)
+
+    # --- at a party ------------------------------------------------------------------------------------------------------
+
+    def blocks(self, table: Table, standard: tuple[Floats, Floats]) -> Iterator[tuple[Floats, Floats]]:
+        """(rows on the grid as floats that hold integers, responses beside offsets), block by block."""
+        middle, width = standard
+        g, d, one = float(self.layout.grid), self.layout.size, CONSTANT if self.layout.intercept else 0.0
+        for coded, *others in coded_features(self.layout, table, self.responses.names):
+            y, offset = self.responses.read(tuple(others))
+            rows = np.empty((y.size, d), order="F")
+            standard_rows.standardise_rows(coded, middle * g, 1 / (width * g), CAP, one, float(self.grid), rows)
+            yield rows, np.column_stack([y, offset])
+
+    def pulls(
+        self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats, *, scaled: bool = True
+    ) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
+        """(rows, pulls, weights, squared lengths), some thousand rows at a time; units are (q, w) of a typical record."""
+        longest, heaviest = self.bound if scaled else (math.inf, math.inf)
+        family = self.responses.family.kernel
+        for rows, other in blocks:
+            for at in range(0, other.shape[0], _CACHED):
+                part = rows[at : at + _CACHED]
+                y, offset = (np.ascontiguousarray(column) for column in other[at : at + _CACHED].T)
+                left, square, weight = np.empty((3, part.shape[0]))
+                standard_rows.leave(part, -offset, start, float(self.grid), left, square)
+                limits = float(units[0]), longest, heaviest * float(units[1])
+                glm_rows.pulls(family, left, y, square, float(self.grid), *limits, weight)
+                yield part, left, weight, square
+
+    def gradients(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
+        """The exact sum of one round of gradients."""
+        parts = ((rows, pull, square) for rows, pull, _, square in self.pulls(blocks, start, units))
+        return self.cut_products(parts, self.responses.family.most[0] if self.exact else _FARTHEST)
+
+    def weighted(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
+        """The exact second moments of weighted rows: diagonal, above it."""
+        d, longest = self.layout.size, self._steps[1]
+        total = np.zeros((d, d), dtype=np.int64)
+        for rows, _, weight, square in self.pulls(blocks, start, units):
+            out = np.empty(rows.shape, order="F")
+            glm_rows.weigh_rows(rows, square, weight / units[1], self.coarse / self.grid, longest, out)
+            add_gram(out, longest, total)
+        return np.concatenate([total.diagonal(), total[np.triu_indices(d, 1)]])
+
+    def squared_pulls(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
+        """The exact sum of squared pulls."""
+        parts = self.pulls(blocks, start, np.ones(2), scaled=False)
+        total = sum(standard_rows.add_squares(pull, SQUARE_STEPS, self.most) for _, pull, _, _ in parts)
+        return np.array([total], dtype=np.int64)
+
+    # --- from the totals -------------------------------------------------------------------------------------------------
+
+    def information_of(self, total: Total) -> tuple[Floats, Floats]:
+        """(weighted moments in units of the weight, variances of their noise)."""
+        d, unit = self.layout.size, float(self.coarse) ** 2
+        upper = np.triu_indices(d, 1)
+        rows, columns = (np.concatenate([np.arange(d), upper[side]]) for side in (0, 1))
+        gram, variance = np.empty((2, d, d))
+        gram[rows, columns] = gram[columns, rows] = total.values / unit
+        variance[rows, columns] = variance[columns, rows] = (total.deviations / unit) ** 2
+        return gram, variance
+
+    def declared(self) -> Standard:
+        """Rows as they are coded, nothing released."""
+        p = len(self.layout.coding.attribute)
+        return Standard(np.zeros(p), np.ones(p), 0.0, (math.nan, math.nan))

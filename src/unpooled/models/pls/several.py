@@ -1,0 +1,107 @@
+"""PLS2: several responses that share spectra, basis and components, from one release of their moments (THEORY.md, section 6).
+
+Each response says what it can as it would alone, under its noise; nothing where that is the prior. The components are those of all of them together, in units of their declared half ranges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.kernels.kernel_pls import kernel_pls2
+from unpooled.kernels.noisy_gram import psd_part
+from unpooled.models.pls.fit import (
+    CONSTANT,
+    LEFT,
+    PlsFit,
+    ResponseMoments,
+    estimated_errors,
+    folded,
+    heard,
+    most_components,
+    repaired,
+    sized,
+)
+from unpooled.models.pls.plan import CHOSEN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.moments import Moments
+    from unpooled.kernels.kernel_pls import Components
+    from unpooled.models.pls.frame import Frame
+
+    Matrix = NDArray[np.float64]
+
+_NOTHING = "No response was learnt from the spectra, so each is given its mean: ask for a larger epsilon, more rows, or a smaller basis."
+
+
+@dataclass(frozen=True)
+class _Understood:
+    """What one response wants: a cross vector in its own units, the unit, and what tells components too many."""
+
+    one: ResponseMoments
+    cross: Matrix
+    unit: float
+
+
+def from_several(moments: Sequence[Moments], frame: Frame, n_components: int | str) -> PlsFit:
+    """The model of the released moments of several responses, which share the Gram of the spectra."""
+    found = [heard(one, n_components) for one in moments]
+    centred, noise = found[0].centred, found[0].noise
+    size = sized(centred, frame)
+    gram = penalised = centred.gram
+    if noise is not None:
+        gram, penalised = psd_part(gram), repaired(gram, noise)
+    wants = [
+        _Understood(
+            one, penalised @ one.slopes if one.slopes is not None else one.centred.cross, own.layout.response.half_width
+        )
+        for one, own in zip(found, moments, strict=True)
+    ]
+    most = most_components(n_components, size, centred.rows)
+    cross = np.column_stack([want.cross / want.unit for want in wants])
+    joint = kernel_pls2(penalised, cross, most)
+    responses = np.array([one.response for one in found])
+    if not joint.y_loadings.any():
+        flat = np.zeros((size, len(wants)))
+        return folded(_first(joint, 0), flat, centred, frame, responses, CONSTANT if noise is None else _NOTHING)
+    kept = most
+    if n_components == CHOSEN:
+        kept = _chosen(joint, wants, gram, penalised)
+    joint = _first(joint, kept)
+    units = np.array([want.unit for want in wants])
+    coefficients = joint.coefficients[:, :, -1] * units
+    return folded(replace(joint, y_loadings=joint.y_loadings * units[:, None]), coefficients, centred, frame, responses)
+
+
+def _chosen(joint: Components, wants: Sequence[_Understood], gram: Matrix, penalised: Matrix) -> int:
+    """The number of components with the smallest error of all responses, each in its unit; the fewest that are about as good."""
+    count = int(np.count_nonzero(joint.y_loadings.any(axis=0)))
+    total, explained = np.zeros(count), 0.0
+    for k, want in enumerate(wants):
+        own = replace(joint, coefficients=joint.coefficients[:, k] * want.unit)
+        if want.one.slopes is None:
+            errors = estimated_errors(own, count, gram, penalised, want.one.centred, want.one.noise)
+        else:
+            apart = own.coefficients[:, :count] - want.one.slopes[:, None]
+            errors = np.einsum("ik,ik->k", apart, penalised @ apart)
+            explained += float(want.one.slopes @ penalised @ want.one.slopes) / want.unit**2
+        total += errors / want.unit**2
+    return 1 + int(np.argmax(total <= total.min() + LEFT * explained))
+
+
+def _first(joint: Components, count: int) -> Components:
+    b, w, p, r = joint.coefficients, joint.weights, joint.loadings, joint.rotations
+    return replace(
+        joint,
+        coefficients=b[:, :, :count],
+        weights=w[:, :count],
+        loadings=p[:, :count],
+        rotations=r[:, :count],
+        y_loadings=joint.y_loadings[:, :count],
+    )

@@ -1,0 +1,173 @@
+"""Logistic regression of rows that may lie at several sites: rounds over their totals, or objective perturbation at one of them.
+
+Which, is decided before data. Rounds are the study model ``glm``; this file only chooses, and reads its result.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from unpooled.aggregation.newton_step import GlmSummary, NewtonStep
+from unpooled.errors import UsageError
+from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
+from unpooled.estimation.tables import RESPONSE, part
+from unpooled.models import load
+from unpooled.models.stacking.plan import AUTO, SHORTEN, Meta
+from unpooled.models.stacking.shared import StackEstimator
+from unpooled.privacy.bounds import Bounds, Column
+from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
+from unpooled.privacy.unit import Calibration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from unpooled.privacy.table import Table
+    from unpooled.protocol.step import Model
+
+    Vector = NDArray[np.float64]
+
+PERTURBATION, ROUNDS = "perturbation", "rounds"
+_METHODS = (AUTO, PERTURBATION, ROUNDS)
+#: The study model of the rounds, and what it calls a fit from which no slopes can be learnt.
+_POOLED, _BASE_RATE = "glm", "mean"
+
+
+class PooledLogistic(StackEstimator):
+    """What ``PrivateLogisticRegression`` does with its parameters: the choice, and the fit by either way."""
+
+    method: str
+    source: Sequence[float] | None
+    aggregation: str
+    tolerate: int
+    nodes: Sequence[str]
+    _saved_types = (*StackEstimator._saved_types, NewtonStep)  # noqa: SLF001 - its base's
+
+    def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
+        """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
+        return self._planned(sites or {ALL: n_samples}, n_features)
+
+    # --- which way -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _of_perturbation(self) -> list[str]:
+        """The parameters in use that mean something for objective perturbation alone."""
+        used = {
+            "penalty": self.penalty != AUTO,
+            "noise": self.noise != AUTO,
+            "rows": self.rows != SHORTEN,
+            "source": self.source is not None,
+            "calibration": self.calibration == Calibration.PUBLISHED,
+            "norm": isinstance(self.bounds, Bounds) and self.bounds.norm is not None,
+        }
+        return [name for name, used_here in used.items() if used_here]
+
+    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
+        if self.method not in _METHODS:
+            msg = f"method is one of {', '.join(_METHODS)}, not {self.method!r}"
+            raise UsageError(msg)
+        own, several = self._of_perturbation, len(rows) > 1
+        if several and (self.method == PERTURBATION or own):
+            msg = (
+                f"{', '.join(own) or 'perturbation'}: for the rows of one party alone. Rows of several sites are pooled by "
+                "method='rounds', or use PrivateStackingClassifier(split='samples')"
+            )
+            raise UsageError(msg)
+        pure = not self.delta and not math.isinf(self.epsilon)
+        if self.method == PERTURBATION or (
+            self.method == AUTO and not several and (own or pure or math.isinf(self.epsilon))
+        ):
+            return self._perturbed(sum(rows.values()), declared)
+        if own:
+            msg = f"{', '.join(own)}: for method 'perturbation' alone, not for {self.method!r}"
+            raise UsageError(msg)
+        if pure:
+            raise UsageError(
+                "rounds need a delta: pass delta=1e-5, or a smaller one; a pure promise is kept at one party alone"
+            )
+        study = self._pooled(rows, declared)
+        if self.method == AUTO and not several and load(_POOLED).compile(study).design.schedule.method == _BASE_RATE:
+            return self._perturbed(sum(rows.values()), declared)
+        return study
+
+    def _perturbed(self, rows: int, declared: Declared) -> Study:
+        """One perturbed fit to the rows of one party."""
+        source = {} if self.source is None else {ALL: [float(w) for w in self.source]}
+        cards = cards_of({ALL: declared.names}, declared, rows)
+        return self._fits(cards, declared, {"split": "samples", "source": source}, Meta.PUBLIC)
+
+    def _pooled(self, rows: Mapping[str, int], declared: Declared) -> Study:
+        """Rounds over the totals of all sites."""
+        assert declared.classes is not None
+        columns = (*declared.columns, Column(RESPONSE, categories=declared.classes.texts))
+        parameters = {
+            "response": RESPONSE,
+            "fit_intercept": bool(self.fit_intercept),
+            "tolerate": int(self.tolerate),
+            "nodes": [str(node) for node in self.nodes],
+        }
+        cards = tuple(Card(name, count, columns) for name, count in rows.items())
+        study = self._asked(cards, parameters, declared.derived, {AGGREGATION: self.aggregation})
+        return msgspec.structs.replace(study, model=_POOLED)
+
+    def _row_of(self, study: Study) -> Model:
+        return load(_POOLED) if study.model == _POOLED else super()._row_of(study)
+
+    @classmethod
+    def _compiles(cls, study: Study) -> Plan:
+        return load(_POOLED).compile(study) if study.model == _POOLED else super()._compiles(study)
+
+    # --- the fit ---------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:
+        """Release what the method needs of all rows (``sites``: a label per row; None is one site), and fit."""
+        table, declared, labels = self._labelled(X, y)
+        held: dict[str, Table] = part(table, table.names, labels).by_site(sites) if sites is not None else {}
+        tables = held if len(held) > 1 else {ALL: table}
+        study = self._study({name: own.n_rows for name, own in tables.items()}, declared)
+        if study.model == _POOLED:
+            return self._from_rounds(study, tables if len(held) > 1 else {ALL: part(table, table.names, labels)}, declared)
+        self._newton, self.method_ = None, PERTURBATION
+        (only,) = self._released(study, tables_of(study, table, labels), declared).models
+        self.coef_, self.intercept_ = np.array([only.coefficients]), np.array([only.intercept])
+        return self
+
+    def _from_rounds(self, study: Study, tables: Mapping[str, Table], declared: Declared) -> Self:
+        result = self._run(study, tables).outcome.result
+        if hasattr(self, "released_"):
+            del self.released_
+        self._columns, self._newton, self.method_ = declared.columns, result.newton, ROUNDS
+        self.coef_ = np.array([[c.value for c in result.coefficients]])
+        self.intercept_ = np.array([result.intercept])
+        return self
+
+    # --- after the fit ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_linear(self) -> bool:
+        return getattr(self, "method_", None) == ROUNDS or super()._is_linear
+
+    def decision_function(self, X: ArrayLike) -> Vector:
+        """``X @ coef_ + intercept_``, of rows scaled to one length where they were; positive means ``classes_[1]``."""
+        check_is_fitted(self)
+        if self.method_ == ROUNDS or not self._blocks[0].unit:
+            return super().decision_function(X)
+        return np.asarray(self._scaled(self._blocks[0], self._new(X)) @ np.array(self.released_[ALL]))
+
+    def summary(self, level: float = 0.95, adjust: str | None = None) -> GlmSummary:
+        """Estimates with standard errors, tests and intervals, where rounds were enough for them; ``adjust="holm"`` for many tests."""
+        check_is_fitted(self)
+        if self._newton is None:
+            msg = (
+                f"this fit ({self.method_}) has no standard errors: rounds have them where there are rows and epsilon enough"
+            )
+            raise UsageError(msg)
+        rows = sum(card.rows for card in self.plan_.study.parties)
+        statement: Any = str(self.plan_.statement)
+        return GlmSummary(self._newton.terms(level, adjust), rows, "logistic", 1.0, level, statement, adjust)

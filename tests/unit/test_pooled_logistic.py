@@ -1,0 +1,150 @@
+"""Logistic regression by rounds over several sites: chosen before data, never silently, and as good however the rows are split."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
+from world import sized
+
+import unpooled
+from unpooled import Bounds, PrivateLogisticRegression
+from unpooled.errors import UsageError
+
+DELTA: dict[str, Any] = {"delta": 1e-5}
+
+
+def made(**changes: Any) -> PrivateLogisticRegression:
+    return PrivateLogisticRegression(**{"bounds": (-4, 4), "classes": ("ill", "well"), "random_state": 0, **changes})
+
+
+def data(n: int, columns: int, seed: int = 0, signal: float = 1.0):
+    rng = np.random.default_rng(seed)
+    X, b = rng.normal(size=(n, columns)).clip(-4, 4), rng.normal(size=columns)
+    u = X @ b
+    return X, np.where(rng.random(n) < 1 / (1 + np.exp(-u * signal / u.std())), "well", "ill")
+
+
+def model_of(rows: int = 2000, columns: int = 5, sites: dict[str, int] | None = None, **changes: Any) -> str:
+    return made(**changes).plan(rows, columns, sites).study.model
+
+
+def test_the_way_is_chosen_before_data_and_a_pure_promise_stays_pure() -> None:
+    assert model_of() == "stacking"
+    assert model_of(**DELTA) == "glm"
+    assert model_of(100, 40, **DELTA) == "stacking"  # no slopes can be learnt by rounds
+    assert model_of(epsilon=math.inf) == "stacking"
+    assert model_of(method="perturbation", **DELTA) == "stacking"
+    assert model_of(sites={"a": 50, "b": 50}, **DELTA) == "glm"
+    for own in (
+        {"penalty": 0.01},
+        {"noise": "gaussian"},
+        {"rows": "unit"},
+        {"bounds": Bounds(norm=2.0)},
+        {"source": [0.0] * 6},
+    ):
+        assert made(**own, **DELTA).plan(2000, 5).study.model == "stacking", own
+    assert model_of(calibration="published", **DELTA) == "stacking"
+    plan = made(epsilon=0.7, **DELTA).plan(2000, 5)
+    assert 0.69 < plan.epsilon(1e-5) <= 0.7
+
+
+@pytest.mark.parametrize(
+    ("words", "changes", "several"),
+    [
+        ("method is one of", {"method": "newton"}, False),
+        ("rounds need a delta", {"method": "rounds"}, False),
+        ("rounds need a delta", {}, True),
+        (
+            "penalty, rows: for method 'perturbation' alone",
+            {"method": "rounds", "penalty": 0.1, "rows": "unit", **DELTA},
+            False,
+        ),
+        ("norm: for the rows of one party alone", {"bounds": Bounds(norm=1.0), **DELTA}, True),
+        ("perturbation: for the rows of one party alone", {"method": "perturbation"}, True),
+    ],
+)
+def test_what_does_not_go_together_is_refused(words: str, changes: dict[str, Any], several: bool) -> None:
+    with pytest.raises(UsageError, match=words):
+        made(**changes).plan(1000, 5, {"a": 500, "b": 500} if several else None)
+
+
+def test_without_noise_rounds_are_scikit_learns_fit_of_all_rows() -> None:
+    X, y = data(500, 4)
+    ours = made(epsilon=math.inf, method="rounds").fit(X, y, sites=np.arange(500) % 3)
+    theirs = LogisticRegression(C=math.inf, tol=1e-12, max_iter=10_000).fit(X, y)
+    assert ours.coef_ == pytest.approx(theirs.coef_, abs=1e-6)
+    assert ours.intercept_ == pytest.approx(theirs.intercept_, abs=1e-6)
+    assert (ours.predict(X) == theirs.predict(X)).all()
+    assert ours.to_sklearn().predict_proba(X) == pytest.approx(ours.predict_proba(X))
+
+
+def test_a_fit_by_rounds_has_a_summary_and_comes_back_as_it_was(tmp_path) -> None:
+    X, y = data(4000, 3)
+    model = made(epsilon=3.0, **DELTA).fit(X, y, sites=np.arange(4000) % 2)
+    assert model.method_ == "rounds"
+    assert model.statement_.holds is False  # a simulation
+    assert [t.term for t in model.summary().terms] == ["x0", "x1", "x2", "(intercept)"]
+    model.save(tmp_path / "m")
+    back = unpooled.load(tmp_path / "m")
+    assert (back.predict_proba(X) == model.predict_proba(X)).all()
+    assert back.summary() == model.summary()
+    assert not hasattr(model, "released_")
+
+
+def test_one_estimator_fits_either_way_and_shows_nothing_of_the_other() -> None:
+    X, y = data(2000, 3)
+    model = made(**DELTA).fit(X, y)
+    assert (model.method_, hasattr(model, "released_")) == ("rounds", False)
+    model.set_params(method="perturbation").fit(X, y)
+    assert (model.method_, hasattr(model, "released_")) == ("perturbation", True)
+    with pytest.raises(UsageError, match="has no standard errors"):
+        model.summary()
+    model.set_params(method="rounds").fit(X, y)
+    assert not hasattr(model, "released_")
+    one = made(**DELTA).fit(X, y, sites=["only"] * 2000)
+    assert one.method_ == "rounds"
+    assert [card.name for card in one.plan_.study.parties] == ["all"]
+
+
+def scores(model: PrivateLogisticRegression, X, y) -> tuple[float, float]:
+    p = model.predict_proba(X)[:, 1]
+    return roc_auc_score(y == "well", p), log_loss(y == "well", p)
+
+
+@pytest.mark.minutes
+def test_it_does_not_matter_over_how_many_sites_rows_are_split() -> None:
+    found: dict[int, list[float]] = {}
+    for seed in range(sized(30, 3)):
+        X, y = data(8000, 5, seed)
+        for sites in (1, 4, 10):
+            model = made(random_state=seed, **DELTA).fit(X[:5000], y[:5000], sites=np.arange(5000) % sites)
+            found.setdefault(sites, []).append(scores(model, X[5000:], y[5000:])[0])
+    middle = [float(np.median(values)) for values in found.values()]
+    assert max(middle) - min(middle) < 0.01
+
+
+@pytest.mark.minutes
+@pytest.mark.parametrize(("rows", "columns", "epsilon"), [(800, 5, 1.0), (3000, 20, 1.0), (3000, 5, 0.3)])
+def test_what_is_chosen_is_better_than_perturbation(rows: int, columns: int, epsilon: float) -> None:
+    """Medians of five made-up data sets of declared shape: both ranking and probabilities."""
+    gains = []
+    for seed in range(5):
+        X, y = data(rows + 2000, columns, seed)
+        auto, other = (
+            scores(made(epsilon=epsilon, random_state=seed, method=m, **DELTA).fit(X[:rows], y[:rows]), X[rows:], y[rows:])
+            for m in ("auto", "perturbation")
+        )
+        gains.append((auto[0] - other[0], other[1] - auto[1]))
+    assert (np.median(gains, axis=0) > 0).all()
+
+
+def test_an_outlook_is_that_of_the_rounds() -> None:
+    found = made(**DELTA).outlook(3000, 5, quick=True, signal=1.0)
+    assert found.worthwhile
+    with pytest.raises(UsageError, match="no outlook"):
+        made().outlook(3000, 5)
