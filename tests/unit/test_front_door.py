@@ -207,7 +207,8 @@ def test_a_statement_names_its_unit_and_reads_epsilon(world: Path, columns: Path
     from unpooled.study.run import compile_study
 
     one = compile_study(read_study(columns / "study.toml")).statement
-    none = replace(one, epsilon_per_unit={"attribute": 9.0, "record": float("inf")}, delta=0.0)
+    none = replace(one, epsilon_per_unit={"attribute": 9.0, "record": float("inf")}, delta=0.0, failure=0.0)
+    assert replace(one, adjacency="zero-out", failure=0.0).reading.count("except") == 0  # a pure promise has no exceptions
     assert none.headline.endswith("; not for a whole person.")
     assert "to at most almost 100 %. What is learnt" in none.reading
     assert replace(one, holds=False).headline == "No privacy guarantee holds for this result."
@@ -515,7 +516,9 @@ def test_a_kit_carries_our_own_words_and_ways_to_run_it(role: str, tmp_path: Pat
 
     folder = tmp_path / "north"
     folder.mkdir()
+    (folder / "readme.txt").write_text("run start.sh")  # the engine's
     write_kit_files(folder, role)
+    assert not (folder / "readme.txt").exists()
     text = (folder / "README.md").read_text()
     assert unpooled.__version__ in text
     assert "start.sh" not in text

@@ -112,6 +112,7 @@ def write_kit_files(folder: Path, role: str) -> None:
     facts = {"name": folder.name, "version": __version__}
     readme = _README.format(who=who, what=what.format(**facts), service=_SERVICE if runs else "", **facts)
     (folder / "README.md").write_text(readme, encoding="utf-8")
+    (folder / "readme.txt").unlink(missing_ok=True)  # the engine's: other commands, for people who use it without us
     if runs:
         (folder / "unpooled.service").write_text(_UNIT.format(**facts), encoding="utf-8")
         (folder / "Dockerfile").write_text(_DOCKERFILE.format(**facts), encoding="utf-8")
