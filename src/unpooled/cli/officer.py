@@ -1,4 +1,4 @@
-"""``unpooled party withdraw | card | forget | verify``: what a privacy officer does after a study, or instead of one."""
+"""``unpooled party withdraw | card | rows | forget | verify``: what a party does after a study, or instead of one."""
 
 from __future__ import annotations
 
@@ -47,6 +47,26 @@ def card(config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
         say_json({"card": str(path), "changed": changed, "rows": now.rows})
     else:
         typer.echo(f"{'wrote' if changed else 'unchanged:'} {path} ({now.rows} rows)")
+
+
+def rows(
+    data: Path = typer.Argument(help="A file of new rows, written as the party's own file is."),
+    config: Path = _CONFIG,
+    *,
+    folder: Path = typer.Option(..., "--folder", help="A new folder for the party file and the card of these rows."),
+    as_json: bool = _JSON,
+) -> None:
+    """Make a party file and a card for new rows, under this party's declarations, ledger and key: to predict them in a study of their own.
+
+    The policy is the default one with the same total; it is the same ledger, so both count.
+    """
+    from unpooled.study.party import party_of_rows
+
+    made, public = party_of_rows(config, data, folder)
+    if as_json:
+        say_json({"party": str(made), "card": str(public)})
+    else:
+        typer.echo(f"wrote {made} (the ledger and its key stay where they are) and the public card {public}")
 
 
 def forget(study: Path = typer.Argument(help="The study file."), config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:

@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="Set up a party, check a study agai
 app.command(epilog=examples("party init"))(init.init)
 app.command(epilog=examples("party show"))(kept.show)
 app.command(epilog=examples("party export"))(kept.export)
-for command in (officer.withdraw, officer.card, officer.forget, officer.verify):
+for command in (officer.withdraw, officer.card, officer.rows, officer.forget, officer.verify):
     app.command(epilog=examples(f"party {command.__name__}"))(command)
 
 _CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
