@@ -107,7 +107,8 @@ def verify(
         say_json({"head": now, "rows": len(history.rows), "entries": history.entries()})
         return
     for entry in history.entries():
-        what = entry.kind if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
+        said = f"{entry.kind}  {entry.about}".rstrip()
+        what = said if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
         words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in entry.units)
         typer.echo(f"{entry.position:>5}  {moment(entry.time):<16}  plan {entry.plan[:16]}  {what:<24}{words}".rstrip())
     typer.echo(f"{len(history.rows)} rows in an unbroken chain; head {now}")

@@ -65,7 +65,7 @@ def check(
         if not as_json:
             typer.echo("policy: this plan fits.")
         if not already and (approve or (asked and typer.confirm(f"Approve plan {compiled.hash[:16]}?"))):
-            party.ledger.approve(compiled.hash)
+            party.ledger.approve(compiled.hash, f"{compiled.study.row}: {purpose}" if purpose else compiled.study.row)
             said = "Approved, and written into the ledger."
         else:
             said = "It is already approved." if already else "Not approved. Run again with --approve once you agree."
@@ -131,7 +131,8 @@ def ledger(
         typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
         return
     for entry in entries:
-        what = entry.kind if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
+        said = f"{entry.kind}  {entry.about}".rstrip()
+        what = said if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
         what = "the whole plan, all parties" if entry.kind == "shared" else what
         words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in entry.units)
         cost = "" if entry.key is None else f"{words}; {entry.state}"
