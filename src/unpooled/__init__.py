@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from unpooled.models.bayes.estimator import PrivateBayesianRegression as PrivateBayesianRegression
     from unpooled.models.describe.estimator import Description as Description
     from unpooled.models.describe.estimator import describe as describe
+    from unpooled.models.describe.outlook import describe_outlook as describe_outlook
     from unpooled.models.glm.estimator import PrivateGLM as PrivateGLM
     from unpooled.models.lasso.estimator import PrivateLasso as PrivateLasso
+    from unpooled.models.lasso.estimator import PrivateLassoClassifier as PrivateLassoClassifier
     from unpooled.models.pls.estimator import PrivatePLSRegression as PrivatePLSRegression
     from unpooled.models.pride.estimator import PrideClassifier as PrideClassifier
     from unpooled.models.pride.estimator import PrideRegressor as PrideRegressor
@@ -38,6 +40,7 @@ _HOME = {
     "PrivateBayesianRegression": "unpooled.models.bayes.estimator",
     "PrivateGLM": "unpooled.models.glm.estimator",
     "PrivateLasso": "unpooled.models.lasso.estimator",
+    "PrivateLassoClassifier": "unpooled.models.lasso.estimator",
     "PrivateLogisticRegression": "unpooled.models.stacking.estimator",
     "PrivatePLSRegression": "unpooled.models.pls.estimator",
     "PrivateStackingClassifier": "unpooled.models.stacking.estimator",
@@ -45,6 +48,7 @@ _HOME = {
     "UnpooledError": "unpooled.errors",
     "UtilityWarning": "unpooled.errors",
     "describe": "unpooled.models.describe.estimator",
+    "describe_outlook": "unpooled.models.describe.outlook",
     "load": "unpooled.study.saved",
 }
 
@@ -59,6 +63,7 @@ __all__ = [
     "PrivateBayesianRegression",
     "PrivateGLM",
     "PrivateLasso",
+    "PrivateLassoClassifier",
     "PrivateLogisticRegression",
     "PrivatePLSRegression",
     "PrivateStackingClassifier",
@@ -66,6 +71,7 @@ __all__ = [
     "UnpooledError",
     "UtilityWarning",
     "describe",
+    "describe_outlook",
     "load",
 ]
 

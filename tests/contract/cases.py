@@ -186,6 +186,16 @@ def lasso_moments_case() -> Case:
     return Case("lasso", study, tables)
 
 
+def lasso_logistic_case() -> Case:
+    """The same parties with two classes."""
+    squared = lasso_moments_case()
+    tables = {
+        name: Table({c: np.where(table[c] > 0, 1.0, -1.0) if c == "y" else table[c] for c in table.names})
+        for name, table in squared.tables.items()
+    }
+    return Case("lasso", msgspec.structs.replace(squared.study, parameters={"radius": 3.0, "loss": "logistic"}), tables)
+
+
 def pls_case() -> Case:
     """Three laboratories with spectra of twelve channels; their own public loadings; one may drop out or collude."""
     rng = np.random.default_rng(8)
@@ -227,6 +237,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "stacking": stacking_case,
     "lasso": lasso_case,
     "lasso, moments": lasso_moments_case,
+    "lasso, logistic": lasso_logistic_case,
     "pls": pls_case,
     "pls, two responses": pls_several_case,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from pathlib import Path
@@ -11,11 +12,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from unpooled import PrivateBayesianRegression, UtilityWarning
+from unpooled import PrivateBayesianRegression, UtilityWarning, describe, describe_outlook
 from unpooled.cli.party import check
 from unpooled.cli.plan import plan
 from unpooled.cli.run import run
-from unpooled.errors import Refusal
+from unpooled.errors import Refusal, UsageError
 from unpooled.estimation import utility
 from unpooled.estimation.utility import glance, refuse_if_poor, warn_if_poor
 from unpooled.models import load
@@ -92,7 +93,7 @@ def test_plan_warns(world: Path, capsys) -> None:
 
 def test_models_without_an_outlook_and_studies_without_noise_are_left_alone(world: Path) -> None:
     study = read_study(world / "poor.toml")
-    assert glance(load("describe"), study) is None
+    assert glance(dataclasses.replace(load("bayes"), outlook=None), study) is None
     free = msgspec.structs.replace(study, epsilon=math.inf)
     assert glance(load("bayes"), free) is None
     refuse_if_poor(load("bayes"), free)
@@ -128,3 +129,42 @@ def test_few_shapes_are_remembered(world: Path, monkeypatch) -> None:
             warn_if_poor(load("bayes"), study, 1)
         glance(load("bayes"), study)
     assert len(utility._SEEN) == 1
+
+
+# --- descriptions ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"unit": "attribute"}, {"unit": "household", "rows_per_household": 2}, {"adjacency": "zero-out"}]
+)
+def test_the_outlook_of_a_description_is_the_error_that_is_measured(options: dict[str, object]) -> None:
+    ids = (
+        {"unit_id": np.repeat(np.arange(1000), options.get("rows_per_household", 1))}
+        if "household" in options.values()
+        else {}
+    )
+    rows = 1000 * int(str(options.get("rows_per_household", 1)))
+    found, errors = describe_outlook(1000, 3, epsilon=0.5, delta=1e-5, ranges=4.0, **options), []
+    for seed in range(60):
+        x = np.random.default_rng(seed).normal(size=(rows, 3)) / 4
+        summary = describe(x, (-1, 1), epsilon=0.5, delta=1e-5, random_state=seed, **options, **ids)
+        errors += [4 * summary["all", f"x{j}"].mean.value for j in range(3)]
+    measured = float(np.sqrt(np.mean(np.square(errors))))
+    assert measured == pytest.approx(found.error, rel=0.2)  # 180 errors: 3.8 standard errors
+    assert found.noise_free == pytest.approx(rows**-0.5)
+    assert found.points[0].error > found.error
+    assert found.worthwhile
+
+
+def test_ranges_have_no_outlook_and_columns_without_numbers_no_noise(world: Path) -> None:
+    model = load("describe")
+    asked = describe({"g": ["a", "b"] * 50}, Bounds({"g": ["a", "b"]})).plan_.study
+    assert model.outlook(asked).error == pytest.approx(0.1)
+    ranges = msgspec.structs.replace(asked, parameters={"ranges": True})
+    assert model.outlook(ranges) is None
+    assert glance(model, ranges) is None
+    (world / "ranges.toml").write_text(
+        STUDY.format(epsilon=1).replace('"bayes"', '"describe"').replace('response = "y"', "ranges = true")
+    )
+    with pytest.raises(UsageError, match="no outlook"):
+        plan(world / "ranges.toml", utility=True)

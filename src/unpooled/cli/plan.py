@@ -24,11 +24,10 @@ def plan(
     compiled = compile_study(read_study(study))
     model, outlook = load(compiled.study.row), None
     if utility:
-        expects = model.outlook
-        if expects is None:
-            msg = f"model {compiled.study.row!r} has no outlook: leave --utility out"
+        outlook = None if model.outlook is None else model.outlook(compiled.study)
+        if outlook is None:
+            msg = f"this study of model {compiled.study.row!r} has no outlook: leave --utility out"
             raise UsageError(msg)
-        outlook = expects(compiled.study)
     found = outlook or glance(model, compiled.study)
     if found is not None and not found.worthwhile:
         typer.echo(f"warning: {poor(found)}", err=True)

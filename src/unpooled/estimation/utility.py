@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unpooled.protocol.step import Model
 
 #: Studies that were looked at before, by everything that they declare: fits of one shape are simulated once, and warned of once.
-_SEEN: OrderedDict[bytes, Outlook] = OrderedDict()
+_SEEN: OrderedDict[bytes, Outlook | None] = OrderedDict()
 _MOST_SEEN = 256
 
 

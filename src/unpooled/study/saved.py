@@ -15,6 +15,7 @@ _ESTIMATORS = {
     "PrivateBayesianRegression": "bayes",
     "PrivateGLM": "glm",
     "PrivateLasso": "lasso",
+    "PrivateLassoClassifier": "lasso",
     "PrivateLogisticRegression": "stacking",
     "PrivatePLSRegression": "pls",
     "PrivateStackingClassifier": "stacking",

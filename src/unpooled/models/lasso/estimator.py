@@ -11,18 +11,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
+from unpooled.estimation.binary import BinaryClassifier
 from unpooled.estimation.parameters import FLAG, NUMBER, NUMBERS, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE
-from unpooled.kernels.columns import Columns, scores
 from unpooled.models.lasso import MODEL, planner, published
-from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.forms import Form
-from unpooled.models.lasso.messages import Slot, Term
-from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, LassoDesign
+from unpooled.models.lasso.in_process import duality_gap, in_place, walked
+from unpooled.models.lasso.messages import Term
+from unpooled.models.lasso.plan import LOGISTIC, RESPONSE_WEIGHT, LassoDesign
 from unpooled.models.lasso.plan import design_of as rounds_of
 from unpooled.models.lasso.planner import VARIANCE, ScoreOutlook
-from unpooled.privacy.bounds import Bounds, Coding, Column
+from unpooled.privacy.bounds import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -228,17 +228,7 @@ class PrivateLasso(LinearRegressor):
     def rounds_outlook(
         self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE
     ) -> ScoreOutlook:
-        """The relative excess risk that a simulation expects of the rounds (``method="frank-wolfe"``), and how many relevant columns they find.
-
-        Examples
-        --------
-        >>> from unpooled import PrivateLasso
-        >>> model = PrivateLasso(4, radius=2.0, epsilon=1.0, bounds=(-1, 1), y_bounds=(-2, 2), method="frank-wolfe")
-        >>> few, many = (model.rounds_outlook(rows, 100).excess for rows in (2_000, 200_000))
-        >>> bool(few > 0.5 > 0.01 > many)
-        True
-
-        """
+        """The relative excess risk that a simulation expects of the rounds (``method="frank-wolfe"``), and how many relevant columns they find."""
         return planner.outlook(self._rounds(n_samples, n_features), relevant=relevant, variance=variance)
 
     def _rounds(self, n_samples: int, n_features: int) -> Study:
@@ -288,50 +278,14 @@ class PrivateLasso(LinearRegressor):
         tables = tables_of(study, features, centred)
         result = self._run(study, tables).outcome.result
         self.shared_, self.n_iter_ = result.shared, max(len(result.path), 1)
-        self.path_ = self._walked(study, result.path) if result.path else []
+        self.path_ = walked(self.plan_.design.radius(study), result.path) if result.path else []
         self._columns = columns
         terms = {(t.party, t.column): t.value for t in result.terms}
-        self.coef_ = self._in_place(study, result)
+        self.coef_ = in_place(study, columns, result)
         self.intercept_ = response.centre + result.intercept
         # A gap needs the data, and a private one would be one more release: only the noise-free algorithm has it.
-        self.dual_gap_ = self._gap(study, tables, terms) if math.isinf(self.epsilon) else None
+        self.dual_gap_ = duality_gap(self.plan_.design, study, tables, terms) if math.isinf(self.epsilon) else None
         return self
-
-    def _gap(self, study: Study, tables: dict[str, Table], terms: dict[tuple[str, int], float]) -> float:
-        """<x - s, g> for the best vertex s: at least the distance of the objective to its minimum (Frank-Wolfe's gap)."""
-        coded = {card.name: _coded(card.columns, tables[card.name]) for card in study.parties}
-        residual = -np.asarray(tables[study.parties[0].name][RESPONSE])
-        for (party, column), value in terms.items():
-            residual = residual + value * coded[party].column(column)
-        design: LassoDesign = self.plan_.design
-        if design.centres:
-            residual -= residual.mean()
-        slopes = {party: scores(matrix, None, residual) / residual.size for party, matrix in coded.items()}
-        descent = sum(value * slopes[party][column] for (party, column), value in terms.items())
-        steepest = [float(np.abs(slope).max()) for slope in slopes.values()]
-        best = max(steepest) if design.coupling is Coupling.BALL else math.fsum(steepest)
-        return float(descent + design.radius(study) * best)
-
-    def _walked(self, study: Study, path: Any) -> list[dict[tuple[str, int], float]]:  # noqa: ANN401 - a tuple of steps
-        radius = self.plan_.design.radius(study)
-        iterate: dict[Slot, float] = {}
-        iterates = []
-        for step in path:
-            iterate = stepped(iterate, step.vertices, step.gamma, radius)
-            iterates.append({(place.party, place.column): value for place, value in iterate.items()})
-        return iterates
-
-    def _in_place(self, study: Study, result: Any) -> Vector:  # noqa: ANN401 - a Result
-        """All coefficients, in the order of X's coded columns."""
-        starts = _starts(self._columns)
-        at = {column.name: int(i) for column, i in zip(self._columns, starts, strict=False)}
-        places = {card.name: _starts(card.columns) for card in study.parties}
-        found = np.zeros(starts[-1])
-        for term, coefficient in zip(result.terms, result.coefficients, strict=True):
-            own = places[term.party]
-            i = int(np.searchsorted(own, term.column, side="right")) - 1
-            found[at[study.card(term.party).columns[i].name] + term.column - own[i]] = coefficient.value
-        return found
 
     @property
     def sparse_coef_(self) -> Any:  # noqa: ANN401 - scipy ships partial types
@@ -342,17 +296,105 @@ class PrivateLasso(LinearRegressor):
         return csr_array(self.coef_[None, :])
 
 
-def _starts(columns: tuple[Column, ...]) -> NDArray[np.intp]:
-    """Where the coded columns of every declared column begin, and how many there are in all."""
-    attribute = np.array(Coding(columns, 1).attribute)
-    return np.searchsorted(attribute, np.arange(len(columns) + 1))
+class PrivateLassoClassifier(BinaryClassifier):
+    r"""Sparse logistic regression on column-split data, from the private moments of :class:`PrivateLasso`.
 
+    Minimises the logistic loss over :math:`|x|_1\le` ``radius`` and a constant, expected where the columns of each class are normal about their
+    own means with a common covariance: that loss follows from moments, which is all that parties release.
 
-def _coded(columns: tuple[Column, ...], table: Table) -> Columns:
-    coding = Coding(columns, 1 << 40)
-    sparse = table.sparse(coding.names)
-    if sparse is not None:
-        coded = coding.code_sparse(sparse)
-        coded.data /= coding.grid
-        return Columns.of(coded)
-    return Columns.of(coding.real([table[name] for name in coding.names]))
+    Parameters
+    ----------
+    parties : int or mapping from party names to columns (indices or names), default 2
+        Who holds which columns. An int splits the columns evenly.
+    radius : float, default 1.0
+        Bound on the sum of absolute coefficients of the scaled columns, in log odds.
+    epsilon : float, default 1.0
+        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
+    delta : float, optional
+        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
+    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
+        Declared ranges of the features. None reads them off the data, warns, and promises nothing.
+    classes : two labels, optional
+        The declared classes, in any order. None reads them off the labels, warns, and promises nothing.
+    unit : {"attribute", "record"}, default "attribute"
+        Whom the promise is for: one value of one person, or a whole row.
+    adjacency : {"replace"}, default "replace"
+        How two neighbouring data sets differ: one becomes any other admissible one.
+    calibration : {"sound"}, default "sound"
+        The noise whose guarantee is proved; the paper has no classifier.
+    public_seed : int, default 0
+        Seed of the public randomness.
+    random_state : int, optional
+        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
+    budget : Budget, optional
+        A total that several fits on the same people share.
+
+    Attributes
+    ----------
+    coef_ : array
+        Log odds in the data's own units, one for each category where categories are declared.
+    intercept_ : float
+        The constant.
+    classes_ : array
+        The two labels.
+    shared_ : list
+        As of :class:`PrivateLasso`.
+    statement_ : Statement
+        What the fit promises, and what it does not.
+    plan_ : Plan
+        What was released, with which noise.
+    ledger_ : tuple of Entry
+        What was debited.
+    communication_ : dict
+        Bytes sent to and received from each party.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unpooled import PrivateLassoClassifier
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (20_000, 8))
+    >>> y = X[:, 0] - X[:, 5] > 0.2
+    >>> model = PrivateLassoClassifier(2, radius=6.0, bounds=(-1, 1), classes=(False, True), epsilon=2.0, random_state=0)
+    >>> bool(model.fit(X, y).score(X, y) > 0.8)
+    True
+
+    """
+
+    _model, _published = MODEL, published.MODEL
+    _parameter_constraints: ClassVar = SHARED | taking("radius", NUMBER)
+
+    def __init__(
+        self,
+        parties: int | Mapping[str, Sequence[int | str]] = 2,
+        *,
+        radius: float = 1.0,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
+        classes: Sequence[object] | None = None,
+        unit: str = "attribute",
+        adjacency: str = "replace",
+        calibration: str = "sound",
+        public_seed: int = 0,
+        random_state: int | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
+        self.parties = parties
+        self.radius = radius
+        self.classes = classes
+        self.unit = unit
+
+    def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
+        cards = cards_of(self._groups(declared.names), declared, rows[ALL])
+        return self._asked(cards, {"response": RESPONSE, "radius": float(self.radius), "loss": LOGISTIC}, declared.derived)
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Release moments of in-process parties, and fit the log odds."""
+        table, declared, _ = self._labelled(X, y)
+        study = self._study({ALL: table.n_rows}, declared)
+        signs = np.where(np.asarray(y) == self.classes_[1], 1.0, -1.0)
+        result = self._run(study, tables_of(study, table, signs)).outcome.result
+        self.shared_, self._columns = result.shared, declared.columns
+        self.coef_, self.intercept_ = in_place(study, declared.columns, result), result.intercept
+        return self

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.models.lasso.estimator import PrivateLasso
+from unpooled.models.lasso.estimator import PrivateLasso, PrivateLassoClassifier
+from unpooled.models.lasso.plan import LOGISTIC
 from unpooled.privacy.bounds import Coding
 
 if TYPE_CHECKING:
@@ -15,12 +16,18 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
 
 
-def fitted(plan: Plan, result: LassoResult) -> PrivateLasso:
+def fitted(plan: Plan, result: LassoResult) -> PrivateLasso | PrivateLassoClassifier:
     """With the released coefficients; new rows need the columns of all parties in one place."""
     columns = tuple(column for card in plan.study.parties for column in card.columns)
     if len({column.name for column in columns}) != len(columns):
         raise UsageError("two parties have columns of one name, which new rows in one place cannot tell apart")
-    estimator = PrivateLasso(epsilon=plan.study.epsilon, delta=plan.study.delta, calibration=plan.study.calibration)
+    given: dict[str, Any] = {"epsilon": plan.study.epsilon, "delta": plan.study.delta, "calibration": plan.study.calibration}
+    estimator: PrivateLasso | PrivateLassoClassifier
+    if plan.design.parameters.loss == LOGISTIC:
+        estimator = PrivateLassoClassifier(**given, classes=(-1, 1))
+        estimator.classes_ = np.array([-1, 1])
+    else:
+        estimator = PrivateLasso(**given)
     place = {name: k for k, name in enumerate(Coding(columns, 1).coded_names)}
     estimator.coef_ = np.zeros(len(place))
     for coefficient in result.coefficients:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from unpooled.errors import UsageError
 from unpooled.models.lasso.coordinator import coordinate as coordinate_rounds
-from unpooled.models.lasso.plan import Parameters
+from unpooled.models.lasso.plan import LOGISTIC, Parameters
 from unpooled.models.lasso.plan import compile_plan as compile_rounds
 from unpooled.models.lasso.standard_coordinator import coordinate_standard
 from unpooled.models.lasso.standard_plan import StandardDesign, compile_standard
@@ -41,12 +41,16 @@ def form_of(study: Study) -> Form:
     if p.method not in set(Form):
         msg = f"method is one of {', '.join(Form)}, not {p.method!r}"
         raise UsageError(msg)
+    if p.loss == LOGISTIC and p.method == Form.ROUNDS:
+        msg = f"a logistic loss is fitted from moments: leave method = {Form.ROUNDS.value!r} out"
+        raise UsageError(msg)
+    form = Form.MOMENTS if p.loss == LOGISTIC else Form(p.method)
     told = [name for name in _OF_ROUNDS if getattr(p, name) != getattr(_DEFAULTS, name)]
-    if p.method == Form.MOMENTS and told:
+    if form is Form.MOMENTS and told:
         msg = f"{told[0]} belongs to method = {Form.ROUNDS.value!r}: leave it out, or ask for that form"
         raise UsageError(msg)
-    if p.method != Form.AUTO:
-        return Form(p.method)
+    if form is not Form.AUTO:
+        return form
     return Form.ROUNDS if told or math.isinf(study.epsilon) else Form.MOMENTS
 
 

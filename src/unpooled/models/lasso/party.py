@@ -33,6 +33,7 @@ from unpooled.models.lasso.plan import (
     CONSTANT_WEIGHT,
     LARGEST,
     LEADING,
+    LOGISTIC,
     MEAN,
     MEAN_GRID,
     PICK,
@@ -101,6 +102,10 @@ def response_of(context: Context, design: Parametrised) -> Vector:
     if values.dtype == object:
         msg = f"the response {design.parameters.response!r} holds text where numbers are needed: convert it"
         raise DataError(msg)
+    if (
+        design.parameters.loss == LOGISTIC
+    ):  # whatever a party holds: a function of the one value, so that nothing need be refused
+        return np.where(values > 0, 1.0, -1.0)
     bound = design.parameters.response_bound
     return np.asarray(np.clip(values, -bound, bound))
 

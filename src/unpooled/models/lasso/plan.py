@@ -39,6 +39,10 @@ LEADING = 3
 MEAN_GRID, _MEAN_SHARE = 1 << 20, 0.02
 
 
+#: Losses.
+SQUARED, LOGISTIC = "squared", "logistic"
+
+
 class Coupling(StrEnum):
     """One ball for all coefficients, of which one party steps per round, or a ball for each party, of which all step."""
 
@@ -70,6 +74,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fit_intercept: bool = True
     #: The response is public: scores need less noise at unit attribute, and nothing is promised for records.
     response_public: bool = False
+    #: "squared", or "logistic" for a response of -1 and 1 (a value above 0 counts as 1): from moments alone.
+    loss: str = SQUARED
     #: Published form: rows m of the Gaussian sketch of shared columns; 0: no sketch.
     sketch_rows: int = 0
 
@@ -185,6 +191,11 @@ def check(study: Study, p: Parameters) -> None:
             "shares gives columns, picks and scores positive parts of the budget, 1 in all",
         ),
         (0 <= p.refit < 1, "refit is the part of the budget for the final fit: at least 0 and less than 1"),
+        (p.loss in {SQUARED, LOGISTIC}, f"loss is {SQUARED!r} or {LOGISTIC!r}"),
+        (
+            p.loss != LOGISTIC or (p.response_bound == 1 and p.fit_intercept),
+            "a logistic loss is of a response of -1 and 1 with a constant: leave response_bound and fit_intercept as they are",
+        ),
         (study.adjacency == Adjacency.REPLACE, 'lasso studies are calibrated for adjacency = "replace"'),
         (
             not p.response_public or study.unit != Unit.RECORD,

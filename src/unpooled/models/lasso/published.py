@@ -13,7 +13,18 @@ from unpooled.kernels.columns import scores
 from unpooled.models import lasso
 from unpooled.models.lasso.messages import ColumnReply, ColumnRequest, Pick, PickRequest
 from unpooled.models.lasso.party import coded_columns, next_column, predictions_of, response_of
-from unpooled.models.lasso.plan import COLUMN, LARGEST, PICK, Coupling, LassoDesign, Parameters, check, grids, widths_of
+from unpooled.models.lasso.plan import (
+    COLUMN,
+    LARGEST,
+    PICK,
+    SQUARED,
+    Coupling,
+    LassoDesign,
+    Parameters,
+    check,
+    grids,
+    widths_of,
+)
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.mechanisms.unpriced import Unpriced
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
@@ -77,6 +88,8 @@ def compile_plan(study: Study) -> Plan:
     check(study, p)
     if p.coupling != Coupling.BALL or study.epsilon == math.inf or not study.delta > 0:
         raise UsageError("the published form has one ball, a finite epsilon and a positive delta")
+    if p.loss != SQUARED:
+        raise UsageError("the published form has the squared loss alone")
     design = Printed(p, Coupling.BALL, math.inf, 0.0, math.inf, 0.0, 0.0, 0.0, widths_of(study))
     parties, rows = len(study.parties), study.parties[0].rows
     # Lap((2 G eta / (K n)) sqrt(2 T ln(2 / delta)) / (eps / 2)), G from the data of the round.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unpooled.errors import ProtocolError
+from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball
 from unpooled.models.lasso.coordinator import LassoResult, in_own_units
 from unpooled.models.lasso.messages import Term
-from unpooled.models.lasso.plan import grids, shortened
+from unpooled.models.lasso.plan import LOGISTIC, grids, shortened
 from unpooled.models.lasso.standard_fit import OwnMoments, combined, in_ball, shared_axes, standards_of
 from unpooled.models.lasso.standard_messages import AxisRequest, ChooseRequest, CrossingRequest, ProductsRequest, Standards
 from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PRODUCTS, SUMS
@@ -34,8 +36,9 @@ def coordinate_standard(plan: Plan) -> Conversation:
     design: StandardDesign = plan.design
     bound = design.parameters.response_bound
     known, response = yield from _standards(plan)
+    logistic = design.parameters.loss == LOGISTIC
     if design.mean_only:
-        return LassoResult((), bound * response[0], (), (), ())
+        return LassoResult((), _log_odds(response[0], design.rows) if logistic else bound * response[0], (), (), ())
     chosen = yield from _chosen(plan, known, response)
     requests = {name: ProductsRequest(_numbers(known[name], response, columns), columns) for name, columns in chosen.items()}
     replies = yield from everybody([Ask(name, PRODUCTS, request) for name, request in requests.items()])
@@ -43,13 +46,32 @@ def coordinate_standard(plan: Plan) -> Conversation:
     common = (yield from _common(plan, requests, owns)) if design.crosses else None
     gram, cross = combined(list(owns.values()), common)
     places = [(name, j) for name, columns in chosen.items() for j in columns]
-    scale = np.array([response[1] * bound / known[name][1][j] for name, j in places])
-    x = in_ball(gram, cross, scale, design.parameters.radius)
-    means = np.array([known[name][0][j] for name, j in places])
-    intercept = bound * response[0] - float(means @ x)
+    widths, means = (np.array([known[name][part][j] for name, j in places]) for part in (1, 0))
+    if logistic:
+        classes = TwoClasses.of(gram, cross / _slope(response), _share(response[0], design.rows))
+        x, constant = logistic_in_ball(classes, 1 / widths, design.parameters.radius)
+    else:
+        x, constant = in_ball(gram, cross, response[1] * bound / widths, design.parameters.radius), bound * response[0]
+    intercept = constant - float(means @ x)
     found = sorted((Term(*place, value) for place, value in zip(places, x.tolist(), strict=True) if value), key=_order)
     terms = tuple(found)
     return LassoResult(*in_own_units(plan, terms, intercept), terms, (), ())
+
+
+def _share(mean: float, rows: int) -> float:
+    """The share of the second class, which neither noise nor luck makes nothing or all."""
+    return min(max((1 + mean) / 2, 1 / rows), 1 - 1 / rows)
+
+
+def _log_odds(mean: float, rows: int) -> float:
+    share = _share(mean, rows)
+    return math.log(share / (1 - share))
+
+
+def _slope(response: tuple[float, float]) -> float:
+    """What a party's clipped, standardised class is a multiple of: with two values, clipping keeps it a straight line of the class."""
+    low, high = (min(max((value - response[0]) / response[1], -CLIP), CLIP) for value in (-1.0, 1.0))
+    return max((high - low) / 2, 1e-3)
 
 
 def _order(term: Term) -> tuple[str, int]:

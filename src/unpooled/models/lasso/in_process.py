@@ -1,0 +1,79 @@
+"""What an estimator of parties in one process makes of a result: coefficients in place, iterates, and the noise-free duality gap."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.estimation.tables import RESPONSE
+from unpooled.kernels.columns import Columns, scores
+from unpooled.models.lasso.coordinator import stepped
+from unpooled.models.lasso.plan import Coupling
+from unpooled.privacy.bounds import Coding
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.models.lasso.messages import Slot
+    from unpooled.models.lasso.plan import LassoDesign
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.plan import Study
+    from unpooled.privacy.table import Table
+
+    Vector = NDArray[np.float64]
+
+
+def duality_gap(design: LassoDesign, study: Study, tables: dict[str, Table], terms: dict[tuple[str, int], float]) -> float:
+    """<x - s, g> for the best vertex s: at least the distance of the objective to its minimum (Frank-Wolfe's gap)."""
+    coded = {card.name: _coded(card.columns, tables[card.name]) for card in study.parties}
+    residual = -np.asarray(tables[study.parties[0].name][RESPONSE])
+    for (party, column), value in terms.items():
+        residual = residual + value * coded[party].column(column)
+    if design.centres:
+        residual -= residual.mean()
+    slopes = {party: scores(matrix, None, residual) / residual.size for party, matrix in coded.items()}
+    descent = sum(value * slopes[party][column] for (party, column), value in terms.items())
+    steepest = [float(np.abs(slope).max()) for slope in slopes.values()]
+    best = max(steepest) if design.coupling is Coupling.BALL else math.fsum(steepest)
+    return float(descent + design.radius(study) * best)
+
+
+def walked(radius: Any, path: Any) -> list[dict[tuple[str, int], float]]:  # noqa: ANN401 - one or a radius per party, a tuple of steps
+    """The iterates of the rounds."""
+    iterate: dict[Slot, float] = {}
+    iterates = []
+    for step in path:
+        iterate = stepped(iterate, step.vertices, step.gamma, radius)
+        iterates.append({(place.party, place.column): value for place, value in iterate.items()})
+    return iterates
+
+
+def in_place(study: Study, columns: tuple[Column, ...], result: Any) -> Vector:  # noqa: ANN401 - a Result
+    """All coefficients, in the order of X's coded columns."""
+    starts = _starts(columns)
+    at = {column.name: int(i) for column, i in zip(columns, starts, strict=False)}
+    places = {card.name: _starts(card.columns) for card in study.parties}
+    found = np.zeros(starts[-1])
+    for term, coefficient in zip(result.terms, result.coefficients, strict=True):
+        own = places[term.party]
+        i = int(np.searchsorted(own, term.column, side="right")) - 1
+        found[at[study.card(term.party).columns[i].name] + term.column - own[i]] = coefficient.value
+    return found
+
+
+def _starts(columns: tuple[Column, ...]) -> NDArray[np.intp]:
+    """Where the coded columns of every declared column begin, and how many there are in all."""
+    attribute = np.array(Coding(columns, 1).attribute)
+    return np.searchsorted(attribute, np.arange(len(columns) + 1))
+
+
+def _coded(columns: tuple[Column, ...], table: Table) -> Columns:
+    coding = Coding(columns, 1 << 40)
+    sparse = table.sparse(coding.names)
+    if sparse is not None:
+        coded = coding.code_sparse(sparse)
+        coded.data /= coding.grid
+        return Columns.of(coded)
+    return Columns.of(coding.real([table[name] for name in coding.names]))
