@@ -6,10 +6,12 @@ import contextlib
 import io
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from typer.main import get_command
 
 from unpooled.cli import main as cli
 from unpooled.privacy.bounds import Column
@@ -77,3 +79,14 @@ def approve(world: Path) -> None:
     """Both of them approve the study."""
     for name in ("north", "south"):
         assert "Approved" in command(world, "party", "check", "study.toml", "--config", f"{name}/party.toml", "--approve")
+
+
+def known_commands() -> dict[str, Any]:
+    """Every command by the words that call it."""
+    found: dict[str, Any] = {}
+    for name, one in get_command(cli.app).commands.items():
+        if hasattr(one, "commands"):
+            found |= {f"{name} {inner}": two for inner, two in one.commands.items()}
+        else:
+            found[name] = one
+    return found

@@ -8,27 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 import typer
 from commands import command, two_parties
-from typer.main import get_command
+from commands import known_commands as commands
 
-from unpooled.cli.main import app
 from unpooled.cli.say import EXAMPLES
 from unpooled.study.templates import MODELS, template
-
-
-def commands() -> dict[str, click.Command]:
-    """Every command by the words that call it."""
-    found: dict[str, click.Command] = {}
-    root = get_command(app)
-    for name, one in root.commands.items():
-        if hasattr(one, "commands"):
-            found |= {f"{name} {inner}": two for inner, two in one.commands.items()}
-        else:
-            found[name] = one
-    return found
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from commands import PARTIES, approve, command, two_parties
+from commands import PARTIES, approve, command, known_commands, two_parties
 
 import unpooled
 from unpooled import PrideRegressor, PrivateBayesianRegression, PrivateStackingClassifier
@@ -207,7 +207,8 @@ def test_a_statement_names_its_unit_and_reads_epsilon(world: Path, columns: Path
     from unpooled.study.run import compile_study
 
     one = compile_study(read_study(columns / "study.toml")).statement
-    none = replace(one, epsilon_per_unit={"attribute": 9.0, "record": float("inf")}, delta=0.0)
+    none = replace(one, epsilon_per_unit={"attribute": 9.0, "record": float("inf")}, delta=0.0, failure=0.0)
+    assert replace(one, adjacency="zero-out", failure=0.0).reading.count("except") == 0  # a pure promise has no exceptions
     assert none.headline.endswith("; not for a whole person.")
     assert "to at most almost 100 %. What is learnt" in none.reading
     assert replace(one, holds=False).headline == "No privacy guarantee holds for this result."
@@ -307,7 +308,7 @@ def test_the_page_of_a_party_shows_what_it_may_see(columns: Path) -> None:
     assert "as clinic sees it" in text
     assert "What this party keeps" in text
     assert "What this party's ledger says of it" in text
-    assert ">approval</td>" in text
+    assert ">approval pride</td>" in text
     assert "Budget of clinic" in text
     assert "What travelled" not in text
     assert "those who may see them" in text
@@ -486,3 +487,56 @@ def test_the_first_compilation_says_so_once_where_somebody_looks(monkeypatch: py
             notice.on_start(event(module))
             notice.on_end(event(module))
         assert terminal.getvalue().count("compiles its kernels") == count
+
+
+# --- kits and the doctor ------------------------------------------------------------------------------------------------------
+
+
+def test_the_doctor_understands_studies_on_one_disk(world: Path) -> None:
+    said = command(world, "doctor", "--study", "study.toml", "--config", "north/party.toml", code=2)
+    assert [line for line in said.splitlines() if line.startswith("PROBLEM")] == [
+        "PROBLEM  party: 'north': the plan fits the policy, but nobody has approved it: `unpooled party check STUDY`"
+    ]
+    approve(world)
+    said = command(world, "doctor", "--study", "study.toml", "--config", "north/party.toml")
+    assert "this study runs with all parties on one disk" in said
+    assert "PROBLEM" not in said
+    text = (world / "study.toml").read_text()
+    (world / "study.toml").write_text(text.replace("[study]", f'[study]\ncoordinator = "{"a" * 64}"'))
+    found = json.loads(command(world, "doctor", "--study", "study.toml", "--json"))
+    assert [one["what"] for one in found] == ["versions", "cards", "coordinator"]
+
+
+@pytest.mark.parametrize("role", ["server", "client", "admin"])
+def test_a_kit_carries_our_own_words_and_ways_to_run_it(role: str, tmp_path: Path) -> None:
+    import configparser
+    import shlex
+
+    from unpooled.network.kit_files import write_kit_files
+
+    folder = tmp_path / "north"
+    folder.mkdir()
+    (folder / "readme.txt").write_text("run start.sh")  # the engine's
+    write_kit_files(folder, role)
+    assert not (folder / "readme.txt").exists()
+    text = (folder / "README.md").read_text()
+    assert unpooled.__version__ in text
+    assert "start.sh" not in text
+    shown = re.findall(r"^ +unpooled (.+)$", text, flags=re.MULTILINE)
+    assert shown
+    for line in shown:
+        name = next(known for known in known_commands() if line.startswith(known))
+        with known_commands()[name].make_context(name, shlex.split(line)[len(name.split()) :]):
+            pass
+    if role == "admin":
+        assert [file.name for file in folder.iterdir()] == ["README.md"]
+        return
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str
+    unit.read_string((folder / "unpooled.service").read_text())
+    assert unit["Service"]["ExecStart"].endswith("unpooled network start /srv/unpooled/north")
+    assert unit["Service"]["Environment"] == "NUMBA_CACHE_DIR=/var/cache/unpooled"
+    lines = [line for line in (folder / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
+    assert [line.split()[0] for line in lines] == ["FROM", "RUN", "USER", "ENV", "VOLUME", "ENTRYPOINT", "CMD"]
+    assert json.loads(lines[5].removeprefix("ENTRYPOINT ")) == ["unpooled", "network", "start"]
+    assert json.loads(lines[6].removeprefix("CMD ")) == ["/srv/unpooled/north"]

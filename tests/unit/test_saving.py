@@ -252,6 +252,25 @@ def test_the_same_model_in_scikit_learn_predicts_the_same(name: str) -> None:
         assert other.predict(X) == pytest.approx(model.predict(X))
 
 
+@pytest.mark.parametrize("name", ["bayes", "logistic"])
+def test_a_model_in_scikit_learn_becomes_one_in_onnx(name: str) -> None:
+    skl2onnx = pytest.importorskip("skl2onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    from skl2onnx.common.data_types import FloatTensorType
+
+    model = fitted(name)
+    graph = skl2onnx.to_onnx(model.to_sklearn(), initial_types=[("X", FloatTensorType([None, 4]))])
+    session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+    rows = X.astype(np.float32)
+    (label, *_) = session.run(None, {"X": rows})
+    if hasattr(model, "classes_"):
+        certain = np.abs(model.predict_proba(rows)[:, 1] - 0.5) > 1e-3  # ONNX computes in single precision
+        assert certain.mean() > 0.9
+        assert (label == model.predict(rows))[certain].all()
+    else:
+        assert label.ravel() == pytest.approx(model.predict(rows), rel=1e-3, abs=1e-3)
+
+
 def test_names_travel_to_scikit_learn_and_what_does_not_fit_is_refused() -> None:
     import polars as pl
 

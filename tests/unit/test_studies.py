@@ -445,6 +445,14 @@ def test_a_run_becomes_a_page(world: Path) -> None:
     assert "no transcript" in command(world, "report", "north", code=2)
 
 
+@pytest.mark.parametrize("purpose", ["\\u001b[31mred", "two\\nlines", "x" * 501])
+def test_a_purpose_is_a_printable_line(world: Path, purpose: str) -> None:
+    (world / "study.toml").write_text(STUDY.replace('"describe"', f'"describe"\npurpose = "{purpose}"'))
+    said = command(world, "party", "check", "study.toml", "--config", "north/party.toml", code=2)
+    assert "printable characters" in said
+    assert "\x1b" not in said
+
+
 def test_a_page_says_why_by_whom_when_and_what_is_left(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import getpass
 
@@ -454,6 +462,11 @@ def test_a_page_says_why_by_whom_when_and_what_is_left(world: Path, monkeypatch:
     monkeypatch.setattr(getpass, "getuser", lambda: "ada")
     assert "Purpose, as study.toml says" in command(world, "party", "check", "study.toml", "--config", "north/party.toml")
     approve(world)
+    assert re.search(
+        r"plan [0-9a-f]{16}  approval  describe: to plan beds$",
+        command(world, "party", "ledger", "--config", "north/party.toml"),
+        re.MULTILINE,
+    )
     command(world, "run", "study.toml", *PARTIES)
     about = json.loads((world / "study.run/about.json").read_text())
     assert (about["by"], about["purpose"]) == ("ada", "to plan beds")

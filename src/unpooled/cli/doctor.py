@@ -8,7 +8,9 @@ import typer
 
 
 def doctor(
-    kit: Path | None = typer.Argument(None, help="A start-up kit: yours."),
+    kit: Path | None = typer.Argument(
+        None, help="A start-up kit: yours. Without one, studies whose parties are on one disk."
+    ),
     *,
     study: Path | None = typer.Option(None, "--study", help="The study file to look at."),
     config: Path | None = typer.Option(None, "--config", help="A party file [default: that of the kit]."),

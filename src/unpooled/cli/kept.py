@@ -83,6 +83,8 @@ def export(
     elif out.suffix not in {".csv", ".json"}:
         msg = f"{out.name}: name the file .csv or .json for coefficients, .npz for all arrays"
         raise UsageError(msg)
+    elif not kept.terms and "predictions" in kept.arrays and out.suffix == ".csv":
+        body = _predictions(kept, config)
     elif not kept.terms:
         msg = f"model {kept.plan.study.model!r} keeps nothing here that has a name of its own: export the arrays, --out NAME.npz"
         raise UsageError(msg)
@@ -95,6 +97,26 @@ def export(
         say_json({"written": str(out), "party": kept.party, "plan": kept.plan.hash})
     else:
         typer.echo(f"written: {out} ({_OWN})")
+
+
+def _predictions(kept: KeptValues, config: Path) -> bytes:
+    """New rows' predictions (of a classification the log odds), beside their ids where the party names a column of them."""
+    import csv
+    import io
+
+    from unpooled.study.files import read_party
+    from unpooled.study.party import open_party
+
+    values, name = kept.arrays["predictions"].tolist(), read_party(config).party.id
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if name is None:
+        writer.writerows([["prediction"], *([value] for value in values)])
+    else:
+        with open_party(config) as party:
+            ids = party.table.ids()
+        writer.writerows([[name, "prediction"], *zip(ids, values, strict=True)])
+    return text.getvalue().encode()
 
 
 def _some(kept: KeptValues, study: Path) -> None:

@@ -11,7 +11,10 @@ def new(
     model: str = typer.Argument(help="describe, bayes, glm, pls, stacking, lasso or pride."),
     *,
     card: list[Path] = typer.Option([], "--card", help="The public card of a party; repeat for each."),
-    epsilon: float = typer.Option(1.0, help="The privacy asked for."),
+    epsilon: float | None = typer.Option(None, help="The privacy asked for [default: 1, or that of --fitted]."),
+    fitted: Path | None = typer.Option(
+        None, "--fitted", help="pride: an earlier study, whose coefficients predict the new rows of these cards."
+    ),
     out: Path = typer.Option(Path("study.toml"), "--out", help="The new study file."),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
@@ -20,10 +23,15 @@ def new(
 
     from unpooled.cli.say import say_json
     from unpooled.errors import UsageError
-    from unpooled.study.templates import template
+    from unpooled.study.templates import prediction, template
 
     cards = [Path(os.path.relpath(path, out.parent)).as_posix() for path in card]
-    text = template(model, cards, epsilon)
+    if fitted is not None and model != "pride":
+        msg = "--fitted is for pride, whose coefficients stay at the parties; other models' runs are used by `unpooled predict`"
+        raise UsageError(msg)
+    text = (
+        template(model, cards, 1.0 if epsilon is None else epsilon) if fitted is None else prediction(fitted, cards, epsilon)
+    )
     try:
         with out.open("x", encoding="utf-8") as file:
             file.write(text)

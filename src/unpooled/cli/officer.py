@@ -1,4 +1,4 @@
-"""``unpooled party withdraw | card | forget | verify``: what a privacy officer does after a study, or instead of one."""
+"""``unpooled party withdraw | card | rows | forget | verify``: what a party does after a study, or instead of one."""
 
 from __future__ import annotations
 
@@ -49,6 +49,26 @@ def card(config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
         typer.echo(f"{'wrote' if changed else 'unchanged:'} {path} ({now.rows} rows)")
 
 
+def rows(
+    data: Path = typer.Argument(help="A file of new rows, written as the party's own file is."),
+    config: Path = _CONFIG,
+    *,
+    folder: Path = typer.Option(..., "--folder", help="A new folder for the party file and the card of these rows."),
+    as_json: bool = _JSON,
+) -> None:
+    """Make a party file and a card for new rows, under this party's declarations, ledger and key: to predict them in a study of their own.
+
+    The policy is the default one with the same total; it is the same ledger, so both count.
+    """
+    from unpooled.study.party import party_of_rows
+
+    made, public = party_of_rows(config, data, folder)
+    if as_json:
+        say_json({"party": str(made), "card": str(public)})
+    else:
+        typer.echo(f"wrote {made} (the ledger and its key stay where they are) and the public card {public}")
+
+
 def forget(study: Path = typer.Argument(help="The study file."), config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
     """Delete what this party keeps of a study: coefficients and other values computed from raw data. The ledger stays."""
     from unpooled.study.files import read_study
@@ -87,7 +107,8 @@ def verify(
         say_json({"head": now, "rows": len(history.rows), "entries": history.entries()})
         return
     for entry in history.entries():
-        what = entry.kind if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
+        said = f"{entry.kind}  {entry.about}".rstrip()
+        what = said if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
         words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in entry.units)
         typer.echo(f"{entry.position:>5}  {moment(entry.time):<16}  plan {entry.plan[:16]}  {what:<24}{words}".rstrip())
     typer.echo(f"{len(history.rows)} rows in an unbroken chain; head {now}")

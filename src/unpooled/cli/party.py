@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="Set up a party, check a study agai
 app.command(epilog=examples("party init"))(init.init)
 app.command(epilog=examples("party show"))(kept.show)
 app.command(epilog=examples("party export"))(kept.export)
-for command in (officer.withdraw, officer.card, officer.forget, officer.verify):
+for command in (officer.withdraw, officer.card, officer.rows, officer.forget, officer.verify):
     app.command(epilog=examples(f"party {command.__name__}"))(command)
 
 _CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
@@ -65,7 +65,7 @@ def check(
         if not as_json:
             typer.echo("policy: this plan fits.")
         if not already and (approve or (asked and typer.confirm(f"Approve plan {compiled.hash[:16]}?"))):
-            party.ledger.approve(compiled.hash)
+            party.ledger.approve(compiled.hash, f"{compiled.study.row}: {purpose}" if purpose else compiled.study.row)
             said = "Approved, and written into the ledger."
         else:
             said = "It is already approved." if already else "Not approved. Run again with --approve once you agree."
@@ -131,7 +131,8 @@ def ledger(
         typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
         return
     for entry in entries:
-        what = entry.kind if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
+        said = f"{entry.kind}  {entry.about}".rstrip()
+        what = said if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
         what = "the whole plan, all parties" if entry.kind == "shared" else what
         words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in entry.units)
         cost = "" if entry.key is None else f"{words}; {entry.state}"

@@ -16,6 +16,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "new": (
         "unpooled new bayes",
         "unpooled new pride --card clinic/clinic.card.toml --card lab/lab.card.toml --out pride.toml",
+        "unpooled new pride --fitted study.toml --card clinic-new/clinic.card.toml --card lab-new/lab.card.toml --out predict.toml",
     ),
     "plan": ("unpooled plan study.toml", "unpooled plan study.toml --utility", "unpooled plan study.toml --json"),
     "predict": (
@@ -46,6 +47,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "party withdraw": ("unpooled party withdraw study.toml --config north/party.toml",),
     "party card": ("unpooled party card --config north/party.toml",),
+    "party rows": ("unpooled party rows new.csv --config clinic/party.toml --folder clinic-new",),
     "party forget": ("unpooled party forget study.toml --config north/party.toml",),
     "party verify": ("unpooled party verify ledger.json --head 5f0c...",),
     "party show": (

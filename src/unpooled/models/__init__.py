@@ -49,6 +49,6 @@ def fitted(plan: Plan, result: Any) -> Any:  # noqa: ANN401 - a result of this m
     if importlib.util.find_spec(home) is None:
         msg = f"model {plan.study.model!r} releases nothing that predicts"
         if plan.study.model == "pride":
-            msg += ": its coefficients stay at the parties, who predict in a study of their own (docs/studies.md, `fitted`)"
+            msg += ": its coefficients stay at the parties, who predict in a study of their own: unpooled new pride --fitted STUDY (docs/tutorial-pride.md)"
         raise UsageError(msg)
     return importlib.import_module(home).fitted(plan, result)

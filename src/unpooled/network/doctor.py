@@ -49,14 +49,27 @@ class Finding:
 
 def examine(kit: Kit | None, config: Path | None, study: Study | None) -> list[Finding]:
     """Look at everything that these three allow to be looked at."""
-    checks: list[tuple[str, Callable[[], str]]] = [("versions", _versions)]
+    # Without a kit, and with a study that pins no coordinator, all parties are on one disk: the engine is not needed.
+    local = kit is None and (study is None or not study.coordinator)
+    checks: list[tuple[str, Callable[[], str]]] = [("versions", _version if local else _versions)]
     if kit is not None:
         checks += [("certificate", lambda: _certificate(kit)), ("private files", lambda: _private(kit))]
         checks += [("server", lambda: _server(kit))]
         if kit.role == "client" and config is None:
             config = kit.folder / "local" / "party.toml"
     if study is not None:
-        checks += [("cards", lambda: _cards(study)), ("coordinator", lambda: _coordinator(kit, study))]
+        checks += [("cards", lambda: _cards(study))]
+        if local:
+            checks += [
+                (
+                    "where",
+                    lambda: (
+                        "no coordinator is pinned: this study runs with all parties on one disk (`unpooled run --party`)"
+                    ),
+                )
+            ]
+        else:
+            checks += [("coordinator", lambda: _coordinator(kit, study))]
         if kit is not None and kit.role == "admin":
             checks += [("roster", lambda: _roster(kit, study))]
     if config is not None:
@@ -69,6 +82,10 @@ def _look(what: str, check: Callable[[], str]) -> Finding:
         return Finding(what, fine=True, words=check())
     except (UnpooledError, OSError, ValueError) as error:
         return Finding(what, fine=False, words=str(error) or type(error).__name__)
+
+
+def _version() -> str:
+    return f"python {platform.python_version()}, unpooled {importlib.metadata.version('unpooled')}"
 
 
 def _versions() -> str:

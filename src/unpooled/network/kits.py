@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from unpooled.errors import LedgerDamaged, StudyError
+from unpooled.network.kit_files import write_kit_files
 from unpooled.protocol.identity import Identity
 
 #: In the coordinator's kit: a folder per plan with its transcript. In a job: what is fetched.
@@ -166,6 +167,7 @@ def provision(project: Path, out: Path) -> str:
     configs = {member.name: member.config for member in text.party}
     for kit in kits_in(out):
         kit.folder.chmod(0o700)
+        write_kit_files(kit.folder, kit.role)
         if kit.role != "admin":
             _narrow(kit)
         config = configs.get(kit.name)

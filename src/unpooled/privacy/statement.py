@@ -57,7 +57,7 @@ def _who(study: Study, split: Split) -> str:
 
 def _upward(probability: float) -> str:
     """Two digits, never below the probability."""
-    step = 10.0 ** (math.floor(math.log10(probability)) - 1) if probability > 0 else 1.0
+    step = 10.0 ** (math.floor(math.log10(probability)) - 1)
     return f"{min(1.0, math.ceil(probability / step * (1 - 1e-12)) * step):.2g}"
 
 
@@ -180,10 +180,10 @@ class Statement:
             f"Read: {what} can move somebody who knows everything else, and believes with 50 % {property_}, to at most "
             f"{_belief(epsilon)}"
         )
-        if self.delta:
+        if self.failure:
             words += f", except with a probability of at most {_upward(self.failure)}"
         if self.adjacency == "zero-out":
-            words += f" (about what it is: {_belief(2 * epsilon)}{', with more exceptions' if self.delta else ''})"
+            words += f" (about what it is: {_belief(2 * epsilon)}{', with more exceptions' if self.failure else ''})"
         return f"{words}. What is learnt about people in general is not limited by it."
 
     def to_dict(self) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class PartyView:
 def _line(entry: Entry) -> tuple[int, str, str, str, str, str]:
     when = moment(entry.time)
     if entry.key is None:
-        return entry.position, when, entry.kind, "", "", ""
+        return entry.position, when, f"{entry.kind} {entry.about}".strip(), "", "", ""
     what = f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
     what = "the whole plan, all parties" if entry.kind == "shared" else what
     return entry.position, when, what, entry.words(Unit.ATTRIBUTE), entry.words(Unit.RECORD), str(entry.state)

@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 #: What a study says that does not want row ids compared.
 UNCHECKED = "unchecked"
+#: So long may a purpose be.
+_LONGEST = 500
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -148,8 +150,12 @@ def read_study(path: str | Path) -> Study:
 
 
 def purpose_of(path: Path) -> str:
-    """What a study file says that its result is for."""
-    return _read(path, StudyFile).study.purpose
+    """What a study file says that its result is for: one printable line, for it is shown in other people's terminals."""
+    purpose = _read(path, StudyFile).study.purpose
+    if not purpose.isprintable() or len(purpose) > _LONGEST:
+        msg = f"{path.name}: purpose is one line of at most {_LONGEST} printable characters"
+        raise StudyError(msg)
+    return purpose
 
 
 def _aligned(study: Study) -> Study:

@@ -126,6 +126,33 @@ def complete_party(config: Path, *, new_budget: bool = False) -> Path:
     return card
 
 
+def party_of_rows(config: Path, data: Path, folder: Path) -> tuple[Path, Path]:
+    """A party file and a card for new rows of a party that exists: its declarations, its ledger and key, no labels."""
+    text = read_party(config)
+    own, new, card = text.party, folder / "party.toml", folder / f"{text.party.name}.card.toml"
+    for path in (new, card):
+        if path.exists():
+            msg = f"{path} exists already: choose another folder"
+            raise StudyError(msg)
+    party = msgspec.structs.replace(
+        own,
+        data=os.path.relpath(data, folder),
+        ledger=os.path.relpath(config.parent / own.ledger, folder),
+        labels=(),
+    )
+    names = tuple(column.name for column in text.columns)
+    table = data_of(data, names, party, text.format, text.columns)
+    with Ledger.open(config.parent / own.ledger) as ledger:
+        key = Identity(ledger.root_key).public
+    made = card_of(party, text.columns, table.n_rows, key, (table.household or (0,))[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    budget = policy_of(text).budget
+    assert budget is not None
+    new.write_text(write_party(party, text.columns, budget, text.format))
+    card.write_text(write_card(made))
+    return new, card
+
+
 def _establish(
     party: PartySection, data: Path, folder: Path, columns: tuple[Column, ...], form: DataFormat | None, *, new_budget: bool
 ) -> None:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import tomli_w
 
 from unpooled.errors import UsageError, listed
+from unpooled.models import load
+from unpooled.study.files import read_study
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 _COLUMNS, _ROWS = "columns of the same people", "rows of different people, with the same columns"
 
@@ -141,3 +144,38 @@ unit = "{unit}"{" " * (27 - len(unit))}# whom it is for: "record", a whole row; 
 
 # One table for every party: the public card that its `unpooled party init` wrote.
 {parties}"""
+
+
+def prediction(study: Path, cards: Sequence[str], epsilon: float | None) -> str:
+    """The study that predicts new rows with what the parties keep of a PRIDE study: its parameters, its plan, its sketches' sizes."""
+    from unpooled.models.pride.plan import sizes_of
+
+    asked = read_study(study)
+    if asked.model != "pride":
+        msg = f"{study.name}: a study of {asked.model!r} releases its model, which `unpooled predict` uses free of charge"
+        raise UsageError(msg)
+    plan = load(asked.row).compile(asked)
+    parameters = {key: value for key, value in asked.parameters.items() if key not in {"publish", "folds", "response_bound"}}
+    if parameters.get("alpha") == "global-cv":
+        del parameters["alpha"]  # new rows choose no penalty
+    parameters |= {"fitted": plan.hash, "sketch_dim": sizes_of(plan.design)}
+    study_ = {"model": "pride", "public_seed": asked.public_seed, "coordinator": asked.coordinator}
+    privacy = {
+        "epsilon": asked.epsilon if epsilon is None else epsilon,
+        "delta": asked.delta,
+        "unit": asked.unit,
+        "adjacency": asked.adjacency,
+        "calibration": asked.calibration,
+    }
+    told = {
+        "study": {key: value for key, value in study_.items() if value},
+        "parameters": parameters,
+        "privacy": privacy,
+        "party": [{"card": card} for card in cards],
+    }
+    return (
+        "# New rows, predicted at the parties with the coefficients that they keep of an earlier study.\n"
+        "# It releases a sketch of the new rows, which costs what this plan says. The predictions stay at the parties:\n"
+        "# unpooled party export THIS.toml --config party.toml --out predictions.csv\n"
+        f"# parameters.predicting = [...] names the parties that predict; default: all that kept coefficients.\n\n{tomli_w.dumps(told)}"
+    )

@@ -49,6 +49,10 @@ def outlook(
 
     ``structure`` says how all parties' columns are related, ``correlation`` how closely (of neighbours on a field, in the place of a factor).
     """
+    if study.parameters.get("fitted"):
+        raise UsageError(
+            "a study of new rows fits nothing, so it has no outlook of its own: ask for that of the study that fitted"
+        )
     check_range("r2", r2, 0.0, 1.0)
     check_range("correlation", correlation, 0.0, 0.999)
     if structure not in STRUCTURES:

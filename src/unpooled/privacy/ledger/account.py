@@ -89,12 +89,12 @@ class Ledger:
 
     # --- approve, reserve, commit, reply
 
-    def approve(self, plan: str) -> None:
-        """Record that this party agreed to a plan."""
+    def approve(self, plan: str, words: str = "") -> None:
+        """Record that this party agreed to a plan; ``words`` say for people what it is about."""
         check_plan(plan)
         with self._store.locked() as history:
             if plan not in history.approved:
-                self._store.append(Row(kind="approval", plan=plan))
+                self._store.append(Row(kind="approval", plan=plan, name=words))
 
     def approved(self, plan: str) -> bool:
         """Whether this party agreed to a plan."""

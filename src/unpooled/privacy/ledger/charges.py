@@ -104,6 +104,8 @@ class Entry:
     costs: tuple[Cost, ...]
     state: Literal["reserved", "committed"]
     time: int
+    #: Of an approval: what the plan is about, as whoever approved it was told.
+    about: str = ""
 
     @property
     def units(self) -> tuple[Unit, ...]:

@@ -97,7 +97,7 @@ class History:
         """A charge, an approval or a withdrawal as people read it."""
         if row.kind in {"approval", "withdrawal"}:
             said: Literal["approval", "withdrawal"] = "approval" if row.kind == "approval" else "withdrawal"
-            return Entry(row.position, said, row.plan, None, (), "committed", row.time)
+            return Entry(row.position, said, row.plan, None, (), "committed", row.time, row.name)
         answer = self.answers.get((row.plan, row.step, row.number))
         # A charge that comes after the reply of its step cannot be part of it.
         sent = answer is not None and answer.position > row.position
