@@ -176,6 +176,15 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         shared = sum(one.rows for one in declared if one.elsewhere)
         return max([shared, *(one.rows for one in declared), 1])
 
+    def one_card_for_all(self) -> Card:
+        """The first card, where all parties declare the same columns: rows are split."""
+        first, *others = self.parties
+        for card in others:
+            if card.columns != first.columns:
+                msg = f"parties {first.name!r} and {card.name!r} declare different columns: rows are split, so columns must be equal"
+                raise UsageError(msg)
+        return first
+
     def trusts(self, role: str) -> bool:
         """Whether the study asks its parties to trust this role with values in the clear."""
         return self.trust.get(role) == TRUSTED

@@ -106,11 +106,7 @@ def _rising(name: str, cuts: tuple[float, ...]) -> None:
 def design_of(study: Study) -> DiagnoseDesign:
     """What the study asks for, checked."""
     p: Parameters = check_parameters(study, Parameters)
-    first, *others = study.parties
-    for card in others:
-        if card.columns != first.columns:
-            msg = f"parties {first.name!r} and {card.name!r} declare different columns: rows are split, so columns must be equal"
-            raise UsageError(msg)
+    first = study.one_card_for_all()
     response = first.column(p.response)
     features = tuple(column for column in first.columns if column.name != p.response)
     if response.may_be_absent:

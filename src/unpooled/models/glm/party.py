@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.standard import DESCENT, SCALES, SPREAD, public_numbers, remembered
-from unpooled.aggregation.totals import COUNT, rows_counted
-from unpooled.errors import PlanMismatch
+from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
 from unpooled.models.glm.directions import MOMENTS
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
 
@@ -29,24 +28,14 @@ if TYPE_CHECKING:
 
 def _base(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: GlmDesign = context.design
-    _no_settings(settings)
+    no_settings(settings)
     return design.base.statistic(context.table)
 
 
 def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: GlmDesign = context.design
-    _no_settings(settings)
+    no_settings(settings)
     return design.scales.statistic(context.table)
-
-
-def _count(context: Context, settings: Settings) -> NDArray[np.int64]:
-    _no_settings(settings)
-    return rows_counted(context.table)
-
-
-def _no_settings(settings: Settings) -> None:
-    if settings:
-        raise PlanMismatch("what is counted or taken inside the declared ranges has no settings in its request")
 
 
 def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
@@ -61,7 +50,7 @@ def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
 
 def _moments(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: GlmDesign = context.design
-    _no_settings(settings)
+    no_settings(settings)
     assert design.directions is not None  # it has no such total
     return design.directions.statistic(context.table)
 
@@ -91,7 +80,7 @@ def _asked(context: Context, rows: GlmRows, settings: Settings) -> tuple[Blocks,
 
 #: What a party adds up, by the name of the total.
 STATISTICS = {
-    COUNT: _count,
+    COUNT: rows_counted,
     BASE: _base,
     SCALES: _scales,
     MOMENTS: _moments,

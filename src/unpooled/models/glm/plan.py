@@ -199,11 +199,7 @@ def _family(parameters: Parameters, response: Column) -> GlmFamily:
 def design_of(study: Study) -> GlmDesign:
     """What the study asks for, checked."""
     parameters: Parameters = check_parameters(study, Parameters)
-    first, *others = study.parties
-    for card in others:
-        if card.columns != first.columns:
-            msg = f"parties {first.name!r} and {card.name!r} declare different columns: rows are split, so columns must be equal"
-            raise UsageError(msg)
+    first = study.one_card_for_all()
     _check(parameters)
     responses = _responses(parameters, {column.name: column for column in first.columns})
     _check_rows(parameters, responses)
