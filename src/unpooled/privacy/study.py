@@ -75,6 +75,13 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         raise UsageError(msg)
 
     @property
+    def size(self) -> str:
+        """How much it holds, in words."""
+        if self.household is None:
+            return f"{self.rows}"
+        return f"{self.household.ids} ids, at most {self.household.rows} rows of each"
+
+    @property
     def people(self) -> int:
         """How many units it holds: ids where rows belong together, else rows."""
         return self.rows if self.household is None else self.household.ids
