@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from unpooled.models.describe.estimator import Description as Description
     from unpooled.models.describe.estimator import describe as describe
     from unpooled.models.describe.outlook import describe_outlook as describe_outlook
+    from unpooled.models.diagnose.estimator import Diagnosis as Diagnosis
+    from unpooled.models.diagnose.estimator import diagnose as diagnose
     from unpooled.models.glm.estimator import PrivateGLM as PrivateGLM
     from unpooled.models.lasso.estimator import PrivateLasso as PrivateLasso
     from unpooled.models.lasso.estimator import PrivateLassoClassifier as PrivateLassoClassifier
@@ -34,6 +36,7 @@ _HOME = {
     "Budget": "unpooled.privacy.budget",
     "BudgetWarning": "unpooled.errors",
     "Description": "unpooled.models.describe.estimator",
+    "Diagnosis": "unpooled.models.diagnose.estimator",
     "PrideClassifier": "unpooled.models.pride.estimator",
     "PrideRegressor": "unpooled.models.pride.estimator",
     "PrivacyLeakWarning": "unpooled.errors",
@@ -49,6 +52,7 @@ _HOME = {
     "UtilityWarning": "unpooled.errors",
     "describe": "unpooled.models.describe.estimator",
     "describe_outlook": "unpooled.models.describe.outlook",
+    "diagnose": "unpooled.models.diagnose.estimator",
     "load": "unpooled.study.saved",
 }
 
@@ -57,6 +61,7 @@ __all__ = [
     "Budget",
     "BudgetWarning",
     "Description",
+    "Diagnosis",
     "PrideClassifier",
     "PrideRegressor",
     "PrivacyLeakWarning",
@@ -72,6 +77,7 @@ __all__ = [
     "UtilityWarning",
     "describe",
     "describe_outlook",
+    "diagnose",
     "load",
 ]
 

@@ -229,6 +229,48 @@ def pls_several_case() -> Case:
     return Case("pls", msgspec.structs.replace(alone.study, parties=cards, parameters=parameters), tables)
 
 
+def diagnose_case() -> Case:
+    """Two clinics hold rows; a model of two columns is given, one of them with categories, and its residuals are looked at."""
+    rng = np.random.default_rng(23)
+    columns = (Column("dose", 0.0, 4.0), Column("arm", categories=("a", "b"), missing="absent"), Column("days", 0.0, 20.0))
+    tables = {}
+    for name, n in (("clinic", 30), ("ward", 25)):
+        dose, arm = rng.uniform(0, 4, n), rng.choice(np.array(["a", "b"], dtype=object), n)
+        tables[name] = Table({"dose": dose, "arm": arm, "days": np.clip(10 - 2 * dose + rng.normal(0, 3, n), 0, 20)})
+    cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
+    parameters = {
+        "response": "days",
+        "coefficients": {"dose": -2.0, "arm = a": 0.0, "arm = b": 1.0},
+        "intercept": 10.0,
+        "cuts": [4.0, 8.0],
+        "residual_cuts": [-3.0, 0.0, 3.0],
+    }
+    return Case(
+        "diagnose", Study("diagnose", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables
+    )
+
+
+def diagnose_classes_case() -> Case:
+    """The same clinics; two classes."""
+    numbers = diagnose_case()
+    tables = {
+        name: Table(
+            {c: (np.where(table[c] > 6, "long", "short").astype(object) if c == "days" else table[c]) for c in table.names}
+        )
+        for name, table in numbers.tables.items()
+    }
+    columns = (*numbers.study.parties[0].columns[:2], Column("days", categories=("long", "short")))
+    cards = tuple(msgspec.structs.replace(card, columns=columns) for card in numbers.study.parties)
+    changed = {
+        "link": "logistic",
+        "cuts": [-1.0, 0.0, 1.0],
+        "coefficients": {"dose": 1.0, "arm = a": 0.0, "arm = b": 1.0},
+        "intercept": -2.0,
+    }
+    parameters = {k: v for k, v in (numbers.study.parameters | changed).items() if k != "residual_cuts"}
+    return Case("diagnose", msgspec.structs.replace(numbers.study, parties=cards, parameters=parameters), tables)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "describe": describe_case,
     "pride": pride_case,
@@ -240,4 +282,6 @@ CASES: dict[str, Callable[[], Case]] = {
     "lasso, logistic": lasso_logistic_case,
     "pls": pls_case,
     "pls, two responses": pls_several_case,
+    "diagnose": diagnose_case,
+    "diagnose, classes": diagnose_classes_case,
 }

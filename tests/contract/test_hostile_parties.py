@@ -105,6 +105,9 @@ STUDIES = {
     ),
     "bayes, published": lambda: changed("bayes", calibration="published"),
     "glm, counts": lambda: counts_study("poisson", "gradient", trust={"aggregation": "trusted"}),
+    "glm, moments": lambda: changed(
+        "glm", parameters={"offset": "", "method": "moments", "rows": "unit"}, trust={"aggregation": "local"}
+    ),
     "glm, mean": lambda: counts_study("negative-binomial", "mean"),
     "glm, gamma": lambda: counts_study("gamma", "newton", trust={"aggregation": "local"}),
     "stacking, published": lambda: changed("stacking", calibration="published"),

@@ -29,6 +29,9 @@ def test_a_template_compiles(model: str, tmp_path: Path) -> None:
     text = template(model, names)
     if (response := case.study.parameters.get("response")) is not None:
         text = text.replace('response = "y"', f'response = "{response}"')
+    if (coefficients := case.study.parameters.get("coefficients")) is not None:
+        said = ", ".join(f'"{name}" = {value}' for name, value in coefficients.items())
+        text = text.replace("coefficients = {}", f"coefficients = {{ {said} }}")
     file = tmp_path / "study.toml"
     file.write_text(text)
     plan = compile_study(read_study(file))

@@ -218,6 +218,7 @@ def test_unit_rows_depend_on_directions_alone(bounds, intercept: bool) -> None:
         "bounds": bounds,
         "classes": (0, 1),
         "fit_intercept": intercept,
+        "method": "perturbation",
         "random_state": 0,
     }
     unit = PrivateLogisticRegression(**options, rows="unit").fit(X, y)

@@ -23,11 +23,12 @@ from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.totals import Quantity, Total
 from unpooled.audit.replay import replay
 from unpooled.errors import DataError, PlanMismatch, UsageError
-from unpooled.kernels import glm_rows, standard_rows
+from unpooled.kernels import directions, glm_rows, standard_rows
 from unpooled.models import fitted, load
+from unpooled.models.glm.directions import DirectionRows, Directions
 from unpooled.models.glm.families import NAMES, GlmFamily, gamma_dispersion
 from unpooled.models.glm.party import STATISTICS
-from unpooled.models.glm.rounds import FEW, ROUNDS, WORTH_ERRORS, WORTH_SLOPES, GlmMethod, schedule_of
+from unpooled.models.glm.rounds import WORTH_ERRORS, WORTH_SLOPES, GlmMethod, schedule_of
 from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
@@ -88,6 +89,17 @@ def statistics(family: str, rng: np.random.Generator, adjacency: Adjacency, *, i
         rows = rows_of(family, part, intercept=intercept)
         yield rows.descent(1.0, adjacency, 3), lambda t, rows=rows: rows.gradients(rows.blocks(t, standard), start, units)
     yield rows.information(1.0, adjacency, 1), lambda t: rows.weighted(rows.blocks(t, standard), start, units)
+    if family == "logistic":
+        for unit, norm in itertools.product((True, False), (None, 2.0)):
+            layout = dataclasses.replace(rows.layout, norm=norm)
+            ways = Directions(layout, responses(family, shifted=False), 100, unit)
+            yield ways.vector(1.0, adjacency), ways.statistic
+        along = DirectionRows(layout, 100, 1.0, ways.responses, directions=ways)
+        slopes = rng.normal(size=ways.columns) * float(rng.choice([0.0, 3.0, 100.0]))
+        yield (
+            along.descent(1.0, adjacency, 3),
+            lambda t: along.gradients(along.along(t, slopes), start[: along.width], units),
+        )
     yield rows.spread(1.0), lambda t: rows.squared_pulls(rows.blocks(t, standard), start)
 
 
@@ -358,9 +370,10 @@ def test_a_dispersion_is_found_from_clipped_squares() -> None:
 def test_the_form_follows_from_rows_columns_and_privacy() -> None:
     assert schedule_of(GlmMethod.AUTO, WORTH_SLOPES - 0.1, 5, 103).method is GlmMethod.MEAN
     small = schedule_of(GlmMethod.AUTO, WORTH_SLOPES, 5, 103)
-    assert (small.method, small.rounds, small.passes) == (GlmMethod.GRADIENT, FEW, FEW + 2)
+    assert (small.method, small.rounds, small.passes) == (GlmMethod.GRADIENT, 15, 17)
+    assert schedule_of(GlmMethod.AUTO, 50.0, 5, 103).rounds == 40
     large = schedule_of(GlmMethod.AUTO, 200.0, 40, 103)
-    assert (large.method, large.rounds, large.step) == (GlmMethod.NEWTON, ROUNDS, 6 / 40)
+    assert (large.method, large.rounds, large.step) == (GlmMethod.NEWTON, 80, 6 / 40)
     assert schedule_of(GlmMethod.AUTO, WORTH_ERRORS, 5, 13).method is GlmMethod.GRADIENT
     assert schedule_of(GlmMethod.AUTO, WORTH_ERRORS, 5, 11).method is GlmMethod.MEAN
     exact = schedule_of(GlmMethod.AUTO, INF, 5, 103)
@@ -468,6 +481,11 @@ def study(family: str = "logistic", **changes: Any) -> Study:
         ("max_passes", {"max_passes": 0}, None),
         ("level", {"level": 1.0}, None),
         ("ridge", {"ridge": -1.0}, None),
+        ("rows is", {"rows": "long"}, None),
+        ("for method 'moments' alone", {"rows": "unit"}, None),
+        ("for method 'moments' alone", {"norm": 1.0}, None),
+        ("is for the logistic family", {"method": "moments", "offset": "known"}, None),
+        ("norm must be positive", {"method": "moments", "norm": -1.0}, None),
         ("dispersion", {"family": "negative-binomial", "dispersion": 0.0}, Column("y", 0, 5)),
         ("two classes", {}, Column("y", 0, 1)),
         ("two classes", {}, Column("y", categories=("a", "b", "c"))),
@@ -513,6 +531,8 @@ def test_requests_carry_what_the_plan_says() -> None:
     p, d = len(plan.design.layout.coding.attribute), plan.design.layout.size
     good = (*[0.0] * p, *[1.0] * p, *[0.1] * d, 1.0, 1.0)
     for name, statistic in STATISTICS.items():
+        if name == "moments":
+            continue  # below
         needs = name not in {"base", "scales", "count"}
         assert statistic(asked, good if needs else ()).dtype == np.int64
         wild = ((), good[:-1], (*good[:-1], 0.0), (*good[:-1], math.nan), (*good[:-1], 1e9)) if needs else (good, (1.0,))
@@ -645,6 +665,76 @@ def test_studies_are_audited_in_every_unit(family: str, adjacency: str) -> None:
         if adjacency == "replace":
             reached = {name for who, _, name in report.largest if who == unit and report.largest[who, _, name] > 0.1}
             assert {"base", "descent", "score"} <= reached
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("rows", ["unit", "shorten"])
+def test_moments_are_audited_too(rows: str) -> None:
+    rng = np.random.default_rng(1)
+    columns = (Column("a", -1, 3), Column("b", 0, 1, missing="absent"), response_of("logistic"))
+    tables = {
+        name: Table(
+            {
+                "a": rng.uniform(-1, 3, 6),
+                "b": rng.uniform(0, 1, 6),
+                "y": rng.choice(np.array(["no", "yes"], dtype=object), 6),
+            }
+        )
+        for name in ("a", "b")
+    }
+    parameters = {"response": "y", "method": "moments", "rows": rows, "max_passes": 4}
+    cards = tuple(Card(name, 6, columns) for name in tables)
+    for unit, adjacency in itertools.product(ROWWISE, Adjacency):
+        asked = Study("glm", cards, 1.0, 1e-5, unit=str(unit), adjacency=str(adjacency), parameters=parameters, derived=())
+        asked = msgspec.structs.replace(asked, trust={"aggregation": "trusted"})
+        report = replay(MODEL, asked, tables, registry=load, rounds=2)
+        assert report.passed, str(report)
+        if unit is Unit.RECORD:
+            assert max(share for (_, _, name), share in report.largest.items() if name == "moments") > 0.3
+
+
+def test_moments_that_are_too_long_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = directions.scaled_rows
+
+    def long(coded, longest, unit, constant, grid, out) -> None:
+        honest(coded, longest, unit, constant, grid, out)
+        out *= 1.1
+
+    monkeypatch.setattr(directions, "scaled_rows", long)
+    with pytest.raises(AssertionError):
+        assert max(shares_of_reach("logistic", seeds=20).values()) <= 1 + 1e-12
+
+
+def test_the_model_of_a_study_of_directions_predicts_by_them() -> None:
+    from unpooled.privacy.policy import Policy
+    from unpooled.protocol.local import run_in_process
+
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(2000, 3)).clip(-3, 3)
+    y = np.where(rng.random(2000) < 1 / (1 + np.exp(-2 * X[:, 0])), "yes", "no").astype(object)
+    columns = (*(Column(f"x{j}", -3, 3) for j in range(3)), Column("y", categories=("no", "yes")))
+    parameters = {"response": "y", "method": "moments", "rows": "unit"}
+    asked = Study("glm", (Card("a", 2000, columns),), 8.0, 1e-5, parameters=parameters, derived=())
+    plan = MODEL.compile(asked)
+    table = Table({**{f"x{j}": X[:, j] for j in range(3)}, "y": y})
+    model = fitted(plan, run_in_process(MODEL, plan, {"a": table}, Policy.in_process(), lambda _: MODEL).outcome.result)
+    frame = pl.DataFrame({f"x{j}": X[:, j] for j in range(3)})
+    assert np.mean(model.predict(frame) == y) > 0.7
+    half = model.predict_proba(pl.DataFrame({f"x{j}": X[:, j] / 2 for j in range(3)}))
+    assert model.predict_proba(frame) == pytest.approx(half, abs=1e-4)
+    with pytest.raises(UsageError, match="of rows as they are"):
+        model.to_sklearn()
+
+
+def test_requests_along_a_direction_carry_what_the_plan_says() -> None:
+    plan = MODEL.compile(study(parameters={"method": "moments", "rows": "unit"}))
+    scores = plan.design.along
+    p = plan.design.directions.columns
+    good = (*[0.1] * p, 1.0, 0.0, 1.0, 1.0)
+    assert scores.numbers(good)[0].size == p
+    for wild in ((), good[:-1], (*good[:-1], 0.0), (math.nan, *good[1:]), (1e7, *good[1:])):
+        with pytest.raises(PlanMismatch):
+            scores.numbers(wild)
 
 
 @pytest.mark.no_cover

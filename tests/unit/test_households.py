@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unpooled
-from unpooled.aggregation.totals import of_units
+from unpooled.aggregation.totals import of_units, rows_counted
 from unpooled.errors import BudgetRefusal, DataError, UsageError
 from unpooled.models import load
 from unpooled.privacy.accounting import UNBOUNDED
@@ -124,9 +124,9 @@ def statistics(asked: Study, rows: list[dict[str, float]]) -> dict[str, np.ndarr
         )
         return found
     if asked.model == "pls":
-        from unpooled.models.pls.party import _count, _moments
+        from unpooled.models.pls.party import _moments
 
-        return {"moments": _moments(context, ()), "count": _count(context, ())}
+        return {"moments": _moments(context, ()), "count": rows_counted(context, ())}
     from unpooled.models.bayes.party import STATISTICS
 
     design = plan.design

@@ -40,14 +40,11 @@ def test_the_way_is_chosen_before_data_and_a_pure_promise_stays_pure() -> None:
     assert model_of(epsilon=math.inf) == "stacking"
     assert model_of(method="perturbation", **DELTA) == "stacking"
     assert model_of(sites={"a": 50, "b": 50}, **DELTA) == "glm"
-    for own in (
-        {"penalty": 0.01},
-        {"noise": "gaussian"},
-        {"rows": "unit"},
-        {"bounds": Bounds(norm=2.0)},
-        {"source": [0.0] * 6},
-    ):
+    for own in ({"penalty": 0.01}, {"noise": "gaussian"}, {"source": [0.0] * 6}):
         assert made(**own, **DELTA).plan(2000, 5).study.model == "stacking", own
+    for own in ({"rows": "unit"}, {"bounds": Bounds(norm=2.0)}):
+        assert made(**own, **DELTA).plan(2000, 5).study.parameters["method"] == "moments", own
+        assert made(**own).plan(2000, 5).study.model == "stacking", own
     assert model_of(calibration="published", **DELTA) == "stacking"
     plan = made(epsilon=0.7, **DELTA).plan(2000, 5)
     assert 0.69 < plan.epsilon(1e-5) <= 0.7
@@ -59,12 +56,10 @@ def test_the_way_is_chosen_before_data_and_a_pure_promise_stays_pure() -> None:
         ("method is one of", {"method": "newton"}, False),
         ("rounds need a delta", {"method": "rounds"}, False),
         ("rounds need a delta", {}, True),
-        (
-            "penalty, rows: for method 'perturbation' alone",
-            {"method": "rounds", "penalty": 0.1, "rows": "unit", **DELTA},
-            False,
-        ),
-        ("norm: for the rows of one party alone", {"bounds": Bounds(norm=1.0), **DELTA}, True),
+        ("moments need a delta", {"rows": "unit"}, True),
+        ("penalty, rows: not for method 'rounds'", {"method": "rounds", "penalty": 0.1, "rows": "unit", **DELTA}, False),
+        ("noise: not for method 'moments'", {"method": "moments", "noise": "gaussian", **DELTA}, False),
+        ("source: for the rows of one party alone", {"source": [0.0] * 6, **DELTA}, True),
         ("perturbation: for the rows of one party alone", {"method": "perturbation"}, True),
     ],
 )
@@ -109,6 +104,71 @@ def test_one_estimator_fits_either_way_and_shows_nothing_of_the_other() -> None:
     one = made(**DELTA).fit(X, y, sites=["only"] * 2000)
     assert one.method_ == "rounds"
     assert [card.name for card in one.plan_.study.parties] == ["all"]
+
+
+def texts(n: int, columns: int, seed: int):
+    """Rows of length 1 with a falling spectrum, as of texts."""
+    rng = np.random.default_rng(seed)
+    deviations = np.arange(1, columns + 1) ** -0.5
+    X = rng.normal(size=(n, columns)) * deviations
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    u = X @ (rng.normal(size=columns) / np.sqrt(deviations))
+    return X, np.where(rng.random(n) < 1 / (1 + np.exp(-2 * u / u.std())), "well", "ill")
+
+
+@pytest.mark.parametrize("rows", ["unit", "shorten"])
+def test_moments_say_the_direction_and_rounds_its_length(rows: str, tmp_path) -> None:
+    X, y = texts(3000, 8, 1)
+    bounds = Bounds(norm=1.0) if rows == "shorten" else (-1, 1)
+    sites = np.arange(2000) % 4
+    model = made(bounds=bounds, rows=rows, epsilon=4.0, **DELTA).fit(X[:2000] * 0.7, y[:2000], sites=sites)
+    assert model.method_ == "moments"
+    ranked, loss = scores(model, X[2000:] * 0.7, y[2000:])
+    assert ranked > 0.75
+    assert loss < 0.65
+    p = model.predict_proba(X[2000:] * 0.7)[:, 1]
+    other = model.predict_proba(X[2000:] * 0.35)[:, 1]
+    assert (np.allclose(other, p, atol=1e-4)) == (rows == "unit")  # of unit rows the direction alone counts
+    through = made(bounds=bounds, rows=rows, epsilon=4.0, fit_intercept=False, **DELTA).fit(X[:2000] * 0.7, y[:2000])
+    assert through.intercept_ == pytest.approx([0.0])
+    assert scores(through, X[2000:] * 0.7, y[2000:])[0] > 0.75
+    model.save(tmp_path / "m")
+    assert (unpooled.load(tmp_path / "m").predict_proba(X) == model.predict_proba(X)).all()
+    if rows == "unit":
+        with pytest.raises(UsageError, match="not linear"):
+            model.to_sklearn()
+    else:
+        assert model.decision_function(X) == pytest.approx(X @ model.coef_[0] + model.intercept_)
+
+
+def test_without_noise_moments_rank_nearly_as_scikit_learn_does() -> None:
+    X, y = texts(4000, 10, 2)
+    model = made(bounds=Bounds(norm=1.0), method="moments", epsilon=math.inf).fit(X[:2000], y[:2000])
+    theirs = LogisticRegression(C=100.0, max_iter=10_000).fit(X[:2000], y[:2000])
+    ranked, loss = scores(model, X[2000:], y[2000:])
+    best = theirs.predict_proba(X[2000:])[:, 1]
+    assert ranked > roc_auc_score(y[2000:] == "well", best) - 0.01
+    assert loss < log_loss(y[2000:] == "well", best) * 1.05
+
+
+@pytest.mark.minutes
+@pytest.mark.parametrize(("rows", "columns", "epsilon"), [(3000, 100, 0.3), (1000, 30, 1.0)])
+def test_moments_are_better_than_perturbation_on_rows_of_one_length(rows: int, columns: int, epsilon: float) -> None:
+    gains = []
+    for seed in range(5):
+        X, y = texts(rows + 2000, columns, seed)
+        auto, other = (
+            scores(
+                made(bounds=Bounds(norm=1.0), rows="unit", epsilon=epsilon, random_state=seed, method=m, **DELTA).fit(
+                    X[:rows], y[:rows]
+                ),
+                X[rows:],
+                y[rows:],
+            )
+            for m in ("auto", "perturbation")
+        )
+        gains.append((auto[0] - other[0], other[1] - auto[1]))
+    assert (np.median(gains, axis=0) > 0).all()
 
 
 def scores(model: PrivateLogisticRegression, X, y) -> tuple[float, float]:

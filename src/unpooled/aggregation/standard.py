@@ -153,6 +153,11 @@ class StandardRows:
         """R: the length to which rows are shortened for second moments, that of a typical row."""
         return math.sqrt(len(self.layout.coding.attribute) + CONSTANT**2 * self.layout.intercept)
 
+    @property
+    def width(self) -> int:
+        """How many coefficients a row has."""
+        return self.layout.size
+
     @cached_property
     def grid(self) -> int:
         """Steps per unit: sums of products of two such values stay inside 64 bits."""
@@ -171,7 +176,7 @@ class StandardRows:
 
     def descent(self, share: float, adjacency: Adjacency, rounds: int) -> Summed:
         """Gradients of clipped residuals: so many rounds, each a release of its own."""
-        d, longest = self.layout.size, self._steps[0]
+        d, longest = self.width, self._steps[0]
         move = {unit: clipped_products(1.0, how) for unit, how in self._moves(adjacency).items()}
         reach = {unit: Reach(distance, d) for unit, distance in move.items()}
         return Summed(DESCENT, (Block(d, float(longest)),), reach, longest, share, count=rounds)
@@ -220,7 +225,7 @@ class StandardRows:
 
     def cut_products(self, left: Iterable[tuple[Floats, Floats, Floats]], most: float) -> Ints:
         """The exact sum of (rows, residuals, squared lengths), residuals at most ``most`` and their products at most ``longest``."""
-        total, longest = np.zeros(self.layout.size, dtype=np.int64), self._steps[0]
+        total, longest = np.zeros(self.width, dtype=np.int64), self._steps[0]
         farthest, exact = int(most * self.grid), max(1, (1 << 53) // longest)
         for rows, residual, square in left:
             standard_rows.cut_residuals(residual, square, float(self.grid), farthest, longest)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.messages import Member
-    from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Replies
 
@@ -237,8 +236,16 @@ class Quantity:
         return statistic
 
 
-def rows_counted(table: Table) -> NDArray[np.int64]:
-    """How many rows of a table count, as a vector of one number."""
+def no_settings(settings: tuple[float, ...]) -> None:
+    """Refuse a request with numbers where a statistic has none."""
+    if settings:
+        raise PlanMismatch("what is counted or taken inside the declared ranges has no settings in its request")
+
+
+def rows_counted(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
+    """How many rows of a party count, as a vector of one number."""
+    no_settings(settings)
+    table = context.table
     return np.array([sum(block[0].size for block in table.blocks(table.names[:1]))], dtype=np.int64)
 
 

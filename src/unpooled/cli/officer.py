@@ -46,7 +46,7 @@ def card(config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
     if as_json:
         say_json({"card": str(path), "changed": changed, "rows": now.rows})
     else:
-        typer.echo(f"{'wrote' if changed else 'unchanged:'} {path} ({now.rows} rows)")
+        typer.echo(f"{'wrote' if changed else 'unchanged:'} {path} ({now.size if now.household else f'{now.rows} rows'})")
 
 
 def rows(

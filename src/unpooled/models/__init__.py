@@ -26,6 +26,7 @@ REGISTRY: tuple[str, ...] = (
     "lasso-published",
     "pls",
     "pls-published",
+    "diagnose",
 )
 
 

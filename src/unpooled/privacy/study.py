@@ -75,6 +75,13 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         raise UsageError(msg)
 
     @property
+    def size(self) -> str:
+        """How much it holds, in words."""
+        if self.household is None:
+            return f"{self.rows}"
+        return f"{self.household.ids} ids, at most {self.household.rows} rows of each"
+
+    @property
     def people(self) -> int:
         """How many units it holds: ids where rows belong together, else rows."""
         return self.rows if self.household is None else self.household.ids
@@ -175,6 +182,15 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         declared = [card.household for card in self.parties if card.household is not None]
         shared = sum(one.rows for one in declared if one.elsewhere)
         return max([shared, *(one.rows for one in declared), 1])
+
+    def one_card_for_all(self) -> Card:
+        """The first card, where all parties declare the same columns: rows are split."""
+        first, *others = self.parties
+        for card in others:
+            if card.columns != first.columns:
+                msg = f"parties {first.name!r} and {card.name!r} declare different columns: rows are split, so columns must be equal"
+                raise UsageError(msg)
+        return first
 
     def trusts(self, role: str) -> bool:
         """Whether the study asks its parties to trust this role with values in the clear."""

@@ -107,7 +107,7 @@ def _facts(plan: Plan) -> dict[str, Any]:
         ],
         "split": "columns of the same people" if plan.split is Split.VERTICAL else "rows of different people",
         "parties": [
-            (c.name, c.rows, len(c.columns), len(c.labels), f"{c.key[:16]}…" if c.key else "one process")
+            (c.name, c.size, len(c.columns), len(c.labels), f"{c.key[:16]}…" if c.key else "one process")
             for c in study.parties
         ],
         "columns": columns[:_COLUMNS],

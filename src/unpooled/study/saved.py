@@ -21,6 +21,7 @@ _ESTIMATORS = {
     "PrivateStackingClassifier": "stacking",
     "Description": "describe",
     "DescribedBounds": "describe",
+    "Diagnosis": "diagnose",
 }
 #: Class -> the module that defines it. A file names one of these; nothing else is ever imported for it.
 HOMES = {

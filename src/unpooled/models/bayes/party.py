@@ -9,7 +9,7 @@ import numpy as np
 from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.standard import DESCENT, RESIDUAL, SCALES, SPREAD, public_numbers, remembered
-from unpooled.aggregation.totals import COUNT, rows_counted
+from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
 from unpooled.errors import PlanMismatch
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, SQUARE
 from unpooled.privacy.bounds import Coding
@@ -47,7 +47,7 @@ def _narrowed(context: Context, settings: Settings) -> MomentsLayout:
 
 
 def _deviations(context: Context, settings: Settings) -> NDArray[np.int64]:
-    _no_settings(settings)
+    no_settings(settings)
     coding = context.design.coding
     count = len(coding.columns)
     total = np.zeros(2 * count, dtype=np.int64)
@@ -59,19 +59,9 @@ def _deviations(context: Context, settings: Settings) -> NDArray[np.int64]:
 
 
 def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
-    _no_settings(settings)
+    no_settings(settings)
     design: BayesDesign = context.design
     return design.scales.statistic(context.table)
-
-
-def _count(context: Context, settings: Settings) -> NDArray[np.int64]:
-    _no_settings(settings)
-    return rows_counted(context.table)
-
-
-def _no_settings(settings: Settings) -> None:
-    if settings:
-        raise PlanMismatch("what is counted or taken inside the declared ranges has no settings in its request")
 
 
 def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
@@ -101,7 +91,7 @@ def _rows(context: Context, standard: tuple[NDArray[np.float64], NDArray[np.floa
 
 #: What a party adds up, by the name of the total.
 STATISTICS = {
-    COUNT: _count,
+    COUNT: rows_counted,
     DEVIATIONS: _deviations,
     SQUARE: _square,
     MOMENTS: _moments,

@@ -169,11 +169,7 @@ def _paper(parameters: Parameters) -> list[str]:
 def design_of(study: Study, method: str | None = None) -> BayesDesign:
     """What the study asks for, checked; ``method`` for a form that has one only."""
     parameters: Parameters = check_parameters(study, Parameters)
-    first, *others = study.parties
-    for card in others:
-        if card.columns != first.columns:
-            msg = f"parties {first.name!r} and {card.name!r} declare different columns: rows are split, so columns must be equal"
-            raise UsageError(msg)
+    first = study.one_card_for_all()
     _check(parameters)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     rows = sum(card.rows for card in study.parties)

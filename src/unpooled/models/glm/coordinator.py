@@ -15,9 +15,10 @@ from unpooled.aggregation.newton_step import NewtonStep
 from unpooled.aggregation.standard import CONSTANT, DESCENT, LARGEST_SQUARE, SCALES, SPREAD, Standard
 from unpooled.aggregation.totals import COUNT, rows_of
 from unpooled.kernels import noisy_gram
+from unpooled.models.glm.directions import MOMENTS
 from unpooled.models.glm.families import gamma_dispersion
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
-from unpooled.models.glm.rounds import CONVERGED, PRIOR, SHORT, GlmMethod
+from unpooled.models.glm.rounds import CONVERGED, PRIOR, GlmMethod
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.messages import Member
     from unpooled.aggregation.totals import Total
+    from unpooled.models.glm.directions import Directions
     from unpooled.models.glm.plan import GlmDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.messages import Ask
@@ -51,6 +53,8 @@ class GlmFit:
     participants: tuple[str, ...] = ()
     count: Total | None = None
     standard: Standard | None = None
+    #: What a request begins with: means and deviations, or the slopes along which the rounds are.
+    head: tuple[float, ...] = ()
     #: Coefficients, and the (q, w) of a typical record.
     start: Row = field(default_factory=lambda: np.zeros(0))
     units: tuple[float, float] = (1.0, 1.0)
@@ -77,8 +81,7 @@ class GlmFit:
 
     def at(self, start: Row) -> tuple[float, ...]:
         """What a request over standardised rows carries."""
-        assert self.standard is not None
-        return (*self.standard.settings, *start.tolist(), *self.units)
+        return (*self.head, *start.tolist(), *self.units)
 
     @property
     def scale(self) -> Row:
@@ -103,6 +106,8 @@ class GlmFit:
     @property
     def penalty(self) -> Row:
         """The penalty of the sum of losses on every standardised coefficient; the constant has none."""
+        if self.standard is None:
+            return np.zeros(self.start.size)
         penalty = self.rows * self.design.parameters.ridge / self.scale**2
         if self.design.layout.intercept:
             penalty[-1] = 0.0
@@ -119,12 +124,14 @@ def coordinate(plan: Plan) -> Conversation:
     rate = yield from _begin(fit)
     if design.schedule.method is GlmMethod.MEAN:
         return _result(fit, None, design.family.link(rate))
+    if design.directions is not None:
+        return (yield from _along(fit, design.directions, rate))
     if design.schedule.exact:
         fit.standard, fit.units = design.long.declared(), (1.0, design.family.most[1])
     else:
         total = yield from fit.total(SCALES)
         fit.standard = design.scales.decode(total, fit.rows)
-    fit.start = np.zeros(design.layout.size)
+    fit.head, fit.start = fit.standard.settings, np.zeros(design.layout.size)
     if design.layout.intercept:
         fit.start[-1] = design.family.link(rate) / CONSTANT
     if design.schedule.rounds:
@@ -154,8 +161,8 @@ def _descent(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
     for index in range(schedule.rounds):
         total = yield from fit.total(DESCENT, fit.at(current), index)
         gradient, noise = design.short.gradient_of(total)
-        # What a unit of a coefficient adds to the gradient, where columns are independent and a typical row is scaled down by SHORT.
-        curvature = fit.rows * fit.units[1] / fit.units[0] * SHORT
+        # What a unit of a coefficient adds to the gradient, where columns are independent and a typical row is scaled down by so much.
+        curvature = fit.rows * fit.units[1] / fit.units[0] * design.shrinks
         fit.spread = (noise / curvature) ** 2 / schedule.rounds
         pull = fit.spread * slopes / PRIOR
         pulls = pull + fit.penalty / fit.units[0] / curvature
@@ -166,6 +173,21 @@ def _descent(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
     fit.start = later / (schedule.rounds - first)
     # The later half has half the gradients, and the pull to the base rate moves a coefficient of the size that was believed so far.
     fit.spread = 2 * fit.spread + (pull / (1 + pull)) ** 2 * PRIOR / slopes
+
+
+def _along(fit: GlmFit, directions: Directions, rate: float) -> Generator[list[Ask], Replies, GlmResult]:
+    """The direction of the slopes, and how long they are."""
+    total = yield from fit.total(MOMENTS)
+    slopes = directions.decode(total, fit.rows)
+    constant = fit.design.family.link(rate) / CONSTANT
+    fit.head, fit.start = tuple(slopes.tolist()), np.array([1.0, *[constant] * directions.layout.intercept])
+    yield from _descent(fit)
+    # Of coded rows: the length that becomes 1 is divided by, and the constant takes its part of it.
+    coded = float(fit.start[0]) * slopes * directions.share / directions.longest
+    width, centre = directions.layout.coding.units
+    own = coded if directions.unit else coded / width
+    intercept = CONSTANT * float(fit.start[1]) if directions.layout.intercept else 0.0
+    return _result(fit, None, own=np.append(own, intercept - (0.0 if directions.unit else float(centre @ own))))
 
 
 def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, float]]:
@@ -180,8 +202,9 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, floa
             number * fit.units[1] ** power for power, number in enumerate(design.long.information_of(total), 1)
         )
         score = score - fit.penalty * fit.start
-        weighted = noisy_gram.repaired(gram, variance) + np.diag(fit.penalty)
-        move = _inverse(weighted)[0] @ score
+        weighted = gram + np.diag(fit.penalty)
+        inverse, told = _inverse(weighted, noisy_gram.noise_level(variance))
+        move = inverse @ score
         if design.schedule.exact:
             move *= min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(move)), 1e-300))
             fit.start = fit.start + move
@@ -194,9 +217,11 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, floa
         dispersion = gamma_dispersion(min(max(square, deviation, 1.0) / fit.rows, LARGEST_SQUARE / 2), LARGEST_SQUARE)
     estimate = fit.start if design.schedule.exact else fit.start + move
     noises = np.full(score.size, noise**2)
-    found = _step(fit, estimate, (gram, variance, weighted), noises, dispersion)
+    told &= noisy_gram.identified(gram, variance)
+    found = _step(fit, estimate, (weighted, variance, inverse), noises, (dispersion, told))
     if not design.schedule.exact:
         # For predictions: as far along as the noise of the step allows, beside that of the rounds (THEORY.md, section 3).
+        weighted = noisy_gram.psd_part(weighted)
         believed = fit.spread * weighted
         met = noisy_gram.noise_covariance(np.outer(move, move), variance, noises)
         fit.start = fit.start + fit.spread * weighted @ np.linalg.solve(believed @ weighted + met, score)
@@ -204,17 +229,19 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, floa
 
 
 def _step(
-    fit: GlmFit, estimate: Row, information: tuple[Matrix, Matrix, Matrix], noises: Row, dispersion: float
+    fit: GlmFit,
+    estimate: Row,
+    information: tuple[Matrix, Matrix, Matrix],
+    noises: Row,
+    more: tuple[float, NDArray[np.bool_]],
 ) -> NewtonStep:
     """The estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met."""
-    gram, variance, weighted = information
+    (weighted, variance, inverse), (dispersion, told) = information, more
     layout, back = fit.design.layout, fit.back
-    inverse, kept = _inverse(weighted)
     move = estimate - fit.start
     sampling = inverse @ (dispersion * (weighted - np.diag(fit.penalty))) @ inverse
     met = noisy_gram.noise_covariance(np.outer(move, move), variance, noises)
     own, covariance = back @ estimate, back @ (sampling + inverse @ met @ inverse) @ back.T
-    told = noisy_gram.identified(gram, variance) & kept
     if layout.intercept:
         told[-1] = told.all()
     names = (*layout.names, *([CONSTANT_TERM] if layout.intercept else []))
@@ -222,24 +249,30 @@ def _step(
     return NewtonStep(names, tuple(own.tolist()), whole, alone, tuple(told.tolist()))
 
 
-def _inverse(information: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
-    """The inverse over the directions that the records tell of (columns that are multiples of each other share one), and whose they are."""
+def _inverse(information: Matrix, noise: float) -> tuple[Matrix, NDArray[np.bool_]]:
+    """The inverse over the directions that the records tell of more than noise does, and whose they are.
+
+    Columns that add up to a constant, as all categories of one do, leave a direction that nobody knows. A step along it would be noise alone,
+    and would carry the Hessian's noise into every other coefficient.
+    """
     values, vectors = np.linalg.eigh((information + information.T) / 2)
-    kept = values > _SINGULAR * max(float(values[-1]), 0.0)
+    kept = values > max(_SINGULAR * float(values[-1]), noise)
     own = vectors[:, kept]
     told = np.square(vectors[:, ~kept]).sum(axis=1) < _LOST
     return np.asarray((own / values[kept]) @ own.T), told
 
 
-def _result(fit: GlmFit, newton: NewtonStep | None, base: float = math.nan, *, dispersion: float = 1.0) -> GlmResult:
+def _result(
+    fit: GlmFit, newton: NewtonStep | None, base: float = math.nan, *, dispersion: float = 1.0, own: Row | None = None
+) -> GlmResult:
     design = fit.design
     layout, level = design.layout, design.parameters.level
     p = len(layout.coding.attribute)
-    own = np.zeros(p + 1)
-    if fit.standard is not None:
+    if own is None and fit.standard is not None:
+        own = np.zeros(p + 1)
         own[: layout.size] = fit.back @ fit.start
-    else:
-        own[-1] = base
+    elif own is None:
+        own = np.append(np.zeros(p), base)
     lines = newton.terms(level) if newton is not None else ()
     ends = [(t.conf_low, t.conf_high, t.identified) for t in lines[:p]] or [(-math.inf, math.inf, False)] * p
     coefficients = tuple(

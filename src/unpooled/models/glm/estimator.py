@@ -20,6 +20,8 @@ from unpooled.models.glm import MODEL
 from unpooled.models.glm.families import GAMMA, LOGISTIC, GlmFamily, check_family
 from unpooled.models.glm.plan import MOST_PASSES
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
+from unpooled.models.glm.rounds import GlmMethod
+from unpooled.models.glm.shifted import EXPOSURE, OFFSET, shifts
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.plan import AGGREGATION, BOUNDS, CLASSES, Plan, Study
@@ -34,9 +36,6 @@ if TYPE_CHECKING:
     from unpooled.privacy.budget import Budget
 
     Vector = NDArray[np.float64]
-
-#: Columns of the in-process parties that no feature can be called like.
-EXPOSURE, OFFSET = "(exposure)", "(offset)"
 
 
 def _has_classes(estimator: PrivateGLM) -> bool:
@@ -75,9 +74,10 @@ class PrivateGLM(StudyEstimator):
         T, the sites that may collude or drop out. It costs a factor N / (N - T - 1) in noise variance where the noise is distributed.
     nodes : list of site names, default ()
         Sites that may be nodes of the secure sum, or the trusted one. Empty: all of them, or the first.
-    method : {"auto", "newton", "gradient", "mean"}, default "auto"
+    method : {"auto", "newton", "gradient", "moments", "mean"}, default "auto"
         How the budget is spent. "newton": rounds of gradients, then one Newton step that tells standard errors. "gradient": without the
-        step. "mean": the base rate alone. "auto" chooses by rows, columns and privacy, before data.
+        step. "moments" (logistic): the slopes' direction from one release, for rows with a bound on their length (``Bounds(norm=R)``).
+        "mean": the base rate alone. "auto" chooses by rows, columns and privacy, before data.
     max_passes : int, default 103
         The most passes over every party's data.
     dispersion : float, default 1.0
@@ -227,6 +227,7 @@ class PrivateGLM(StudyEstimator):
         ]
         columns = (*declared.columns, *extra, declared.response)
         shifted = self._shifted
+        norm = self.bounds.norm if isinstance(self.bounds, Bounds) and self.method == GlmMethod.MOMENTS else None
         parameters = {
             "response": RESPONSE,
             "family": self.family,
@@ -236,6 +237,7 @@ class PrivateGLM(StudyEstimator):
             "ridge": float(self.ridge),
             "fit_intercept": bool(self.fit_intercept),
             "method": self.method,
+            "norm": None if norm is None else float(norm),
             "max_passes": int(self.max_passes),
             "tolerate": int(self.tolerate),
             "nodes": [str(node) for node in self.nodes],
@@ -280,22 +282,7 @@ class PrivateGLM(StudyEstimator):
         return self
 
     def _shifts(self, rows: int, exposure: ArrayLike | None, offset: ArrayLike | None) -> dict[str, Vector]:
-        """Exposures and offsets as columns, where they are declared."""
-        found = {}
-        for name, word, values, bounds in (
-            (EXPOSURE, "exposure", exposure, self.exposure_bounds),
-            (OFFSET, "offset", offset, self.offset_bounds),
-        ):
-            if (values is None) != (bounds is None):
-                msg = f"{word} and {word}_bounds go together: a number for each row, and the declared range of such numbers"
-                raise UsageError(msg)
-            if values is not None:
-                column = np.asarray(values, dtype=np.float64)
-                if column.shape != (rows,) or not np.isfinite(column).all():
-                    msg = f"{word} must have a finite number for each of the {rows} rows"
-                    raise DataError(msg)
-                found[name] = column
-        return found
+        return shifts(rows, (exposure, self.exposure_bounds), (offset, self.offset_bounds))
 
     # --- after the fit ---------------------------------------------------------------------------------------------------
 
@@ -316,13 +303,25 @@ class PrivateGLM(StudyEstimator):
 
     def linear_predictor(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
         """``X @ coef_ + intercept_``, with the logarithm of the exposure and the offset where there are any."""
-        u = self._linear(X)
+        u = self._lengthened(X) if self._by_direction else self._linear(X)
         shifts = self._shifts(u.size, exposure, offset)
         if EXPOSURE in shifts:
             if not (shifts[EXPOSURE] > 0).all():
                 raise DataError("exposure must be positive")
             u = u + np.log(shifts[EXPOSURE])
         return np.asarray(u + shifts[OFFSET]) if OFFSET in shifts else u
+
+    @property
+    def _by_direction(self) -> bool:
+        """Whether rows count by their direction alone: a study asked for one length of all of them."""
+        check_is_fitted(self)
+        directions = self.plan_.design.directions
+        return directions is not None and directions.unit
+
+    def _lengthened(self, X: ArrayLike) -> Vector:
+        directions, new = self.plan_.design.directions, self._new(X)
+        rows = directions.lengthened([new[name] for name in directions.layout.coding.names])
+        return np.asarray(rows @ self.coef_ + self.intercept_)
 
     def predict(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> NDArray[Any]:
         """The expected response; of the logistic family the more likely class."""
@@ -368,8 +367,10 @@ class PrivateGLM(StudyEstimator):
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
         """scikit-learn's ``LogisticRegression`` with these coefficients (logistic family), predicting the same."""
-        if self.family != LOGISTIC or OFFSET in self._shifted or EXPOSURE in self._shifted:
-            raise UsageError("to_sklearn is for the logistic family without exposure and offset: use coef_ and intercept_")
+        if self.family != LOGISTIC or self._shifted or self._by_direction:
+            raise UsageError(
+                "to_sklearn is for the logistic family, without exposure and offset, of rows as they are: use coef_ and intercept_"
+            )
         return super().to_sklearn()
 
     @property

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.standard import DESCENT, SCALES, SPREAD, public_numbers, remembered
-from unpooled.aggregation.totals import COUNT, rows_counted
-from unpooled.errors import PlanMismatch
+from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
+from unpooled.models.glm.directions import MOMENTS
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
 
 if TYPE_CHECKING:
@@ -28,29 +28,31 @@ if TYPE_CHECKING:
 
 def _base(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: GlmDesign = context.design
-    _no_settings(settings)
+    no_settings(settings)
     return design.base.statistic(context.table)
 
 
 def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: GlmDesign = context.design
-    _no_settings(settings)
+    no_settings(settings)
     return design.scales.statistic(context.table)
 
 
-def _count(context: Context, settings: Settings) -> NDArray[np.int64]:
-    _no_settings(settings)
-    return rows_counted(context.table)
-
-
-def _no_settings(settings: Settings) -> None:
-    if settings:
-        raise PlanMismatch("what is counted or taken inside the declared ranges has no settings in its request")
-
-
 def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
-    rows: GlmRows = context.design.short
-    return rows.gradients(*_asked(context, rows, settings))
+    design: GlmDesign = context.design
+    if design.directions is None:
+        return design.short.gradients(*_asked(context, design.short, settings))
+    rows = design.along
+    slopes, start, units = rows.numbers(settings)
+    by = (context.plan.hash, slopes.tobytes())
+    return rows.gradients(remembered(context.table, by, rows.width, lambda: rows.along(context.table, slopes)), start, units)
+
+
+def _moments(context: Context, settings: Settings) -> NDArray[np.int64]:
+    design: GlmDesign = context.design
+    no_settings(settings)
+    assert design.directions is not None  # it has no such total
+    return design.directions.statistic(context.table)
 
 
 def _score(context: Context, settings: Settings) -> NDArray[np.int64]:
@@ -78,9 +80,10 @@ def _asked(context: Context, rows: GlmRows, settings: Settings) -> tuple[Blocks,
 
 #: What a party adds up, by the name of the total.
 STATISTICS = {
-    COUNT: _count,
+    COUNT: rows_counted,
     BASE: _base,
     SCALES: _scales,
+    MOMENTS: _moments,
     DESCENT: _descent,
     SCORE: _score,
     INFORMATION: _information,

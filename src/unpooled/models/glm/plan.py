@@ -13,6 +13,7 @@ from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.standard import SPREAD, Scales
 from unpooled.aggregation.totals import counting, of_units
 from unpooled.errors import UsageError
+from unpooled.models.glm.directions import DirectionRows, Directions
 from unpooled.models.glm.families import LOGISTIC, GlmFamily, check_family
 from unpooled.models.glm.rounds import LONG, SHORT, GlmMethod, GlmSchedule, schedule_of
 from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.totals import Aggregation, Summed
 
+SHORTEN, UNIT_ROWS = "shorten", "unit"
 #: The most passes over the data, where nothing else is asked.
 MOST_PASSES = 103
 #: Part of the Newton step's budget that a dispersion gets, where the family has one.
@@ -45,6 +47,10 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offset: str = ""
     #: L2 penalty of the mean loss on the slopes, in the data's own units (scikit-learn's alpha).
     ridge: float = 0.0
+    #: For method "moments": an L2 bound on the centred row, in its own units, and whether longer rows are shortened to it ("shorten") or all
+    #: are scaled to one length ("unit").
+    norm: float | None = None
+    rows: str = SHORTEN
     fit_intercept: bool = True
     #: "auto" is decided before data (``rounds.py``).
     method: str = GlmMethod.AUTO
@@ -87,19 +93,40 @@ class GlmDesign:
         return Scales(self.layout, response=False)
 
     @property
+    def directions(self) -> Directions | None:
+        """Rows of bounded length, where one release of moments says the direction of the slopes."""
+        if self.schedule.method is not GlmMethod.MOMENTS:
+            return None
+        return Directions(self.layout, self.responses, self.rows, self.parameters.rows == UNIT_ROWS)
+
+    @property
     def short(self) -> GlmRows:
         """Rows of a round of gradients."""
+        if self.directions is not None:
+            return self.along
         return self._of(SHORT)
+
+    @property
+    def along(self) -> DirectionRows:
+        """Rows of a round along one direction."""
+        rows = DirectionRows(self.layout, self.rows, LONG, self.responses, directions=self.directions)
+        return replace(rows, longest=LONG * rows.radius)
+
+    @property
+    def shrinks(self) -> float:
+        """About how much a typical row of the rounds is scaled down."""
+        return SHORT if self.directions is None else LONG
 
     @property
     def long(self) -> GlmRows:
         """Rows of a Newton step, of which fewer are scaled down."""
-        return self._of(LONG)
+        return self._of(self.schedule.long)
 
     def _of(self, part: float) -> GlmRows:
         longest = self.family.most[0] if self.schedule.exact else part
-        rows = GlmRows(self.layout, self.rows, longest, self.responses, self.schedule.exact)
-        return replace(rows, longest=longest * rows.radius)
+        stretch = max(part, 1.0) if not self.schedule.exact else 1.0
+        rows = GlmRows(self.layout, self.rows, longest, self.responses, self.schedule.exact, stretch)
+        return replace(rows, longest=longest / stretch * rows.radius)
 
 
 def _check(parameters: Parameters) -> None:
@@ -113,6 +140,21 @@ def _check(parameters: Parameters) -> None:
         raise UsageError("level must lie between 0 and 1")
     if not 0 <= parameters.ridge < math.inf:
         raise UsageError("ridge must be 0 or a positive finite number")
+
+
+def _check_rows(parameters: Parameters, responses: Responses) -> None:
+    """Refuse what goes with other methods or families than are asked for."""
+    if parameters.rows not in {SHORTEN, UNIT_ROWS}:
+        msg = f"rows is {SHORTEN!r} or {UNIT_ROWS!r}, not {parameters.rows!r}"
+        raise UsageError(msg)
+    if parameters.method != GlmMethod.MOMENTS:
+        if parameters.norm is not None or parameters.rows != SHORTEN:
+            raise UsageError("norm and rows are for method 'moments' alone: elsewhere columns are standardised")
+        return
+    if not responses.family.classes or responses.shifted or parameters.ridge:
+        raise UsageError("method 'moments' is for the logistic family, without exposure, offset and ridge")
+    if parameters.norm is not None and not 0 < parameters.norm < math.inf:
+        raise UsageError("norm must be positive and finite")
 
 
 def _responses(parameters: Parameters, columns: dict[str, Column]) -> Responses:
@@ -157,19 +199,16 @@ def _family(parameters: Parameters, response: Column) -> GlmFamily:
 def design_of(study: Study) -> GlmDesign:
     """What the study asks for, checked."""
     parameters: Parameters = check_parameters(study, Parameters)
-    first, *others = study.parties
-    for card in others:
-        if card.columns != first.columns:
-            msg = f"parties {first.name!r} and {card.name!r} declare different columns: rows are split, so columns must be equal"
-            raise UsageError(msg)
+    first = study.one_card_for_all()
     _check(parameters)
     responses = _responses(parameters, {column.name: column for column in first.columns})
+    _check_rows(parameters, responses)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     rows = sum(card.rows for card in study.parties)
     features = tuple(column for column in first.columns if column.name not in responses.names)
     # The layout codes the features; the response, which has a scale of its own, only has a name there.
     named = Column(responses.response.name, 0.0, 1.0)
-    layout = MomentsLayout.of((*features, named), named.name, rows, intercept=parameters.fit_intercept)
+    layout = MomentsLayout.of((*features, named), named.name, rows, norm=parameters.norm, intercept=parameters.fit_intercept)
     coefficients = len(layout.coding.attribute) + 1
     k = rows / study.household_rows * aggregation.multiplier(study) / coefficients
     schedule = schedule_of(GlmMethod(parameters.method), k, coefficients, parameters.max_passes)
@@ -192,6 +231,8 @@ def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
     yield design.base.vector(schedule.base)
     if schedule.scales:
         yield design.scales.vector(schedule.scales, adjacency)
+    if design.directions is not None:
+        yield design.directions.vector(schedule.moments, adjacency)
     if schedule.rounds:
         yield design.short.descent(schedule.descent, adjacency, schedule.rounds)
     if schedule.steps:

@@ -19,22 +19,28 @@ class GlmMethod(StrEnum):
     NEWTON = "newton"
     #: Rounds of gradients alone: the smallest error of predictions where there is little to learn, no standard errors.
     GRADIENT = "gradient"
+    #: The direction of the slopes from one release of second moments, and rounds for their length: the best ranking of rows of one length.
+    MOMENTS = "moments"
     #: The base rate alone.
     MEAN = "mean"
 
 
 #: Below so many k only the base rate is worth its budget; from so many on a Newton step tells standard errors, and costs nothing.
-WORTH_SLOPES, WORTH_ERRORS = 6.0, 80.0
-#: Rounds: as many more where noise is small.
-FEW, ROUNDS, MANY_FROM = 40, 80, 100.0
+WORTH_SLOPES, WORTH_ERRORS = 5.0, 80.0
+#: Rounds, and from which k on there are more: many do not arrive at less than the noise of few.
+ROUNDS = ((0.0, 15), (30.0, 40), (100.0, 80))
 #: Newton steps without noise, and when they have converged.
 EXACT_ROUNDS, CONVERGED = 60, 1e-11
 #: A record's pull times the length of its row, in units of a typical row and of most pulls: of a round, and of the Newton step.
 SHORT, LONG = 0.6, 1.0
+#: From this k on fewer rows are scaled down in the Newton step, up to so much: noise is small beside what that costs.
+_LONGER_FROM, _LONGEST = 200.0, 2.0
 #: The length of a step along a gradient, at most.
 _STEP, _STEP_PER_COLUMN = 0.3, 6.0
 #: What is believed of the slopes of standardised columns: together they have this variance of the linear predictor.
 PRIOR = 0.5
+#: Rounds along one direction.
+_ALONG = 30
 #: Fewer rounds than this do not arrive.
 _FEWEST = 10
 
@@ -51,22 +57,28 @@ class GlmSchedule:
     #: Means and deviations of the columns.
     scales: float = 0.0
     descent: float = 0.0
+    moments: float = 0.0
     score: float = 0.0
     information: float = 0.0
     rounds: int = 0
     steps: int = 0
     step: float = 0.0
+    #: As ``LONG``, of this study's Newton step.
+    long: float = LONG
 
     @property
     def passes(self) -> int:
         """How often every party's data are read."""
-        return 1 + (self.scales > 0) + self.rounds + 2 * self.steps
+        return 1 + (self.scales > 0) + (self.moments > 0) + self.rounds + 2 * self.steps
 
 
 def schedule_of(method: GlmMethod, k: float, coefficients: int, max_passes: int) -> GlmSchedule:
     """The rounds of this method, or of the one that serves a study of this k best."""
     if method is GlmMethod.MEAN:
         return GlmSchedule(method)
+    if method is GlmMethod.MOMENTS:
+        rounds = max(1, min(_ALONG, max_passes - 2))
+        return GlmSchedule(method, base=0.05, moments=0.75, descent=0.2, rounds=rounds, step=_STEP)
     if k == math.inf:  # every way of learning slopes is the exact one
         return GlmSchedule(
             GlmMethod.NEWTON,
@@ -81,10 +93,19 @@ def schedule_of(method: GlmMethod, k: float, coefficients: int, max_passes: int)
             return GlmSchedule(GlmMethod.MEAN)
         method = GlmMethod.NEWTON if k >= WORTH_ERRORS and max_passes >= _FEWEST + 4 else GlmMethod.GRADIENT
     refined = method is GlmMethod.NEWTON
-    rounds = max(1, min(ROUNDS if k >= MANY_FROM else FEW, max_passes - (4 if refined else 2)))
+    rounds = max(1, min([count for least, count in ROUNDS if k >= least][-1], max_passes - (4 if refined else 2)))
     step = min(_STEP, _STEP_PER_COLUMN / coefficients)
     if not refined:
         return GlmSchedule(method, base=0.06, scales=0.1, descent=0.84, rounds=rounds, step=step)
     return GlmSchedule(
-        method, base=0.04, scales=0.1, descent=0.36, score=0.35, information=0.15, rounds=rounds, steps=1, step=step
+        method,
+        base=0.04,
+        scales=0.1,
+        descent=0.36,
+        score=0.35,
+        information=0.15,
+        rounds=rounds,
+        steps=1,
+        step=step,
+        long=min(_LONGEST, max(LONG, (k / _LONGER_FROM) ** (1 / 3))),
     )

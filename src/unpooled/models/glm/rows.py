@@ -147,6 +147,13 @@ class GlmRows(StandardRows):
     responses: Responses
     #: Whether there is no noise: rows are coded and not standardised, and nothing is scaled down.
     exact: bool = False
+    #: How much longer than a typical row a weighted one may be.
+    stretch: float = 1.0
+
+    @cached_property
+    def radius(self) -> float:
+        """R: the length to which weighted rows are shortened."""
+        return self.stretch * math.sqrt(len(self.layout.coding.attribute) + CONSTANT**2 * self.layout.intercept)
 
     @property
     def bound(self) -> tuple[float, float]:
@@ -157,7 +164,7 @@ class GlmRows(StandardRows):
     def grid(self) -> int:
         """Steps per unit: sums of products stay inside 64 bits, squared lengths and single products below 2^53."""
         largest = 1.0 if self.exact else CAP
-        exact = 1 << ((53 - math.ceil(math.log2(max(largest**2 * (self.layout.size + 1), self.longest, 1.0)))) // 2)
+        exact = 1 << ((53 - math.ceil(math.log2(max(largest**2 * (self.width + 1), self.longest, 1.0)))) // 2)
         return min(integer_grid(self.rows * math.ceil(self.longest), 2, _FINEST), exact)
 
     @cached_property

@@ -31,12 +31,6 @@ def _moments(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]
     return design.layout.added_up(design.blocks(context.table))
 
 
-def _count(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
-    if settings:
-        raise PlanMismatch("rows are counted without settings")
-    return rows_counted(context.table)
-
-
 def _exact(context: Context, request: Nothing) -> ExactReply:  # noqa: ARG001 - the request is no more than its name
     context.planned(MOMENTS)  # before anything is computed
     found = Centred.of(*context.design.exact(context.table))
@@ -46,7 +40,7 @@ def _exact(context: Context, request: Nothing) -> ExactReply:  # noqa: ARG001 - 
 
 STEPS = (
     KEYS,
-    *steps_of(COUNT, _count),
+    *steps_of(COUNT, rows_counted),
     *steps_of(MOMENTS, _moments),
     Step(EXACT, Nothing, ExactReply, _exact),
 )

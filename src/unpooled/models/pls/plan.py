@@ -154,11 +154,7 @@ def _span(columns: Sequence[Column], reference: Matrix) -> float:
 
 def _channels(study: Study, responses: tuple[str, ...]) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     """The channels and the responses, which all parties declare alike."""
-    first, *others = study.parties
-    for card in others:
-        if card.columns != first.columns:
-            msg = f"parties {first.name!r} and {card.name!r} declare different columns: rows are split, so columns must be equal"
-            raise UsageError(msg)
+    first = study.one_card_for_all()
     channels = tuple(column for column in first.columns if column.name not in responses)
     for column in first.columns:
         if column.categories is not None or column.may_be_absent:

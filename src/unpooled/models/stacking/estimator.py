@@ -49,9 +49,10 @@ class PrivateLogisticRegression(PooledLogistic):
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound", "published"}, default "sound"
         The sound form counts one Jacobian factor and covers the solver's residual. The published one promises nothing.
-    method : {"auto", "perturbation", "rounds"}, default "auto"
-        "rounds" (as :class:`PrivateGLM`) pool the rows of any number of sites and need a ``delta``. "auto" takes them wherever slopes can be
-        learnt by them, before data; not where ``penalty``, ``noise``, ``rows``, ``source`` or a bound on rows ask for perturbation.
+    method : {"auto", "perturbation", "rounds", "moments"}, default "auto"
+        "rounds" (as :class:`PrivateGLM`) pool the rows of any number of sites and need a ``delta``; so do "moments", for rows with a bound on
+        their length or all of one. "auto" takes them wherever slopes can be learnt, before data; not where ``penalty``, ``noise`` or
+        ``source`` ask for perturbation.
     aggregation : {"distributed", "trusted", "local"}, default "distributed"
         Of rounds: who adds the noise, all sites in parts, one of them that the others trust, or each all of it.
     tolerate : int, default 0

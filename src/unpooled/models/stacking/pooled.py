@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-PERTURBATION, ROUNDS = "perturbation", "rounds"
-_METHODS = (AUTO, PERTURBATION, ROUNDS)
+PERTURBATION, ROUNDS, MOMENTS = "perturbation", "rounds", "moments"
+_METHODS = (AUTO, PERTURBATION, ROUNDS, MOMENTS)
 #: The study model of the rounds, and what it calls a fit from which no slopes can be learnt.
 _POOLED, _BASE_RATE = "glm", "mean"
 
@@ -61,12 +61,16 @@ class PooledLogistic(StackEstimator):
         used = {
             "penalty": self.penalty != AUTO,
             "noise": self.noise != AUTO,
-            "rows": self.rows != SHORTEN,
             "source": self.source is not None,
             "calibration": self.calibration == Calibration.PUBLISHED,
-            "norm": isinstance(self.bounds, Bounds) and self.bounds.norm is not None,
         }
         return [name for name, used_here in used.items() if used_here]
+
+    @property
+    def _of_lengths(self) -> list[str]:
+        """The parameters in use that say how long rows are, which rounds over standardised columns have no use for."""
+        norm = isinstance(self.bounds, Bounds) and self.bounds.norm is not None
+        return [*(["rows"] if self.rows != SHORTEN else []), *(["norm"] if norm else [])]
 
     def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
         if self.method not in _METHODS:
@@ -76,22 +80,22 @@ class PooledLogistic(StackEstimator):
         if several and (self.method == PERTURBATION or own):
             msg = (
                 f"{', '.join(own) or 'perturbation'}: for the rows of one party alone. Rows of several sites are pooled by "
-                "method='rounds', or use PrivateStackingClassifier(split='samples')"
+                "other methods, or use PrivateStackingClassifier(split='samples')"
             )
             raise UsageError(msg)
-        pure = not self.delta and not math.isinf(self.epsilon)
-        if self.method == PERTURBATION or (
-            self.method == AUTO and not several and (own or pure or math.isinf(self.epsilon))
-        ):
+        free = math.isinf(self.epsilon)
+        pure = not self.delta and not free
+        if self.method == PERTURBATION or (self.method == AUTO and not several and (own or pure or free)):
             return self._perturbed(sum(rows.values()), declared)
-        if own:
-            msg = f"{', '.join(own)}: for method 'perturbation' alone, not for {self.method!r}"
+        method = (MOMENTS if self._of_lengths else ROUNDS) if self.method == AUTO else self.method
+        wrong = own + (self._of_lengths if method == ROUNDS else [])
+        if wrong:
+            msg = f"{', '.join(wrong)}: not for method {method!r}"
             raise UsageError(msg)
         if pure:
-            raise UsageError(
-                "rounds need a delta: pass delta=1e-5, or a smaller one; a pure promise is kept at one party alone"
-            )
-        study = self._pooled(rows, declared)
+            msg = f"{method} need a delta: pass delta=1e-5, or a smaller one; a pure promise is kept at one party alone"
+            raise UsageError(msg)
+        study = self._pooled(rows, declared, method)
         if self.method == AUTO and not several and load(_POOLED).compile(study).design.schedule.method == _BASE_RATE:
             return self._perturbed(sum(rows.values()), declared)
         return study
@@ -102,8 +106,8 @@ class PooledLogistic(StackEstimator):
         cards = cards_of({ALL: declared.names}, declared, rows)
         return self._fits(cards, declared, {"split": "samples", "source": source}, Meta.PUBLIC)
 
-    def _pooled(self, rows: Mapping[str, int], declared: Declared) -> Study:
-        """Rounds over the totals of all sites."""
+    def _pooled(self, rows: Mapping[str, int], declared: Declared, method: str) -> Study:
+        """Rounds over the totals of all sites, or moments first."""
         assert declared.classes is not None
         columns = (*declared.columns, Column(RESPONSE, categories=declared.classes.texts))
         parameters = {
@@ -112,6 +116,9 @@ class PooledLogistic(StackEstimator):
             "tolerate": int(self.tolerate),
             "nodes": [str(node) for node in self.nodes],
         }
+        if method == MOMENTS:
+            norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
+            parameters |= {"method": MOMENTS, "rows": self.rows, "norm": None if norm is None else float(norm)}
         cards = tuple(Card(name, count, columns) for name, count in rows.items())
         study = self._asked(cards, parameters, declared.derived, {AGGREGATION: self.aggregation})
         return msgspec.structs.replace(study, model=_POOLED)
@@ -142,22 +149,32 @@ class PooledLogistic(StackEstimator):
         result = self._run(study, tables).outcome.result
         if hasattr(self, "released_"):
             del self.released_
-        self._columns, self._newton, self.method_ = declared.columns, result.newton, ROUNDS
+        self._columns, self._newton, self.method_ = declared.columns, result.newton, self._said(study)
         self.coef_ = np.array([[c.value for c in result.coefficients]])
         self.intercept_ = np.array([result.intercept])
         return self
+
+    @staticmethod
+    def _said(study: Study) -> str:
+        return MOMENTS if study.parameters.get("method") == MOMENTS else ROUNDS
 
     # --- after the fit ---------------------------------------------------------------------------------------------------
 
     @property
     def _is_linear(self) -> bool:
-        return getattr(self, "method_", None) == ROUNDS or super()._is_linear
+        if getattr(self, "method_", PERTURBATION) == PERTURBATION:
+            return super()._is_linear
+        return self.method_ == ROUNDS or not self.plan_.design.directions.unit
 
     def decision_function(self, X: ArrayLike) -> Vector:
         """``X @ coef_ + intercept_``, of rows scaled to one length where they were; positive means ``classes_[1]``."""
         check_is_fitted(self)
-        if self.method_ == ROUNDS or not self._blocks[0].unit:
+        if self._is_linear:
             return super().decision_function(X)
+        if self.method_ == MOMENTS:
+            directions, new = self.plan_.design.directions, self._new(X)
+            rows = directions.lengthened([new[name] for name in directions.layout.coding.names])
+            return np.asarray(rows @ self.coef_[0] + self.intercept_[0])
         return np.asarray(self._scaled(self._blocks[0], self._new(X)) @ np.array(self.released_[ALL]))
 
     def summary(self, level: float = 0.95, adjust: str | None = None) -> GlmSummary:

@@ -1,0 +1,10 @@
+"""How well a released model fits: one noisy histogram of fitted values and classes, or residuals, over public cells."""
+
+from unpooled.models.diagnose.coordinator import coordinate, panels, render
+from unpooled.models.diagnose.party import STEPS
+from unpooled.models.diagnose.plan import compile_plan
+from unpooled.models.diagnose.reading import Cells
+from unpooled.models.diagnose.terms import terms
+from unpooled.protocol.step import Model
+
+MODEL = Model("diagnose", compile_plan, STEPS, coordinate, render, panels, results=(Cells,), terms=terms, households=True)

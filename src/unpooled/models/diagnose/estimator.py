@@ -1,0 +1,291 @@
+"""``unpooled.diagnose``: how well a released model fits, in process, and its result."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from scipy.special import logit
+from sklearn.utils.validation import check_is_fitted
+
+from unpooled.aggregation.saving import Savable
+from unpooled.errors import UsageError
+from unpooled.estimation.base import run
+from unpooled.estimation.households import counts_of, row_cards, site_tables
+from unpooled.estimation.parameters import PAIR, SHARED, WHOLE, check
+from unpooled.estimation.tables import table_of
+from unpooled.models.diagnose import MODEL, reading
+from unpooled.models.diagnose.coordinator import render
+from unpooled.models.diagnose.plan import Link
+from unpooled.models.diagnose.reading import Cells
+from unpooled.models.diagnose.terms import terms
+from unpooled.privacy.bounds import Coding, Column
+from unpooled.privacy.noise import seed_of
+from unpooled.privacy.plan import Plan, Study, default_delta
+from unpooled.privacy.table import Table
+from unpooled.protocol.messages import Array
+from unpooled.protocol.terms import as_html
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.models.diagnose.reading import Banded, CalibrationTest, CellReading
+    from unpooled.privacy.budget import Budget
+    from unpooled.privacy.ledger import Entry
+    from unpooled.privacy.statement import Statement
+
+#: What the response is called; no feature can be.
+_RESPONSE = "(response)"
+#: Cuts of residuals in their deviations.
+_RESIDUALS = (-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
+
+
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Savable):
+    """How well a model fits; printing it gives a table.
+
+    Attributes
+    ----------
+    cells_ : Cells
+        The released counts.
+    statement_ : Statement
+        What is promised, and what is not.
+    plan_ : Plan
+        What was released, with which noise.
+    ledger_ : tuple of Entry
+        What was debited.
+    communication_ : dict
+        Bytes sent to and received from each party.
+
+    """
+
+    _saved_types: ClassVar = (Cells, Array)
+    cells_: Cells
+    plan_: Plan
+    ledger_: tuple[Entry, ...]
+    communication_: dict[str, dict[str, int]]
+
+    @property
+    def statement_(self) -> Statement:
+        """What this result promises."""
+        return self.plan_.statement
+
+    @staticmethod
+    def _compiles(study: Study) -> Plan:
+        return MODEL.compile(study)
+
+    @property
+    def auc(self) -> Banded:
+        """The area under the ROC curve with its interval (of two classes)."""
+        self._of_classes()
+        return reading.area(self.cells_.counts.numpy(), self.cells_.deviation)
+
+    @property
+    def roc(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(shares of false positives, of true positives) as the threshold falls."""
+        self._of_classes()
+        return reading.roc(self.cells_.counts.numpy())
+
+    @property
+    def calibration_test(self) -> CalibrationTest:
+        """Whether observed shares are those that the model predicts (Hosmer and Lemeshow's, with the noise in its variance)."""
+        self._of_classes()
+        return reading.calibration_test(self.cells_)
+
+    @property
+    def by_cell(self) -> list[CellReading]:
+        """Observed shares, or mean residuals, by fitted value: the calibration curve, or the residual plot."""
+        return reading.by_cell(self.cells_)
+
+    def _of_classes(self) -> None:
+        if self.cells_.residual_cuts:
+            raise UsageError("this model predicts a number: by_cell has its residuals")
+
+    def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
+        """ROC and calibration curve, or the residual plot, with bands, as a matplotlib figure."""
+        from matplotlib.figure import Figure
+
+        classes = not self.cells_.residual_cuts
+        figure = Figure(figsize=(8 if classes else 5, 3.4), layout="constrained")
+        axes = figure.subplots(1, 2 if classes else 1, squeeze=False)[0]
+        if classes:
+            axes[0].plot(*self.roc)
+            axes[0].plot([0, 1], [0, 1], color="0.7", linestyle=":")
+            axes[0].set(xlabel="false positives", ylabel="true positives", title=f"AUC {self.auc.value:.3f}")
+        cells, last = self.by_cell, axes[-1]
+        x = [cell.predicted for cell in cells]
+        last.fill_between(x, [cell.low for cell in cells], [cell.high for cell in cells], alpha=0.2)
+        last.plot(x, [cell.observed for cell in cells], marker="o")
+        if classes:
+            last.plot([0, 1], [0, 1], color="0.7", linestyle=":")
+        else:
+            last.axhline(0.0, color="0.7", linestyle=":")
+        said = ("predicted probability", "observed share") if classes else ("fitted mean", "mean residual")
+        last.set(xlabel=said[0], ylabel=said[1])
+        return figure
+
+    def __str__(self) -> str:
+        return render(self.cells_)
+
+    def __repr__(self) -> str:
+        return f"Diagnosis({len(self.by_cell)} cells seen; {self.statement_!r})"
+
+    def _repr_html_(self) -> str:
+        return as_html(terms(self.plan_, self.cells_), self.statement_.headline)
+
+
+def diagnose(
+    model: Any,  # noqa: ANN401 - a fitted estimator
+    X: Any,  # noqa: ANN401 - rows, as for fit
+    y: Any,  # noqa: ANN401 - responses
+    *,
+    sites: Sequence[object] | None = None,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    y_bounds: tuple[float, float] | None = None,
+    unit: str = "record",
+    unit_id: Any = None,  # noqa: ANN401 - ids in an array, list or series
+    rows_per_household: int = 1,
+    adjacency: str = "replace",
+    cells: int = 20,
+    random_state: int | None = None,
+    budget: Budget | None = None,
+) -> Diagnosis:
+    """ROC, area and calibration of a classifier, or residuals of a regression, on row-split data: one more private release.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        One whose coefficients were released: regression, GLM, PLS of one response, LASSO, logistic regression. A model whose coefficients stay at the
+        parties has fitted values that move with every row of theirs: it is refused.
+    X : array or data frame
+        Rows, as for ``fit``; best others than those the model was fitted to, for on the same rows errors look smaller than they are.
+    y : array
+        Their responses.
+    sites : array of n labels, optional
+        Which party each row belongs to. None is one party.
+    epsilon : float, default 1.0
+        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
+    delta : float, optional
+        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
+    y_bounds : (low, high), optional
+        Declared range of a response that is a number. None is the model's own.
+    unit : {"record", "attribute", "household"}, default "record"
+        Whom the promise is for: a whole row, one value of one person, or all rows of one id.
+    unit_id : array of n ids, optional
+        With ``unit="household"``: which rows belong together.
+    rows_per_household : int, default 1
+        With ``unit="household"``, the most rows of one id that count, over all sites.
+    adjacency : {"replace", "zero-out"}, default "replace"
+        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
+    cells : int, default 20
+        Cells of fitted values: of equal probability steps, or of equal parts of the declared range.
+    random_state : int, optional
+        A seed makes the noise reproducible, and the result a simulation that protects nobody. None draws real noise.
+    budget : Budget, optional
+        A total that several calls and fits on the same people share.
+
+    Examples
+    --------
+    >>> import numpy as np, unpooled
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (20_000, 3))
+    >>> y = X[:, 0] + 0.3 * rng.logistic(size=20_000) > 0
+    >>> model = unpooled.PrivateGLM(bounds=(-1, 1), classes=(False, True), random_state=0).fit(X[:10_000], y[:10_000])
+    >>> found = unpooled.diagnose(model, X[10_000:], y[10_000:], random_state=1)
+    >>> bool(0.7 < found.auc.value < 0.95)
+    True
+
+    """
+    given = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "random_state": random_state,
+        "budget": budget,
+        "unit": unit,
+        "adjacency": adjacency,
+    }
+    check(
+        SHARED | {"cells": (WHOLE,)},
+        given | {"rows_per_household": rows_per_household, "cells": cells, "y_bounds": y_bounds},
+    )
+    columns = _released(model)
+    if not 2 <= cells <= 200:  # noqa: PLR2004 - as the study's own limit
+        raise UsageError("cells must lie between 2 and 200")
+    table = table_of(X, [column.name for column in columns])
+    response, values, parameters = _asked(model, np.asarray(y), y_bounds, cells)
+    names = Coding(columns, 1).coded_names
+    parameters |= {
+        "response": _RESPONSE,
+        "coefficients": dict(zip(names, map(float, np.ravel(model.coef_)), strict=True)),
+        "intercept": float(np.ravel(model.intercept_)[0]),
+    }
+    whole = Table({**{name: table[name] for name in table.names}, _RESPONSE: values})
+    tables = site_tables(whole, sites, unit, unit_id, rows_per_household)
+    cards = row_cards(counts_of(tables), (*columns, response))
+    study = Study(
+        model="diagnose",
+        parties=cards,
+        epsilon=epsilon,
+        delta=default_delta(min(card.people for card in cards)) if delta is None else delta,
+        unit=unit,
+        adjacency=adjacency,
+        parameters=parameters,
+        simulation_seed=seed_of(random_state),
+        derived=model.plan_.study.derived if hasattr(model, "plan_") else (),
+    )
+    plan, found = run(MODEL, study, tables, budget=budget)
+    return Diagnosis(found.outcome.result, plan, found.ledger, found.outcome.communication)
+
+
+def _released(model: Any) -> tuple[Column, ...]:  # noqa: ANN401
+    """The declared columns of a model whose coefficients are public; another one is refused."""
+    check_is_fitted(model)
+    if not getattr(model, "_is_linear", False) or getattr(model, "shifted_by", {}):
+        raise UsageError("diagnose is for models that are linear in their columns, without offset or exposure")
+    coefficients = np.ravel(model.coef_)
+    kept = type(model).__name__.startswith("Pride")
+    if kept or not np.isfinite(coefficients).all():
+        raise UsageError(
+            "the coefficients of this model stay at the parties: a fitted value then moves with every row of theirs, and its cells are no "
+            "private histogram. Diagnose a model that was released"
+        )
+    if np.size(model.intercept_) > 1:
+        raise UsageError("diagnose is for one response: take the models of each, from its moments")
+    columns: tuple[Column, ...] = tuple(model.declared_columns)
+    if not columns:
+        raise UsageError("this model does not know the declared ranges of its columns: fit it to rows, not to moments alone")
+    return columns
+
+
+def _asked(
+    model: Any,  # noqa: ANN401
+    y: NDArray[Any],
+    y_bounds: tuple[float, float] | None,
+    cells: int,
+) -> tuple[Column, NDArray[Any], dict[str, Any]]:
+    """(the response as a column, its values, link and cuts)."""
+    steps = np.arange(1, cells) / cells
+    if hasattr(model, "classes_"):
+        known = (y == model.classes_[1]) | (y == model.classes_[0])
+        if not known.all():
+            raise UsageError("y holds a label that is neither of the model's classes")
+        values = np.where(y == model.classes_[1], "1", "0").astype(object)
+        return Column(_RESPONSE, categories=("0", "1")), values, {"link": Link.LOGISTIC.value, "cuts": logit(steps).tolist()}
+    ends = y_bounds if y_bounds is not None else getattr(model, "y_bounds", None)
+    if ends is None or not PAIR.holds(ends):
+        raise UsageError("declare the range of the response: y_bounds=(low, high)")
+    low, high = map(float, ends)
+    response = Column(_RESPONSE, low, high)
+    scale = float(getattr(model, "noise_variance_", math.nan))
+    scale = math.sqrt(scale) if scale > 0 else (high - low) / 12
+    log = getattr(model, "family", "") in {"poisson", "gamma", "negative-binomial"}
+    middle = low + (high - low) * steps
+    cuts = np.log(middle[middle > 0]) if log else middle
+    residuals = [scale * cut for cut in _RESIDUALS]
+    link = Link.LOG if log else Link.IDENTITY
+    return response, y.astype(np.float64), {"link": link.value, "cuts": cuts.tolist(), "residual_cuts": residuals}

@@ -1,0 +1,129 @@
+"""What noisy cells say of a model: ROC curve and area, calibration, mean residuals, each with a band that holds the noise (THEORY.md)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from scipy.special import chdtrc
+
+from unpooled.models.diagnose.plan import mean_of
+from unpooled.protocol.messages import Array
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_Z = 1.959963984540054
+#: Cells with fewer rows than so many deviations of their noise say nothing.
+_SEEN = 4.0
+#: Draws of the noise behind the area's standard error.
+_DRAWS = 400
+
+
+class Cells(msgspec.Struct, frozen=True):
+    """Noisy counts over cells of fitted values (rows) and of classes or residuals (columns), and the deviation of each count's noise."""
+
+    counts: Array
+    deviation: float
+    link: str
+    cuts: tuple[float, ...]
+    #: Empty where the response has two classes.
+    residual_cuts: tuple[float, ...]
+    participants: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Banded:
+    """A number with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class CellReading:
+    """A cell of fitted values: the mean that the model predicts in its middle, what was observed there, and a 95 % band."""
+
+    predicted: float
+    observed: float
+    low: float
+    high: float
+    rows: float
+
+
+@dataclass(frozen=True)
+class CalibrationTest:
+    """Observed against predicted shares, over so many cells."""
+
+    statistic: float
+    cells: int
+    p_value: float
+
+
+def roc(counts: Floats) -> tuple[Floats, Floats]:
+    """(false positives, true positives) as the threshold falls; noise is kept from making either fall."""
+    false, true = (np.concatenate([[0.0], np.maximum.accumulate(np.cumsum(part))]) for part in counts[::-1].T)
+    false, true = (np.clip(part / max(float(part[-1]), 1e-12), 0.0, 1.0) for part in (false, true))
+    return false, true
+
+
+def _area(counts: Floats) -> float:
+    false, true = roc(counts)
+    return float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
+
+
+def area(counts: Floats, deviation: float) -> Banded:
+    """The area under the ROC curve; its interval holds sampling (Hanley & McNeil 1982) and the noise, drawn again."""
+    value = _area(counts)
+    first, second = (max(float(part), 2.0) for part in counts.sum(axis=0))
+    q1, q2 = value / (2 - value), 2 * value**2 / (1 + value)
+    sampling = (value * (1 - value) + (second - 1) * (q1 - value**2) + (first - 1) * (q2 - value**2)) / (first * second)
+    rng = np.random.default_rng(0)  # of what is public already: it protects nothing
+    noise = (
+        float(np.var([_area(counts + deviation * rng.normal(size=counts.shape)) for _ in range(_DRAWS)]))
+        if deviation
+        else 0.0
+    )
+    error = _Z * math.sqrt(max(sampling, 0.0) + noise)
+    return Banded(value, max(0.0, value - error), min(1.0, value + error))
+
+
+def middles(cuts: tuple[float, ...]) -> Floats:
+    """The middles of cells between cuts; an open one is taken to be as wide as its neighbour."""
+    edges = np.array(cuts)
+    widths = np.diff(edges) if edges.size > 1 else np.ones(1)
+    inner = (edges[1:] + edges[:-1]) / 2
+    return np.concatenate([[edges[0] - widths[0] / 2], inner, [edges[-1] + widths[-1] / 2]])
+
+
+def by_cell(found: Cells) -> list[CellReading]:
+    """Every cell that can be seen, from the lowest fitted value up."""
+    counts, s = found.counts.numpy(), found.deviation
+    weights = middles(found.residual_cuts) if found.residual_cuts else np.array([0.0, 1.0])
+    out = []
+    for predicted, own in zip(mean_of(found.link, middles(found.cuts)).tolist(), counts, strict=True):
+        rows = float(own.sum())
+        if rows < max(_SEEN * s * math.sqrt(own.size), 2.0):
+            continue
+        value = float(own @ weights) / rows
+        spread = max(float(own @ (weights - value) ** 2) / rows, 0.0)
+        # d value = sum (w_b - value) d c_b / rows.
+        error = _Z * math.sqrt(spread / rows + s**2 * float(np.sum((weights - value) ** 2)) / rows**2)
+        out.append(CellReading(predicted, value, value - error, value + error, rows))
+    return out
+
+
+def calibration_test(found: Cells) -> CalibrationTest:
+    """Hosmer and Lemeshow's sum over the cells that can be seen, its variance with the noise in it."""
+    statistic, cells = 0.0, by_cell(found)
+    for cell in cells:
+        p = cell.predicted
+        variance = p * (1 - p) / cell.rows + found.deviation**2 * (1 - 2 * p + 2 * p * p) / cell.rows**2
+        statistic += (cell.observed - p) ** 2 / variance
+    return CalibrationTest(statistic, len(cells), float(chdtrc(len(cells), statistic)) if cells else math.nan)
