@@ -471,3 +471,31 @@ def test_faults_are_counted_over_blocks(tmp_path: Path, monkeypatch: pytest.Monk
     found = inspect(path, (column,), None, (), DataFormat(), read)
     assert (found.refused[0].rows, found.refused[0].count) == ([32, 33, 34, 35, 36], 7)
     assert "and 2 more" in found.refused[0].words
+
+
+def test_kinds_of_values_that_nobody_can_declare_are_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    odd = {"age": [[1], [2]], "word": pl.Series([1, 2]).cast(pl.Duration("ms")), "id": ["a", "b"]}
+    pl.DataFrame(odd).write_parquet(path)
+    for text in ("age=0:1", "word=a,b", "age=2000-01-01:2001-01-01"):
+        said = command(tmp_path, "party", "init", "a.parquet", "--name", "a", "--folder", "a", "--column", text, code=2)
+        assert "neither" in said or "no date" in said or "no number" in said
+    assert "something that is neither a number, a date nor text" in command(
+        tmp_path, "party", "init", "a.parquet", "--name", "a", code=2
+    )
+
+
+def test_a_reader_that_breaks_down_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damaged Parquet makes the reader panic, which Python does not count among its exceptions."""
+    path = tmp_path / "a.csv"
+    path.write_text("age,b\n1,2\n3,4\n")
+    read = read_table(path, ("age",))
+
+    def breaks(*_: object, **__: object) -> None:
+        raise pl.exceptions.PanicException(CANARY)
+
+    monkeypatch.setattr(pl.LazyFrame, "collect", breaks)
+    for act in (lambda: read["age"], lambda: read_or_words(path)):
+        with pytest.raises(DataError) as caught:
+            act()
+        assert CANARY not in str(caught.value)

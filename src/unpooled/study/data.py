@@ -154,7 +154,7 @@ class FileTable(Table):
         self._watched.same()
         try:
             yield
-        except (pl.exceptions.PolarsError, OSError) as error:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
             self._watched.same()
             # The text of a parser's error may quote data: name its kind only.
             msg = f"{self._path.name}: cannot be read ({type(error).__name__}): every row needs as many cells as the header. unpooled reads {KINDS}"

@@ -281,7 +281,11 @@ def _to_numpy(column: pl.Series) -> NDArray[Any]:
 
     if column.dtype.is_numeric() or column.dtype == pl.Boolean:
         return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    return np.array(column.cast(pl.String).to_list(), dtype=object)
+    try:
+        return np.array(column.cast(pl.String).to_list(), dtype=object)
+    except pl.exceptions.PolarsError:  # lists, durations and the like
+        msg = f"column {column.name!r} holds values that are neither numbers, dates nor text: store it as one of these"
+        raise DataError(msg) from None
 
 
 def day(text: str) -> date | None:

@@ -249,7 +249,7 @@ def read_or_words(path: Path, given: dict[str, Any] | None = None) -> Sniffed:
 
     try:
         return sniff(path, given)
-    except (pl.exceptions.PolarsError, OSError, OverflowError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, OverflowError) as error:
         form = DataFormat(**(given or {}))
         row = ragged_row(path, form)
         where = f": row {row} has more cells than the header (which is row 1)" if row else f" ({type(error).__name__})"
