@@ -1,6 +1,7 @@
 """The default logistic regression with a delta beside its peers: AUC and log-loss at every epsilon, all with the same public knowledge.
 
-Rules of ours were fixed on simulated shapes (``models/glm/THEORY.md``, section 4); no real data were looked at before this table. Texts and images
+The numbers of our rules come from simulated shapes (``models/glm/THEORY.md``, section 4). "heart" is in-sample for one of them: a run of it at
+epsilon 0.3 prompted the simulation that lowered the threshold below which the base rate alone is told. Texts and images
 come as 100 principal components with a bound on row norms, as in the stacking paper, where ours is perturbation of rows scaled to one length
 (``rows="unit"``); all others have declared ranges. Rows of "heart" lie at four hospitals: ours pools them by secure sum, peers see them in one place.
 

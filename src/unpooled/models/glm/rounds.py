@@ -1,7 +1,7 @@
 r"""Which form a study takes, and with how many rounds of which size: decided before data, from the noise per row and the columns.
 
 Everything follows from k = n mu / D, as for the regression: rows times the root of the privacy budget in mu (less what distributed noise
-costs), per coefficient. The numbers were fixed by simulating declared shapes (THEORY.md, section 4), never by the error on data.
+costs), per coefficient. The numbers were fixed by simulating declared shapes (THEORY.md, section 4, which says where real data prompted a simulation).
 """
 
 from __future__ import annotations
