@@ -54,6 +54,7 @@ def test_scikit_learns_contract(estimator, check) -> None:
     check(estimator)
 
 
+@pytest.mark.minutes
 def test_it_clones_and_pickles_without_data() -> None:
     model = clone(PrivateBayesianRegression(**DECLARED, epsilon=5.0, random_state=1)).fit(X, Y, sites=SITES)
     back = pickle.loads(pickle.dumps(model))
@@ -369,6 +370,7 @@ def test_projected_ranges_lie_inside_the_declared_ones(fit_intercept: bool) -> N
     assert high == pytest.approx(data.mean(axis=0) + half, rel=1e-3, abs=1e-3)
 
 
+@pytest.mark.minutes
 def test_projection_helps_where_the_declared_ranges_are_far_too_wide() -> None:
     errors = {}
     many, responses = np.tile(X, (50, 1)), np.tile(Y, 50)

@@ -238,6 +238,7 @@ def test_no_coded_value_leaves_the_grid_and_rounding_never_goes_outward(span: tu
     assert (present[:, 0] == ~np.isnan(values)).all()
 
 
+@pytest.mark.minutes
 @quick
 @given(
     hnp.arrays(np.float64, st.tuples(st.integers(2, 6), st.integers(1, 7)), elements=st.floats(-1e12, 1e12)),
@@ -417,6 +418,7 @@ def held(values: np.ndarray) -> sp.csc_array:
     return matrix
 
 
+@pytest.mark.minutes
 @quick
 @given(
     hnp.arrays(

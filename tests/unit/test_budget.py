@@ -54,6 +54,7 @@ def test_fits_that_share_a_budget_are_composed_by_the_accountant_and_refused_whe
     assert len(budget.entries) == 3
 
 
+@pytest.mark.minutes
 def test_every_estimator_and_describe_debit_it() -> None:
     options = {"epsilon": 0.1, "delta": 1e-6, "bounds": (-1, 1)}
     spectra = PrivatePLSRegression(1, basis="none", epsilon=0.1, delta=1e-6, bounds=Bounds(norm=2.0), y_bounds=(-1, 1))
@@ -141,6 +142,7 @@ def test_without_a_file_it_is_not_sent_to_other_processes(budget: Budget) -> Non
             pickle.dumps(thing)
 
 
+@pytest.mark.minutes
 def test_with_a_file_processes_share_it(tmp_path: Path) -> None:
     budget = Budget(1.0, 1e-6, path=tmp_path / "shared")
     scores = cross_val_score(bayes(epsilon=0.3, budget=budget), X, Y, cv=2, n_jobs=2)

@@ -55,6 +55,7 @@ def on_the_boundary(rate: float, gap: int, offset: int) -> int:
     return noise.choose(np.array([0, -gap]), rate, stream=OneWord((1 << sampler.CHOICE_POWER) + 2 + whole, further + offset))
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize(("rate", "gap", "offset"), [(0.1, 7, -(1 << 180)), (0.3, 11, 1 << 180)])
 def test_exact_decisions_hold_far_below_the_28_digits_of_the_default_context(rate: float, gap: int, offset: int) -> None:
     assert on_the_boundary(rate, gap, offset) == (1 if offset < 0 else 0)

@@ -63,6 +63,7 @@ def fitted(name: str, y: np.ndarray, **changes: Any) -> Any:
     return clone(MODELS[name]).set_params(**changes).fit(X, y)
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("name", MODELS)
 def test_flipping_the_only_row_of_a_class_shows_in_releases_only(name: str) -> None:
     with_it, without = (fitted(name, y, classes=("yes", "no")) for y in (ONE, NONE))
@@ -85,6 +86,7 @@ def test_classes_that_are_read_off_the_data_warn_give_the_row_away_and_void_the_
         fitted(name, NONE)
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("name", MODELS)
 def test_an_infinite_epsilon_never_warns(name: str) -> None:
     if name != "noisy":
@@ -143,6 +145,7 @@ def test_classes_that_are_not_two_labels_are_refused(classes) -> None:
         Classes.given(classes)
 
 
+@pytest.mark.minutes
 def test_a_plan_without_data_needs_the_classes_and_they_are_part_of_its_hash() -> None:
     for name, model in MODELS.items():
         with pytest.raises(UsageError, match="a plan needs the classes"):

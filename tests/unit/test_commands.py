@@ -37,6 +37,7 @@ def test_every_command_has_help_with_examples_that_parse(name: str, tmp_path: Pa
     assert set(EXAMPLES) == set(commands())
 
 
+@pytest.mark.minutes
 def test_the_module_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "unpooled", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("unpooled ")

@@ -215,6 +215,7 @@ def test_numpys_numbers_are_numbers(name: str, parameter: str) -> None:
     assert numpys.hash == pythons.hash
 
 
+@pytest.mark.minutes
 def test_numpys_numbers_are_numbers_in_describe() -> None:
     given = {"random_state": np.int64(3), "epsilon": np.float32(2.0), "confidence": np.float32(0.5)}
     one, other = (
@@ -228,6 +229,7 @@ def test_numpys_numbers_are_numbers_in_describe() -> None:
 # --- plans without data ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.minutes
 @pytest.mark.filterwarnings("ignore:The released (covariance|moments)")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_plan_without_data_is_the_plan_of_the_fit(name: str) -> None:
@@ -252,6 +254,7 @@ def a_new_row() -> tuple[np.ndarray, np.ndarray]:
     return row, np.nan_to_num(row)
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("name", MIXED)
 def test_a_missing_value_that_is_declared_absent_contributes_nothing(name: str) -> None:
     row, filled = a_new_row()
@@ -285,6 +288,7 @@ def test_a_missing_value_that_is_not_declared_is_refused_in_new_rows(name: str) 
             model.predict(row)
 
 
+@pytest.mark.minutes
 def test_a_missing_value_in_a_sparse_row_contributes_nothing_and_the_callers_matrix_stays() -> None:
     model = made("lasso", epsilon=math.inf, bounds=Bounds(-1, 1, missing="absent")).fit(sp.csr_array(X), Y)
     row, filled = map(sp.csr_array, a_new_row())

@@ -79,6 +79,7 @@ CASES = [
 # --- the optimum --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.minutes
 @pytest.mark.no_cover
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("share", [0.2, 0.5])
@@ -102,6 +103,7 @@ def test_line_search_reaches_the_lasso(sparse, share):
     np.testing.assert_allclose(fit.coefficients, lasso.coef_, atol=1e-3)
 
 
+@pytest.mark.minutes
 @pytest.mark.no_cover
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize(("shape", "name", "rule"), CASES)

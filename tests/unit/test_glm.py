@@ -441,6 +441,7 @@ def test_a_summary_is_a_table_that_can_be_corrected_saved_and_read() -> None:
             model.summary(**wrong)
 
 
+@pytest.mark.minutes
 def test_households_are_a_unit_too() -> None:
     X, y, _, _ = simulated("logistic", 3000)
     ids = np.arange(3000) // 3
@@ -667,6 +668,7 @@ def test_studies_are_audited_in_every_unit(family: str, adjacency: str) -> None:
             assert {"base", "descent", "score"} <= reached
 
 
+@pytest.mark.minutes
 @pytest.mark.no_cover
 @pytest.mark.parametrize("rows", ["unit", "shorten"])
 def test_moments_are_audited_too(rows: str) -> None:
@@ -737,6 +739,7 @@ def test_requests_along_a_direction_carry_what_the_plan_says() -> None:
             scores.numbers(wild)
 
 
+@pytest.mark.minutes
 @pytest.mark.no_cover
 def test_an_audit_catches_pulls_that_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     def uncut(residual, square, fine, farthest, longest) -> None:

@@ -58,6 +58,7 @@ def plan_of(asked: Study) -> Plan:
 # --- which rows count ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.minutes
 @given(st.lists(st.sampled_from("abcde"), min_size=1, max_size=40), st.integers(1, 4))
 def test_what_counts_of_an_id_depends_on_its_own_rows_alone(ids: list[str], most: int) -> None:
     kept = counted(np.array(ids, dtype=object), most)
@@ -320,6 +321,7 @@ def test_the_unit_and_the_ids_go_together() -> None:
         model.fit(X, y, unit_id=ids, sites=["a"])
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("method", ["moments", "refinement", "gradient"])
 def test_a_regression_over_households_finds_the_slopes(method: str) -> None:
     X, y, ids = rows(9000)
@@ -387,6 +389,7 @@ def test_rows_per_household_goes_with_households() -> None:
     assert numpys.plan(100, 2).hash == numpys.set_params(rows_per_household=2).plan(100, 2).hash
 
 
+@pytest.mark.minutes
 def test_plans_and_outlooks_count_households() -> None:
     model = unpooled.PrivateBayesianRegression(bounds=(-1, 1), y_bounds=(-2, 2), unit="household", rows_per_household=3)
     card = model.plan(5000, 2).study.parties[0]

@@ -130,6 +130,7 @@ def test_what_is_not_identified_says_so() -> None:
             ask(fitted(epsilon=0.05))
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("method", METHODS)
 def test_contrasts_and_smaller_models(method: str) -> None:
     model = fitted(method, epsilon=20.0)

@@ -778,6 +778,7 @@ def test_recommended_settings_are_expected_to_do_better_and_can_be_set() -> None
     assert model.recommended(20_000, 100) == settings  # nothing is left to chance
 
 
+@pytest.mark.minutes
 def test_the_outlook_is_what_happens() -> None:
     """Excess risk over simulated data sets of the planner's own kind, against its expectation: within a factor of 2."""
     rng = np.random.default_rng(0)

@@ -265,6 +265,7 @@ def test_without_an_intercept_and_with_one_party() -> None:
     assert through.coef_ == pytest.approx(truth, abs=0.2)
 
 
+@pytest.mark.minutes
 def test_many_columns_are_chosen_among_first() -> None:
     X, y, truth = correlated(4000, 4, 0.0, d=200)
     model = PrivateLasso(2, epsilon=4.0, random_state=0, **MORE).fit(X, y)
@@ -325,6 +326,7 @@ def test_sums_fit_exact_integers() -> None:
     assert design_of(study(rows=10**6, epsilon=1.0)).longest("p1")[0] > 100
 
 
+@pytest.mark.minutes
 def test_the_outlook_is_what_happens() -> None:
     """Squared errors of predictions against what was expected of the same shape."""
     model = PrivateLasso(4, unit="record", random_state=0, **MORE)

@@ -289,6 +289,7 @@ def test_the_basis_and_the_reference_are_part_of_the_plan() -> None:
     assert len(set(plans)) == 5
 
 
+@pytest.mark.minutes
 def test_an_infinite_epsilon_never_warns_and_missing_bounds_always_do() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -478,6 +479,7 @@ def test_parties_that_are_gone_end_an_exact_or_published_study() -> None:
 # --- one release, many models -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.minutes
 def test_moments_give_other_models_free_of_charge(tmp_path) -> None:
     model = PrivatePLSRegression(**DECLARED, epsilon=20.0, random_state=0).fit(SMALL, TARGET)
     model.moments_.save(tmp_path / "moments")
@@ -532,6 +534,7 @@ def test_moments_of_a_bayesian_release_serve_too() -> None:
 # --- the rule -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.minutes
 def test_a_signal_below_its_noise_gives_the_public_mean_and_says_so() -> None:
     with pytest.warns(UserWarning, match="the posterior is the prior"):
         model = PrivatePLSRegression(**DECLARED, epsilon=0.01, random_state=0).fit(SMALL, TARGET)
@@ -549,6 +552,7 @@ def test_a_response_that_does_not_vary_is_given_its_mean() -> None:
     assert model.predict(SMALL) == pytest.approx(np.full(600, 3.0))
 
 
+@pytest.mark.minutes
 def test_the_chosen_number_of_components_is_one_that_is_tried() -> None:
     for epsilon in (3.0, 30.0, math.inf):
         found = [PrivatePLSRegression(**DECLARED, epsilon=epsilon, random_state=s).fit(SMALL, TARGET) for s in range(5)]
@@ -649,6 +653,7 @@ def test_published_is_recorded_as_unbounded_and_says_why() -> None:
     assert [r.name for r in model.plan_.releases] == ["model"]
 
 
+@pytest.mark.minutes
 def test_published_errors_rise_as_epsilon_falls() -> None:
     """Figures 3 and 5: with a derivative in front and the package's deviation, as good as no noise at 100, useless at 0.1."""
     fresh = make_spectra(300, kind="corn", seed=2)
@@ -685,6 +690,7 @@ def test_the_attack_succeeds_on_an_unprotected_model() -> None:
     assert min(attacks(model)) > 10
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 @pytest.mark.parametrize("basis", ["none", "dct"])
 def test_the_attack_fails_on_the_sound_model(basis: str, epsilon: float) -> None:

@@ -12,6 +12,7 @@ import pytest
 from unpooled import Bounds, PrivatePLSRegression, UtilityWarning
 from unpooled.datasets import make_spectra
 from unpooled.errors import UsageError
+from unpooled.estimation import outlook as outlooks
 from unpooled.models.pls.frame import Frame
 from unpooled.models.pls.plan import PlsDesign, design_of
 from unpooled.models.pls.whitening import whitened
@@ -119,7 +120,9 @@ def test_whitening_takes_few_directions_from_few_spectra() -> None:
     assert whitened(rng.normal(size=(90, 30)), 1.0)[0].shape[1] == 12
 
 
-def test_the_outlook_of_pls_falls_with_epsilon_and_knows_when_nothing_is_to_be_had() -> None:
+@pytest.mark.minutes
+def test_the_outlook_of_pls_falls_with_epsilon_and_knows_when_nothing_is_to_be_had(monkeypatch) -> None:
+    monkeypatch.setattr(outlooks, "RUNS", 4)
     model = PrivatePLSRegression(basis=np.eye(40)[:, :4], bounds=Bounds(norm=2.5), y_bounds=(0, 1))
     many, few = model.outlook(3000, 40, r2=0.9), model.outlook(30, 40)
     errors = [point.error for point in sorted(many.points, key=lambda p: p.epsilon)]

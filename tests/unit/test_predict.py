@@ -86,6 +86,7 @@ def test_a_regression_predicts_rows_by_name_with_their_standard_deviations(tmp_p
     assert [float(row["prediction"]) for row in predicted(folder)] == pytest.approx(shifted)
 
 
+@pytest.mark.minutes
 def test_what_does_not_fit_is_refused_without_a_value(tmp_path: Path) -> None:
     folder = study(tmp_path, "bayes", 'response = "y"\nmethod = "gradient"')
     good = new_rows(5)
@@ -164,6 +165,7 @@ def test_a_study_starts_from_the_models_of_an_earlier_run(tmp_path: Path) -> Non
         read_study(later)
 
 
+@pytest.mark.minutes
 def test_only_a_stack_can_be_started_from(tmp_path: Path) -> None:
     from unpooled.errors import StudyError
     from unpooled.study.files import read_study

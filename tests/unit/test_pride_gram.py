@@ -369,6 +369,7 @@ def test_at_a_small_epsilon_it_does_not_count_the_response_once_for_every_party(
     assert means["gram"] < 0.6 * min(means["calibrated"], means["plain"])
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize(
     "options",
     [

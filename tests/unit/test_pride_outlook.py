@@ -10,6 +10,7 @@ from unpooled import PrideClassifier, PrideRegressor, PrivatePLSRegression
 from unpooled.errors import UsageError
 
 
+@pytest.mark.minutes
 def test_a_field_is_worth_a_study_at_large_epsilon_only() -> None:
     outlook = PrideRegressor(parties=4, bounds=(-1, 1), epsilon=0.3).outlook(
         300, 60, r2=0.8, structure="field", correlation=0.8

@@ -51,6 +51,7 @@ def folds_of(n, count, seed=1):
 # --- dual coordinate ascent ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize(("shape", "alpha"), [(s, a) for s in SHAPES for a in (0.05, 1.0, 1e4)] + [((25, 70), 1e-4)])
 def test_dual_ascent_agrees_with_the_optimum(shape, alpha, loss):

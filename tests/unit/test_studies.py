@@ -432,6 +432,7 @@ def test_a_study_is_audited_without_data(world: Path, monkeypatch) -> None:
     assert "VIOLATIONS" in command(world, "audit", "study.toml", "--rows", "12", "--rounds", "1", code=1)
 
 
+@pytest.mark.minutes
 def test_a_run_becomes_a_page(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES)
@@ -453,6 +454,7 @@ def test_a_purpose_is_a_printable_line(world: Path, purpose: str) -> None:
     assert "\x1b" not in said
 
 
+@pytest.mark.minutes
 def test_a_page_says_why_by_whom_when_and_what_is_left(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import getpass
 
@@ -509,6 +511,7 @@ def test_a_party_that_cannot_be_made_leaves_nothing_behind(world: Path) -> None:
     assert "new.card.toml" in command(world, *made, "--new-budget")
 
 
+@pytest.mark.minutes
 def test_the_file_systems_refusals_are_words(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES)

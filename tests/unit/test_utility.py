@@ -80,6 +80,7 @@ def test_run_refuses_before_any_party_is_asked_and_force_runs(world: Path, capsy
     assert "has run before" in capsys.readouterr().err
 
 
+@pytest.mark.minutes
 def test_run_asks_nothing_where_something_is_to_be_had(world: Path) -> None:
     asked(world, "rich")
     assert (world / "rich.run" / "result.txt").is_file()
