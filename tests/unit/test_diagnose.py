@@ -88,6 +88,35 @@ def test_a_calibrated_model_passes_and_another_one_does_not() -> None:
     assert max(p_values[2.5]) < 1e-6
 
 
+@pytest.mark.parametrize("residual_cuts", [(), (-1.0, 0.0, 1.0)])
+def test_bands_of_cells_hold_the_noise(residual_cuts: tuple[float, ...]) -> None:
+    """Counts drawn again and again about the same rows: the observed number is inside its band about as often as it should be."""
+    rng, link = np.random.default_rng(0), "identity" if residual_cuts else "logistic"
+    width = len(residual_cuts) + 1 if residual_cuts else 2
+    exact = np.full((3, width), 300.0) * np.arange(1, width + 1)
+    cuts, s = (-1.0, 1.0), 30.0
+    wanted = [c.observed for c in reading.by_cell(Cells(Array.of(exact), 0.0, link, cuts, residual_cuts, ("a",)))]
+    held = []
+    for _ in range(300):
+        noisy = Cells(Array.of(exact + s * rng.normal(size=exact.shape)), s, link, cuts, residual_cuts, ("a",))
+        sampling = Cells(Array.of(exact * 1e9), 0.0, link, cuts, residual_cuts, ("a",))
+        for cell, value, free in zip(reading.by_cell(noisy), wanted, reading.by_cell(sampling), strict=True):
+            assert cell.high - cell.low > free.high - free.low
+            # Of the band, the part that the noise alone makes: without it the sampling part would hold fewer.
+            held.append(abs(cell.observed - value) <= (cell.high - cell.low) / 2)
+    assert np.mean(held) > 0.95
+    bare = [
+        abs(cell.observed - value) <= 1.96 * math.sqrt(max(value * (1 - value), 0) / cell.rows)
+        for _ in range(100)
+        for cell, value in zip(
+            reading.by_cell(Cells(Array.of(exact + s * rng.normal(size=exact.shape)), s, link, cuts, residual_cuts, ("a",))),
+            wanted,
+            strict=True,
+        )
+    ]
+    assert residual_cuts or np.mean(bare) < 0.9
+
+
 def test_residuals_of_a_regression(regression: unpooled.PrivateBayesianRegression) -> None:
     found = diagnose(regression, X[TEST], DAYS[TEST], epsilon=2.0, delta=1e-5, random_state=0)
     assert all(cell.low - 0.3 < 0 < cell.high + 0.3 for cell in found.by_cell)

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 import unpooled
 from unpooled.aggregation.totals import of_units, rows_counted
 from unpooled.errors import BudgetRefusal, DataError, UsageError
+from unpooled.estimation.households import site_tables
 from unpooled.models import load
 from unpooled.privacy.accounting import UNBOUNDED
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.household import BoundedTable, counted, texts_of
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import GaussianRelease
+from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import Card, Household, Plan, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Scope, Unit
@@ -180,6 +181,19 @@ def test_a_row_that_appears_is_counted_where_rows_replace_each_other() -> None:
     short = dict.fromkeys(ROWWISE, dataclasses.replace(moved[Adjacency.REPLACE].reach[Unit.RECORD], distance=0.5))
     nearer = moved | {Adjacency.REPLACE: dataclasses.replace(moved[Adjacency.REPLACE], reach=short)}
     assert of_units(asked, nearer).reach[Unit.HOUSEHOLD] == moved[Adjacency.ZERO_OUT].reach[Unit.RECORD]
+
+
+def test_floored_steps_of_several_parties_add_up_to_no_more_than_is_priced() -> None:
+    """One row of the id at each of three parties, each just below a step in every coordinate: the total is three steps off in each."""
+    blocks, c = (Block(5, 2.0**30),), 5
+    one = Reach(0.0, c)
+    release = GaussianRelease(blocks, ((Unit.HOUSEHOLD, one.times(3)),), 1.0)
+    step = 1 << release._shift(blocks[0])
+    assert step > 1
+    below, above = (release.floor(np.full(c, value)) for value in (step - 1, step))
+    moved = 3 * release.change(below, above)
+    assert moved <= release.event(Unit.HOUSEHOLD).value * (1 + 1e-12)
+    assert moved == pytest.approx(release.event(Unit.HOUSEHOLD).value)
 
 
 @pytest.mark.parametrize(("elsewhere", "expected"), [(True, 6), (False, 2)])
@@ -357,6 +371,33 @@ def test_descriptions_of_households_count_what_counts() -> None:
     assert sum(found["all", "g", side].count.value for side in ("down", "up")) == pytest.approx(4000, abs=300)
     ranges = unpooled.describe(X, bounds=True, epsilon=5.0, unit="household", unit_id=ids, rows_per_household=2)
     assert all(r.low <= -1 and r.high >= 1 and r.clipped < 0.1 for r in ranges.ranges_)
+
+
+def test_where_ids_have_fewer_rows_than_count_no_mean_is_taken_over_more() -> None:
+    X, _, ids = rows(6000)
+    frame = {"x": X[:, 0] * 0.1 + 0.8, "g": np.full(6000, "up")}
+    bounds = unpooled.Bounds({"x": (-1, 1), "g": ["down", "up"]})
+    found = unpooled.describe(frame, bounds, epsilon=20.0, unit="household", unit_id=ids, rows_per_household=5)
+    assert found["all", "x"].mean.value == pytest.approx(0.8, abs=0.03)  # over 10,000 rows it would be 0.48
+    assert found["all", "g", "up"].count.value == pytest.approx(6000, abs=200)
+
+
+def test_rows_of_an_id_are_bounded_over_all_sites_together() -> None:
+    ids = np.repeat(np.arange(50), 4)
+    sites = np.tile(["north", "south"], 100)
+    tables = site_tables(Table({"x": np.arange(200.0)}), sites, "household", ids, 1)
+    assert sum(table["x"].size for table in tables.values()) == 50
+    assert len({int(x) // 4 for table in tables.values() for x in table["x"]}) == 50
+
+
+def test_rounds_are_decided_by_ids_and_not_by_the_rows_that_could_count() -> None:
+    many, one = (
+        unpooled.PrivateBayesianRegression(
+            delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2), unit="household", rows_per_household=most
+        ).plan(800, 3)
+        for most in (5, 1)
+    )
+    assert many.design.schedule == one.design.schedule
 
 
 def test_pls_over_households() -> None:

@@ -101,6 +101,16 @@ def test_without_noise_it_is_near_scikit_learn() -> None:
     np.testing.assert_allclose(model.to_sklearn().predict_proba(X[:9]), model.predict_proba(X[:9]), atol=1e-9)
 
 
+def test_a_class_of_one_in_twenty_has_the_coefficients_of_scikit_learn_without_noise() -> None:
+    rng = np.random.default_rng(0)
+    X = 0.3 * rng.normal(size=(40_000, 8))
+    y = (rng.random(40_000) < expit(X[:, 0] * 3 - X[:, 5] * 3 - 3.4)).astype(int)
+    model = PrivateLassoClassifier(2, radius=20.0, epsilon=math.inf, bounds=(-1, 1), classes=(0, 1)).fit(X, y)
+    theirs = LogisticRegression(C=1e6).fit(X, y)
+    np.testing.assert_allclose(model.coef_, theirs.coef_[0], atol=0.5)
+    assert model.coef_[0] > 2.4
+
+
 @pytest.mark.parametrize("unit", ["attribute", "record"])
 def test_with_noise_it_ranks_and_its_probabilities_are_about_right(unit: str) -> None:
     X, y = data()

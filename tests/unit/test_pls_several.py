@@ -251,3 +251,18 @@ def test_a_study_s_result_names_its_responses() -> None:
     assert {line.group for line in lines} == {"fat", "protein"}
     assert "protein" in model.render(result)
     assert [panel.title for panel in model.panels(result)] == ["coefficients: fat", "coefficients: protein"]
+
+
+def test_above_the_test_of_noise_coefficients_are_a_mean_with_the_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of each near the level; the clearer, the less of the posterior."""
+    X, Y = data(2000)
+    released = PrivatePLSRegression(3, basis="none", epsilon=5.0, bounds=Bounds(norm=2.0), y_bounds=(-4, 4)).fit(X, Y[:, 0])
+    moments = released.moments_
+    monkeypatch.setattr(fit, "posterior", lambda _: (np.full(12, 0.5), 0.1, True))
+    clear = fit.heard(moments, 3)
+    above = float((clear.centred.cross**2 / clear.noise.cross).sum())
+    units = moments.layout.response.half_width / moments.layout.half_widths[:12]
+    alone = fit.chosen(clear.centred, 3, clear.noise)[1].coefficients[:, -1]
+    for level, part in ((0.999 * above, 0.5), (above / 4, 0.25), (1.001 * above, 1.0)):
+        monkeypatch.setattr(fit, "chdtri", lambda *_, level=level: level)
+        np.testing.assert_allclose(fit.heard(moments, 3).slopes, part * 0.5 * units + (1 - part) * alone)
