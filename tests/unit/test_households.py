@@ -109,6 +109,23 @@ def test_a_bounded_table_shows_what_counts_and_says_what_is_public() -> None:
     assert other.digest != table.digest
 
 
+def test_neighbours_of_a_bounded_table_keep_its_public_numbers() -> None:
+    table = BoundedTable(Table({"x": np.arange(6.0)}), ["a", "a", "b", "b", "c", "c"], 2)
+    other, fewer = table.replace(0, {"x": 9.0}), table.omit(0)
+    assert (other["x"].tolist(), fewer["x"].tolist()) == ([9.0, 1, 2, 3, 4, 5], [1.0, 2, 3, 4, 5])
+    none, three = table.exchange([]), table.exchange([{"x": 7.0}])
+    assert (none["x"].tolist(), three["x"].tolist()) == ([2.0, 3, 4, 5], [7.0, 2, 3, 4, 5])
+    assert table.first() == [{"x": 0.0}, {"x": 1.0}]
+    for one in (other, fewer, none, three):
+        assert (one.n_rows, one.household) == (6, (3, 2))
+
+
+def test_cards_say_how_much_they_hold() -> None:
+    card = study("describe").parties[0]
+    assert card.size == "20 ids, at most 2 rows of each"
+    assert msgspec.structs.replace(card, household=None).size == "40"
+
+
 # --- how far a household moves a sum ------------------------------------------------------------------------------------
 
 
