@@ -24,6 +24,10 @@ MODELS = {
     "gradient": ("bayes", {"response": "y", "method": "gradient", "max_passes": 4}),
     "mean": ("bayes", {"response": "y", "method": "mean", "max_passes": 4}),
     "glm": ("glm", {"response": "age", "family": "gamma", "method": "newton", "max_passes": 5}),
+    "diagnose": (
+        "diagnose",
+        {"response": "y", "coefficients": {"age": 0.02}, "cuts": [0.5, 1.5], "residual_cuts": [-1.0, 1.0]},
+    ),
     "pls": ("pls", {"response": "y", "basis": "none", "norm": 41.0, "n_components": 1}),
 }
 
@@ -31,7 +35,7 @@ MODELS = {
 def study(kind: str, adjacency: str = "replace", trust: str = "trusted", most: int = 3) -> Study:
     model, parameters = MODELS[kind]
     cards = tuple(Card(name, 8 * most, COLUMNS, household=Household("person", 8, most, elsewhere=False)) for name in "abc")
-    trusts = {} if model == "describe" else {"aggregation": trust}
+    trusts = {} if model in {"describe", "diagnose"} else {"aggregation": trust}
     # Private ranges need more than noise in some bin.
     epsilon = 400.0 if kind == "ranges" else 1.0
     return Study(

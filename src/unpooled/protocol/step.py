@@ -99,6 +99,6 @@ class Model:
             msg = f"model {self.name!r} is asked for {study.model!r} with calibration {study.calibration!r}, which is another form or none at all"
             raise UsageError(msg)
         if study.unit == Unit.HOUSEHOLD and not self.households:
-            msg = f'model {study.row!r} has no proof for unit "household": describe, bayes, glm and pls in their sound form have one'
+            msg = f'model {study.row!r} has no proof for unit "household": describe, bayes, glm, pls and diagnose in their sound form have one'
             raise UsageError(msg)
         return self.compile_plan(study)

@@ -59,7 +59,7 @@ class CellReading:
 
 @dataclass(frozen=True)
 class CalibrationTest:
-    """Observed against predicted shares, over so many cells."""
+    """Observed against predicted shares, over so many cells. Each is judged at its middle: very many rows ask for narrower cells."""
 
     statistic: float
     cells: int
