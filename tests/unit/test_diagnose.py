@@ -139,6 +139,17 @@ def test_figures_files_and_notebooks(classifier: unpooled.PrivateGLM, tmp_path: 
     assert {entry.state for entry in found.ledger_} == {"committed"}
 
 
+@pytest.mark.filterwarnings("ignore::unpooled.PrivacyLeakWarning")
+def test_what_the_model_s_ranges_cost_belongs_to_its_diagnosis() -> None:
+    paid = unpooled.describe(X, bounds=True, epsilon=0.5, delta=1e-5).bounds_
+    model = unpooled.PrivateBayesianRegression(epsilon=2.0, delta=1e-5, bounds=paid, y_bounds=(-8, 8)).fit(X, DAYS)
+    found = diagnose(model, X, DAYS, epsilon=1.0, delta=1e-5).statement_
+    assert found.holds
+    assert found.epsilon_per_unit["record"] > 1.05
+    read = unpooled.PrivateBayesianRegression(epsilon=2.0, y_bounds=(-8, 8)).fit(X, DAYS)
+    assert not diagnose(read, X, DAYS).statement_.holds
+
+
 def test_counts_of_a_log_link() -> None:
     y = np.minimum(np.random.default_rng(0).poisson(np.exp(0.5 + X[:, 0])), 15)
     model = unpooled.PrivateGLM(epsilon=5.0, delta=1e-5, family="poisson", bounds=(-1, 1), y_bounds=(0, 15), random_state=0)

@@ -225,6 +225,8 @@ def diagnose(
         "intercept": float(np.ravel(model.intercept_)[0]),
     }
     whole = Table({**{name: table[name] for name in table.names}, _RESPONSE: values})
+    # What the model's ranges cost, or that they were read off data, is true of whatever is coded by them.
+    asked = model.plan_.study if hasattr(model, "plan_") else None
     tables = site_tables(whole, sites, unit, unit_id, rows_per_household)
     cards = row_cards(counts_of(tables), (*columns, response))
     study = Study(
@@ -236,7 +238,8 @@ def diagnose(
         adjacency=adjacency,
         parameters=parameters,
         simulation_seed=seed_of(random_state),
-        derived=model.plan_.study.derived if hasattr(model, "plan_") else (),
+        earlier=asked.earlier if asked is not None else (),
+        derived=asked.derived if asked is not None else (),
     )
     plan, found = run(MODEL, study, tables, budget=budget)
     return Diagnosis(found.outcome.result, plan, found.ledger, found.outcome.communication)
