@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from world import sized
 
-from unpooled.privacy.accounting import Event, Kind
 from unpooled.privacy.bounds import Coding, Column
+from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.plan import Study
 from unpooled.privacy.unit import ROWWISE, Adjacency
 from unpooled.protocol.messages import Array, Disclosed, Entrusted, Partial, Public, Released, Sealed, Signed

@@ -8,7 +8,8 @@ from collections import Counter
 
 import numpy as np
 
-from unpooled.privacy.accounting import Composition, Event
+from unpooled.privacy.accounting import Composition
+from unpooled.privacy.events import Event
 from unpooled.privacy.exposure import Worst
 from unpooled.privacy.mechanisms import Objective, Scores, Summand, Vector
 from unpooled.privacy.plan import Plan

@@ -12,8 +12,9 @@ from cases import CASES
 
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.models import load
-from unpooled.privacy.accounting import Composition, Event, Kind
+from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column, integer_grid
+from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.plan import MOST_ROWS, Card, Study
 
 if TYPE_CHECKING:

@@ -15,12 +15,8 @@ from unpooled.errors import AccountingError, UsageError
 from unpooled.privacy import gaussian_sigma as lazy_gaussian_sigma
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import (
-    NO_COST,
     SAFETY,
-    UNBOUNDED,
     Composition,
-    Event,
-    Kind,
     budget_mu,
     budget_rho,
     gaussian_delta,
@@ -30,6 +26,7 @@ from unpooled.privacy.accounting import (
     zcdp_delta,
     zcdp_rho,
 )
+from unpooled.privacy.events import NO_COST, UNBOUNDED, Event, Kind
 
 EPSILONS = [1e-3, 1e-2, 0.1, 0.5, 1.0, 3.0, 10.0, 50.0, 1e3]
 DELTAS = [1e-12, 1e-9, 1e-6, 1e-5, 1e-3, 0.05, 0.49]

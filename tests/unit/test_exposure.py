@@ -11,8 +11,9 @@ import pytest
 from world import covered, sized, truth
 
 from unpooled.errors import UsageError
-from unpooled.privacy.accounting import NO_COST, Composition, Event, Kind
+from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.events import NO_COST, Event, Kind
 from unpooled.privacy.exposure import Cost, Exposure, Worst, account, alternatives, release_costs, shared_costs
 from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.unit import ROWWISE, Scope, Split, Unit

@@ -20,8 +20,8 @@ from unpooled.aggregation.totals import of_units, rows_counted
 from unpooled.errors import BudgetRefusal, DataError, UsageError
 from unpooled.estimation.households import site_tables
 from unpooled.models import load
-from unpooled.privacy.accounting import UNBOUNDED
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.events import UNBOUNDED
 from unpooled.privacy.household import BoundedTable, counted, texts_of
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach

@@ -22,8 +22,9 @@ from unpooled.models.lasso.messages import Bid, ColumnRequest, PickRequest, Refi
 from unpooled.models.lasso.plan import clip_ceiling, design_of, grids, shortened
 from unpooled.models.lasso.published import NoisyMaximum, sketch
 from unpooled.models.lasso.refit import ColumnMoments, shrunk
-from unpooled.privacy.accounting import UNBOUNDED, Kind, budget_rho
+from unpooled.privacy.accounting import budget_rho
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.events import UNBOUNDED, Kind
 from unpooled.privacy.exposure import release_costs
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import NoisyChoice, ScaledGaussian, Scores

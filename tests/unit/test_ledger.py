@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from unpooled.errors import BudgetRefusal, DataError, LedgerDamaged, PolicyRefusal, Refusal, ReleaseConflict, UsageError
-from unpooled.privacy.accounting import NO_COST, SAFETY, UNBOUNDED, Event, Kind, gaussian_mu
+from unpooled.privacy.accounting import SAFETY, gaussian_mu
+from unpooled.privacy.events import NO_COST, UNBOUNDED, Event, Kind
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey, account, chain, failures
 from unpooled.privacy.ledger.export import read_export

@@ -22,7 +22,8 @@ from world import sized
 
 from unpooled.errors import BudgetRefusal, LedgerDamaged, Refusal, UsageError
 from unpooled.privacy import ledger as package
-from unpooled.privacy.accounting import SAFETY, Event, Kind, gaussian_mu
+from unpooled.privacy.accounting import SAFETY, gaussian_mu
+from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
 from unpooled.privacy.ledger.anchor import Anchor

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from unpooled.cli.main import app
 from unpooled.errors import BudgetRefusal, LedgerDamaged, LedgerMoved, Refusal, StudyError
-from unpooled.privacy.accounting import Event, Kind
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey, files, place
 from unpooled.privacy.unit import ROWWISE, Scope, Target, Unit

@@ -15,8 +15,9 @@ from world import chosen, drawn, summed
 from unpooled.errors import AccountingError, UsageError
 from unpooled.kernels import sampler
 from unpooled.privacy import noise
-from unpooled.privacy.accounting import NO_COST, UNBOUNDED, Composition, Event, Kind, budget_rho, gaussian_mu
+from unpooled.privacy.accounting import Composition, budget_rho, gaussian_mu
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.events import NO_COST, UNBOUNDED, Event, Kind
 from unpooled.privacy.mechanisms import (
     MECHANISMS,
     Block,

@@ -19,8 +19,9 @@ import unpooled
 from unpooled.errors import PolicyRefusal, UsageError
 from unpooled.models import load
 from unpooled.models.describe.plan import compile_plan
-from unpooled.privacy.accounting import SAFETY, UNBOUNDED, Composition, gaussian_epsilon, gaussian_mu
+from unpooled.privacy.accounting import SAFETY, Composition, gaussian_epsilon, gaussian_mu
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.events import UNBOUNDED
 from unpooled.privacy.mechanisms import Block, DistributedGaussian, GaussianRelease, NoisyChoice, Reach
 from unpooled.privacy.plan import Card, Earlier, Plan, Release, Study, check_parameters, default_delta
 from unpooled.privacy.policy import Policy

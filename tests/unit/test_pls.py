@@ -32,7 +32,8 @@ from unpooled.models.pls.frame import Frame, basis_steps
 from unpooled.models.pls.plan import design_of
 from unpooled.models.pls.published import ComponentsLayout, PublishedModel, components
 from unpooled.models.pls.rowwise import RowWise
-from unpooled.privacy.accounting import UNBOUNDED, gaussian_sigma
+from unpooled.privacy.accounting import gaussian_sigma
+from unpooled.privacy.events import UNBOUNDED
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Plan

@@ -20,8 +20,8 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import DataError, UnpooledError, UsageError
-from unpooled.privacy.accounting import Event, Kind
 from unpooled.privacy.bounds import Bounds, Column
+from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Entry
 from unpooled.privacy.ledger.charges import ReleaseKey

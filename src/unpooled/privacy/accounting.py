@@ -4,6 +4,7 @@ An :class:`Event` is the privacy cost of a mechanism as a number; a :class:`Comp
 ``delta(epsilon)`` and ``epsilon(delta)``. Rules, the tightest applicable one wins (THEORY 2 of the foundation,
 ``privacy/THEORY.md``):
 
+* losses that are known by their tails are added up, and the others' curve is averaged over the sum (THEORY F.21);
 * Gaussian events alone compose exactly, :math:`\mu^2=\sum\mu_j^2`, adaptively too (Dong, Roth & Su 2022), and
   :math:`\delta(\epsilon;\mu)=\Phi(\mu/2-\epsilon/\mu)-e^{\epsilon}\Phi(-\mu/2-\epsilon/\mu)` is exact (Balle & Wang 2018);
 * pure events alone also add up;
@@ -18,8 +19,7 @@ Every delta is rounded up, and every calibrated noise with it, by a bound on the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from enum import IntEnum
+from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +28,14 @@ from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr
 
 from unpooled.errors import AccountingError, UsageError
+from unpooled.privacy.events import Event, Kind
+from unpooled.privacy.tails import edges_of, summed
 from unpooled.privacy.unit import check_delta, check_epsilon, real
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from unpooled.privacy.events import Tail
 
 #: Calibrated noise is this much larger than the exact solution, so that rounding never turns a fit into a misfit.
 SAFETY = 2.0**-40
@@ -81,6 +85,13 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     return min(1.0, max(value * (1 + error), _LEAST))
 
 
+def _curve(epsilon: float, mu: float) -> float:
+    """The same for any epsilon: below 0 by the other direction, 1 - e^eps + e^eps delta(-eps)."""
+    if epsilon >= 0:
+        return gaussian_delta(epsilon, mu)
+    return min(1.0, -math.expm1(epsilon) + math.exp(epsilon) * gaussian_delta(-epsilon, mu))
+
+
 def gaussian_epsilon(delta: float, mu: float) -> float:
     """Smallest epsilon >= 0 at which a Gaussian release with this mu is (epsilon, delta)-private; never below it."""
     if mu == 0 or gaussian_delta(0.0, mu) <= delta:
@@ -101,7 +112,7 @@ def _proved(curve: Callable[[float], float], delta: float, high: float) -> float
     return root
 
 
-def _largest(curve: Callable[[float], float], delta: float, low: float, high: float, what: str) -> float:
+def largest(curve: Callable[[float], float], delta: float, low: float, high: float, what: str) -> float:
     """The largest parameter in [low, high] whose increasing delta curve stays at ``delta``, on the proved side of it."""
     if delta == 0:
         msg = f"{what} has no guarantee at delta = 0: ask for a positive delta"
@@ -126,7 +137,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if epsilon == math.inf:
         return math.inf
-    return _largest(lambda mu: gaussian_delta(epsilon, mu), delta, 1e-12, 1e4, "Gaussian noise")
+    return largest(lambda mu: gaussian_delta(epsilon, mu), delta, 1e-12, 1e4, "Gaussian noise")
 
 
 def budget_mu(epsilon: float, delta: float) -> float:
@@ -154,75 +165,14 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     return sigma
 
 
-# --- events --------------------------------------------------------------------------------------------------------
-
-
-class Kind(IntEnum):
-    """What the one number of an event means. The codes are stored in ledgers: never renumber them."""
-
-    #: mu: L2 sensitivity over standard deviation of Gaussian (or rounded Gaussian) noise.
-    GAUSSIAN = 1
-    #: rho of zero-concentrated differential privacy.
-    ZCDP = 2
-    #: eps0 of an exponential-mechanism choice: eps0-DP and (eps0^2/8)-zCDP (bounded range).
-    EXPONENTIAL = 3
-    #: eps0 of any other eps0-DP mechanism: (eps0^2/2)-zCDP.
-    PURE = 4
-    #: A release whose cost is not known (published calibrations) or that has no noise at all.
-    UNBOUNDED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """The cost of one release (or of ``count`` equal ones) to one unit."""
-
-    kind: Kind
-    value: float = 0.0
-    count: int = 1
-    total_variation: float = 0.0
-
-    def __post_init__(self) -> None:
-        if type(self.kind) is not Kind:
-            msg = f"unknown privacy event {self.kind!r}: its cost cannot be accounted"
-            raise AccountingError(msg)
-        numbers = (self.value, self.total_variation)
-        if not all(type(x) is float and math.isfinite(x) and x >= 0 for x in numbers):
-            msg = f"the numbers of a {self.kind.name.lower()} event must be finite floats >= 0"
-            raise AccountingError(msg)
-        if type(self.count) is not int or self.count < 0:
-            msg = "the count of an event must be an integer >= 0"
-            raise AccountingError(msg)
-
-    @property
-    def rho(self) -> float:
-        """The zCDP cost of this event."""
-        if self.count == 0:
-            return 0.0
-        per_event = {
-            Kind.GAUSSIAN: self.value * self.value / 2,
-            Kind.ZCDP: self.value,
-            Kind.EXPONENTIAL: self.value * self.value / 8,
-            Kind.PURE: self.value * self.value / 2,
-            Kind.UNBOUNDED: math.inf,
-        }
-        return self.count * per_event[self.kind]
-
-    def __str__(self) -> str:
-        names = {Kind.GAUSSIAN: "mu", Kind.ZCDP: "rho", Kind.EXPONENTIAL: "epsilon", Kind.PURE: "epsilon"}
-        words = self.kind.name.lower()
-        if self.kind in names:
-            words += f" {names[self.kind]} = {self.value:.6g}"
-        return words + (f" x {self.count}" if self.count != 1 else "")
-
-
-NO_COST = Event(Kind.GAUSSIAN, 0.0)
-UNBOUNDED = Event(Kind.UNBOUNDED)
-
+# --- compositions ------------------------------------------------------------------------------------------------------
 
 #: A total variation above this is no sampler's rounding but a delta of its own (S.12); golden sections of the epsilons it allows.
 _MATERIAL, _SECTIONS, _GOLDEN = 1e-13, 60, (math.sqrt(5.0) - 1) / 2
 
 
+#: Points of a mean over losses that are known by their tails, where a point is cheap and where it takes long.
+_MANY, _FEW = 400, 24
 #: How far below epsilon, in parts of it, the curve is asked for F.20.
 _PARTS = tuple(0.01 * 1.4**k for k in range(13))
 
@@ -243,9 +193,15 @@ class Composition:
 
         self._approximate = any(e.kind is Kind.PURE and e.total_variation > _MATERIAL for e in self.events)
         self._unbounded = any(e.kind is Kind.UNBOUNDED for e in self.events)
+        #: What is known by its tails, so many of each, and the constants that such losses begin with.
+        self._tails: Counter[Tail] = Counter()
+        for event in self.events:
+            if event.kind is Kind.PERTURBED:
+                self._tails[event.tails] += event.count
+        self._constants = total(Kind.PERTURBED)
         self.mu = math.sqrt(math.fsum(e.value * e.value * e.count for e in self.events if e.kind is Kind.GAUSSIAN))
         self.pure_epsilon = total(Kind.PURE, Kind.EXPONENTIAL)
-        self.rho = math.fsum(e.rho for e in self.events)
+        self.rho = math.fsum(e.rho for e in self.events if e.kind is not Kind.PERTURBED)
         self._rho_only = total(Kind.ZCDP)
         self.total_variation = math.fsum(e.total_variation * e.count for e in self.events)
 
@@ -265,7 +221,7 @@ class Composition:
 
     def _least_delta(self, epsilon: float) -> float:
         """The smallest delta proved anywhere from the pure part up to here, by golden section: whatever is found there holds here."""
-        if self._rho_only:  # with releases known by zCDP alone every point takes long: a few do
+        if self._rho_only or self._tails:  # every point takes long: a few do
             return min(self._delta(self.pure_epsilon + (epsilon - self.pure_epsilon) * k / 8) for k in range(9))
 
         def proved(at: float) -> float:
@@ -290,15 +246,40 @@ class Composition:
 
     def _delta(self, epsilon: float) -> float:
         options = []
-        if self._rho_only == 0:
+        if self._tails:
+            options.append(self._tailed(epsilon - self._constants))
+        elif self._rho_only == 0:
             # Exact for Gaussians alone; with pure events, one (pure_epsilon, 0) composed with the Gaussian curve.
             left = epsilon - self.pure_epsilon
             options.append(gaussian_delta(left, self.mu) if left >= 0 else 1.0)
-        if self.pure_epsilon or self._rho_only:
+        if not self._tails and (self.pure_epsilon or self._rho_only):
             options.append(zcdp_delta(epsilon, self.rho))
         return min(
             1.0, min(options) + max(math.exp(min(self._log_charge(epsilon), 0.0)), _LEAST * (self.total_variation > 0))
         )
+
+    def _tailed(self, left: float) -> float:
+        """With losses known by their tails: the mean, over those, of what the others cost (Theorem F.21)."""
+        tails = tuple(sorted(self._tails.items()))
+        if self._rho_only:
+            # Releases known by zCDP: every point takes long, so there are few.
+            def others(epsilon: float) -> float:
+                return zcdp_delta(epsilon, self.rho) if epsilon >= 0 else 1.0
+
+            width, points = math.sqrt(2 * self.rho), _FEW
+        else:
+            left -= self.pure_epsilon
+
+            def others(epsilon: float) -> float:
+                return _curve(epsilon, self.mu)
+
+            width, points = self.mu, _MANY
+        law = summed(tails, left, width)
+        if width:
+            return law.beside(left, others, edges_of(left, width, points))
+        if sum(self._tails.values()) == 1 and left >= 0:  # alone: its theorem's own curve, without a grid
+            return min(1.0, math.fsum(n * gaussian_delta(left, m) for n, m in tails[0][0]))
+        return law.above(left)
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon that these rules prove at this delta (infinite when nothing is proved)."""
@@ -308,8 +289,14 @@ class Composition:
         if self.delta(0.0) <= delta:
             return 0.0
         if delta == 0:
-            return math.inf if self.mu or self._rho_only or self.total_variation else self.pure_epsilon
+            inexact = self.mu or self._rho_only or self.total_variation or self._tails
+            return math.inf if inexact else self.pure_epsilon
         high = self.rho + 2 * math.sqrt(self.rho * math.log(1 / delta)) + self.pure_epsilon + 1e-9
+        if self._tails:  # every one of them, and the rest, at a part of delta
+            part = math.log(8 * self._tails.total() / delta)
+            high += self._constants + self.rho + 2 * math.sqrt(self.rho * part)
+            for tail, count in self._tails.items():
+                high += count * max(m * m + 2 * m * math.sqrt(part + math.log(n * len(tail))) for n, m in tail)
         if self.delta(high) > delta:  # the samplers' total variation alone exceeds what was asked
             return math.inf
         return _proved(self.delta, delta, high)
@@ -329,9 +316,11 @@ class Composition:
         """Whether this one costs at least as much as the other in every respect, and so at every epsilon and delta."""
 
         def respects(one: Composition) -> tuple[float, ...]:
-            return one._unbounded, one.mu, one.pure_epsilon, one.rho, one._rho_only, one.total_variation
+            return one._unbounded, one.mu, one.pure_epsilon, one.rho, one._rho_only, one.total_variation, one._constants
 
-        return all(mine >= theirs for mine, theirs in zip(respects(self), respects(other), strict=True))
+        return other._tails <= self._tails and all(
+            mine >= theirs for mine, theirs in zip(respects(self), respects(other), strict=True)
+        )
 
     def __add__(self, other: Composition) -> Composition:
         return Composition(self.events + other.events)
@@ -375,7 +364,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     if epsilon == math.inf:
         return math.inf
     low = epsilon**2 / (16 * (-math.log(delta or 1.0) + epsilon))  # from epsilon <= rho + 2 sqrt(rho log(1/delta))
-    return _largest(
+    return largest(
         lambda rho: zcdp_delta(epsilon, rho), delta, low, 4 * epsilon + 16 * low + 100, "zero-concentrated privacy"
     )
 

@@ -17,16 +17,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from unpooled.errors import UsageError
-from unpooled.privacy.accounting import NO_COST, UNBOUNDED, Composition, Event
+from unpooled.privacy.accounting import Composition
+from unpooled.privacy.events import NO_COST, UNBOUNDED, Event
 from unpooled.privacy.unit import ROWWISE, Scope, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from unpooled.privacy.events import Tail
     from unpooled.privacy.mechanisms import Mechanism
     from unpooled.privacy.study import Study
 
@@ -72,12 +74,27 @@ def dearer(one: Event, other: Event) -> Event:
     """The larger of two events of one kind: what covers both of them."""
     if one.kind is not other.kind or one.count != other.count:
         raise UsageError("a label and a value must cost the same kind of event in one release")
-    return Event(one.kind, max(one.value, other.value), one.count, max(one.total_variation, other.total_variation))
+    if _heavier(one.tails, other.tails):
+        tails = one.tails
+    elif _heavier(other.tails, one.tails):
+        tails = other.tails
+    else:
+        raise UsageError("a label and a value must cost tails of which one bounds the other")
+    return Event(one.kind, max(one.value, other.value), one.count, max(one.total_variation, other.total_variation), tails)
+
+
+def _heavier(one: Tail, other: Tail) -> bool:
+    """Whether one tail is nowhere below the other: at least as many of every size."""
+
+    def at_least(tail: Tail, m: float) -> int:
+        return sum(n for n, mu in tail if mu >= m)
+
+    return all(at_least(one, m) >= at_least(other, m) for _, m in other)
 
 
 def repeated(event: Event, times: int) -> Event:
     """So many of this event."""
-    return Event(event.kind, event.value, event.count * times, event.total_variation)
+    return replace(event, count=event.count * times)
 
 
 @dataclass(frozen=True)
@@ -275,7 +292,7 @@ def alternatives(plan: Releases, party: str | None = None) -> tuple[Cost, ...]:
         for number, events in enumerate(neighbours(plan, unit, party)):
             grouped: dict[Event, int] = {}
             for event in events:
-                one = Event(event.kind, event.value, 1, event.total_variation)
+                one = replace(event, count=1)
                 grouped[one] = grouped.get(one, 0) + event.count
             costs += [Cost(unit, f"{number}", repeated(event, times)) for event, times in grouped.items()]
     return tuple(costs)

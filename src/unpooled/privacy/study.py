@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from unpooled.errors import UsageError, listed
-from unpooled.privacy.accounting import UNBOUNDED, Event, Kind
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.events import UNBOUNDED, Event, Kind
 from unpooled.privacy.unit import Adjacency, Calibration, Target, Unit
 
 #: The role of :attr:`Study.trust` that adds up the parties' vectors, and the value that asks for trust in it.

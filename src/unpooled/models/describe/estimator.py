@@ -16,8 +16,8 @@ from unpooled.models.describe import MODEL
 from unpooled.models.describe.coordinator import Estimate, Summary, render
 from unpooled.models.describe.ranges import FARTHEST, Range
 from unpooled.models.describe.terms import terms
-from unpooled.privacy.accounting import UNBOUNDED
 from unpooled.privacy.bounds import Bounds
+from unpooled.privacy.events import UNBOUNDED
 from unpooled.privacy.exposure import alternatives
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import BOUNDS, Earlier, Plan, Study, default_delta

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
-from unpooled.estimation.binary import BinaryClassifier
+from unpooled.estimation.classifier import DeclaredClassifier
 from unpooled.estimation.parameters import FLAG, NUMBER, NUMBERS, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE
@@ -296,7 +296,7 @@ class PrivateLasso(LinearRegressor):
         return csr_array(self.coef_[None, :])
 
 
-class PrivateLassoClassifier(BinaryClassifier):
+class PrivateLassoClassifier(DeclaredClassifier):
     r"""Sparse logistic regression on column-split data, from the private moments of :class:`PrivateLasso`.
 
     Minimises the logistic loss over :math:`|x|_1\le` ``radius`` and a constant, expected where the columns of each class are normal about their

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, run, tables_of
-from unpooled.estimation.binary import BinaryClassifier
+from unpooled.estimation.classifier import DeclaredClassifier
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARE, SHARED, WHOLE, WORD, plain, taking
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.pride import MODEL, published
@@ -340,7 +340,7 @@ class PrideRegressor(RegressorMixin, _Pride):
         return self._decision_at(party, X)
 
 
-class PrideClassifier(_Pride, BinaryClassifier):
+class PrideClassifier(_Pride, DeclaredClassifier):
     """Logistic regression on column-split data, two classes; other parameters and attributes as for :class:`PrideRegressor`.
 
     What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``kept_``,

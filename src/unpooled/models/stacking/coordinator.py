@@ -10,6 +10,7 @@ import numpy as np
 from unpooled.errors import ProtocolError
 from unpooled.models.stacking.messages import MetaRequest
 from unpooled.models.stacking.plan import BLOCK, GRID, META, PREDICTIONS, Meta
+from unpooled.privacy.bounds import text_of
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.unit import Split
 from unpooled.protocol.conversation import everybody
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 
 class LowModel(msgspec.Struct, frozen=True):
-    """A released low-level model: its weights for scaled rows, and its coefficients in the data's own units."""
+    """A released low-level model: its weights for scaled rows, and its coefficients in the data's own units.
+
+    Where there are more than two classes, a party has one of these for each of them.
+    """
 
     party: str
     share: float
@@ -34,6 +38,13 @@ class LowModel(msgspec.Struct, frozen=True):
     weights: tuple[float, ...]
     coefficients: tuple[float, ...]
     intercept: float
+    #: The class whose linear predictor it is, where there are more than two.
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        """The party, and the class."""
+        return f"{self.party}, {self.label}" if self.label else self.party
 
 
 class StackingResult(msgspec.Struct, frozen=True):
@@ -49,18 +60,22 @@ def coordinate(plan: Plan) -> Conversation:
     replies = yield from everybody([Ask(block.card.name, BLOCK, Nothing()) for block in design.blocks])
     weights = [reply.weights.values for reply in replies]
     models = []
+    labels = [text_of(c) for c in design.parameters.classes] if design.outcomes.several else [""]
     for block, released in zip(design.blocks, weights, strict=True):
-        coefficients, intercept = block.in_own_units(released.numpy())
-        models.append(
+        own = released.numpy().reshape(len(labels), -1)
+        coefficients, intercepts = block.in_own_units(released.numpy())
+        models += [
             LowModel(
                 block.card.name,
                 block.weight,
                 block.coding.coded_names,
-                tuple(released.numpy().tolist()),
-                tuple(coefficients.tolist()),
-                intercept,
+                tuple(own[k].tolist()),
+                tuple(coefficients[k].tolist()),
+                float(intercepts[k]),
+                label,
             )
-        )
+            for k, label in enumerate(labels)
+        ]
     high: tuple[float, ...] = ()
     if design.learns:
         features = weights if design.split is Split.HORIZONTAL else (yield from _predictions(plan, design))
@@ -76,7 +91,7 @@ def _predictions(plan: Plan, design: StackingDesign) -> Generator[list[Ask], Rep
     if design.meta is Meta.TRUSTED:
         rows = design.high_rows(plan.study.parties[0].rows)
         for block, reply in zip(design.blocks, replies, strict=True):
-            if reply.probabilities.values.shape != (rows,):
+            if reply.probabilities.values.shape != (rows, *design.each):
                 msg = f"party {block.card.name!r} predicts another number of rows than the high level has"
                 raise ProtocolError(msg)
         return [reply.probabilities.values for reply in replies]
@@ -84,7 +99,8 @@ def _predictions(plan: Plan, design: StackingDesign) -> Generator[list[Ask], Rep
     for block, reply in zip(design.blocks, replies, strict=True):
         mechanism = plan.release(block.card.name, PREDICTIONS).mechanism
         assert isinstance(mechanism, GaussianRelease)
-        noisy.append(Array.of(np.clip(mechanism.decode(reply.probabilities.values.numpy()) / GRID, 0.0, 1.0)))
+        decoded = mechanism.decode(reply.probabilities.values.numpy()).reshape(-1, *design.each)
+        noisy.append(Array.of(np.clip(decoded / GRID, 0.0, 1.0)))
     return noisy
 
 
@@ -92,7 +108,7 @@ def render(result: StackingResult) -> str:
     """The models as a table."""
     lines = [f"{'model':<16}{'share':>8}   {'column':<24}{'coefficient':>14}"]
     for model in result.models:
-        head = f"{model.party:<16}{model.share:>8.3f}   "
+        head = f"{model.name:<16}{model.share:>8.3f}   "
         rows = [*zip(model.names, model.coefficients, strict=True), ("(intercept)", model.intercept)]
         lines += [f"{head if k == 0 else '':<{len(head)}}{name:<24}{value:>14.4g}" for k, (name, value) in enumerate(rows)]
     if result.high:
@@ -102,4 +118,4 @@ def render(result: StackingResult) -> str:
 
 def panels(result: StackingResult) -> tuple[Panel, ...]:
     """The coefficients of every low-level model."""
-    return tuple(Panel(f"coefficients of {m.party}", m.names, m.coefficients) for m in result.models)
+    return tuple(Panel(f"coefficients of {m.name}", m.names, m.coefficients) for m in result.models)

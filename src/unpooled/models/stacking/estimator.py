@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
-from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, taking
+from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, plain, taking
 from unpooled.estimation.tables import RESPONSE, part
-from unpooled.models.stacking.plan import AUTO, SHORTEN, Meta, check_combiner
+from unpooled.models.stacking.combining import combined
+from unpooled.models.stacking.groups import dealt, weighed
+from unpooled.models.stacking.outcomes import MULTINOMIAL, meta_rows
+from unpooled.models.stacking.plan import AUTO, SHORTEN, Meta, rates_of
 from unpooled.models.stacking.pooled import PooledLogistic
-from unpooled.models.stacking.shared import StackEstimator, added_log_odds
+from unpooled.models.stacking.shared import StackEstimator
 from unpooled.privacy.plan import Card, Plan, Study
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.privacy.bounds import Bounds
@@ -42,8 +41,8 @@ class PrivateLogisticRegression(PooledLogistic):
     bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
         Declared ranges; by them, or by ``Bounds(norm=R)``, rows are scaled to length 1. None reads them off the data, and
         promises nothing.
-    classes : (first, second), optional
-        The declared labels, public like bounds; ``classes_`` holds them sorted, whichever of them occur. Another label is an error. None
+    classes : list of labels, optional
+        The declared labels, two or more, public like bounds; ``classes_`` holds them sorted, whichever of them occur. Another label is an error. None
         reads them off ``y``, warns, and promises nothing.
     adjacency : {"replace", "zero-out"}, default "replace"
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
@@ -66,6 +65,8 @@ class PrivateLogisticRegression(PooledLogistic):
     rows : {"shorten", "unit"}, default "shorten"
         "unit" scales every row to one length, which suits texts and spectra: predictions then depend on a row's direction alone, and ``coef_``
         is of such rows.
+    multi_class : {"multinomial", "one-vs-rest"}, default "multinomial"
+        Of perturbation with more than two classes: one softmax fit, or one fit for each class, which all together cost the budget.
     source : list of float, optional
         Weights (``released_["all"]``) of another fit of the same columns, to which the penalty pulls instead of to 0.
     fit_intercept : bool, default True
@@ -79,7 +80,7 @@ class PrivateLogisticRegression(PooledLogistic):
 
     Attributes
     ----------
-    coef_, intercept_ : arrays of shapes (1, columns) and (1,)
+    coef_, intercept_ : arrays of shapes (1, columns) and (1,), or a row for each of more than two classes
         Coefficients and constant in the data's own units, learned on rows clipped to their bounds; predictions use the rows as they are.
     method_, classes_
         "perturbation" or "rounds"; and the two labels.
@@ -104,7 +105,10 @@ class PrivateLogisticRegression(PooledLogistic):
     """
 
     _parameter_constraints: ClassVar = (
-        SHARED | taking("source", NUMBERS, NONE) | taking("penalty", NUMBER, WORD) | taking("noise rows method", WORD)
+        SHARED
+        | taking("source", NUMBERS, NONE)
+        | taking("penalty", NUMBER, WORD)
+        | taking("noise rows method multi_class", WORD)
     )
 
     def __init__(
@@ -123,6 +127,7 @@ class PrivateLogisticRegression(PooledLogistic):
         penalty: float | str = AUTO,
         noise: str = AUTO,
         rows: str = SHORTEN,
+        multi_class: str = MULTINOMIAL,
         source: Sequence[float] | None = None,
         fit_intercept: bool = True,
         public_seed: int = 0,
@@ -138,6 +143,7 @@ class PrivateLogisticRegression(PooledLogistic):
         self.penalty = penalty
         self.noise = noise
         self.rows = rows
+        self.multi_class = multi_class
         self.source = source
         self.fit_intercept = fit_intercept
 
@@ -159,7 +165,7 @@ class PrivateStackingClassifier(StackEstimator):
     bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
         Declared ranges; by them, or by ``Bounds(norm=R)``, rows are scaled to length 1. None reads them off the data, and
         promises nothing.
-    classes : (first, second), optional
+    classes : list of labels, optional
         The declared labels, as for :class:`PrivateLogisticRegression`.
     adjacency : {"replace", "zero-out"}, default "replace"
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
@@ -173,16 +179,19 @@ class PrivateStackingClassifier(StackEstimator):
     combiner : {"probability", "majority", "weighted-majority", "log-odds"}, default "probability"
         How public weights are applied. "log-odds" adds the models' log odds, less what they all know of the base rate (columns split), over
         their number: averages of probabilities pull to the base rate. A learned high level replaces it.
-    prior : float, default 0.5
-        With "log-odds" and split columns, the declared base rate of ``classes_[1]``.
+    prior : float or list of floats, default 0.5
+        With "log-odds" and split columns, the declared base rate of ``classes_[1]``, or those of all classes; 0.5 takes classes as equally
+        frequent.
     source : mapping from party names to released weights, optional
         ``released_`` of a fit with the same columns elsewhere: the penalty pulls to them (PST-H).
     penalty : float or "auto", default "auto"
         lambda of the mean loss, on scaled rows; as for :class:`PrivateLogisticRegression`, of the widest low-level model.
     noise : {"auto", "gamma", "gaussian"}, default "auto"
-        As there, for stacks whose sites release nothing but their own fit; others are "gamma".
+        As there. Low-level models of the same rows compose; a high level that learns from noisy predictions is always "gamma".
     rows : {"shorten", "unit"}, default "shorten"
         As there, of every party's part of a row.
+    multi_class : {"multinomial", "one-vs-rest"}, default "multinomial"
+        As there.
     holder : str, optional
         The party that learns a high level. None: the first where columns are split, the last where rows are.
     high_share : float, default 0.2
@@ -230,9 +239,10 @@ class PrivateStackingClassifier(StackEstimator):
         | taking("importance", MAPPING, LIST, NONE)
         | taking("source", MAPPING, NONE)
         | taking("holder", WORD, NONE)
-        | taking("high_share predictions_share prior", NUMBER)
+        | taking("high_share predictions_share", NUMBER)
+        | taking("prior", NUMBER, NUMBERS)
         | taking("penalty", NUMBER, WORD)
-        | taking("noise rows", WORD)
+        | taking("noise rows multi_class", WORD)
     )
 
     def __init__(
@@ -249,11 +259,12 @@ class PrivateStackingClassifier(StackEstimator):
         importance: Any = None,  # noqa: ANN401 - an array per column or a mapping per party
         meta: str = "public-weights",
         combiner: str = "probability",
-        prior: float = 0.5,
+        prior: float | Sequence[float] = 0.5,
         source: Mapping[str, Sequence[float]] | None = None,
         penalty: float | str = AUTO,
         noise: str = AUTO,
         rows: str = SHORTEN,
+        multi_class: str = MULTINOMIAL,
         holder: str | None = None,
         high_share: float = 0.2,
         predictions_share: float = 0.5,
@@ -274,6 +285,7 @@ class PrivateStackingClassifier(StackEstimator):
         self.penalty = penalty
         self.noise = noise
         self.rows = rows
+        self.multi_class = multi_class
         self.holder = holder
         self.high_share = high_share
         self.predictions_share = predictions_share
@@ -286,25 +298,11 @@ class PrivateStackingClassifier(StackEstimator):
 
     def _weighed(self, names: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, float]]:
         """Columns and importance of every party."""
-        groups = super()._groups(names)
-        if isinstance(self.parties, Mapping):
-            given = self.importance or {}
-            if not hasattr(given, "items"):
-                raise UsageError("where parties are named, importance is a mapping from their names to public numbers")
-            return groups, {party: float(q) for party, q in given.items()}
-        if self.importance is None:
-            order = np.random.default_rng(int(self.public_seed)).permutation(len(names))
-            weight = np.ones(len(names))
-        else:
-            weight = np.asarray(self.importance, dtype=float)
-            if weight.shape != (len(names),) or not (np.isfinite(weight).all() and weight.min() >= 0 and weight.max() > 0):
-                raise UsageError("importance holds one public number >= 0 for every column, not all of them 0")
-            order = np.argsort(-weight, kind="stable")
-        dealt = {f"group{k}": places for k, places in enumerate(np.array_split(order, len(groups)))}
-        groups = {group: [names[j] for j in places] for group, places in dealt.items()}
-        if self.importance is None:
-            return groups, {}
-        return groups, {group: float(weight[places].sum()) for group, places in dealt.items()}
+        return weighed(super()._groups(names), names, self.importance, seed=None if self._named else int(self.public_seed))
+
+    @property
+    def _named(self) -> bool:
+        return isinstance(self.parties, Mapping)
 
     def _dealt(self, rows: int) -> list[str]:
         """Which of the random groups every row is dealt to, where rows are split without sites."""
@@ -312,9 +310,7 @@ class PrivateStackingClassifier(StackEstimator):
             raise UsageError(
                 "parties must be at least 1, a number of groups to deal the rows to, where rows are split without sites="
             )
-        count = int(self.parties) + (self.meta == "high-level")
-        dealt = np.random.default_rng(int(self.public_seed)).permutation(rows) % count
-        return [f"group{k:03d}" for k in dealt.tolist()]
+        return dealt(rows, int(self.parties) + (self.meta == "high-level"), int(self.public_seed))
 
     # --- fit -----------------------------------------------------------------------------------------------------------------
 
@@ -328,9 +324,16 @@ class PrivateStackingClassifier(StackEstimator):
         return self._planned(dict(zip(names.tolist(), counts.tolist(), strict=True)), n_features)
 
     def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
-        check_combiner(self.combiner, self.prior)
+        assert declared.classes is not None
+        rates_of(self.combiner, self.prior, declared.classes.labels.size)
         source = {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()}
-        parameters: dict[str, Any] = {"split": self.split, "holder": self.holder or "", "source": source}
+        parameters: dict[str, Any] = {
+            "split": self.split,
+            "holder": self.holder or "",
+            "source": source,
+            "combiner": plain(self.combiner),
+            "prior": [float(rate) for rate in self.prior] if isinstance(self.prior, Sequence) else float(self.prior),
+        }
         if self.split != "samples":
             groups, importance = self._weighed(declared.names)
             parameters |= {
@@ -364,33 +367,32 @@ class PrivateStackingClassifier(StackEstimator):
 
     # --- predict -------------------------------------------------------------------------------------------------------------
 
-    def _low(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of ``classes_[1]`` by every low-level model."""
+    def _low(self, X: ArrayLike) -> list[NDArray[np.float64]]:
+        """Probabilities of every class by every low-level model."""
         check_is_fitted(self)
-        new = self._new(X)
-        columns = []
-        for block, model in zip(self._blocks, self.models_, strict=True):
+        new, outcomes, found = self._new(X), self._outcomes, []
+        for place, block in enumerate(self._blocks):
+            # One for every class, where they are more than two.
+            models = self.models_[place * outcomes.predictors : (place + 1) * outcomes.predictors]
             if self.high_.size or block.unit:  # learned on predictions of clipped and scaled rows: applied to the same
-                columns.append(expit(self._scaled(block, new) @ np.array(model.weights)))
+                found.append(outcomes.of(self._scaled(block, new), np.concatenate([m.weights for m in models])))
                 continue
-            own = [new[name] for name in block.coding.names]
-            columns.append(expit(block.coding.natural(own) @ np.array(model.coefficients) + model.intercept))
-        return np.column_stack(columns)
+            own = block.coding.natural([new[name] for name in block.coding.names])
+            decisions = own @ np.array([m.coefficients for m in models]).T + [m.intercept for m in models]
+            found.append(outcomes.probabilities(decisions))
+        return found
 
-    def decision_function(self, X: ArrayLike) -> Vector:
-        """Positive means ``classes_[1]``: the high level's decision, or log odds of the combined probability."""
-        low = self._low(X)
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Positive means ``classes_[1]``: the high level's decision, or log odds of the combined probability; of several classes, one each."""
+        low, outcomes = self._low(X), self._outcomes
         if self.high_.size:
-            features = np.column_stack([2 * low - 1, np.ones(low.shape[0])])[:, : self.high_.size]
-            decision: Vector = features @ self.high_ / math.sqrt(self.high_.size)
-            return decision
-        if self.combiner == "log-odds":
-            return added_log_odds(low, self.prior if self.split == "features" else 0.5)
-        share = np.array([model.share for model in self.models_])
-        votes = low if self.combiner == "probability" else (low > 0.5).astype(float)  # noqa: PLR2004 - the more likely class
-        weight = np.ones_like(share) if self.combiner == "majority" else share
-        positive = np.clip(votes @ weight / weight.sum(), 1e-12, 1 - 1e-12)
-        return np.asarray(np.log(positive) - np.log1p(-positive))
+            features = meta_rows([p if outcomes.several else p[:, 1] for p in low], intercept=bool(self.fit_intercept))
+            high = features @ self.high_.reshape(outcomes.predictors, -1).T
+            return np.log(outcomes.probabilities(high)) if outcomes.several else np.asarray(high[:, 0])
+        each = np.stack(low, axis=1)
+        rates = rates_of(self.combiner, self.prior if self.split == "features" else 0.5, outcomes.classes)
+        logs = combined(each, [block.weight for block in self._blocks], self.combiner, rates)
+        return logs if outcomes.several else np.asarray(logs[:, 1] - logs[:, 0])
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "models_")

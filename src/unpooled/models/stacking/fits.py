@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from unpooled.models.families import LOGISTIC
 from unpooled.privacy.accounting import SAFETY
-from unpooled.privacy.mechanisms import GaussianObjective, ObjectivePerturbation
+from unpooled.privacy.mechanisms import Loss, ObjectivePerturbation, Shape, calibrated
 from unpooled.privacy.sensitivity import logistic_gradient
 from unpooled.privacy.study import Study
 from unpooled.privacy.unit import Adjacency, Unit
@@ -29,6 +29,7 @@ def expm1(x: float) -> float:
 class Fit:
     """The shape of one perturbed fit."""
 
+    #: Numbers of one linear predictor.
     columns: int
     rows: int
     #: Length of its rows.
@@ -37,14 +38,58 @@ class Fit:
     apart: float = 0.0
     #: Length of the weights to which the penalty pulls.
     source: float = 0.0
+    #: How many classes there are, and of more than two whether each is told from the rest.
+    classes: int = 2
+    rest: bool = False
+
+    @property
+    def softmax(self) -> bool:
+        """Whether there is a linear predictor for every class in one fit."""
+        return self.classes > 2 and not self.rest  # noqa: PLR2004 - more than two classes
+
+    @property
+    def shape(self) -> Shape:
+        """Of its loss."""
+        return Shape(Loss.SOFTMAX, self.classes) if self.softmax else Shape(Loss.ONE_SIGN)
+
+    @property
+    def fits(self) -> int:
+        """How many fits it stands for: every class against the rest, or one."""
+        return self.classes if self.classes > 2 and self.rest else 1  # noqa: PLR2004
+
+    @property
+    def width(self) -> int:
+        """The numbers of one of them."""
+        return self.columns * (self.classes if self.softmax else 1)
+
+    @property
+    def curvature(self) -> float:
+        """Beta, of as many factors as a row's Jacobian has."""
+        return 1 / self.classes if self.softmax else LOGISTIC.curvature
+
+    @property
+    def factors(self) -> int:
+        """The rank of what one row adds to a Jacobian."""
+        return self.classes - 1 if self.softmax else 1
 
     @property
     def bend(self) -> float:
         """Beta q^2 / n: how much curvature one row has in the mean loss."""
-        return LOGISTIC.curvature * self.weight**2 / self.rows
+        return self.curvature * self.weight**2 / self.rows
+
+    def lost(self, penalty: float) -> float:
+        """What the Jacobians of all its fits cost."""
+        return self.fits * self.factors * math.log1p(self.bend / penalty)
+
+    def least_penalty(self, left: float) -> float:
+        """The penalty at which they cost this."""
+        return self.bend / expm1(left / (self.fits * self.factors))
 
     def reach(self, adjacency: Adjacency, unit: Unit) -> float:
         """How far one unit moves the sum of its gradients."""
+        if self.softmax:
+            zero_out = adjacency is Adjacency.ZERO_OUT and unit is Unit.RECORD
+            return self.weight * math.sqrt(2.0 if zero_out else 8.0)
         whole = logistic_gradient(self.weight, self.columns, adjacency)
         if unit is Unit.RECORD or adjacency is Adjacency.REPLACE:
             return whole
@@ -62,28 +107,34 @@ def fits(study: Study, sizes: Sequence[Fit], penalty: float, epsilon: float) -> 
 
     def made(fit: Fit, own: float, scale: float, covering: float = 0.0) -> ObjectivePerturbation:
         reach, value = fit.reach(adjacency, Unit.RECORD), fit.reach(adjacency, Unit.ATTRIBUTE)
+        # The gradient of a row of length 1 is at most so long; another label moves it by at most the same.
+        slope = math.sqrt(2.0) if fit.softmax else LOGISTIC.slope
         return ObjectivePerturbation(
-            size=fit.columns,
+            size=fit.width * fit.fits,
             rows=fit.rows,
             bound=fit.weight,
             penalty=own,
             scale=scale,
             reach=reach,
             covering=covering,
+            factors=fit.factors,
             value_reach=None if value == reach else value,
             centre=fit.source * penalty / own,
-            slope=LOGISTIC.slope,
-            curvature=LOGISTIC.curvature,
-            label_slope=LOGISTIC.label_slope,
+            slope=slope,
+            curvature=fit.curvature,
+            label_slope=slope,
+            fits=fit.fits,
         )
 
     if epsilon == math.inf:
         return [made(fit, penalty, 0.0) for fit in sizes]
     usable = epsilon * (1 - _COVERING) * (1 - SAFETY)
-    penalties = [max(penalty, f.bend / expm1((1 - _KEPT) * usable * f.weight)) for f in sizes]
-    lost = math.fsum(math.log1p(fit.bend / own) for fit, own in zip(sizes, penalties, strict=True))
-    scale = math.fsum(fit.reach(adjacency, unit) for fit in sizes) / (usable - lost)
-    return [made(fit, own, scale, epsilon * _COVERING * fit.weight) for fit, own in zip(sizes, penalties, strict=True)]
+    penalties = [max(penalty, f.least_penalty((1 - _KEPT) * usable * f.weight)) for f in sizes]
+    lost = math.fsum(fit.lost(own) for fit, own in zip(sizes, penalties, strict=True))
+    scale = math.fsum(fit.fits * fit.reach(adjacency, unit) for fit in sizes) / (usable - lost)
+    return [
+        made(fit, own, scale, epsilon * _COVERING * fit.weight / fit.fits) for fit, own in zip(sizes, penalties, strict=True)
+    ]
 
 
 class Noise(StrEnum):
@@ -103,17 +154,24 @@ def penalty_of(penalty: float | str, columns: int, rows: int, epsilon: float) ->
     return 1 / rows if epsilon == math.inf else min(_MOST, _AUTO * columns / (rows * epsilon))
 
 
-def alone(study: Study, fit: Fit, penalty: float, noise: Noise) -> ObjectivePerturbation:
-    """A fit that is all that is released of its rows: with Gaussian noise where a delta was given, and where b is then shorter."""
-    (gamma,) = fits(study, [fit], penalty, study.epsilon)
+def by_law(study: Study, sizes: Sequence[Fit], penalty: float, noise: Noise) -> Sequence[ObjectivePerturbation]:
+    """Fits that are all that is released of their rows: with Gaussian noise where a delta was given, and where b is then shorter."""
+    gamma = fits(study, sizes, penalty, study.epsilon)
     if study.epsilon == math.inf or noise is Noise.GAMMA or (noise is Noise.AUTO and not study.delta):
         return gamma
-    # A value under zero-out costs what a replaced record does, and the promise is for whichever unit is asked for.
-    replaces = study.adjacency == Adjacency.REPLACE or study.unit == Unit.ATTRIBUTE
-    gaussian = GaussianObjective.calibrated(gamma, study.epsilon, study.delta, replaces=replaces)
-    gaussian = replace(gaussian, replaces=study.adjacency == Adjacency.REPLACE)
-    shorter = gaussian.scale * math.sqrt(fit.columns) < gamma.scale * fit.columns
-    return gaussian if noise is Noise.GAUSSIAN or shorter else gamma
+    gaussian = calibrated(
+        gamma,
+        study.epsilon,
+        study.delta,
+        shape=sizes[0].shape,
+        replaces=study.adjacency == Adjacency.REPLACE,
+        unit=Unit(study.unit),
+    )
+    normal, laplace = (
+        math.fsum(fit.scale * fit.fits * length(fit.width) for fit in made)
+        for made, length in ((gaussian, math.sqrt), (gamma, float))
+    )
+    return gaussian if noise is Noise.GAUSSIAN or normal < laplace else gamma
 
 
 #: From a study, the shapes of fits on the same rows, and a penalty and an epsilon: fits that cost it together.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.models.stacking.estimator import PrivateStackingClassifier
+from unpooled.models.stacking.shared import released_weights
 from unpooled.privacy.unit import Split
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ def fitted(plan: Plan, result: StackingResult) -> PrivateStackingClassifier:
         calibration=plan.study.calibration,
         combiner=design.parameters.combiner,
         prior=design.parameters.prior,
+        multi_class=design.parameters.multi_class,
     )
     columns = {column.name: column for card in (cards[:1] if rows else cards) for column in card.columns}
     estimator.models_, estimator.high_ = result.models, np.array(result.high)
-    estimator.released_ = {model.party: list(model.weights) for model in result.models}
+    estimator.released_ = released_weights(result)
     estimator.classes_ = np.array(design.parameters.classes)
     return estimator.of_study(plan, list(columns.values()))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import expit
 
 from unpooled.errors import PlanMismatch, ProtocolError
-from unpooled.kernels.logistic import logistic_minimum
 from unpooled.models.stacking.messages import MetaRequest, NoisyPredictions, Predictions, Weights
-from unpooled.models.stacking.plan import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS, LowLevel
-from unpooled.privacy.accounting import SAFETY
-from unpooled.privacy.classes import code
+from unpooled.models.stacking.outcomes import Outcomes, meta_rows
+from unpooled.models.stacking.plan import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS
 from unpooled.privacy.mechanisms import Objective, ObjectivePerturbation
 from unpooled.privacy.mechanisms import Vector as Statistic
 from unpooled.privacy.unit import Split
@@ -23,15 +20,17 @@ from unpooled.protocol.step import Step
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from unpooled.models.stacking.low_level import LowLevel
     from unpooled.models.stacking.plan import StackingDesign
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
+    Floats = NDArray[np.float64]
 
 KEPT = "weights"
 
 
-def _fit(context: Context, name: str, rows: Matrix, labels: Vector, centre: Vector, *settings: bytes) -> Weights:
+def _fit(context: Context, name: str, rows: Matrix, labels: NDArray[Any], centre: Vector, *settings: bytes) -> Weights:
     """Release the minimiser of a perturbed objective over these rows."""
     mechanism = context.plan.release(context.name, name).mechanism
     assert isinstance(mechanism, ObjectivePerturbation)
@@ -40,23 +39,23 @@ def _fit(context: Context, name: str, rows: Matrix, labels: Vector, centre: Vect
     if count != mechanism.rows:
         raise PlanMismatch("the rows of this fit are not as many as the plan was calibrated for")
 
+    outcomes: Outcomes = context.design.outcomes
+
     def solve(b: Vector) -> Vector:
         # lambda/2 |w - u|^2 + Delta/2 |w|^2 is one square around u lambda / (lambda + Delta), whatever the two are.
         pulled = centre * (wanted / mechanism.penalty)
         # The tolerance is above all rounding, and is fixed before data: whether a fit reached it is not told, least of all before it is paid for.
         stop = mechanism.residual / 2
-        return logistic_minimum(
-            rows, labels, count * mechanism.penalty, linear=b, centre=pulled, tolerance=stop, best=True
-        ).coefficients
+        return outcomes.minimum(rows, labels, count * mechanism.penalty, linear=b, centre=pulled, tolerance=stop)
 
     return Weights(context.release(name, Objective(solve, digest(*settings))))
 
 
-def _labels(context: Context, chosen: NDArray[np.intp] | None) -> Vector:
-    """The response as -1 and 1."""
+def _labels(context: Context, chosen: NDArray[np.intp] | None) -> NDArray[Any]:
+    """The response as -1 and 1, or as places among several classes."""
     parameters = context.design.parameters
-    labels = code(context.table[parameters.response], parameters.classes, parameters.response)
-    return labels if chosen is None else labels[chosen]
+    labels = context.design.outcomes.coded(context.table[parameters.response], parameters.classes, parameters.response)
+    return np.asarray(labels if chosen is None else labels[chosen])
 
 
 def _own(context: Context) -> tuple[StackingDesign, LowLevel]:
@@ -77,17 +76,16 @@ def fit_block(context: Context, request: Nothing) -> Weights:  # noqa: ARG001 - 
     """Release this party's low-level model."""
     _, block = _own(context)
     chosen = _part(context, LOW)
-    centre = np.array(block.centre) if block.centre else np.zeros(block.size)
+    centre = np.array(block.centre) if block.centre else np.zeros(block.numbers)
     reply = _fit(context, BLOCK, block.rows(context.table, chosen), _labels(context, chosen), centre)
     context.keep(KEPT, reply.weights.values.numpy())
     return reply
 
 
-def _probabilities(context: Context) -> Vector:
-    """Of the high-level rows, by the low-level model that this party released."""
+def _probabilities(context: Context) -> Floats:
+    """Of the high-level rows, by the low-level model that this party released: of the second of two classes, or of every class."""
     _, block = _own(context)
-    weights = context.kept(KEPT)
-    return np.asarray(expit(block.rows(context.table, _part(context, HIGH)) @ weights))
+    return block.predicted(block.rows(context.table, _part(context, HIGH)), context.kept(KEPT))
 
 
 def predict(context: Context, request: Nothing) -> Predictions:  # noqa: ARG001
@@ -100,9 +98,8 @@ def predict(context: Context, request: Nothing) -> Predictions:  # noqa: ARG001
 def predict_noisily(context: Context, request: Nothing) -> NoisyPredictions:  # noqa: ARG001
     """Probabilities on a grid, with noise."""
     context.planned(PREDICTIONS)  # refuses, before anything is computed, where the plan has none
-    return NoisyPredictions(
-        context.release(PREDICTIONS, Statistic(np.trunc(_probabilities(context) * GRID).astype(np.int64)))
-    )
+    probabilities = _probabilities(context).ravel()
+    return NoisyPredictions(context.release(PREDICTIONS, Statistic(np.trunc(probabilities * GRID).astype(np.int64))))
 
 
 def fit_meta(context: Context, request: MetaRequest) -> Weights:
@@ -117,27 +114,17 @@ def fit_meta(context: Context, request: MetaRequest) -> Weights:
         raise ProtocolError("the high-level model needs one real vector of each low-level model")
     if design.split is Split.HORIZONTAL:
         for weights, block in zip(given, design.blocks, strict=True):
-            if weights.shape != (block.size,) or not (np.abs(weights) < LARGEST).all():
+            if weights.shape != (block.numbers,) or not (np.abs(weights) < LARGEST).all():
                 raise ProtocolError(
                     "weights of another size than the low-level models have, or that are no released numbers"
                 )
-        given = [expit(block.rows(context.table) @ w) for block, w in zip(design.blocks, given, strict=True)]
-    elif any(array.shape != labels.shape for array in given):
+        given = [block.predicted(block.rows(context.table), w) for block, w in zip(design.blocks, given, strict=True)]
+    elif any(array.shape != (labels.size, *design.each) for array in given):
         raise ProtocolError("predictions of another number of rows than the high level has")
     features = meta_rows(given, intercept=design.parameters.fit_intercept)
     settings = digest(*(array.data for array in request.features))
-    return _fit(context, META, features, labels, np.zeros(features.shape[1]), settings)
-
-
-def meta_rows(probabilities: list[Vector], *, intercept: bool) -> Matrix:
-    """2 p - 1 of every low-level model, and a constant, divided by the square root of their number: rows of norm at most 1.
-
-    Whatever is given is clipped first: it may come from a coordinator, and a row's length must not depend on its honesty.
-    """
-    columns = [2 * np.clip(np.nan_to_num(p, nan=0.5), 0.0, 1.0) - 1 for p in probabilities]
-    if intercept:
-        columns.append(np.ones(columns[0].size))
-    return np.asarray(np.column_stack(columns) * ((1 - SAFETY) / np.sqrt(len(columns))))
+    centre = np.zeros(features.shape[1] * design.outcomes.predictors)
+    return _fit(context, META, features, labels, centre, settings)
 
 
 #: Weights beyond this are nobody's: their products with rows would overflow.

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.models.stacking.fits import Fit, Noise, Perturb, alone, fits, penalty_of
-from unpooled.privacy.accounting import SAFETY, budget_mu
-from unpooled.privacy.bounds import Coding
+from unpooled.models.stacking.fits import Fit, Noise, Perturb, by_law, fits, penalty_of
+from unpooled.models.stacking.low_level import LowLevel
+from unpooled.models.stacking.outcomes import MULTINOMIAL, REST, Outcomes, check_way
+from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.classes import DEFAULT, check_classes
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
-from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters
+from unpooled.privacy.plan import TRUSTED, Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import ROWWISE, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.mechanisms import ObjectivePerturbation
-    from unpooled.privacy.table import Table
 
     Matrix = NDArray[np.float64]
 
@@ -39,12 +37,8 @@ LOW, HIGH = "low", "high"
 META_ROLE = "meta"
 #: Grid of noisy probabilities.
 GRID = 1 << 20
-#: A coded row shorter than this is a row of zeros.
-_NOTHING = 1e-100
-#: Rows that are turned from column-major to row-major at a time.
-_TURNED = 1024
-
-
+#: How far rates may be from adding up to 1.
+_ALMOST = 1e-6
 COMBINERS = ("probability", "majority", "weighted-majority", "log-odds")
 
 
@@ -60,8 +54,10 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[parameters]`` of a stacking study."""
 
     response: str = "y"
-    #: The two labels that the response holds: the first is coded -1, the second 1.
-    classes: tuple[str | int | float, str | int | float] = DEFAULT
+    #: The labels that the response holds: of two the first is coded -1, the second 1.
+    classes: tuple[str | int | float, ...] = DEFAULT
+    #: More than two classes: "multinomial" tells them apart together, "one-vs-rest" each from the others.
+    multi_class: str = MULTINOMIAL
     #: "features": parties hold columns; "samples": parties hold rows. One party alone is private logistic regression.
     split: str = "features"
     #: lambda of the mean loss; scikit-learn's C is 1 / (n lambda), on scaled rows.
@@ -83,100 +79,25 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     predictions_share: float = 0.5
     #: Released weights of a source model per party, to which the penalty pulls instead of to 0.
     source: dict[str, tuple[float, ...]] = {}
-    #: How predictions of the low-level models are put together for new rows, and for "log-odds" the public rate of the second class.
+    #: How predictions of the low-level models are put together for new rows, and for "log-odds" the public rate of the second class, or
+    #: those of all classes.
     combiner: str = "probability"
-    prior: float = 0.5
+    prior: float | tuple[float, ...] = 0.5
 
 
-def check_combiner(combiner: str, prior: float) -> None:
-    """Refuse a combiner that nobody knows, and a rate that is none."""
-    if combiner not in COMBINERS or not 0 < prior < 1:
-        msg = f"combiner is one of {', '.join(COMBINERS)}, not {combiner!r}, and prior lies between 0 and 1"
+def rates_of(combiner: str, prior: float | Sequence[float], classes: int) -> tuple[float, ...]:
+    """The public rates of all classes; refuses a combiner that nobody knows, and rates that are none."""
+    if combiner not in COMBINERS:
+        msg = f"combiner is one of {', '.join(COMBINERS)}, not {combiner!r}"
         raise UsageError(msg)
-
-
-@dataclass(frozen=True)
-class LowLevel:
-    """One low-level model: a party's columns, how its rows are scaled, and its share q of the sensitivity.
-
-    A row of all parties has length at most R, in the data's own units (``norm``) or in coded ones; the part of it that is here is
-    shortened to q R and then divided by R, so that its length is at most q (the precondition of S.1).
-    """
-
-    card: Card
-    columns: tuple[Column, ...]
-    weight: float
-    #: q R in the data's own units; None where columns alone are bounded.
-    norm: float | None
-    #: q R in coded units, where columns alone are bounded; never more than this party's columns can reach.
-    length: float
-    intercept: bool
-    centre: tuple[float, ...]
-    #: Whether every row gets the length of the longest one.
-    unit: bool = False
-
-    @cached_property
-    def coding(self) -> Coding:
-        """The code of its columns."""
-        return Coding(self.columns, 1, self.norm)
-
-    @property
-    def size(self) -> int:
-        """How many weights it has: coded columns, then the constant."""
-        return len(self.coding.attribute) + self.intercept
-
-    @property
-    def _shortens(self) -> bool:
-        """Whether rows inside the declared ranges may be longer than allowed."""
-        return self.unit or self.norm is not None or self.length < math.sqrt(len(self.columns))
-
-    def fit(self, rows: int) -> Fit:
-        """The shape of its fit to so many rows."""
-        marked = any(column.missing == "indicator" for column in self.columns)
-        apart = 0.0  # as beside a constant, which stays, and leaves the rest of a row shorter by sqrt 2
-        if not self.intercept and self._shortens and (marked or len(self.columns) > 1):
-            apart = math.sqrt(2.0)
-        elif not self.intercept and marked:
-            apart = math.sqrt(2.0) / self.length
-        return Fit(self.size, rows, self.weight, apart, float(math.hypot(*self.centre)))
-
-    @property
-    def _constant(self) -> float:
-        """The constant in every scaled row."""
-        return self.weight * (1 - SAFETY) / math.sqrt(2.0)
-
-    @property
-    def scale(self) -> float:
-        """What every coded value is multiplied with, so that no row is longer than q, its constant included."""
-        shrink = math.sqrt(2.0) if self.intercept else 1.0
-        return self.weight * (1 - SAFETY) / shrink / (1.0 if self.norm is not None else self.length)
-
-    def rows(self, table: Table, chosen: NDArray[np.intp] | None = None) -> Matrix:
-        """The scaled rows (x, 1) of a table, or some of them."""
-        parts = [self.coding.real(block) for block in table.blocks(self.coding.names)]
-        coded = np.concatenate(parts) if len(parts) > 1 else parts[0]
-        coded = coded if chosen is None else coded[chosen]
-        out = np.empty((coded.shape[0], self.size))
-        for at in range(0, coded.shape[0], _TURNED):  # from columns to rows, within the cache
-            np.multiply(coded[at : at + _TURNED], self.scale, out=out[at : at + _TURNED, : coded.shape[1]])
-        out[:, coded.shape[1] :] = self._constant
-        if self.unit:
-            lengths = np.sqrt(np.einsum("ij,ij->i", coded, coded))
-            longest = self.length if self.norm is None else 1.0
-            out[:, : coded.shape[1]] *= (longest / np.maximum(lengths, _NOTHING))[:, None]
-        elif self.norm is None and self._shortens:
-            lengths = np.sqrt(np.einsum("ij,ij->i", coded, coded))
-            out[:, : coded.shape[1]] *= (self.length / np.maximum(lengths, self.length))[:, None]
-        return out
-
-    def in_own_units(self, weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-        """(coefficients, intercept) for the columns as they are; for unit rows, of coded rows before they are scaled to one length."""
-        width, centre = self.coding.units
-        coefficients = weights[: width.size] * self.scale / width
-        intercept = float(weights[-1]) * self._constant if self.intercept else 0.0
-        if not self.unit:  # rows that are scaled one by one are scaled about the centre, so nothing of it can be taken up
-            intercept -= float(centre @ coefficients)
-        return coefficients, intercept
+    if isinstance(prior, Sequence):
+        rates = tuple(float(rate) for rate in prior)
+    else:  # of the second of two; nothing known of several is that they are alike
+        rates = (1 - prior, prior) if classes == 2 or prior != 0.5 else (1 / classes,) * classes  # noqa: PLR2004
+    if len(rates) != classes or not all(0 < rate < 1 for rate in rates) or abs(math.fsum(rates) - 1) > _ALMOST:
+        msg = f"prior lies between 0 and 1: the rate of the second of two classes, or {classes} rates that add up to 1"
+        raise UsageError(msg)
+    return rates
 
 
 @dataclass(frozen=True)
@@ -188,6 +109,7 @@ class StackingDesign:
     meta: Meta
     holder: str
     blocks: tuple[LowLevel, ...]
+    outcomes: Outcomes
 
     def block(self, party: str) -> LowLevel | None:
         """The low-level model of a party, if it has one."""
@@ -200,9 +122,18 @@ class StackingDesign:
 
     def penalty(self, name: str, rows: int, epsilon: float) -> float:
         """Lambda of the mean loss: of the low-level models by the widest of them, or of the high-level one."""
-        high = len(self.blocks) + self.parameters.fit_intercept
-        columns = high if name == META else max(block.size for block in self.blocks)
+        columns = self.high_columns if name == META else max(block.size for block in self.blocks)
         return penalty_of(self.parameters.penalty, columns, rows, epsilon)
+
+    @property
+    def each(self) -> tuple[int, ...]:
+        """The shape of one row's predictions: one number of two classes, or one of every class."""
+        return (self.outcomes.classes,) if self.outcomes.several else ()
+
+    @property
+    def high_columns(self) -> int:
+        """Numbers of one linear predictor of the high-level model."""
+        return len(self.blocks) * self.outcomes.predictors + self.parameters.fit_intercept
 
     def part(self, rows: int, name: str, seed: int) -> NDArray[np.intp] | None:
         """The rows of a part (columns split): a public permutation, independent of all values. None: all of them."""
@@ -232,8 +163,6 @@ def _weights(study: Study, parameters: Parameters) -> dict[str, float]:
 def _check_fit(p: Parameters) -> None:
     if p.penalty != AUTO and (isinstance(p.penalty, str) or not 0 < p.penalty < math.inf):
         raise UsageError('penalty must be a positive finite number, or "auto"')
-    if p.noise not in set(Noise) or p.rows not in {SHORTEN, UNIT_ROWS}:
-        raise UsageError('noise is "auto", "gamma" or "gaussian", and rows is "shorten" or "unit"')
     if p.norm is not None and not 0 < p.norm < math.inf:
         raise UsageError("norm must be a positive finite number")
     if p.noise not in set(Noise) or p.rows not in {SHORTEN, UNIT_ROWS}:
@@ -241,7 +170,10 @@ def _check_fit(p: Parameters) -> None:
 
 
 def _check(study: Study, p: Parameters) -> None:
+    if len(p.classes) < 2:  # noqa: PLR2004
+        raise UsageError("classes are two labels or more: what the response may hold")
     check_classes(p.classes)
+    check_way(p.multi_class)
     _check_fit(p)
     if p.split not in {"features", "samples"}:
         msg = f'split is "features" or "samples", not {p.split!r}'
@@ -290,6 +222,7 @@ def design_of(study: Study) -> StackingDesign:
         raise UsageError("a holder learns from predictions of single rows: set trust meta to trusted or perturbed")
     holder = p.holder or ("" if rows_split or meta is Meta.PUBLIC else study.parties[0].name)
     weights = _weights(study, p)
+    outcomes = Outcomes(len(p.classes), p.multi_class == REST)
     everything = math.sqrt(len(study.parties[0].columns) if rows_split else sum(len(c.columns) for c in study.parties))
     blocks = tuple(
         LowLevel(
@@ -301,20 +234,21 @@ def design_of(study: Study) -> StackingDesign:
             p.fit_intercept,
             p.source.get(card.name, ()),
             p.rows == UNIT_ROWS,
+            outcomes,
         )
         for card, q in ((card, weights[card.name]) for card in study.parties)
         if q > 0 and not (rows_split and card.name == holder)
     )
     if not blocks:
         raise UsageError("no party is left to fit a low-level model")
-    check_combiner(p.combiner, p.prior)
+    rates_of(p.combiner, p.prior, outcomes.classes)
     for block in blocks:
-        if block.centre and (len(block.centre) != block.size or not np.isfinite(block.centre).all()):
-            msg = f"source: party {block.card.name!r} needs {block.size} finite weights, as a fit of these columns released them"
+        if block.centre and (len(block.centre) != block.numbers or not np.isfinite(block.centre).all()):
+            msg = f"source: party {block.card.name!r} needs {block.numbers} finite weights, as a fit of these columns released them"
             raise UsageError(msg)
     if p.source and set(p.source) - {block.card.name for block in blocks}:
         raise UsageError("source names a party that fits no model here")
-    return StackingDesign(p, Split.HORIZONTAL if rows_split else Split.VERTICAL, meta, holder, blocks)
+    return StackingDesign(p, Split.HORIZONTAL if rows_split else Split.VERTICAL, meta, holder, blocks, outcomes)
 
 
 def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] = ()) -> Plan:
@@ -334,11 +268,15 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] =
     ]
     public: tuple[str, ...] = ()
     if learns:
-        width = len(design.blocks) + design.parameters.fit_intercept
         share = 1 - design.parameters.predictions_share if design.meta is Meta.PERTURBED else 1.0
         count = high or study.card(design.holder).rows
-        fit = Fit(width, count, 1.0, apart=2.0)
-        meta = perturb(study, [fit], design.penalty(META, count, study.epsilon), study.epsilon * share)[0]
+        outcomes = design.outcomes
+        fit = Fit(design.high_columns, count, 1.0, apart=2.0, classes=outcomes.classes, rest=outcomes.rest)
+        penalty = design.penalty(META, count, study.epsilon)
+        if perturb is fits and share == 1.0:
+            (meta,) = by_law(study, [fit], penalty, Noise(design.parameters.noise))
+        else:
+            (meta,) = perturb(study, [fit], penalty, study.epsilon * share)
         if design.meta is Meta.PERTURBED:
             releases += [_predictions(study, design, block.card.name, high) for block in design.blocks]
         releases.append(Release(META, design.holder, META, meta, exposure=Exposure(HIGH if high else "", label=meta.label)))
@@ -364,24 +302,26 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] =
 def _perturbed(study: Study, design: StackingDesign, shapes: list[Fit], perturb: Perturb) -> Sequence[ObjectivePerturbation]:
     """The low-level fits: one after the other where rows are split, together where they are of the same rows."""
     noise = Noise(design.parameters.noise)
-    single = perturb is fits and not design.learns and (design.split is Split.HORIZONTAL or len(shapes) == 1)
-    if noise is Noise.GAUSSIAN and not single:
-        raise UsageError(
-            "noise = 'gaussian' is for fits that are all that is released of their rows: leave it at 'auto' for this stack"
-        )
     penalties = [design.penalty(BLOCK, fit.rows, study.epsilon) for fit in shapes]
-    if single:
-        return [alone(study, fit, penalty, noise) for fit, penalty in zip(shapes, penalties, strict=True)]
+    if perturb is not fits and noise is Noise.GAUSSIAN:
+        raise UsageError("noise = 'gaussian' is for the sound form: leave it at 'auto' for the published one")
+
+    def made(together: list[Fit], penalty: float) -> Sequence[ObjectivePerturbation]:
+        if perturb is fits:
+            return by_law(study, together, penalty, noise)
+        return perturb(study, together, penalty, study.epsilon)
+
     if design.split is Split.HORIZONTAL:
-        return [perturb(study, [fit], penalty, study.epsilon)[0] for fit, penalty in zip(shapes, penalties, strict=True)]
-    return perturb(study, shapes, penalties[0], study.epsilon)
+        return [made([fit], penalty)[0] for fit, penalty in zip(shapes, penalties, strict=True)]
+    return made(shapes, penalties[0])
 
 
 def _predictions(study: Study, design: StackingDesign, party: str, high: int) -> Release:
-    """Noisy probabilities: one row moves one number of each party by at most 1, so K of them together by sqrt(K)."""
+    """Noisy probabilities: one row moves those of each party by at most 1 (of several classes: sqrt 2), so K of them together by sqrt(K) times it."""
     mu = budget_mu(study.epsilon * design.parameters.predictions_share, study.delta) / math.sqrt(len(design.blocks))
-    reach = dict.fromkeys(ROWWISE, Reach(float(GRID), 1))
-    mechanism = GaussianRelease.calibrated((Block(high, 1.0),), reach, Unit.RECORD, mu)
+    numbers = design.outcomes.predictors
+    reach = dict.fromkeys(ROWWISE, Reach(GRID * (math.sqrt(2.0) if numbers > 1 else 1.0), numbers))
+    mechanism = GaussianRelease.calibrated((Block(high * numbers, 1.0),), reach, Unit.RECORD, mu)
     return Release(PREDICTIONS, party, PREDICTIONS, mechanism, exposure=Exposure(HIGH))
 
 

@@ -141,8 +141,8 @@ class PooledLogistic(StackEstimator):
         if study.model == _POOLED:
             return self._from_rounds(study, tables if len(held) > 1 else {ALL: part(table, table.names, labels)}, declared)
         self._newton, self.method_ = None, PERTURBATION
-        (only,) = self._released(study, tables_of(study, table, labels), declared).models
-        self.coef_, self.intercept_ = np.array([only.coefficients]), np.array([only.intercept])
+        models = self._released(study, tables_of(study, table, labels), declared).models
+        self.coef_, self.intercept_ = np.array([m.coefficients for m in models]), np.array([m.intercept for m in models])
         return self
 
     def _from_rounds(self, study: Study, tables: Mapping[str, Table], declared: Declared) -> Self:
@@ -166,8 +166,8 @@ class PooledLogistic(StackEstimator):
             return super()._is_linear
         return self.method_ == ROUNDS or not self.plan_.design.directions.unit
 
-    def decision_function(self, X: ArrayLike) -> Vector:
-        """``X @ coef_ + intercept_``, of rows scaled to one length where they were; positive means ``classes_[1]``."""
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """``X @ coef_.T + intercept_``, of rows scaled to one length where they were; positive means ``classes_[1]``."""
         check_is_fitted(self)
         if self._is_linear:
             return super().decision_function(X)
@@ -175,7 +175,18 @@ class PooledLogistic(StackEstimator):
             directions, new = self.plan_.design.directions, self._new(X)
             rows = directions.lengthened([new[name] for name in directions.layout.coding.names])
             return np.asarray(rows @ self.coef_[0] + self.intercept_[0])
-        return np.asarray(self._scaled(self._blocks[0], self._new(X)) @ np.array(self.released_[ALL]))
+        found = (
+            self._scaled(self._blocks[0], self._new(X))
+            @ np.array(self.released_[ALL]).reshape(self._outcomes.predictors, -1).T
+        )
+        return np.asarray(found if self._outcomes.several else found[:, 0])
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities of the classes."""
+        check_is_fitted(self)
+        if self.method_ != PERTURBATION or not self._outcomes.several:
+            return super().predict_proba(X)
+        return self._outcomes.probabilities(self.decision_function(X))
 
     def summary(self, level: float = 0.95, adjust: str | None = None) -> GlmSummary:
         """Estimates with standard errors, tests and intervals, where rounds were enough for them; ``adjust="holm"`` for many tests."""

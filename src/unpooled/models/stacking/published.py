@@ -12,6 +12,7 @@ from unpooled.models.stacking import fits as sound_fits
 from unpooled.models.stacking.fits import Fit, expm1
 from unpooled.models.stacking.plan import META_ROLE, Meta
 from unpooled.models.stacking.plan import compile_plan as sound_plan
+from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.mechanisms import ObjectivePerturbation
 from unpooled.privacy.plan import Plan, Study
 
@@ -49,6 +50,8 @@ def fits(study: Study, sizes: Sequence[Fit], penalty: float, epsilon: float) -> 
 
 def compile_plan(study: Study) -> Plan:
     """The releases of a stacking study with the paper's noise."""
+    if len(study.parameters.get("classes", DEFAULT)) > 2:  # noqa: PLR2004
+        raise UsageError("the paper has two classes: use the sound calibration for more")
     if study.trust.get(META_ROLE) == Meta.PERTURBED:
         raise UsageError("noisy predictions are not in the paper: use the sound calibration")
     return sound_plan(study, fits, _VOIDS)

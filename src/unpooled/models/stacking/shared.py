@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unpooled.estimation.base import Declared, StudyEstimator
-from unpooled.estimation.binary import BinaryClassifier
+from unpooled.estimation.classifier import DeclaredClassifier
 from unpooled.estimation.parameters import plain
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.stacking import MODEL, published
 from unpooled.models.stacking.coordinator import LowModel
-from unpooled.models.stacking.plan import META_ROLE, LowLevel, Meta
+from unpooled.models.stacking.plan import META_ROLE, Meta
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
@@ -24,19 +23,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.models.stacking.coordinator import StackingResult
+    from unpooled.models.stacking.low_level import LowLevel
+    from unpooled.models.stacking.outcomes import Outcomes
 
-    Vector = NDArray[np.float64]
 
-
-class StackEstimator(BinaryClassifier):
+class StackEstimator(DeclaredClassifier):
     """What the two estimators share: a study of perturbed fits, and the weights that it released."""
 
     _model, _published = MODEL, published.MODEL
+    _several = True
     _saved_types = (*StudyEstimator._saved_types, LowModel)  # noqa: SLF001 - its base's
     penalty: float | str
     noise: str
     rows: str
     fit_intercept: bool
+    multi_class: str
 
     def _fits(self, cards: tuple[Card, ...], declared: Declared, parameters: dict[str, Any], meta: str) -> Study:
         assert declared.classes is not None
@@ -44,6 +45,7 @@ class StackEstimator(BinaryClassifier):
         shared = {
             "response": RESPONSE,
             "classes": list(declared.classes.texts),
+            "multi_class": self.multi_class,
             "penalty": plain(self.penalty) if isinstance(self.penalty, str) else float(self.penalty),
             "noise": self.noise,
             "rows": self.rows,
@@ -54,13 +56,18 @@ class StackEstimator(BinaryClassifier):
 
     def _released(self, study: Study, tables: Mapping[str, Table], declared: Declared) -> StackingResult:
         result: StackingResult = self._run(study, tables).outcome.result
-        self.released_ = {m.party: list(m.weights) for m in result.models}
+        self.released_ = released_weights(result)
         self._columns = declared.columns
         return result
 
     @property
     def _is_linear(self) -> bool:
         return super()._is_linear and not any(block.unit for block in self._blocks)
+
+    @property
+    def _outcomes(self) -> Outcomes:
+        outcomes: Outcomes = self.plan_.design.outcomes
+        return outcomes
 
     @property
     def _blocks(self) -> tuple[LowLevel, ...]:
@@ -75,11 +82,9 @@ class StackEstimator(BinaryClassifier):
         return block.rows(Table(dict(zip(block.coding.names, repeated, strict=True))))[: own[0].size]
 
 
-def added_log_odds(probabilities: NDArray[np.float64], prior: float) -> Vector:
-    """The mean over K models of their log odds, less (K - 1)/K of the base rate's.
-
-    Given the class, parts of a row are taken for independent: each model has counted the base rate once. At 1/2 nothing is taken away.
-    """
-    inside = np.clip(probabilities, 1e-12, 1 - 1e-12)
-    known = (inside.shape[1] - 1) * math.log(prior / (1 - prior))
-    return np.asarray(((np.log(inside) - np.log1p(-inside)).sum(axis=1) - known) / inside.shape[1])
+def released_weights(result: StackingResult) -> dict[str, list[float]]:
+    """The weights of every party as it released them, class by class."""
+    found: dict[str, list[float]] = {}
+    for model in result.models:
+        found.setdefault(model.party, []).extend(model.weights)
+    return found

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from unpooled.privacy.bounds import text_of
 from unpooled.protocol.terms import ResultTerm, plain
 
 if TYPE_CHECKING:
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.models.stacking.coordinator import StackingResult
+    from unpooled.models.stacking.outcomes import Outcomes
+    from unpooled.models.stacking.plan import StackingDesign
     from unpooled.privacy.plan import Plan
 
 _INTERCEPT = "(intercept)"
@@ -19,14 +24,19 @@ _INTERCEPT = "(intercept)"
 HIGH = "high level"
 
 
-def terms(plan: Plan, result: StackingResult) -> tuple[ResultTerm, ...]:  # noqa: ARG001 - as every model's
+def terms(plan: Plan, result: StackingResult) -> tuple[ResultTerm, ...]:
     """Log odds per unit of every column, for each party's model; then the weights of the high level, where one was learned."""
     found: list[ResultTerm] = []
     for model in result.models:
-        found += plain((*model.names, _INTERCEPT), (*model.coefficients, model.intercept), model.party)
-    names = [model.party for model in result.models][: len(result.high)]
-    names += [_INTERCEPT] * (len(result.high) - len(names))
-    return (*found, *plain(names, result.high, HIGH))
+        found += plain((*model.names, _INTERCEPT), (*model.coefficients, model.intercept), model.name)
+    design: StackingDesign = plan.design
+    classes = [text_of(c) for c in design.parameters.classes] if design.outcomes.several else [""]
+    if not result.high:
+        return tuple(found)
+    names = [m.name for m in result.models] + [_INTERCEPT] * design.parameters.fit_intercept
+    for label, weights in zip(classes, np.array(result.high).reshape(len(classes), -1).tolist(), strict=True):
+        found += plain(names, weights, f"{HIGH}, {label}" if label else HIGH)
+    return tuple(found)
 
 
 def kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> tuple[ResultTerm, ...]:
@@ -36,5 +46,9 @@ def kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> tupl
     block = plan.design.block(party)
     if block is None or KEPT not in kept:
         return ()
-    coefficients, intercept = block.in_own_units(kept[KEPT])
-    return plain((*block.coding.coded_names, _INTERCEPT), (*coefficients.tolist(), intercept))
+    outcomes: Outcomes = plan.design.outcomes
+    labels = [text_of(c) for c in plan.design.parameters.classes] if outcomes.several else [""]
+    found: list[ResultTerm] = []
+    for label, own, intercept in zip(labels, *block.in_own_units(kept[KEPT]), strict=True):
+        found += plain((*block.coding.coded_names, _INTERCEPT), (*own.tolist(), float(intercept)), label)
+    return tuple(found)

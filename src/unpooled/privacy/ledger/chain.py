@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from unpooled.privacy.accounting import Event, Kind
+from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger.charges import Charge, ReleaseKey
 from unpooled.privacy.unit import Unit
@@ -36,23 +36,36 @@ if TYPE_CHECKING:
 FORMAT = 2
 
 
+class _SpelledCost(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """A cost in a row, its floats as hexadecimal text."""
+
+    unit: str
+    part: str
+    kind: int
+    value: str
+    count: int
+    variation: str
+    tails: tuple[tuple[int, str], ...] = ()
+
+
 def spell_costs(costs: Iterable[Cost]) -> bytes:
     """Costs as they stand in a row."""
-    numbers = [
-        (cost.unit, cost.part, int(event.kind), event.value.hex(), event.count, event.total_variation.hex())
-        for cost in costs
-        for event in (cost.event,)
-    ]
+    numbers = []
+    for unit, part, event in costs:
+        plain = (unit, part, int(event.kind), event.value.hex(), event.count, event.total_variation.hex())
+        # Only events that have tails say so: the others are spelled as they were before there were any.
+        numbers.append((*plain, [(n, m.hex()) for n, m in event.tails]) if event.tails else plain)
     return msgspec.json.encode(numbers)
 
 
 def read_costs(detail: bytes) -> tuple[Cost, ...]:
     """Costs of a row; a unit or a kind of event that this version does not know raises."""
-    rows = msgspec.json.decode(detail, type=list[tuple[str, str, int, str, int, str]])
-    return tuple(
-        Cost(Unit(unit), part, Event(Kind(kind), float.fromhex(value), count, float.fromhex(variation)))
-        for unit, part, kind, value, count, variation in rows
-    )
+    costs = []
+    for row in msgspec.json.decode(detail, type=list[_SpelledCost]):
+        tails = tuple((n, float.fromhex(m)) for n, m in row.tails)
+        event = Event(Kind(row.kind), float.fromhex(row.value), row.count, float.fromhex(row.variation), tails)
+        costs.append(Cost(Unit(row.unit), row.part, event))
+    return tuple(costs)
 
 
 class Row(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from unpooled.errors import UsageError
-from unpooled.privacy.accounting import UNBOUNDED, Event
+from unpooled.privacy.events import UNBOUNDED, Event
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.unit import ROWWISE, Unit
 

@@ -12,7 +12,7 @@ import struct
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from unpooled.privacy.accounting import Event, Kind
+from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger.chain import Row, link, spell_costs
 from unpooled.privacy.unit import Unit

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from unpooled.errors import PolicyRefusal, ReleaseConflict
-from unpooled.privacy.accounting import Kind
+from unpooled.privacy.events import Kind
 from unpooled.privacy.exposure import account
 from unpooled.privacy.ledger.chain import NOTHING, Head, Row, link, read_costs
 from unpooled.privacy.ledger.charges import Charge, Entry, ReleaseKey, require
@@ -17,7 +17,7 @@ from unpooled.privacy.unit import Scope, Unit
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from unpooled.privacy.accounting import Event
+    from unpooled.privacy.events import Event
     from unpooled.privacy.exposure import Worst
 
 

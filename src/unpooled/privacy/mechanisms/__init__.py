@@ -7,9 +7,10 @@ All of them act on exact integers where they can (F.4). A model may bring its ow
 from unpooled.privacy.mechanisms.base import INTEGERS, REALS, WORDS, Mechanism
 from unpooled.privacy.mechanisms.blocks import Block, Reach
 from unpooled.privacy.mechanisms.choice import NoisyChoice
+from unpooled.privacy.mechanisms.corners import Loss, Shape
 from unpooled.privacy.mechanisms.distributed import Contribution, DistributedGaussian
 from unpooled.privacy.mechanisms.gaussian import GaussianRelease
-from unpooled.privacy.mechanisms.gaussian_objective import GaussianObjective
+from unpooled.privacy.mechanisms.gaussian_objective import GaussianObjective, calibrated
 from unpooled.privacy.mechanisms.given import Given, Objective, Scores, Summand, Vector
 from unpooled.privacy.mechanisms.objective import ObjectivePerturbation
 from unpooled.privacy.mechanisms.scaled import ScaledGaussian
@@ -35,6 +36,7 @@ __all__ = [
     "GaussianObjective",
     "GaussianRelease",
     "Given",
+    "Loss",
     "Mechanism",
     "NoisyChoice",
     "Objective",
@@ -42,6 +44,8 @@ __all__ = [
     "Reach",
     "ScaledGaussian",
     "Scores",
+    "Shape",
     "Summand",
     "Vector",
+    "calibrated",
 ]

@@ -16,7 +16,7 @@ from unpooled.privacy.unit import ROWWISE, Unit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.privacy.accounting import Event
+    from unpooled.privacy.events import Event
     from unpooled.privacy.mechanisms.given import Given
     from unpooled.privacy.noise import RandomBits
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from unpooled.errors import AccountingError
 from unpooled.privacy import noise
-from unpooled.privacy.accounting import NO_COST, UNBOUNDED, Event, Kind
+from unpooled.privacy.events import NO_COST, UNBOUNDED, Event, Kind
 from unpooled.privacy.mechanisms.base import Mechanism
 from unpooled.privacy.mechanisms.given import Scores
 from unpooled.privacy.unit import Unit

@@ -10,7 +10,8 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.privacy import noise
-from unpooled.privacy.accounting import SAFETY, UNBOUNDED, Event, Kind
+from unpooled.privacy.accounting import SAFETY
+from unpooled.privacy.events import UNBOUNDED, Event, Kind
 from unpooled.privacy.mechanisms.base import WORDS, Mechanism, check_integers
 from unpooled.privacy.mechanisms.blocks import Block, Blocked, Reach
 from unpooled.privacy.mechanisms.gaussian import GaussianRelease

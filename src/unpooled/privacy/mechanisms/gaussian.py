@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from unpooled.errors import UsageError
 from unpooled.privacy import noise
-from unpooled.privacy.accounting import SAFETY, UNBOUNDED, Event, Kind
+from unpooled.privacy.accounting import SAFETY
+from unpooled.privacy.events import UNBOUNDED, Event, Kind
 from unpooled.privacy.mechanisms.blocks import Block, Blocked, Reach
 
 if TYPE_CHECKING:

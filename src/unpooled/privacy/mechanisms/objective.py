@@ -6,15 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from unpooled.errors import UsageError
 from unpooled.privacy import noise
-from unpooled.privacy.accounting import UNBOUNDED, Event, Kind
+from unpooled.privacy.events import UNBOUNDED, Event, Kind
 from unpooled.privacy.mechanisms.base import REALS, Mechanism
 from unpooled.privacy.mechanisms.given import Objective
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from unpooled.privacy.noise import RandomBits
@@ -47,6 +50,10 @@ class ObjectivePerturbation(Mechanism):
     slope: float = 1.0
     curvature: float = 0.25
     label_slope: float | None = 1.0
+    #: Independent fits of this kind, one after the other in what is published: one for every class against the rest.
+    fits: int = 1
+    #: The most rows of one id that are in it, where it is known what all of them cost (loss of one sign only); 0: it is not.
+    household: int = 0
     takes: ClassVar[type[Any]] = Objective
     dtype: ClassVar[str] = REALS
 
@@ -69,14 +76,25 @@ class ObjectivePerturbation(Mechanism):
         pull = self._pull / self.rows
         farthest = self.centre + (self.bound * self.slope + pull) / self.penalty
         terms = (
-            self.bound * (self.slope + self.curvature * self.bound * farthest * self.size) + pull + self.penalty * farthest
+            self.bound * (self.slope + self.factors * self.curvature * self.bound * farthest * self.width)
+            + pull
+            + self.penalty * farthest
         )
         return max(self._FINEST, self._ROUNDING * terms)
 
     @property
     def _pull(self) -> float:
         """|b|, but for a probability of e^-100."""
-        return self.scale * (self.size + math.sqrt(2 * self._TAIL * self.size) + self._TAIL)
+        return self.scale * (self.width + math.sqrt(2 * self._TAIL * self.width) + self._TAIL)
+
+    @property
+    def width(self) -> int:
+        """How many numbers one fit has."""
+        return self.size // self.fits
+
+    def prices(self, unit: Unit) -> bool:
+        """Households too, where their rows are bounded."""
+        return Mechanism.prices(self, unit) or (unit is Unit.HOUSEHOLD and self.household > 0)
 
     @property
     def name(self) -> str:
@@ -85,16 +103,20 @@ class ObjectivePerturbation(Mechanism):
 
     def sensitivity(self, unit: Unit) -> float:
         """How far one unit moves n times the gradient: one value as far as the whole row may, or farther where it makes another row of it."""
+        if unit is Unit.HOUSEHOLD:
+            return self.household * self.reach
         return self.reach if unit is Unit.RECORD or self.value_reach is None else self.value_reach
 
     def event(self, unit: Unit) -> Event:
         """Pure epsilon: the noise's ratio, the Jacobian's, and the covering of the residual."""
         if not self.scale:
             return UNBOUNDED
-        return Event(Kind.PURE, self.sensitivity(unit) / self.scale + self._jacobian + self.covering, 1, 0.0)
+        jacobian = self.household * self.jacobian if unit is Unit.HOUSEHOLD else self.jacobian
+        return Event(Kind.PURE, self.sensitivity(unit) / self.scale + jacobian + self.covering, self.fits, 0.0)
 
     @property
-    def _jacobian(self) -> float:
+    def jacobian(self) -> float:
+        """The logarithm of how far one row may change the determinant of one fit."""
         return self.factors * math.log1p(self.curvature * self.bound**2 / (self.rows * self.penalty))
 
     @property
@@ -107,14 +129,25 @@ class ObjectivePerturbation(Mechanism):
         if not self.scale:
             return UNBOUNDED
         moved = (2 * self.slope if self.label_slope is None else self.label_slope) * self.bound
-        jacobian = self._jacobian if self.label_slope is None else 0.0
-        return Event(Kind.PURE, moved / self.scale + jacobian + self.covering, 1, 0.0)
+        jacobian = self.jacobian if self.label_slope is None else 0.0
+        return Event(Kind.PURE, moved / self.scale + jacobian + self.covering, self.fits, 0.0)
 
     def draw(self, given: Objective, bits: RandomBits) -> NDArray[np.float64]:
         """The minimiser for a fresh b, with its residual covered."""
-        solution = given.solve(noise.laplace_ball(self.scale, self.size, stream=bits))
+        return self._covered(given.solve(self._every(lambda k: self._term(bits, 4 * k))), bits)
+
+    def _every(self, drawn: Callable[[int], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """What is drawn for every fit, one after the other."""
+        return drawn(0) if self.fits == 1 else np.concatenate([drawn(k) for k in range(self.fits)])
+
+    def _term(self, bits: RandomBits, lane: int) -> NDArray[np.float64]:
+        """B of one fit."""
+        return noise.laplace_ball(self.scale, self.width, stream=bits, lane=lane)
+
+    def _covered(self, solution: NDArray[np.float64], bits: RandomBits) -> NDArray[np.float64]:
+        """With noise over what the solver's residual could tell."""
         if not self.covering:
             return solution
         # Two solutions of this residual lie within 2 residual / penalty of each other where they are of the same exact minimiser.
-        width = 2 * self.residual / (self.penalty * self.covering)
-        return solution + noise.laplace_ball(width, self.size, stream=bits, lane=2)
+        wide = 2 * self.residual / (self.penalty * self.covering)
+        return solution + self._every(lambda k: noise.laplace_ball(wide, self.width, stream=bits, lane=4 * k + 2))

@@ -10,7 +10,7 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.privacy import noise
-from unpooled.privacy.accounting import UNBOUNDED, Event, Kind
+from unpooled.privacy.events import UNBOUNDED, Event, Kind
 from unpooled.privacy.mechanisms.base import REALS, Mechanism
 from unpooled.privacy.mechanisms.given import Vector
 from unpooled.privacy.unit import ROWWISE, Unit

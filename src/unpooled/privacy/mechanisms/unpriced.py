@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from unpooled.privacy.accounting import UNBOUNDED
+from unpooled.privacy.events import UNBOUNDED
 from unpooled.privacy.mechanisms.base import REALS, Mechanism
 
 if TYPE_CHECKING:
-    from unpooled.privacy.accounting import Event
+    from unpooled.privacy.events import Event
     from unpooled.privacy.unit import Unit
 
 

@@ -1,12 +1,12 @@
-"""``BinaryClassifier``: declared classes in, decisions, probabilities and labels out."""
+"""``DeclaredClassifier``: declared classes in, decisions, probabilities and labels out."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-class BinaryClassifier(ClassifierMixin, StudyEstimator):
-    """An estimator of two declared classes. Its own part is a decision value: positive means ``classes_[1]``."""
+class DeclaredClassifier(ClassifierMixin, StudyEstimator):
+    """An estimator of declared classes. Its own part is a decision value, where positive means ``classes_[1]``, or one for every class."""
 
     classes: Sequence[object] | None
+    #: Whether it knows more than two classes.
+    _several: ClassVar[bool] = False
 
     def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
         if y is not None:
             check_classification_targets(y)
         declared = super()._declared(names, table)
-        classes = Classes.given(self.classes, y, warn=self._warns)
+        classes = Classes.given(self.classes, y, warn=self._warns, several=self._several)
         return replace(declared, classes=classes, derived=(*declared.derived, *((CLASSES,) if classes.derived else ())))
 
     def _labelled(self, X: ArrayLike, y: ArrayLike) -> tuple[Table, Declared, NDArray[Any]]:
@@ -45,21 +47,27 @@ class BinaryClassifier(ClassifierMixin, StudyEstimator):
         self.classes_ = declared.classes.labels
         return table, declared, declared.classes.column(labels)
 
-    def decision_function(self, X: ArrayLike) -> Vector:
-        """``X @ coef_ + intercept_``; positive means ``classes_[1]``."""
-        return self._linear(X)
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """``X @ coef_.T + intercept_``: positive means ``classes_[1]``, of more than two classes the largest is the likeliest."""
+        if not hasattr(self, "coef_") or len(self.coef_) < 2:  # noqa: PLR2004 - rows of several classes
+            return self._linear(X)
+        return np.asarray(self._natural(X) @ self.coef_.T + self.intercept_)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of the two classes."""
-        positive = expit(self.decision_function(X))
+        """Probabilities of the classes."""
+        decisions = self.decision_function(X)
+        if decisions.ndim > 1:
+            return np.asarray(softmax(decisions, axis=1))
+        positive = expit(decisions)
         return np.column_stack([1 - positive, positive])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The more likely class of every row."""
-        positive = self.decision_function(X) > 0
-        return np.asarray(self.classes_[positive.astype(int)])
+        """The likeliest class of every row."""
+        decisions = self.decision_function(X)
+        chosen = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(axis=1)
+        return np.asarray(self.classes_[chosen])
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = self._several
         return tags

@@ -1,0 +1,129 @@
+"""One low-level model of a stack: how a party's rows are scaled, and what becomes of released weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.models.stacking.fits import Fit
+from unpooled.models.stacking.outcomes import TWO, Outcomes
+from unpooled.privacy.accounting import SAFETY
+from unpooled.privacy.bounds import Coding
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.plan import Card
+    from unpooled.privacy.table import Table
+
+    Matrix = NDArray[np.float64]
+
+#: A coded row shorter than this is a row of zeros.
+_NOTHING = 1e-100
+#: Rows that are turned from column-major to row-major at a time.
+_TURNED = 1024
+
+
+@dataclass(frozen=True)
+class LowLevel:
+    """One low-level model: a party's columns, how its rows are scaled, and its share q of the sensitivity.
+
+    A row of all parties has length at most R, in the data's own units (``norm``) or in coded ones; the part of it that is here is
+    shortened to q R and then divided by R, so that its length is at most q (the precondition of S.1).
+    """
+
+    card: Card
+    columns: tuple[Column, ...]
+    weight: float
+    #: q R in the data's own units; None where columns alone are bounded.
+    norm: float | None
+    #: q R in coded units, where columns alone are bounded; never more than this party's columns can reach.
+    length: float
+    intercept: bool
+    centre: tuple[float, ...]
+    #: Whether every row gets the length of the longest one.
+    unit: bool = False
+    outcomes: Outcomes = TWO
+
+    @cached_property
+    def coding(self) -> Coding:
+        """The code of its columns."""
+        return Coding(self.columns, 1, self.norm)
+
+    @property
+    def size(self) -> int:
+        """How many weights a linear predictor has: coded columns, then the constant."""
+        return len(self.coding.attribute) + self.intercept
+
+    @property
+    def numbers(self) -> int:
+        """How many weights all of its linear predictors have."""
+        return self.size * self.outcomes.predictors
+
+    @property
+    def _shortens(self) -> bool:
+        """Whether rows inside the declared ranges may be longer than allowed."""
+        return self.unit or self.norm is not None or self.length < math.sqrt(len(self.columns))
+
+    def fit(self, rows: int) -> Fit:
+        """The shape of its fit to so many rows."""
+        marked = any(column.missing == "indicator" for column in self.columns)
+        apart = 0.0  # as beside a constant, which stays, and leaves the rest of a row shorter by sqrt 2
+        if not self.intercept and self._shortens and (marked or len(self.columns) > 1):
+            apart = math.sqrt(2.0)
+        elif not self.intercept and marked:
+            apart = math.sqrt(2.0) / self.length
+        length = float(math.hypot(*self.centre))
+        return Fit(self.size, rows, self.weight, apart, length, self.outcomes.classes, self.outcomes.rest)
+
+    @property
+    def _constant(self) -> float:
+        """The constant in every scaled row."""
+        return self.weight * (1 - SAFETY) / math.sqrt(2.0)
+
+    @property
+    def scale(self) -> float:
+        """What every coded value is multiplied with, so that no row is longer than q, its constant included."""
+        shrink = math.sqrt(2.0) if self.intercept else 1.0
+        return self.weight * (1 - SAFETY) / shrink / (1.0 if self.norm is not None else self.length)
+
+    def rows(self, table: Table, chosen: NDArray[np.intp] | None = None) -> Matrix:
+        """The scaled rows (x, 1) of a table, or some of them."""
+        parts = [self.coding.real(block) for block in table.blocks(self.coding.names)]
+        coded = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        coded = coded if chosen is None else coded[chosen]
+        out = np.empty((coded.shape[0], self.size))
+        for at in range(0, coded.shape[0], _TURNED):  # from columns to rows, within the cache
+            np.multiply(coded[at : at + _TURNED], self.scale, out=out[at : at + _TURNED, : coded.shape[1]])
+        out[:, coded.shape[1] :] = self._constant
+        if self.unit:
+            lengths = np.sqrt(np.einsum("ij,ij->i", coded, coded))
+            longest = self.length if self.norm is None else 1.0
+            out[:, : coded.shape[1]] *= (longest / np.maximum(lengths, _NOTHING))[:, None]
+        elif self.norm is None and self._shortens:
+            lengths = np.sqrt(np.einsum("ij,ij->i", coded, coded))
+            out[:, : coded.shape[1]] *= (self.length / np.maximum(lengths, self.length))[:, None]
+        return out
+
+    def predicted(self, rows: Matrix, weights: NDArray[np.float64]) -> Matrix:
+        """Probabilities of scaled rows: of the second of two classes, or of every class."""
+        found = self.outcomes.of(rows, weights)
+        return found if self.outcomes.several else found[:, 1]
+
+    def in_own_units(self, weights: NDArray[np.float64]) -> tuple[Matrix, NDArray[np.float64]]:
+        """(coefficients, intercepts), a row for every linear predictor, for the columns as they are.
+
+        For unit rows they are of coded rows before they are scaled to one length.
+        """
+        width, centre = self.coding.units
+        own = weights.reshape(self.outcomes.predictors, -1)
+        coefficients = own[:, : width.size] * self.scale / width
+        intercepts = own[:, -1] * self._constant if self.intercept else np.zeros(own.shape[0])
+        if not self.unit:  # rows that are scaled one by one are scaled about the centre, so nothing of it can be taken up
+            intercepts = intercepts - coefficients @ centre
+        return coefficients, intercepts
