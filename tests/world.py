@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from collections import Counter
@@ -9,7 +10,6 @@ from collections import Counter
 import numpy as np
 
 from unpooled.privacy.accounting import Composition
-from unpooled.privacy.events import Event
 from unpooled.privacy.exposure import Worst
 from unpooled.privacy.mechanisms import Objective, Scores, Summand, Vector
 from unpooled.privacy.plan import Plan
@@ -51,16 +51,17 @@ def truth(plan: Plan, made: Counter[tuple[str, str]], unit: Unit, people: str, o
                 continue
             event = release.exposure.label if label else release.mechanism.event(unit)
             touched = counted if unit is Unit.RECORD or release.exposure.per_value is None else release.exposure.per_value
-            events.append(Event(event.kind, event.value, event.count * min(counted, touched), event.total_variation))
+            events.append(dataclasses.replace(event, count=event.count * min(counted, touched)))
         found.append(Composition(events))
     return found
 
 
 def respects(composition: Composition) -> np.ndarray:
-    """The numbers in which every curve of a composition grows."""
-    return np.array(
-        [composition.mu, composition.pure_epsilon, composition.rho, composition._rho_only, composition.total_variation]
-    )
+    """The numbers in which every curve of a composition grows (of tails that are alike but for their size)."""
+    plain = [composition.mu, composition.pure_epsilon, composition.rho, composition._rho_only, composition.total_variation]
+    tails = composition._tails.items()
+    sums = [sum(count * max(m for _, m in tail) ** power for tail, count in tails) for power in (1, 2)]
+    return np.array([*plain, composition._constants, *sums])
 
 
 def covered(one: Composition, by: Worst) -> bool:

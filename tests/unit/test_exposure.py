@@ -70,6 +70,12 @@ class Books:
         return account([parts])
 
 
+def event(kind: Kind, value: float) -> Event:
+    """Of this kind; where it has tails, they grow with the value."""
+    tails = ((1, value), (2, value / 2)) if kind is Kind.PERTURBED else ()
+    return Event(kind, value, 1, 1e-12, tails)
+
+
 def random_plan(rng: np.random.Generator) -> Plan:
     split = Split.VERTICAL if rng.random() < 0.7 else Split.HORIZONTAL
     names = "abcd"[: int(rng.integers(1, 5))]
@@ -79,10 +85,10 @@ def random_plan(rng: np.random.Generator) -> Plan:
         Card(name, 9, same if split is Split.HORIZONTAL else tuple(c for c in pool if rng.random() < 0.5) or same)
         for name in names
     )
-    kinds = [Kind.PURE, Kind.GAUSSIAN, Kind.ZCDP, Kind.EXPONENTIAL]
+    kinds = [Kind.PURE, Kind.GAUSSIAN, Kind.ZCDP, Kind.EXPONENTIAL, Kind.PERTURBED]
     releases = []
     for k in range(int(rng.integers(1, 5))):
-        kind = kinds[int(rng.integers(4))]
+        kind = kinds[int(rng.integers(5))]
         limited = k == 0 and rng.random() < 0.3
         together = int(rng.integers(1, 4)) if limited else 0
         part = "" if rng.random() < 0.4 else str(rng.choice(["low", "high"]))
@@ -91,10 +97,10 @@ def random_plan(rng: np.random.Generator) -> Plan:
                 continue
             value = float(rng.uniform(0.05, 1.0))
             single = float(value * rng.uniform(0.3, 1.3))
-            label = Event(kind, float(rng.uniform(0, 1)), 1, 1e-12) if rng.random() < 0.4 else None
+            label = event(kind, float(rng.uniform(0, 1))) if rng.random() < 0.4 else None
             per_value = int(rng.integers(1, 3)) if limited and rng.random() < 0.7 else None
             exposure = Exposure(part, per_value, together, label)
-            mechanism = Priced(Event(kind, value, 1, 1e-12), Event(kind, single, 1, 1e-12))
+            mechanism = Priced(event(kind, value), event(kind, single))
             releases.append(Release(f"r{k}", name, f"s{k}", mechanism, int(rng.integers(1, 4)), exposure))
     unit = "attribute" if rng.random() < 0.5 else "record"
     return Plan(Study("any", cards, 1.0, 1e-6, derived=(), unit=unit), split, tuple(releases))
@@ -148,9 +154,7 @@ def test_after_a_complete_study_the_dearest_ledger_says_what_the_statement_says(
         releases = tuple(
             replace(
                 r,
-                exposure=replace(
-                    r.exposure, together=0, label=r.exposure.label and Event(r.mechanism.attribute.kind, 0.01, 1, 1e-12)
-                ),
+                exposure=replace(r.exposure, together=0, label=r.exposure.label and event(r.mechanism.attribute.kind, 0.01)),
             )
             for r in made.releases
             if r.mechanism.attribute.value >= 0.01

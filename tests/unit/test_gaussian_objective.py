@@ -11,7 +11,7 @@ from scipy.special import expit, softmax
 
 from unpooled import Bounds, PrivateLogisticRegression, PrivateStackingClassifier
 from unpooled.errors import UsageError
-from unpooled.models.stacking.fits import penalty_of
+from unpooled.models.stacking.fits import Noise, penalty_of
 from unpooled.privacy.accounting import Composition, gaussian_delta
 from unpooled.privacy.events import UNBOUNDED, Event, Kind
 from unpooled.privacy.mechanisms import GaussianObjective, Loss, ObjectivePerturbation, Shape, calibrated
@@ -82,12 +82,12 @@ def test_a_bound_for_half_the_gradient_is_exceeded() -> None:
 # --- several rows of one unit --------------------------------------------------------------------------------------------------------
 
 
-def of_households(law, count: int = 80) -> float:
+def of_households(law, count: int = 40) -> float:
     """The largest exact divergence beside a bound on it, where all k rows of a unit are replaced or left out."""
     largest = 0.0
     for seed in range(count):
         rng = np.random.default_rng(seed)
-        k, penalty, m = int(rng.integers(2, 4)), float(np.exp(rng.uniform(-4, 1))), float(np.exp(rng.uniform(-3, 0)))
+        k, penalty, m = int(rng.integers(2, 4)), float(np.exp(rng.uniform(-4, 1))), float(np.exp(rng.uniform(-6, 0)))
         others = rng.choice([-1.0, 1.0, 0.5], int(rng.integers(0, 3)))
         sign = rng.choice([-1.0, 1.0])
         own, new = np.full(k, sign), np.full(k, -sign) if rng.random() < 0.7 else rng.uniform(-1, 1, k)
@@ -437,6 +437,7 @@ def test_the_automatic_penalty_is_the_rule() -> None:
     assert penalty_of("auto", 1000, 100, 0.1) == 0.5
     assert penalty_of("auto", 10, 1000, math.inf) == 1e-3
     assert penalty_of(0.3, 10, 1000, 2.0) == 0.3
+    assert penalty_of("auto", 10, 1000, 2.0, Noise.GAMMA) == pytest.approx(0.3 * 10 / 2000)
     with pytest.raises(UsageError, match="penalty"):
         PrivateLogisticRegression(bounds=(-1, 1), classes=(0, 1), penalty="automatic").plan(100, 3)
     # Whatever the penalty, the Jacobian takes a tenth of epsilon at most.

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from unpooled.errors import BudgetRefusal, DataError, LedgerDamaged, PolicyRefusal, Refusal, ReleaseConflict, UsageError
+from unpooled.errors import (
+    AccountingError,
+    BudgetRefusal,
+    DataError,
+    LedgerDamaged,
+    PolicyRefusal,
+    Refusal,
+    ReleaseConflict,
+    UsageError,
+)
 from unpooled.privacy.accounting import SAFETY, gaussian_mu
 from unpooled.privacy.events import NO_COST, UNBOUNDED, Event, Kind
 from unpooled.privacy.exposure import Cost
@@ -712,13 +721,27 @@ def test_an_unknown_unit_or_event_is_refused_not_guessed(path: Path, place: int,
 
 def test_the_stored_codes_of_events_never_change() -> None:
     assert [(kind.name, kind.value) for kind in Kind] == [
-        ("GAUSSIAN", 1), ("ZCDP", 2), ("EXPONENTIAL", 3), ("PURE", 4), ("UNBOUNDED", 5),
+        ("GAUSSIAN", 1), ("ZCDP", 2), ("EXPONENTIAL", 3), ("PURE", 4), ("UNBOUNDED", 5), ("PERTURBED", 6),
     ]  # fmt: skip
     event = Event(Kind.PURE, 1.0, 3, 0.5)
     assert (
         chain.spell_costs([Cost(Unit.RECORD, "low", event)])
         == b'[["record","low",4,"0x1.0000000000000p+0",3,"0x1.0000000000000p-1"]]'
     )
+    tailed = Cost(Unit.RECORD, "", Event(Kind.PERTURBED, 1.0, 1, 0.0, ((1, 0.5), (2, 0.25))))
+    spelled = chain.spell_costs([tailed])
+    assert spelled == (
+        b'[["record","",6,"0x1.0000000000000p+0",1,"0x0.0p+0",[[1,"0x1.0000000000000p-1"],[2,"0x1.0000000000000p-2"]]]]'
+    )
+    assert chain.read_costs(spelled) == (tailed,)
+    for wrong in (
+        (Kind.PERTURBED, ()),
+        (Kind.PURE, ((1, 0.5),)),
+        (Kind.PERTURBED, ((0, 0.5),)),
+        (Kind.PERTURBED, ((1, 0.0),)),
+    ):
+        with pytest.raises(AccountingError, match="tails"):
+            Event(wrong[0], 1.0, 1, 0.0, wrong[1])
     assert chain.read_costs(chain.spell_costs([Cost(Unit.RECORD, "low", event)])) == (Cost(Unit.RECORD, "low", event),)
 
 

@@ -18,11 +18,12 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import Composition
-from unpooled.privacy.events import NO_COST, UNBOUNDED, Event
+from unpooled.privacy.events import NO_COST, UNBOUNDED, Event, Kind
 from unpooled.privacy.unit import ROWWISE, Scope, Split, Unit
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Exposure:
     together: int = 0
     #: What one label costs here, where the guarantee for one value covers labels. None: no label moves it, or labels are not covered.
     label: Event | None = None
+    #: Whether a party makes this release in place of others of the same step, one of them and no more.
+    alternative: bool = False
 
     def times(self, unit: Unit, count: int) -> int:
         """How many of ``count`` repetitions one unit is part of."""
@@ -240,6 +243,13 @@ def _changes(plan: Releases, unit: Unit, party: str | None) -> Iterator[tuple[fr
 def _events(releases: Sequence[Release], unit: Unit, *, label: bool) -> Iterator[Event]:
     """The costs of these releases to one change; those that are limited together are counted up to their limit, the dearest first."""
     limited: dict[str, list[tuple[Event, Release]]] = {}
+    if len({release.party for release in releases}) == 1:  # of alternatives one party makes the dearest at most
+        found = [
+            release.exposure.label if label else release.event(unit) for release in releases if release.exposure.alternative
+        ]
+        if found:
+            yield reduce(dearer, (event for event in found if event is not None))
+        releases = [release for release in releases if not release.exposure.alternative]
     for release in releases:
         event = release.exposure.label if label else release.event(unit)
         assert event is not None
@@ -249,6 +259,11 @@ def _events(releases: Sequence[Release], unit: Unit, *, label: bool) -> Iterator
             yield repeated(event, release.exposure.times(unit, release.count))
     for same in limited.values():
         left = min(release.exposure.together for _, release in same)
+        if same[0][0].kind is Kind.PERTURBED:  # which is dearer is more than one number: as if all of them were the dearest
+            yield repeated(
+                reduce(dearer, (event for event, _ in same)), min(left, sum(release.count for _, release in same))
+            )
+            continue
         for event, release in sorted(same, key=lambda pair: -pair[0].value):
             times = min(left, release.exposure.times(unit, release.count))
             left -= times

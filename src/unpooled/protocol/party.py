@@ -21,6 +21,7 @@ from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Objective, Summand
 from unpooled.privacy.plan import AGGREGATION, PLAN_VERSION, Card, Plan, Release, Study
 from unpooled.privacy.table import is_complete
+from unpooled.protocol.claims import signed_parts
 from unpooled.protocol.context import serving
 from unpooled.protocol.conversation import OPEN, OpenRequest, find_step
 from unpooled.protocol.identity import Identity
@@ -316,14 +317,6 @@ class OpenDesk:
 
     def _key(self, planned: Release, index: int) -> ReleaseKey:
         return ReleaseKey(self.plan.hash, planned.step, index, planned.name)
-
-
-def signed_parts(plan: Plan, party: str, step: str, index: int, values: Sequence[Released]) -> tuple[bytes, ...]:
-    """What a party signs: where and when something was released, and what."""
-    return (
-        *(b"released", plan.hash.encode(), party.encode(), step.encode(), str(index).encode()),
-        *(encode_content(value) for value in values),
-    )
 
 
 def _charge(plan: Plan, release: Release, index: int, fingerprint: bytes) -> Charge:

@@ -31,6 +31,8 @@ def check_reply(plan: Plan, ask: Ask, reply: msgspec.Struct) -> None:
     parts = [part for value in fields for part in (value if isinstance(value, tuple) else (value,))]
     own = [r for r in plan.releases if r.party == ask.to and r.step == ask.step and r.mechanism.takes is not Summand]
     released = [part for part in parts if isinstance(part, Released)]
+    if any(release.exposure.alternative for release in own):  # one of them, whichever it is
+        own = [release for release in own if released and release.name == released[0].name]
     if [part.name for part in released] != [release.name for release in own]:
         raise _refused(ask, f"releases {len(released)} values where the plan has {len(own)}, or under other names")
     for part, release in zip(released, own, strict=True):

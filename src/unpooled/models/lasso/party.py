@@ -50,10 +50,9 @@ from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Scores
 from unpooled.privacy.mechanisms import Vector as Statistic
 from unpooled.privacy.table import Table
+from unpooled.protocol.claims import check_signed
 from unpooled.protocol.context import Context
-from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import Nothing, Released
-from unpooled.protocol.party import signed_parts
 from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
@@ -239,11 +238,7 @@ def _winner(context: Context, design: LassoDesign, request: ColumnRequest) -> Bi
         msg = f"a column is shared for the signed picks of {', '.join(expected)}, in this order"
         raise PlanMismatch(msg)
     for claim in request.claims:
-        # Its own key it knows; the others' are pinned by their cards (parties of one process pin none).
-        pinned = plan.study.card(claim.party).key or claim.signed.identity
-        key = context.public_key if claim.party == name else pinned
-        parts = signed_parts(plan, claim.party, PICK, request.round, (claim.choice, *claim.score))
-        verify(key, claim.signed.signature, *parts)
+        check_signed(context, claim.party, PICK, request.round, (claim.choice, *claim.score), claim.signed)
     best = max(request.claims, key=lambda claim: claim.value)
     if best.party != name:
         msg = f"party {best.party!r} has the better score in this round: only its column is shared"

@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import ProtocolError
-from unpooled.models.stacking.messages import MetaRequest
+from unpooled.models.stacking.messages import Claim, MetaRequest, RankedRequest, ranks_of
 from unpooled.models.stacking.plan import BLOCK, GRID, META, PREDICTIONS, Meta
+from unpooled.models.stacking.ranking import RANKED, SCORE
 from unpooled.privacy.bounds import text_of
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.unit import Split
@@ -57,11 +58,19 @@ class StackingResult(msgspec.Struct, frozen=True):
 def coordinate(plan: Plan) -> Conversation:
     """Low level, predictions of the high-level rows, high level."""
     design: StackingDesign = plan.design
-    replies = yield from everybody([Ask(block.card.name, BLOCK, Nothing()) for block in design.blocks])
+    blocks = list(design.blocks)
+    if design.shares:
+        scores = yield from everybody([Ask(block.card.name, SCORE, Nothing()) for block in blocks])
+        claims = tuple(Claim(b.card.name, reply.score, reply.signed) for b, reply in zip(blocks, scores, strict=True))
+        ranks = ranks_of(claims)
+        blocks = [design.ranked(plan.study, block.card.name, ranks[block.card.name]) for block in blocks]
+        replies = yield from everybody([Ask(block.card.name, RANKED, RankedRequest(claims)) for block in blocks])
+    else:
+        replies = yield from everybody([Ask(block.card.name, BLOCK, Nothing()) for block in blocks])
     weights = [reply.weights.values for reply in replies]
     models = []
     labels = [text_of(c) for c in design.parameters.classes] if design.outcomes.several else [""]
-    for block, released in zip(design.blocks, weights, strict=True):
+    for block, released in zip(blocks, weights, strict=True):
         own = released.numpy().reshape(len(labels), -1)
         coefficients, intercepts = block.in_own_units(released.numpy())
         models += [

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from unpooled.errors import UsageError
-from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
-from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, plain, taking
-from unpooled.estimation.tables import RESPONSE, part
-from unpooled.models.stacking.combining import combined
-from unpooled.models.stacking.groups import dealt, weighed
-from unpooled.models.stacking.outcomes import MULTINOMIAL, meta_rows
-from unpooled.models.stacking.plan import AUTO, SHORTEN, Meta, rates_of
+from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WORD, taking
+from unpooled.models.stacking.outcomes import MULTINOMIAL
+from unpooled.models.stacking.plan import AUTO, SHORTEN
 from unpooled.models.stacking.pooled import PooledLogistic
-from unpooled.models.stacking.shared import StackEstimator
-from unpooled.privacy.plan import Card, Plan, Study
+from unpooled.models.stacking.stacked import StackedClassifier
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Bounds
     from unpooled.privacy.budget import Budget
@@ -59,7 +52,8 @@ class PrivateLogisticRegression(PooledLogistic):
     nodes : list of site names, default ()
         Of rounds: sites that may be nodes of the secure sum, or the trusted one. Empty: all of them, or the first.
     penalty : float or "auto", default "auto"
-        lambda of the mean loss, on scaled rows. The constant is penalised with the rest. "auto" is 0.1 d / (n epsilon), at most one half.
+        lambda of the mean loss, on scaled rows. The constant is penalised with the rest. "auto" is 0.3 d / (n epsilon), 0.1
+        with Gaussian noise, at most one half.
     noise : {"auto", "gamma", "gaussian"}, default "auto"
         The law of the perturbation. "gamma" is pure; "gaussian" needs a ``delta``, and is what "auto" takes where there is one and it is shorter.
     rows : {"shorten", "unit"}, default "shorten"
@@ -148,7 +142,7 @@ class PrivateLogisticRegression(PooledLogistic):
         self.fit_intercept = fit_intercept
 
 
-class PrivateStackingClassifier(StackEstimator):
+class PrivateStackingClassifier(StackedClassifier):
     """A stack of private logistic regressions over column groups (PST-F) or over sites (PST-S), and transfer between sites (PST-H).
 
     Parameters
@@ -171,17 +165,22 @@ class PrivateStackingClassifier(StackEstimator):
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound", "published"}, default "sound"
         The sound form counts one Jacobian factor and covers the solver's residual. The published one promises nothing.
-    importance : array with a number for each column, or mapping from party names, optional
+    importance : array with a number for each column, mapping from party names, or "private", optional
         Public. The budget's shares q_k are proportional to a group's importance; a group of importance 0 is dropped. None: equal shares.
+        "private" ranks the groups by noisy scores, and gives out ``falling`` by rank: it needs a ``delta``.
+    falling : list of floats, optional
+        With ``importance="private"``, the importance of the first rank, of the second, and so on. None is K, K - 1, .., 1.
+    ranking_share : float, default 0.1
+        Share of the budget that those scores cost.
     meta : {"public-weights", "trusted", "perturbed", "high-level"}, default "public-weights"
         How low-level models are combined: by their public shares; by a model learned from predictions that a trusted coordinator sees,
         or that are released with noise (columns split); by a model that one site learns on rows of its own (rows split).
-    combiner : {"probability", "majority", "weighted-majority", "log-odds"}, default "probability"
+    combiner : {"auto", "probability", "majority", "weighted-majority", "log-odds"}, default "auto"
         How public weights are applied. "log-odds" adds the models' log odds, less what they all know of the base rate (columns split), over
-        their number: averages of probabilities pull to the base rate. A learned high level replaces it.
-    prior : float or list of floats, default 0.5
-        With "log-odds" and split columns, the declared base rate of ``classes_[1]``, or those of all classes; 0.5 takes classes as equally
-        frequent.
+        their number: averages of probabilities pull to the base rate. "auto" is "log-odds" where columns are split and ``prior`` says the
+        base rate, else "probability". A learned high level replaces it.
+    prior : float or list of floats, optional
+        The declared base rate of ``classes_[1]``, or those of all classes, where columns are split. None takes them as equal.
     source : mapping from party names to released weights, optional
         ``released_`` of a fit with the same columns elsewhere: the penalty pulls to them (PST-H).
     penalty : float or "auto", default "auto"
@@ -236,11 +235,12 @@ class PrivateStackingClassifier(StackEstimator):
     _parameter_constraints: ClassVar = (
         SHARED
         | taking("split meta combiner", WORD)
-        | taking("importance", MAPPING, LIST, NONE)
+        | taking("importance", MAPPING, LIST, WORD, NONE)
+        | taking("falling", NUMBERS, NONE)
         | taking("source", MAPPING, NONE)
         | taking("holder", WORD, NONE)
-        | taking("high_share predictions_share", NUMBER)
-        | taking("prior", NUMBER, NUMBERS)
+        | taking("high_share predictions_share ranking_share", NUMBER)
+        | taking("prior", NUMBER, NUMBERS, NONE)
         | taking("penalty", NUMBER, WORD)
         | taking("noise rows multi_class", WORD)
     )
@@ -256,10 +256,12 @@ class PrivateStackingClassifier(StackEstimator):
         classes: Sequence[object] | None = None,
         adjacency: str = "replace",
         calibration: str = "sound",
-        importance: Any = None,  # noqa: ANN401 - an array per column or a mapping per party
+        importance: Any = None,  # noqa: ANN401 - an array per column, a mapping per party, or "private"
+        falling: Sequence[float] | None = None,
+        ranking_share: float = 0.1,
         meta: str = "public-weights",
-        combiner: str = "probability",
-        prior: float | Sequence[float] = 0.5,
+        combiner: str = AUTO,
+        prior: float | Sequence[float] | None = None,
         source: Mapping[str, Sequence[float]] | None = None,
         penalty: float | str = AUTO,
         noise: str = AUTO,
@@ -278,6 +280,8 @@ class PrivateStackingClassifier(StackEstimator):
         self.split = split
         self.classes = classes
         self.importance = importance
+        self.falling = falling
+        self.ranking_share = ranking_share
         self.meta = meta
         self.combiner = combiner
         self.prior = prior
@@ -290,109 +294,3 @@ class PrivateStackingClassifier(StackEstimator):
         self.high_share = high_share
         self.predictions_share = predictions_share
         self.fit_intercept = fit_intercept
-
-    # --- groups ------------------------------------------------------------------------------------------------------------
-
-    def _groups(self, names: Sequence[str]) -> dict[str, list[str]]:
-        return self._weighed(names)[0]
-
-    def _weighed(self, names: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, float]]:
-        """Columns and importance of every party."""
-        return weighed(super()._groups(names), names, self.importance, seed=None if self._named else int(self.public_seed))
-
-    @property
-    def _named(self) -> bool:
-        return isinstance(self.parties, Mapping)
-
-    def _dealt(self, rows: int) -> list[str]:
-        """Which of the random groups every row is dealt to, where rows are split without sites."""
-        if isinstance(self.parties, Mapping) or self.parties < 1:
-            raise UsageError(
-                "parties must be at least 1, a number of groups to deal the rows to, where rows are split without sites="
-            )
-        return dealt(rows, int(self.parties) + (self.meta == "high-level"), int(self.public_seed))
-
-    # --- fit -----------------------------------------------------------------------------------------------------------------
-
-    def plan(self, n_samples: int, n_features: int) -> Plan:
-        """The plan of a fit to data of this shape, without data (rows split: dealt to random groups)."""
-        check({"n_samples": (WHOLE,)}, {"n_samples": n_samples})
-        self._validate_params()
-        if self.split != "samples":
-            return self._planned({ALL: n_samples}, n_features)
-        names, counts = np.unique(self._dealt(int(n_samples)), return_counts=True)
-        return self._planned(dict(zip(names.tolist(), counts.tolist(), strict=True)), n_features)
-
-    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
-        assert declared.classes is not None
-        rates_of(self.combiner, self.prior, declared.classes.labels.size)
-        source = {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()}
-        parameters: dict[str, Any] = {
-            "split": self.split,
-            "holder": self.holder or "",
-            "source": source,
-            "combiner": plain(self.combiner),
-            "prior": [float(rate) for rate in self.prior] if isinstance(self.prior, Sequence) else float(self.prior),
-        }
-        if self.split != "samples":
-            groups, importance = self._weighed(declared.names)
-            parameters |= {
-                "importance": importance,
-                "high_share": float(self.high_share),
-                "predictions_share": float(self.predictions_share),
-            }
-            return self._fits(cards_of(groups, declared, rows[ALL]), declared, parameters, self.meta)
-        if self.meta not in {"public-weights", "high-level"}:
-            msg = f'where rows are split, meta is "public-weights" or "high-level", not {self.meta!r}'
-            raise UsageError(msg)
-        cards = tuple(Card(party, count, declared.columns, labels=(RESPONSE,)) for party, count in rows.items())
-        holder = (self.holder or cards[-1].name) if self.meta == "high-level" else ""
-        return self._fits(cards, declared, parameters | {"holder": holder}, Meta.PUBLIC)
-
-    def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:
-        """Release the low-level models, and learn the high level where it is asked for (``sites``: a label per row, rows split)."""
-        table, declared, labels = self._labelled(X, y)
-        if self.split == "samples":
-            whole = part(table, table.names, labels)
-            tables = whole.by_site(self._dealt(table.n_rows) if sites is None else sites)
-            study = self._study({name: own.n_rows for name, own in tables.items()}, declared)
-        else:
-            if sites is not None:
-                raise UsageError('sites belong to split="samples": where columns are split, name the parties\' columns')
-            study = self._study({ALL: table.n_rows}, declared)
-            tables = tables_of(study, table, labels)
-        result = self._released(study, tables, declared)
-        self.models_, self.high_ = result.models, np.array(result.high)
-        return self
-
-    # --- predict -------------------------------------------------------------------------------------------------------------
-
-    def _low(self, X: ArrayLike) -> list[NDArray[np.float64]]:
-        """Probabilities of every class by every low-level model."""
-        check_is_fitted(self)
-        new, outcomes, found = self._new(X), self._outcomes, []
-        for place, block in enumerate(self._blocks):
-            # One for every class, where they are more than two.
-            models = self.models_[place * outcomes.predictors : (place + 1) * outcomes.predictors]
-            if self.high_.size or block.unit:  # learned on predictions of clipped and scaled rows: applied to the same
-                found.append(outcomes.of(self._scaled(block, new), np.concatenate([m.weights for m in models])))
-                continue
-            own = block.coding.natural([new[name] for name in block.coding.names])
-            decisions = own @ np.array([m.coefficients for m in models]).T + [m.intercept for m in models]
-            found.append(outcomes.probabilities(decisions))
-        return found
-
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Positive means ``classes_[1]``: the high level's decision, or log odds of the combined probability; of several classes, one each."""
-        low, outcomes = self._low(X), self._outcomes
-        if self.high_.size:
-            features = meta_rows([p if outcomes.several else p[:, 1] for p in low], intercept=bool(self.fit_intercept))
-            high = features @ self.high_.reshape(outcomes.predictors, -1).T
-            return np.log(outcomes.probabilities(high)) if outcomes.several else np.asarray(high[:, 0])
-        each = np.stack(low, axis=1)
-        rates = rates_of(self.combiner, self.prior if self.split == "features" else 0.5, outcomes.classes)
-        logs = combined(each, [block.weight for block in self._blocks], self.combiner, rates)
-        return logs if outcomes.several else np.asarray(logs[:, 1] - logs[:, 0])
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "models_")

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from unpooled.models.families import LOGISTIC
 from unpooled.privacy.accounting import SAFETY
+from unpooled.privacy.events import Event
 from unpooled.privacy.mechanisms import Loss, ObjectivePerturbation, Shape, calibrated
 from unpooled.privacy.sensitivity import logistic_gradient
 from unpooled.privacy.study import Study
@@ -16,8 +17,9 @@ from unpooled.privacy.unit import Adjacency, Unit
 
 #: Part of the budget that covers the solver's residual, and the least part that is left for the noise itself.
 _COVERING, _KEPT = 1e-3, 0.9
-#: The automatic penalty of the mean loss, for each column and over n epsilon, and its cap.
-_AUTO, _MOST = 0.1, 0.5
+#: The automatic penalty of the mean loss, for each column and over n epsilon, by the law of b; and its cap.
+_AUTO = {"gamma": 0.3, "gaussian": 0.1}
+_MOST = 0.5
 
 
 def expm1(x: float) -> float:
@@ -147,25 +149,42 @@ class Noise(StrEnum):
     GAUSSIAN = "gaussian"
 
 
-def penalty_of(penalty: float | str, columns: int, rows: int, epsilon: float) -> float:
-    """A number as it is; "auto": 0.1 d/(n epsilon), at most one half (scikit-learn's C = 1 without privacy)."""
+def penalty_of(penalty: float | str, columns: int, rows: int, epsilon: float, law: Noise = Noise.GAUSSIAN) -> float:
+    """A number as it is; "auto": 0.1 d/(n epsilon), at most one half (scikit-learn's C = 1 without privacy).
+
+    Three times as much under the Gamma law, whose b is longer: in simulations of 486 shapes (d = 5 to 80, n = 1,000 to 16,000, base rates
+    .5 to .02, epsilon .3 to 3) that has the smallest mean log-loss of .03, .1, .3, 1 and 3 times d/(n epsilon).
+    """
     if not isinstance(penalty, str):
         return penalty
-    return 1 / rows if epsilon == math.inf else min(_MOST, _AUTO * columns / (rows * epsilon))
+    return 1 / rows if epsilon == math.inf else min(_MOST, _AUTO[law] * columns / (rows * epsilon))
 
 
-def by_law(study: Study, sizes: Sequence[Fit], penalty: float, noise: Noise) -> Sequence[ObjectivePerturbation]:
-    """Fits that are all that is released of their rows: with Gaussian noise where a delta was given, and where b is then shorter."""
-    gamma = fits(study, sizes, penalty, study.epsilon)
+def by_law(
+    study: Study,
+    sizes: Sequence[Fit],
+    penalties: Penalties,
+    noise: Noise,
+    *,
+    epsilon: float | None = None,
+    beside: Sequence[Event] = (),
+) -> Sequence[ObjectivePerturbation]:
+    """Fits of the same rows: with Gaussian noise where a delta was given, and where b is then shorter.
+
+    Where something else is released of these rows (``beside``), Gaussian fits compose with it; Gamma fits cost what is left, ``epsilon``.
+    """
+    left = study.epsilon if epsilon is None else epsilon
+    gamma = fits(study, sizes, penalties(Noise.GAMMA), left)
     if study.epsilon == math.inf or noise is Noise.GAMMA or (noise is Noise.AUTO and not study.delta):
         return gamma
     gaussian = calibrated(
-        gamma,
+        fits(study, sizes, penalties(Noise.GAUSSIAN), left),
         study.epsilon,
         study.delta,
         shape=sizes[0].shape,
         replaces=study.adjacency == Adjacency.REPLACE,
         unit=Unit(study.unit),
+        beside=beside,
     )
     normal, laplace = (
         math.fsum(fit.scale * fit.fits * length(fit.width) for fit in made)
@@ -174,5 +193,7 @@ def by_law(study: Study, sizes: Sequence[Fit], penalty: float, noise: Noise) -> 
     return gaussian if noise is Noise.GAUSSIAN or normal < laplace else gamma
 
 
+#: The penalty of the mean loss, by the law of b.
+Penalties = Callable[[Noise], float]
 #: From a study, the shapes of fits on the same rows, and a penalty and an epsilon: fits that cost it together.
 Perturb = Callable[[Study, Sequence[Fit], float, float], list[ObjectivePerturbation]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from unpooled.protocol.messages import Array, Entrusted, Released
+from unpooled.protocol.messages import Array, Entrusted, Released, Signed
 
 
 class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,3 +29,30 @@ class MetaRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the high-level model is trained on: predictions per low-level model (columns split), or the models' weights (rows split)."""
 
     features: tuple[Array, ...]
+
+
+class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A noisy score of a party's columns, signed by it."""
+
+    score: Released
+    signed: Signed
+
+
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party's signed score, as the others are shown it."""
+
+    party: str
+    score: Released
+    signed: Signed
+
+
+class RankedRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everybody's scores, in the order of the study: each party works out its rank from them."""
+
+    claims: tuple[Claim, ...]
+
+
+def ranks_of(claims: tuple[Claim, ...]) -> dict[str, int]:
+    """Places by falling score, counted from 0; of equal ones the earlier party comes first."""
+    order = sorted(range(len(claims)), key=lambda k: -int(claims[k].score.values.numpy()[0]))
+    return {claims[k].party: rank for rank, k in enumerate(order)}

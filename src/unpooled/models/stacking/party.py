@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.errors import PlanMismatch, ProtocolError
-from unpooled.models.stacking.messages import MetaRequest, NoisyPredictions, Predictions, Weights
+from unpooled.models.stacking.fits import Noise
+from unpooled.models.stacking.messages import (
+    MetaRequest,
+    NoisyPredictions,
+    Predictions,
+    RankedRequest,
+    Score,
+    Weights,
+    ranks_of,
+)
 from unpooled.models.stacking.outcomes import Outcomes, meta_rows
 from unpooled.models.stacking.plan import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS
-from unpooled.privacy.mechanisms import Objective, ObjectivePerturbation
+from unpooled.models.stacking.ranking import RANKED, SCORE, release_of, score_of
+from unpooled.privacy.classes import places
+from unpooled.privacy.mechanisms import GaussianObjective, Objective, ObjectivePerturbation
 from unpooled.privacy.mechanisms import Vector as Statistic
 from unpooled.privacy.unit import Split
+from unpooled.protocol.claims import check_signed
 from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Array, Entrusted, Nothing, digest
 from unpooled.protocol.step import Step
@@ -27,14 +39,17 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
     Floats = NDArray[np.float64]
 
-KEPT = "weights"
+KEPT, KEPT_RANK = "weights", "rank"
 
 
-def _fit(context: Context, name: str, rows: Matrix, labels: NDArray[Any], centre: Vector, *settings: bytes) -> Weights:
+def _fit(
+    context: Context, name: str, rows: Matrix, labels: NDArray[Any], centre: Vector, *settings: bytes, level: str = BLOCK
+) -> Weights:
     """Release the minimiser of a perturbed objective over these rows."""
     mechanism = context.plan.release(context.name, name).mechanism
     assert isinstance(mechanism, ObjectivePerturbation)
-    wanted = context.design.penalty(name, mechanism.rows, context.plan.study.epsilon)
+    law = Noise.GAUSSIAN if isinstance(mechanism, GaussianObjective) else Noise.GAMMA
+    wanted = context.design.penalty(level, mechanism.rows, context.plan.study.epsilon, law)
     count = rows.shape[0]
     if count != mechanism.rows:
         raise PlanMismatch("the rows of this fit are not as many as the plan was calibrated for")
@@ -82,6 +97,41 @@ def fit_block(context: Context, request: Nothing) -> Weights:  # noqa: ARG001 - 
     return reply
 
 
+def score_columns(context: Context, request: Nothing) -> Score:  # noqa: ARG001
+    """Release how far this party's columns tell the classes apart: their order alone is used."""
+    context.planned(SCORE)
+    design, block = _own(context)
+    parameters = design.parameters
+    labels = places(context.table[parameters.response], parameters.classes, parameters.response)
+    # Rows of length at most 1, whatever share the party will be given.
+    rows = block.rows(context.table) / block.weight
+    score = context.release(SCORE, Statistic(score_of(rows, labels, parameters.rates)))
+    return Score(score, context.sign(score))
+
+
+def fit_ranked(context: Context, request: RankedRequest) -> Weights:
+    """Release this party's low-level model, with the share of its rank."""
+    design, study = context.design, context.plan.study
+    _own(context)
+    if not design.shares or [claim.party for claim in request.claims] != [card.name for card in study.parties]:
+        raise PlanMismatch(
+            "parties are ranked by the scores of all of them, in the order of the study, where the plan says so"
+        )
+    for claim in request.claims:
+        check_signed(context, claim.party, SCORE, 0, (claim.score,), claim.signed)
+        values = claim.score.values.numpy()
+        if values.shape != (1,) or values.dtype != np.int64:
+            raise ProtocolError("a score is one whole number")
+    rank = ranks_of(request.claims)[context.name]
+    block = design.ranked(study, context.name, rank)
+    centre = np.array(block.centre) if block.centre else np.zeros(block.numbers)
+    settings = digest(*(claim.score.values.data for claim in request.claims))
+    reply = _fit(context, release_of(rank), block.rows(context.table), _labels(context, None), centre, settings)
+    context.keep(KEPT, reply.weights.values.numpy())
+    context.keep(KEPT_RANK, np.array([rank]))
+    return reply
+
+
 def _probabilities(context: Context) -> Floats:
     """Of the high-level rows, by the low-level model that this party released: of the second of two classes, or of every class."""
     _, block = _own(context)
@@ -124,7 +174,7 @@ def fit_meta(context: Context, request: MetaRequest) -> Weights:
     features = meta_rows(given, intercept=design.parameters.fit_intercept)
     settings = digest(*(array.data for array in request.features))
     centre = np.zeros(features.shape[1] * design.outcomes.predictors)
-    return _fit(context, META, features, labels, centre, settings)
+    return _fit(context, META, features, labels, centre, settings, level=META)
 
 
 #: Weights beyond this are nobody's: their products with rows would overflow.
@@ -134,5 +184,7 @@ STEPS = (
     Step(BLOCK, Nothing, Weights, fit_block),
     Step("entrust", Nothing, Predictions, predict),
     Step(PREDICTIONS, Nothing, NoisyPredictions, predict_noisily),
+    Step(SCORE, Nothing, Score, score_columns),
+    Step(RANKED, RankedRequest, Weights, fit_ranked),
     Step(META, MetaRequest, Weights, fit_meta),
 )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,11 +16,12 @@ from unpooled.errors import UsageError
 from unpooled.models.stacking.fits import Fit, Noise, Perturb, by_law, fits, penalty_of
 from unpooled.models.stacking.low_level import LowLevel
 from unpooled.models.stacking.outcomes import MULTINOMIAL, REST, Outcomes, check_way
+from unpooled.models.stacking.ranking import ranked_releases, ranked_shares
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.classes import DEFAULT, check_classes
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
-from unpooled.privacy.plan import TRUSTED, Plan, Release, Study, check_parameters
+from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import ROWWISE, Split, Unit
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ META_ROLE = "meta"
 GRID = 1 << 20
 #: How far rates may be from adding up to 1.
 _ALMOST = 1e-6
-COMBINERS = ("probability", "majority", "weighted-majority", "log-odds")
+LOG_ODDS = "log-odds"
+COMBINERS = ("probability", "majority", "weighted-majority", LOG_ODDS)
 
 
 class Meta(StrEnum):
@@ -71,6 +74,10 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fit_intercept: bool = True
     #: Public importance of each party (columns split); missing ones are 1, and 0 leaves a party out.
     importance: dict[str, float] = {}
+    #: Falling importance that is given out by rank: every party releases a noisy score of its columns, and nothing but their order is used
+    #: (columns split). Empty: the importance above. The scores get this share of the budget.
+    ranks: tuple[float, ...] = ()
+    ranking_share: float = 0.1
     #: The party that learns the high-level model; empty: the first (columns split), or none (rows split: public weights).
     holder: str = ""
     #: Share of the rows that the high-level model of a column split learns from.
@@ -79,21 +86,32 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     predictions_share: float = 0.5
     #: Released weights of a source model per party, to which the penalty pulls instead of to 0.
     source: dict[str, tuple[float, ...]] = {}
-    #: How predictions of the low-level models are put together for new rows, and for "log-odds" the public rate of the second class, or
-    #: those of all classes.
-    combiner: str = "probability"
-    prior: float | tuple[float, ...] = 0.5
+    #: How predictions of the low-level models are put together for new rows ("auto": log odds where columns are split and rates are declared,
+    #: else probabilities), and the public rate of the second class, or those of all classes. None: equal ones.
+    combiner: str = AUTO
+    prior: float | tuple[float, ...] | None = None
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The public rates of all classes."""
+        return rates_of(self.prior, len(self.classes))
 
 
-def rates_of(combiner: str, prior: float | Sequence[float], classes: int) -> tuple[float, ...]:
-    """The public rates of all classes; refuses a combiner that nobody knows, and rates that are none."""
+def combiner_of(combiner: str, prior: float | Sequence[float] | None, split: str) -> str:
+    """The combiner that is meant; refuses one that nobody knows."""
+    if combiner == AUTO:
+        return LOG_ODDS if prior is not None and split == "features" else COMBINERS[0]
     if combiner not in COMBINERS:
-        msg = f"combiner is one of {', '.join(COMBINERS)}, not {combiner!r}"
+        msg = f"combiner is {AUTO} or one of {', '.join(COMBINERS)}, not {combiner!r}"
         raise UsageError(msg)
-    if isinstance(prior, Sequence):
-        rates = tuple(float(rate) for rate in prior)
-    else:  # of the second of two; nothing known of several is that they are alike
-        rates = (1 - prior, prior) if classes == 2 or prior != 0.5 else (1 / classes,) * classes  # noqa: PLR2004
+    return combiner
+
+
+def rates_of(prior: float | Sequence[float] | None, classes: int) -> tuple[float, ...]:
+    """The public rates of all classes; refuses rates that are none."""
+    if prior is None:
+        return (1 / classes,) * classes
+    rates = tuple(float(r) for r in prior) if isinstance(prior, Sequence) else (1 - float(prior), float(prior))
     if len(rates) != classes or not all(0 < rate < 1 for rate in rates) or abs(math.fsum(rates) - 1) > _ALMOST:
         msg = f"prior lies between 0 and 1: the rate of the second of two classes, or {classes} rates that add up to 1"
         raise UsageError(msg)
@@ -110,6 +128,16 @@ class StackingDesign:
     holder: str
     blocks: tuple[LowLevel, ...]
     outcomes: Outcomes
+    #: The shares of the sensitivity by rank, where parties are ranked privately.
+    shares: tuple[float, ...] = ()
+
+    def ranked(self, study: Study, party: str, rank: int) -> LowLevel:
+        """The low-level model of a party with this rank, counted from 0."""
+        return low_level(study, self.parameters, study.card(party), self.shares[rank], self.outcomes)
+
+    def of_share(self, study: Study, party: str, share: float) -> LowLevel:
+        """The low-level model that a party was given this share for."""
+        return low_level(study, self.parameters, study.card(party), share, self.outcomes)
 
     def block(self, party: str) -> LowLevel | None:
         """The low-level model of a party, if it has one."""
@@ -120,10 +148,10 @@ class StackingDesign:
         """Whether a high-level model is learned."""
         return bool(self.holder)
 
-    def penalty(self, name: str, rows: int, epsilon: float) -> float:
+    def penalty(self, name: str, rows: int, epsilon: float, law: Noise) -> float:
         """Lambda of the mean loss: of the low-level models by the widest of them, or of the high-level one."""
         columns = self.high_columns if name == META else max(block.size for block in self.blocks)
-        return penalty_of(self.parameters.penalty, columns, rows, epsilon)
+        return penalty_of(self.parameters.penalty, columns, rows, epsilon, law)
 
     @property
     def each(self) -> tuple[int, ...]:
@@ -223,32 +251,40 @@ def design_of(study: Study) -> StackingDesign:
     holder = p.holder or ("" if rows_split or meta is Meta.PUBLIC else study.parties[0].name)
     weights = _weights(study, p)
     outcomes = Outcomes(len(p.classes), p.multi_class == REST)
-    everything = math.sqrt(len(study.parties[0].columns) if rows_split else sum(len(c.columns) for c in study.parties))
+    shares = ranked_shares(p, study, learns=bool(holder))
     blocks = tuple(
-        LowLevel(
-            card,
-            _implied(card.columns, p.norm, q),
-            q,
-            None if p.norm is None else q * p.norm,
-            min(q * everything, math.sqrt(len(card.columns))),
-            p.fit_intercept,
-            p.source.get(card.name, ()),
-            p.rows == UNIT_ROWS,
-            outcomes,
-        )
-        for card, q in ((card, weights[card.name]) for card in study.parties)
-        if q > 0 and not (rows_split and card.name == holder)
+        low_level(study, p, card, shares[0] if shares else weights[card.name], outcomes)
+        for card in study.parties
+        if weights[card.name] > 0 and not (rows_split and card.name == holder)
     )
     if not blocks:
         raise UsageError("no party is left to fit a low-level model")
-    rates_of(p.combiner, p.prior, outcomes.classes)
+    combiner_of(p.combiner, p.prior, p.split)
+    rates_of(p.prior, outcomes.classes)
     for block in blocks:
         if block.centre and (len(block.centre) != block.numbers or not np.isfinite(block.centre).all()):
             msg = f"source: party {block.card.name!r} needs {block.numbers} finite weights, as a fit of these columns released them"
             raise UsageError(msg)
     if p.source and set(p.source) - {block.card.name for block in blocks}:
         raise UsageError("source names a party that fits no model here")
-    return StackingDesign(p, Split.HORIZONTAL if rows_split else Split.VERTICAL, meta, holder, blocks, outcomes)
+    return StackingDesign(p, Split.HORIZONTAL if rows_split else Split.VERTICAL, meta, holder, blocks, outcomes, shares)
+
+
+def low_level(study: Study, p: Parameters, card: Card, q: float, outcomes: Outcomes) -> LowLevel:
+    """The low-level model of a party with a share q of the sensitivity."""
+    rows_split = p.split == "samples"
+    everything = math.sqrt(len(study.parties[0].columns) if rows_split else sum(len(c.columns) for c in study.parties))
+    return LowLevel(
+        card,
+        _implied(card.columns, p.norm, q),
+        q,
+        None if p.norm is None else q * p.norm,
+        min(q * everything, math.sqrt(len(card.columns))),
+        p.fit_intercept,
+        p.source.get(card.name, ()),
+        p.rows == UNIT_ROWS,
+        outcomes,
+    )
 
 
 def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] = ()) -> Plan:
@@ -261,22 +297,26 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] =
         raise UsageError("too few rows are left for the low-level models: lower high_share")
     part = LOW if high else ""
     shapes = [block.fit(rows - high if vertical else block.card.rows) for block in design.blocks]
-    mechanisms = _perturbed(study, design, shapes, perturb)
-    releases = [
-        Release(BLOCK, block.card.name, BLOCK, mechanism, exposure=Exposure(part, label=mechanism.label))
-        for block, mechanism in zip(design.blocks, mechanisms, strict=True)
-    ]
+    if design.shares:
+        if perturb is not fits:
+            raise UsageError("a private ranking is not in the paper: use the sound calibration")
+        releases = ranked_releases(study, design, rows)
+    else:
+        releases = [
+            Release(BLOCK, block.card.name, BLOCK, mechanism, exposure=Exposure(part, label=mechanism.label))
+            for block, mechanism in zip(design.blocks, _perturbed(study, design, shapes, perturb), strict=True)
+        ]
     public: tuple[str, ...] = ()
     if learns:
         share = 1 - design.parameters.predictions_share if design.meta is Meta.PERTURBED else 1.0
         count = high or study.card(design.holder).rows
         outcomes = design.outcomes
         fit = Fit(design.high_columns, count, 1.0, apart=2.0, classes=outcomes.classes, rest=outcomes.rest)
-        penalty = design.penalty(META, count, study.epsilon)
+        penalties = partial(design.penalty, META, count, study.epsilon)
         if perturb is fits and share == 1.0:
-            (meta,) = by_law(study, [fit], penalty, Noise(design.parameters.noise))
+            (meta,) = by_law(study, [fit], penalties, Noise(design.parameters.noise))
         else:
-            (meta,) = perturb(study, [fit], penalty, study.epsilon * share)
+            (meta,) = perturb(study, [fit], penalties(Noise.GAMMA), study.epsilon * share)
         if design.meta is Meta.PERTURBED:
             releases += [_predictions(study, design, block.card.name, high) for block in design.blocks]
         releases.append(Release(META, design.holder, META, meta, exposure=Exposure(HIGH if high else "", label=meta.label)))
@@ -302,18 +342,16 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] =
 def _perturbed(study: Study, design: StackingDesign, shapes: list[Fit], perturb: Perturb) -> Sequence[ObjectivePerturbation]:
     """The low-level fits: one after the other where rows are split, together where they are of the same rows."""
     noise = Noise(design.parameters.noise)
-    penalties = [design.penalty(BLOCK, fit.rows, study.epsilon) for fit in shapes]
     if perturb is not fits and noise is Noise.GAUSSIAN:
         raise UsageError("noise = 'gaussian' is for the sound form: leave it at 'auto' for the published one")
 
-    def made(together: list[Fit], penalty: float) -> Sequence[ObjectivePerturbation]:
+    def made(together: list[Fit]) -> Sequence[ObjectivePerturbation]:
+        penalties = partial(design.penalty, BLOCK, together[0].rows, study.epsilon)
         if perturb is fits:
-            return by_law(study, together, penalty, noise)
-        return perturb(study, together, penalty, study.epsilon)
+            return by_law(study, together, penalties, noise)
+        return perturb(study, together, penalties(Noise.GAMMA), study.epsilon)
 
-    if design.split is Split.HORIZONTAL:
-        return [made([fit], penalty)[0] for fit, penalty in zip(shapes, penalties, strict=True)]
-    return made(shapes, penalties[0])
+    return [made([fit])[0] for fit in shapes] if design.split is Split.HORIZONTAL else made(shapes)
 
 
 def _predictions(study: Study, design: StackingDesign, party: str, high: int) -> Release:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from unpooled.models.stacking.coordinator import StackingResult
     from unpooled.models.stacking.low_level import LowLevel
     from unpooled.models.stacking.outcomes import Outcomes
+    from unpooled.models.stacking.plan import StackingDesign
 
 
 class StackEstimator(DeclaredClassifier):
@@ -38,6 +39,7 @@ class StackEstimator(DeclaredClassifier):
     rows: str
     fit_intercept: bool
     multi_class: str
+    models_: tuple[LowModel, ...]
 
     def _fits(self, cards: tuple[Card, ...], declared: Declared, parameters: dict[str, Any], meta: str) -> Study:
         assert declared.classes is not None
@@ -71,8 +73,11 @@ class StackEstimator(DeclaredClassifier):
 
     @property
     def _blocks(self) -> tuple[LowLevel, ...]:
-        blocks: tuple[LowLevel, ...] = self.plan_.design.blocks
-        return blocks
+        design: StackingDesign = self.plan_.design
+        if not design.shares:
+            return design.blocks
+        shares = {model.party: model.share for model in self.models_}
+        return tuple(design.of_share(self.plan_.study, block.card.name, shares[block.card.name]) for block in design.blocks)
 
     def _scaled(self, block: LowLevel, X: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
         """New rows as a low-level model was fitted to: clipped, and scaled to its lengths."""

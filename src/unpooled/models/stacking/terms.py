@@ -41,11 +41,13 @@ def terms(plan: Plan, result: StackingResult) -> tuple[ResultTerm, ...]:
 
 def kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> tuple[ResultTerm, ...]:
     """The party's own model, which it also released."""
-    from unpooled.models.stacking.party import KEPT
+    from unpooled.models.stacking.party import KEPT, KEPT_RANK
 
     block = plan.design.block(party)
     if block is None or KEPT not in kept:
         return ()
+    if KEPT_RANK in kept:
+        block = plan.design.ranked(plan.study, party, int(kept[KEPT_RANK][0]))
     outcomes: Outcomes = plan.design.outcomes
     labels = [text_of(c) for c in plan.design.parameters.classes] if outcomes.several else [""]
     found: list[ResultTerm] = []

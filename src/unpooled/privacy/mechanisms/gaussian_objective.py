@@ -75,8 +75,9 @@ def calibrated(
     shape: Shape,
     replaces: bool,
     unit: Unit = Unit.RECORD,
+    beside: Sequence[Event] = (),
 ) -> list[GaussianObjective]:
-    """Fits with these losses, penalties and coverings on the same rows, with one scale: the least at which they cost (epsilon, delta) together."""
+    """Fits with these losses, penalties and coverings on the same rows, with one scale: the least at which they cost (epsilon, delta) together, and with whatever else is released of them."""
     if not delta > 0:
         raise UsageError("Gaussian objective perturbation needs a positive delta: give one, or ask for noise = 'gamma'")
     made = [
@@ -93,7 +94,7 @@ def calibrated(
         return [replace(fit, scale=1 / inverse) for fit in made]
 
     def curve(inverse: float) -> float:
-        return Composition(fit.event(unit) for fit in scaled(inverse)).delta(epsilon * (1 - SAFETY))
+        return Composition([*beside, *(fit.event(unit) for fit in scaled(inverse))]).delta(epsilon * (1 - SAFETY))
 
     longest = max(fit.longest * fit.bound for fit in made)
     found = largest(curve, delta * (1 - SAFETY), 1e-9 / longest, 1e4 / longest, "Gaussian objective perturbation")

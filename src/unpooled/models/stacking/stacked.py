@@ -1,0 +1,168 @@
+"""Stacks in process: who holds what, the study, the fit, and predictions put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from unpooled.errors import UsageError
+from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
+from unpooled.estimation.parameters import WHOLE, check, plain
+from unpooled.estimation.tables import RESPONSE, part
+from unpooled.models.stacking.combining import combined
+from unpooled.models.stacking.groups import dealt, weighed
+from unpooled.models.stacking.outcomes import meta_rows
+from unpooled.models.stacking.plan import Meta, combiner_of, rates_of
+from unpooled.models.stacking.ranking import default_ranks
+from unpooled.models.stacking.shared import StackEstimator
+from unpooled.privacy.plan import Card, Plan, Study
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+class StackedClassifier(StackEstimator):
+    """What ``PrivateStackingClassifier`` does with its parameters."""
+
+    parties: int | Mapping[str, Sequence[int | str]]
+    split: str
+    importance: Any
+    falling: Sequence[float] | None
+    ranking_share: float
+    meta: str
+    combiner: str
+    prior: float | Sequence[float] | None
+    source: Mapping[str, Sequence[float]] | None
+    holder: str | None
+    high_share: float
+    predictions_share: float
+
+    # --- groups ------------------------------------------------------------------------------------------------------------
+
+    def _groups(self, names: Sequence[str]) -> dict[str, list[str]]:
+        return self._weighed(names)[0]
+
+    def _weighed(self, names: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, float]]:
+        """Columns and importance of every party."""
+        declared = None if self._ranked else self.importance
+        return weighed(super()._groups(names), names, declared, seed=None if self._named else int(self.public_seed))
+
+    @property
+    def _ranked(self) -> bool:
+        return isinstance(self.importance, str)
+
+    def _ranks(self, parties: int) -> list[float]:
+        """What is given out by rank, where parties are ranked privately."""
+        if not self._ranked:
+            if self.falling is not None:
+                raise UsageError('falling goes with importance="private"')
+            return []
+        if self.importance != "private":
+            msg = f'importance is "private", or public numbers, not {self.importance!r}'
+            raise UsageError(msg)
+        return list(default_ranks(parties)) if self.falling is None else [float(q) for q in self.falling]
+
+    @property
+    def _named(self) -> bool:
+        return isinstance(self.parties, Mapping)
+
+    def _dealt(self, rows: int) -> list[str]:
+        """Which of the random groups every row is dealt to, where rows are split without sites."""
+        if isinstance(self.parties, Mapping) or self.parties < 1:
+            raise UsageError(
+                "parties must be at least 1, a number of groups to deal the rows to, where rows are split without sites="
+            )
+        return dealt(rows, int(self.parties) + (self.meta == "high-level"), int(self.public_seed))
+
+    # --- fit -----------------------------------------------------------------------------------------------------------------
+
+    def plan(self, n_samples: int, n_features: int) -> Plan:
+        """The plan of a fit to data of this shape, without data (rows split: dealt to random groups)."""
+        check({"n_samples": (WHOLE,)}, {"n_samples": n_samples})
+        self._validate_params()
+        if self.split != "samples":
+            return self._planned({ALL: n_samples}, n_features)
+        names, counts = np.unique(self._dealt(int(n_samples)), return_counts=True)
+        return self._planned(dict(zip(names.tolist(), counts.tolist(), strict=True)), n_features)
+
+    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
+        assert declared.classes is not None
+        combiner_of(self.combiner, self.prior, self.split)
+        rates_of(self.prior, declared.classes.labels.size)
+        source = {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()}
+        parameters: dict[str, Any] = {
+            "split": self.split,
+            "holder": self.holder or "",
+            "source": source,
+            "combiner": plain(self.combiner),
+            "prior": plain(self.prior),
+        }
+        if self.split != "samples":
+            groups, importance = self._weighed(declared.names)
+            parameters |= {
+                "importance": importance,
+                "ranks": self._ranks(len(groups)),
+                "ranking_share": float(self.ranking_share),
+                "high_share": float(self.high_share),
+                "predictions_share": float(self.predictions_share),
+            }
+            return self._fits(cards_of(groups, declared, rows[ALL]), declared, parameters, self.meta)
+        if self.meta not in {"public-weights", "high-level"}:
+            msg = f'where rows are split, meta is "public-weights" or "high-level", not {self.meta!r}'
+            raise UsageError(msg)
+        cards = tuple(Card(party, count, declared.columns, labels=(RESPONSE,)) for party, count in rows.items())
+        holder = (self.holder or cards[-1].name) if self.meta == "high-level" else ""
+        return self._fits(cards, declared, parameters | {"holder": holder}, Meta.PUBLIC)
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:
+        """Release the low-level models, and learn the high level where it is asked for (``sites``: a label per row, rows split)."""
+        table, declared, labels = self._labelled(X, y)
+        if self.split == "samples":
+            whole = part(table, table.names, labels)
+            tables = whole.by_site(self._dealt(table.n_rows) if sites is None else sites)
+            study = self._study({name: own.n_rows for name, own in tables.items()}, declared)
+        else:
+            if sites is not None:
+                raise UsageError('sites belong to split="samples": where columns are split, name the parties\' columns')
+            study = self._study({ALL: table.n_rows}, declared)
+            tables = tables_of(study, table, labels)
+        result = self._released(study, tables, declared)
+        self.models_, self.high_ = result.models, np.array(result.high)
+        return self
+
+    # --- predict -------------------------------------------------------------------------------------------------------------
+
+    def _low(self, X: ArrayLike) -> list[NDArray[np.float64]]:
+        """Probabilities of every class by every low-level model."""
+        check_is_fitted(self)
+        new, outcomes, found = self._new(X), self._outcomes, []
+        for place, block in enumerate(self._blocks):
+            # One for every class, where they are more than two.
+            models = self.models_[place * outcomes.predictors : (place + 1) * outcomes.predictors]
+            if self.high_.size or block.unit:  # learned on predictions of clipped and scaled rows: applied to the same
+                found.append(outcomes.of(self._scaled(block, new), np.concatenate([m.weights for m in models])))
+                continue
+            own = block.coding.natural([new[name] for name in block.coding.names])
+            decisions = own @ np.array([m.coefficients for m in models]).T + [m.intercept for m in models]
+            found.append(outcomes.probabilities(decisions))
+        return found
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Positive means ``classes_[1]``: the high level's decision, or log odds of the combined probability; of several classes, one each."""
+        low, outcomes = self._low(X), self._outcomes
+        if self.high_.size:
+            features = meta_rows([p if outcomes.several else p[:, 1] for p in low], intercept=bool(self.fit_intercept))
+            high = features @ self.high_.reshape(outcomes.predictors, -1).T
+            return np.log(outcomes.probabilities(high)) if outcomes.several else np.asarray(high[:, 0])
+        each = np.stack(low, axis=1)
+        # Sites that hold rows know the base rate together, not each once more.
+        rates = rates_of(self.prior if self.split == "features" else None, outcomes.classes)
+        combiner = combiner_of(self.combiner, self.prior, self.split)
+        logs = combined(each, [block.weight for block in self._blocks], combiner, rates)
+        return logs if outcomes.several else np.asarray(logs[:, 1] - logs[:, 0])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "models_")
