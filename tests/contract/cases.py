@@ -133,6 +133,36 @@ def stacking_case() -> Case:
     return Case("stacking", study, tables)
 
 
+def stacking_classes_case() -> Case:
+    """Two parties and three classes, by normal noise that composes; predictions of the high-level rows are released with noise."""
+    binary = stacking_case()
+    rng, n = np.random.default_rng(8), 40
+    tables = {}
+    for name in ("clinic", "registry"):
+        table = binary.tables[name]
+        tables[name] = Table(
+            {
+                **{c: table[c] for c in table.names if c != "y"},
+                "y": np.array(["low", "middle", "high"], dtype=object)[rng.integers(0, 3, n)],
+            }
+        )
+        rng = np.random.default_rng(8)
+    cards = tuple(card for card in binary.study.parties if card.name in tables)
+    parameters = {"classes": ["low", "middle", "high"], "noise": "gaussian", "prior": [0.3, 0.3, 0.4]}
+    study = Study(
+        "stacking", cards, 3.0, 1e-5, parameters=parameters, trust={"meta": "perturbed"}, simulation_seed=7, derived=()
+    )
+    return Case("stacking", study, tables)
+
+
+def stacking_ranked_case() -> Case:
+    """Three parties that are ranked by noisy scores; shares of the sensitivity by rank; classes against the rest of them."""
+    binary = stacking_case()
+    parameters = {"ranks": [3.0, 2.0, 1.0], "noise": "gaussian", "multi_class": "one-vs-rest"}
+    study = Study("stacking", binary.study.parties, 2.0, 1e-5, parameters=parameters, simulation_seed=7, derived=())
+    return Case("stacking", study, binary.tables)
+
+
 def lasso_case() -> Case:
     """Three parties with different columns, picking in turn; per value, with categories and missing values."""
     rng = np.random.default_rng(9)
@@ -277,6 +307,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "bayes": bayes_case,
     "glm": glm_case,
     "stacking": stacking_case,
+    "stacking, classes": stacking_classes_case,
+    "stacking, ranked": stacking_ranked_case,
     "lasso": lasso_case,
     "lasso, moments": lasso_moments_case,
     "lasso, logistic": lasso_logistic_case,

@@ -1,6 +1,7 @@
 """Private logistic regression by objective perturbation, and stacks of such models over columns or over rows."""
 
 from unpooled.models.stacking.coordinator import StackingResult, coordinate, panels, render
+from unpooled.models.stacking.outlook import outlook
 from unpooled.models.stacking.party import STEPS
 from unpooled.models.stacking.plan import compile_plan
 from unpooled.models.stacking.terms import kept_terms, terms
@@ -17,4 +18,5 @@ MODEL = Model(
     results=(StackingResult,),
     terms=terms,
     kept_terms=kept_terms,
+    outlook=outlook,
 )

@@ -1,0 +1,200 @@
+"""What a stack may achieve: its own fits, on made-up rows of the declared shape, with the noise that its plan has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from unpooled.estimation.imagined import made_up_features
+from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.models.stacking.combining import combined
+from unpooled.models.stacking.outcomes import Outcomes, meta_rows
+from unpooled.models.stacking.plan import BLOCK, GRID, META, PREDICTIONS, Meta, combiner_of, compile_plan, rates_of
+from unpooled.models.stacking.ranking import SCORE, release_of, score_of
+from unpooled.privacy.mechanisms import GaussianObjective, GaussianRelease, ObjectivePerturbation
+from unpooled.privacy.table import Table
+from unpooled.privacy.unit import Split
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.models.stacking.low_level import LowLevel
+    from unpooled.models.stacking.plan import StackingDesign
+    from unpooled.privacy.plan import Plan, Study
+
+    Matrix = NDArray[np.float64]
+    Places = NDArray[np.intp]
+
+#: Made-up rows of all parties together: a fit of fewer rows than the study's has as much less noise.
+_ROWS, _NEW = 2000, 2000
+#: What is assumed where nothing is said: the deviation of the linear predictor, the rate of the second of two classes, how columns
+#: correlate, and how many standard deviations half a declared range has.
+SIGNAL, RATE, CORRELATION, RANGES = (0.5, 1.5), (0.2, 0.5), (0.0, 0.6), (2.5, 8.0)
+_BISECTIONS = 60
+
+
+def outlook(
+    study: Study,
+    *,
+    signal: Range = SIGNAL,
+    rate: Range = RATE,
+    correlation: Range = CORRELATION,
+    ranges: Range = RANGES,
+    seed: int = 0,
+    quick: bool = False,
+) -> Outlook:
+    """Log-loss of new rows over that of the base rate, against epsilon (``quick``: at the one that is asked for alone)."""
+    check_range("signal", signal, 0.0, 10.0)
+    check_range("rate", rate, 1e-6, 0.999)
+    check_range("correlation", correlation, 0.0, 0.999)
+    check_range("ranges", ranges, 0.5, 1000.0)
+    plans = {study.epsilon: compile_plan(study)}
+    design: StackingDesign = plans[study.epsilon].design
+    best: list[float] = []
+
+    def run(epsilon: float, rng: np.random.Generator) -> float:
+        if epsilon not in plans:
+            plans[epsilon] = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
+        assumed = (drawn(signal, rng), drawn(rate, rng), drawn(correlation, rng), drawn(ranges, rng))
+        error, truth = _errors(plans[epsilon], assumed, rng)
+        best.append(truth)
+        return error
+
+    points = simulated(study.epsilon, run, seed, quick=quick)
+    words = [in_words("deviation of the linear predictor", signal)]
+    if not design.outcomes.several:
+        words.append(in_words("rate of the second class", rate))
+    words += [in_words("correlation of columns", correlation), in_words("half range in deviations", ranges)]
+    return Outlook(
+        "stacking" if len(design.blocks) > 1 else "logistic regression",
+        sum(card.rows for card in study.parties) if design.split is Split.HORIZONTAL else study.parties[0].rows,
+        len({column.name for card in study.parties for column in card.columns}),
+        study.epsilon,
+        points,
+        1.0,
+        float(np.median(best)),
+        "log-loss of new rows / log-loss of the base rate",
+        ", ".join(words),
+    )
+
+
+def _errors(plan: Plan, assumed: tuple[float, float, float, float], rng: np.random.Generator) -> tuple[float, float]:
+    """The error of one made-up study, and that of the true probabilities."""
+    design: StackingDesign = plan.design
+    cards = plan.study.parties
+    rows = sum(card.rows for card in cards) if design.split is Split.HORIZONTAL else cards[0].rows
+    count = min(rows, _ROWS)
+    columns, true = made_up(design, plan.study, count + _NEW, assumed, rng)
+    classes = design.outcomes.classes
+    places = (true.cumsum(axis=1) > rng.random((count + _NEW, 1))).argmax(axis=1)
+    used, new = (Table({name: c[part] for name, c in columns.items()}) for part in (slice(count), slice(count, None)))
+    found = _played(plan, used, places[:count], new, rng)
+    truth = np.bincount(places, minlength=classes) / places.size
+    seen = places[count:]
+
+    def loss(p: Matrix) -> float:
+        return -float(np.log(np.clip(p[np.arange(seen.size), seen], 1e-12, 1.0)).mean())
+
+    base = max(loss(np.tile(truth, (seen.size, 1))), 1e-300)
+    return loss(found) / base, loss(true[count:]) / base
+
+
+def _played(plan: Plan, used: Table, places: Places, new: Table, rng: np.random.Generator) -> Matrix:
+    """Probabilities of new rows by a stack of these rows."""
+    design: StackingDesign = plan.design
+    outcomes, p, n = design.outcomes, design.parameters, places.size
+    coded: NDArray[Any] = places if outcomes.several else np.where(places == 1, 1.0, -1.0)
+    order = rng.permutation(n)
+    vertical = design.split is Split.VERTICAL
+    high = order[: round(n * p.high_share)] if design.learns and vertical else order[:0]
+    low = order[high.size :]
+    # Rows at several sites: everybody gets a part of them, in proportion.
+    shares = np.array([card.rows for card in plan.study.parties], dtype=float)
+    parts = dict(
+        zip(
+            (card.name for card in plan.study.parties),
+            np.split(low, (np.cumsum(shares / shares.sum())[:-1] * low.size).astype(int)),
+            strict=True,
+        )
+    )
+    ranks = _ranks(plan, used, places, rng) if design.shares else {}
+    weights: list[tuple[LowLevel, NDArray[np.float64]]] = []
+    for plain in design.blocks:
+        party = plain.card.name
+        block = design.ranked(plan.study, party, ranks[party]) if ranks else plain
+        mechanism = plan.release(party, release_of(ranks[party]) if ranks else BLOCK).mechanism
+        own = low if vertical else parts[party]
+        centre = np.array(block.centre) if block.centre else np.zeros(block.numbers)
+        weights.append((block, _fit(design, mechanism, block.rows(used, own), coded[own], centre, rng)))
+    predicted = [block.predicted(block.rows(new), w) for block, w in weights]
+    if not design.learns:
+        each = np.stack([q if outcomes.several else np.column_stack([1 - q, q]) for q in predicted], axis=1)
+        rates = rates_of(p.prior if vertical else None, outcomes.classes)
+        logs = combined(each, [block.weight for block, _ in weights], combiner_of(p.combiner, p.prior, p.split), rates)
+        return np.asarray(np.exp(logs) / np.exp(logs).sum(axis=1, keepdims=True))
+    rows = high if vertical else parts[design.holder]
+    seen = [block.predicted(block.rows(used, rows), w) for block, w in weights]
+    if design.meta is Meta.PERTURBED:
+        noisy = plan.release(design.blocks[0].card.name, PREDICTIONS).mechanism
+        assert isinstance(noisy, GaussianRelease)
+        deviation = noisy.scale / GRID
+        seen = [np.clip(q + deviation * rng.normal(size=q.shape), 0.0, 1.0) for q in seen]
+    features = meta_rows(seen, intercept=p.fit_intercept)
+    mechanism = plan.release(design.holder, META).mechanism
+    w = _fit(design, mechanism, features, coded[rows], np.zeros(features.shape[1] * outcomes.predictors), rng)
+    return outcomes.of(meta_rows(predicted, intercept=p.fit_intercept), w)
+
+
+def _fit(
+    design: StackingDesign,
+    mechanism: Any,  # noqa: ANN401 - whose kind is asserted
+    rows: Matrix,
+    coded: NDArray[Any],
+    centre: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """The minimiser with noise in proportion to these rows' part of the study's own."""
+    assert isinstance(mechanism, ObjectivePerturbation)
+    b = np.zeros(mechanism.size)
+    for k in range(mechanism.fits if mechanism.scale else 0):
+        direction = rng.normal(size=mechanism.width)
+        if not isinstance(mechanism, GaussianObjective):
+            direction *= rng.gamma(mechanism.width) / np.linalg.norm(direction)
+        b[k * mechanism.width : (k + 1) * mechanism.width] = mechanism.scale * direction
+    count = coded.size
+    return design.outcomes.minimum(
+        rows, coded, count * mechanism.penalty, linear=b * (count / mechanism.rows), centre=centre, tolerance=1e-7
+    )
+
+
+def _ranks(plan: Plan, used: Table, places: Places, rng: np.random.Generator) -> dict[str, int]:
+    """The ranks of parties by noisy scores."""
+    design: StackingDesign = plan.design
+    scores = {}
+    for block in design.blocks:
+        mechanism = plan.release(block.card.name, SCORE).mechanism
+        scale = block.card.rows / places.size
+        exact = float(score_of(block.rows(used) / block.weight, places, design.parameters.rates)[0]) * scale
+        scores[block.card.name] = exact + float(mechanism.scale or 0.0) * rng.normal()
+    return {name: rank for rank, name in enumerate(sorted(scores, key=lambda name: -scores[name]))}
+
+
+def made_up(
+    design: StackingDesign, study: Study, count: int, assumed: tuple[float, float, float, float], rng: np.random.Generator
+) -> tuple[dict[str, Any], Matrix]:
+    """Columns of a table of the declared shape, and the true probabilities of all classes."""
+    signal, rate, correlation, ranges = assumed
+    features = {column.name: column for card in study.parties for column in card.columns}
+    columns, rows = made_up_features(tuple(features.values()), count, correlation, ranges, rng)
+    outcomes = design.outcomes
+    u = rows @ rng.normal(size=(rows.shape[1], outcomes.predictors))
+    u *= signal / np.maximum(u.std(axis=0), 1e-9)
+    if outcomes.several:
+        return columns, Outcomes(outcomes.classes).probabilities(u)
+    low, high = -60.0, 60.0
+    for _ in range(_BISECTIONS):  # the constant with which the second class is as frequent as it should be
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(outcomes.probabilities(u + middle)[:, 1].mean()) < rate else (low, middle)
+    return columns, outcomes.probabilities(u + low)
