@@ -1,4 +1,4 @@
-"""The two classes of a classifier: declared and public, like bounds, because whether a class is there may hang on one person."""
+"""The classes of a classifier, two or several: declared and public, like bounds, because whether a class is there may hang on one person."""
 
 from __future__ import annotations
 
@@ -23,30 +23,36 @@ DEFAULT = ("-1", "1")
 
 @dataclass(frozen=True)
 class Classes:
-    """Two labels in the order of :func:`numpy.unique`, which is scikit-learn's: the first is coded -1, the second 1."""
+    """Labels in the order of :func:`numpy.unique`, which is scikit-learn's: of two the first is coded -1, the second 1."""
 
     labels: NDArray[Any]
     #: Whether they were read off the data, so that nothing is guaranteed.
     derived: bool
 
     @classmethod
-    def given(cls, classes: Sequence[object] | None, y: NDArray[Any] | None = None, *, warn: bool = True) -> Classes:
-        """What a caller passed as ``classes``: two labels in any order, or None, which reads them off ``y`` with a warning."""
+    def given(
+        cls, classes: Sequence[object] | None, y: NDArray[Any] | None = None, *, warn: bool = True, several: bool = False
+    ) -> Classes:
+        """What a caller passed as ``classes``: two labels (``several``: or more) in any order, or None, which reads them off ``y`` with a warning."""
+        words = "two labels or more" if several else "two labels"
         if classes is not None:
             labels = np.asarray(list(classes))
             try:
                 labels = np.unique(labels)
             except TypeError:
-                raise UsageError("classes are two labels of one kind, text or numbers") from None
+                msg = f"classes are {words} of one kind, text or numbers"
+                raise UsageError(msg) from None
             # NumPy makes text of numbers that stand beside text: then they are not what the data hold.
             mixed = labels.dtype.kind == "U" and not all(isinstance(label, str) for label in classes)
-            if len(classes) != 2 or labels.shape != (2,) or mixed:  # noqa: PLR2004
-                raise UsageError("classes are two labels of one kind, text or numbers, each once: classes=(first, second)")
+            enough = labels.size >= 2 if several else labels.size == 2  # noqa: PLR2004
+            if not enough or labels.shape != (len(classes),) or mixed:
+                msg = f"classes are {words} of one kind, text or numbers, each once: classes=(first, second{', ..' if several else ''})"
+                raise UsageError(msg)
             check_classes(labels.tolist())
             return cls(labels, derived=False)
         if y is None:
             raise UsageError("a plan needs the classes: pass classes=(first, second)")
-        found = cls(_found(y), derived=True)
+        found = cls(_found(y, several=several), derived=True)
         check_classes(found.labels.tolist())
         if warn:
             message = (
@@ -57,37 +63,41 @@ class Classes:
         return found
 
     @property
-    def texts(self) -> tuple[str, str]:
-        """Both classes as a study's parameters and a plan's hash have them."""
-        first, second = map(text_of, self.labels.tolist())
-        return first, second
+    def texts(self) -> tuple[str, ...]:
+        """The classes as a study's parameters and a plan's hash have them."""
+        return tuple(map(text_of, self.labels.tolist()))
 
     def column(self, y: NDArray[Any]) -> NDArray[Any]:
-        """The labels as a party's table holds them; one that is neither class is refused, without naming it or its row."""
-        second = np.asarray(y == self.labels[1], dtype=np.bool_)
-        if not (second | np.asarray(y == self.labels[0], dtype=np.bool_)).all():
-            raise DataError("y holds a label that is neither of the declared classes: correct the labels, or declare others")
-        low, high = self.labels if self.labels.dtype.kind in "biuf" else np.array(self.texts, dtype=object)
-        column: NDArray[Any] = np.where(second, high, low)
+        """The labels as a party's table holds them; one that is none of the classes is refused, without naming it or its row."""
+        same = np.array([np.asarray(y == label, dtype=np.bool_) for label in self.labels])
+        if not same.any(axis=0).all():
+            few = "neither" if self.labels.size == 2 else "none"  # noqa: PLR2004
+            msg = f"y holds a label that is {few} of the declared classes: correct the labels, or declare others"
+            raise DataError(msg)
+        known = self.labels if self.labels.dtype.kind in "biuf" else np.array(self.texts, dtype=object)
+        column: NDArray[Any] = known[same.argmax(axis=0)]
         return column
 
 
-def _found(y: ArrayLike) -> NDArray[Any]:
+def _found(y: ArrayLike, *, several: bool) -> NDArray[Any]:
     labels = np.unique(np.asarray(y))
     if labels.size == 1:
         raise UsageError("Classifier can't train when only one class is present.")
-    if labels.size != 2:  # noqa: PLR2004 - a logistic model of two classes
+    if labels.size != 2 and not several:  # noqa: PLR2004 - a logistic model of two classes
         raise UsageError("Only binary classification is supported. The type of the target is multiclass.")
     return labels
 
 
 def check_classes(classes: Sequence[str | float]) -> None:
-    """Refuse two declared classes that a column of labels could not tell apart."""
-    first, second = map(text_of, classes)
-    alike = first == second or _number(first) == _number(second)  # nan, which words become here, is not equal to itself
+    """Refuse declared classes that a column of labels could not tell apart."""
+    texts = [text_of(c) for c in classes]
+    numbers = [n for n in map(_number, texts) if not math.isnan(n)]
+    alike = len(set(texts)) < len(texts) or len(set(numbers)) < len(numbers)
     finite = all(isinstance(c, str) or math.isfinite(c) for c in classes)
-    if alike or not first or not second or not finite:
-        raise UsageError("classes are two different labels: words, or finite numbers")
+    if alike or not all(texts) or not finite:
+        two = "two different labels" if len(texts) == 2 else "different labels"  # noqa: PLR2004
+        msg = f"classes are {two}: words, or finite numbers"
+        raise UsageError(msg)
 
 
 def code(labels: NDArray[Any], classes: Sequence[str | float], name: str) -> NDArray[np.float64]:

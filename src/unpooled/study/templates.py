@@ -38,12 +38,12 @@ response = "y"                      # a declared column, with a range
 # level = 0.95                      # of the intervals""",
     ),
     "glm": (
-        "Logistic, Poisson, gamma or negative binomial regression with standard errors, by rounds through a secure sum.",
+        "Logistic, multinomial, Poisson, gamma or negative binomial regression with standard errors, by rounds through a secure sum.",
         _ROWS,
         "record",
         """\
-response = "y"                      # a declared column: two categories (logistic), or a range
-family = "logistic"                 # or "poisson", "gamma", "negative-binomial"
+response = "y"                      # a declared column: two categories (logistic), two or more (multinomial), or a range
+family = "logistic"                 # or "multinomial", "poisson", "gamma", "negative-binomial"
 # exposure = ""                     # a declared column that the mean is in proportion to
 # offset = ""                       # a declared column that is added to the linear predictor
 # dispersion = 1.0                  # of the negative binomial

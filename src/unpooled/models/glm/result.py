@@ -8,6 +8,7 @@ import msgspec
 
 from unpooled.aggregation.inference import CONSTANT_TERM
 from unpooled.aggregation.newton_step import NewtonStep
+from unpooled.models.glm.life_table import LifeTable
 from unpooled.protocol.step import Panel
 from unpooled.protocol.terms import ResultTerm, known
 
@@ -41,13 +42,28 @@ class GlmResult(msgspec.Struct, frozen=True):
     #: The factor of the variance: 1 where the family has none.
     dispersion: float
     newton: NewtonStep | None = None
+    #: Of several classes: their labels and constants; the coefficients stand class after class.
+    classes: tuple[str, ...] = ()
+    intercepts: tuple[float, ...] = ()
+    #: Of times to an event: the intervals' log hazards at a row of zeros, and the life table.
+    log_hazards: tuple[float, ...] = ()
+    life_table: LifeTable | None = None
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
     """Estimates with standard errors and tests where there are any; else the values alone."""
     if result.newton is None:
         found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
-        return (*found, ResultTerm(CONSTANT_TERM, result.intercept)) if plan.design.layout.intercept else found
+        if not plan.design.layout.intercept:
+            return found
+        if not result.classes:
+            return (*found, ResultTerm(CONSTANT_TERM, result.intercept))
+        each, p = zip(result.classes, result.intercepts, strict=True), len(found) // len(result.classes)
+        return tuple(
+            term
+            for a, (label, value) in enumerate(each)
+            for term in (*found[a * p : (a + 1) * p], ResultTerm(f"{label}: {CONSTANT_TERM}", value))
+        )
     return tuple(_term(t) for t in result.newton.terms(result.level))
 
 
@@ -65,7 +81,10 @@ def render(result: GlmResult) -> str:
     for c in result.coefficients:
         interval = f"   [{c.low:.6g}, {c.high:.6g}]" if told and c.identified else "   not identified" if told else ""
         lines.append(f"{c.name:<24}{c.value:>14.6g}{interval}")
-    lines.append(f"{'(intercept)':<24}{result.intercept:>14.6g}")
+    constants = zip(result.classes, result.intercepts, strict=True) if result.classes else (("", result.intercept),)
+    for label, value in constants:
+        name = f"{label}: (intercept)" if label else "(intercept)"
+        lines.append(f"{name:<24}{value:>14.6g}")
     if not told:
         lines.append(f"method {result.method!r} gives predictions without standard errors; 'newton' gives them")
     elif not all(c.identified for c in result.coefficients):
