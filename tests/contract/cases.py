@@ -125,6 +125,36 @@ def glm_classes_case() -> Case:
     return Case("glm", msgspec.structs.replace(two.study, parties=cards, parameters=parameters), tables)
 
 
+def glm_survival_case() -> Case:
+    """The same sites with times to an event."""
+    two = glm_case()
+    rng = np.random.default_rng(17)
+    columns = (
+        *two.study.parties[0].columns[:3],
+        Column("days", 0.0, 90.0),
+        Column("died", categories=("no", "yes")),
+    )
+    tables = {}
+    for name, held in two.tables.items():
+        until = rng.exponential(np.exp(6 - held["age"] / 30))
+        leaves = rng.uniform(10, 120, held.n_rows)
+        died = np.where(until <= leaves, "yes", "no").astype(object)
+        tables[name] = Table(
+            {**{c.name: held[c.name] for c in columns[:3]}, "days": np.minimum(until, leaves), "died": died}
+        )
+    cards = tuple(msgspec.structs.replace(card, columns=columns) for card in two.study.parties)
+    parameters = {
+        "response": "days",
+        "event": "died",
+        "cuts": [7.0, 30.0],
+        "family": "survival",
+        "tolerate": 1,
+        "method": "newton",
+        "max_passes": 5,
+    }
+    return Case("glm", msgspec.structs.replace(two.study, parties=cards, parameters=parameters), tables)
+
+
 def stacking_case() -> Case:
     """Three parties with different columns of the same people; a trusted high level learns on rows of its own."""
     rng = np.random.default_rng(6)
@@ -292,6 +322,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "bayes": bayes_case,
     "glm": glm_case,
     "glm, multinomial": glm_classes_case,
+    "glm, survival": glm_survival_case,
     "stacking": stacking_case,
     "lasso": lasso_case,
     "lasso, moments": lasso_moments_case,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: A length computed in floating point that is shorter than a bound by this part of it is so in truth.
 _MARGIN = 1 - 2.0**-40
+#: Events are 0 or 1.
+_HALF = 0.5
 #: Larger linear predictors are not told apart.
 _FARTHEST = 40.0
 
@@ -28,15 +30,17 @@ _FARTHEST = 40.0
 def exits(time: Floats, happened: Floats, ends: Floats, out: Floats) -> None:
     """The cell of every person: twice the interval of exit (ends belong to the interval before them), and 1 more for an event.
 
-    Whoever is followed beyond the last end was there until then, without an event.
+    Whoever is there at the last end, without an event until then, is in a cell after all others.
     """
     last = ends.size - 1
     for i in range(time.size):
         place = 0
         while place < last and time[i] > ends[place]:
             place += 1
-        seen = happened[i] > 0.5 and time[i] <= ends[last]
+        seen = happened[i] > _HALF and time[i] <= ends[last]
         out[i] = 2 * place + (1 if seen else 0)
+        if not seen and time[i] >= ends[last]:
+            out[i] = 2 * last + 2
 
 
 @njit(nogil=True)
@@ -76,7 +80,7 @@ def pulls(
         heavy = most * (row + constant * constant)
         if heavy > heaviest:
             factor = min(factor, heaviest / heavy)
-        time, happened = max(other[i, 0], 0.0), other[i, 1] > 0.5 and other[i, 0] <= ends[intervals - 1]
+        time, happened = max(other[i, 0], 0.0), other[i, 1] > _HALF and other[i, 0] <= ends[intervals - 1]
         met, before = 0.0, 0.0
         for j in range(intervals):
             pull[j, i] = 0.0

@@ -56,7 +56,9 @@ class Followed:
     def predict_survival(self, X: ArrayLike, times: ArrayLike) -> Vector:
         """The probability of no event until each of these times: a row for every row of ``X``, a column for every time."""
         risks = np.exp(self.predict(X))  # type: ignore[attr-defined]
-        return np.asarray(np.exp(-risks[:, None] * self.cumulative_hazard(np.atleast_1d(np.asarray(times, dtype=np.float64)))))
+        return np.asarray(
+            np.exp(-risks[:, None] * self.cumulative_hazard(np.atleast_1d(np.asarray(times, dtype=np.float64))))
+        )
 
 
 def times_and_events(y: Any, event: Any) -> tuple[Vector, Vector]:  # noqa: ANN401 - array-likes

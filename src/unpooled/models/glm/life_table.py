@@ -1,6 +1,6 @@
 r"""The life table of a released histogram of exits: who was at risk, baseline hazards, and the curve of Kaplan and Meier. All of it is post-processing.
 
-Cells are (interval of exit) x (censored, event). With d_j events and c_j censored of n_j at risk, an interval is survived with probability
+Cells are (interval of exit) x (censored, event), and one of those who were there at the end of follow-up. With d_j events and c_j censored of n_j at risk, an interval is survived with probability
 1 - d_j / (n_j - c_j / 2), the actuarial form for censoring spread over it; the curve is their product. Its variance on the scale of its logarithm
 is Greenwood's sum, and what the noise of all cells adds by its derivatives.
 """
@@ -36,6 +36,8 @@ class LifeTable(msgspec.Struct, frozen=True):
     edges: tuple[float, ...]
     events: tuple[float, ...]
     censored: tuple[float, ...]
+    #: Who was there at the end.
+    stayed: float
     #: The deviation of a cell's noise.
     noise: float
     persons: float
@@ -44,14 +46,16 @@ class LifeTable(msgspec.Struct, frozen=True):
     def of_cells(cls, edges: Row, values: Row, deviation: float, persons: int) -> LifeTable:
         """From noisy cells: counts are not negative, and add up to the persons as far as these are known."""
         cells = values + (persons - values.sum()) / values.size if deviation else values
-        censored, events = np.maximum(cells.reshape(-1, 2), 0.0).T
-        return cls(tuple(edges.tolist()), tuple(events.tolist()), tuple(censored.tolist()), deviation, float(persons))
+        cells = np.maximum(cells, 0.0)
+        censored, events = cells[:-1].reshape(-1, 2).T
+        own = tuple(events.tolist()), tuple(censored.tolist()), float(cells[-1])
+        return cls(tuple(edges.tolist()), *own, deviation, float(persons))
 
     @property
     def at_risk(self) -> Row:
         """Persons who were there when an interval began."""
         leaving = np.array(self.events) + np.array(self.censored)
-        return np.asarray(np.cumsum(leaving[::-1])[::-1])
+        return np.asarray(np.cumsum(leaving[::-1])[::-1] + self.stayed)
 
     @property
     def exposure(self) -> Row:
@@ -83,16 +87,17 @@ class LifeTable(msgspec.Struct, frozen=True):
     def kaplan_meier(self, level: float = 0.95) -> KaplanMeier:
         """The curve at the ends of the intervals, with pointwise bands that hold sampling and privacy noise."""
         events, censored = np.array(self.events), np.array(self.censored)
-        logs = _log_survival(events, censored)
+        logs = _log_survival(events, censored, self.stayed)
         effective = np.maximum(self.at_risk - censored / 2, _CERTAIN)
         left = np.maximum(effective - events, _CERTAIN)
         sampling = np.cumsum(events / (effective * left))
         privacy = np.zeros(logs.size)
         step = max(self.persons * _STEP, _STEP)
-        for cell in range(2 * logs.size if self.noise else 0):
-            moved = [censored.copy(), events.copy()]
-            moved[cell % 2][cell // 2] += step
-            privacy += ((_log_survival(moved[1], moved[0]) - logs) / step * self.noise) ** 2
+        for cell in range(2 * logs.size + 1 if self.noise else 0):
+            moved = np.append(np.column_stack([censored, events]).ravel(), self.stayed)
+            moved[cell] += step
+            there, seen = moved[:-1].reshape(-1, 2).T
+            privacy += ((_log_survival(seen, there, moved[-1]) - logs) / step * self.noise) ** 2
         # On the scale of log(-log S), where a band stays between 0 and 1.
         survival = np.clip(np.exp(logs), _CERTAIN, 1 - _CERTAIN)
         scale = np.log(survival)
@@ -111,9 +116,9 @@ class LifeTable(msgspec.Struct, frozen=True):
         )
 
 
-def _log_survival(events: Row, censored: Row) -> Row:
+def _log_survival(events: Row, censored: Row, stayed: float) -> Row:
     """The logarithm of the curve; where nobody is left it goes down as far as it can be told."""
-    at_risk = np.cumsum((events + censored)[::-1])[::-1]
+    at_risk = np.cumsum((events + censored)[::-1])[::-1] + stayed
     effective = np.maximum(at_risk - censored / 2, _CERTAIN)
     return np.asarray(np.cumsum(np.log(np.clip(1 - events / effective, _CERTAIN, 1.0))))
 

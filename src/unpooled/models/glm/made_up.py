@@ -9,6 +9,7 @@ import numpy as np
 
 from unpooled.estimation.imagined import made_up_features
 from unpooled.models.glm.multinomial import Softmax
+from unpooled.models.glm.survival import Hazards, PersonResponses
 from unpooled.privacy.bounds import Coding
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _BISECTIONS = 60
 #: Iterations by which the constants of classes arrive at their rates.
 _RATES_FOUND = 200
+#: Part of the persons who leave before the end of follow-up.
+_LEAVING = 0.5
 
 
 def losses(design: GlmDesign, result: GlmResult, new: Table, y: Vector, true: Vector) -> tuple[float, float, float]:
@@ -32,6 +35,8 @@ def losses(design: GlmDesign, result: GlmResult, new: Table, y: Vector, true: Ve
     features = Coding(design.layout.features, 1).natural([new[c.name] for c in design.layout.features])
     family = design.family
     coefficients = np.array([c.value for c in result.coefficients])
+    if isinstance(family, Hazards):
+        return _followed(design, family, new, features @ coefficients, np.array(result.log_hazards), true)
     if isinstance(family, Softmax):
         fitted = family.mean(features @ coefficients.reshape(len(family.labels), -1).T + np.array(result.intercepts))
         counts = np.bincount(y.astype(int), minlength=len(family.labels))
@@ -45,12 +50,32 @@ def losses(design: GlmDesign, result: GlmResult, new: Table, y: Vector, true: Ve
     return of_fit, of_base, of_truth
 
 
+def _followed(
+    design: GlmDesign, family: Hazards, new: Table, risk: Vector, logs: Vector, true: Vector
+) -> tuple[float, float, float]:
+    """The same of times: minus twice the log likelihood, less that of a hazard for every person alone."""
+    time, happened = design.responses.read(tuple(new[name] for name in design.responses.names))
+    within = family.within(time)
+    place = np.minimum(np.searchsorted(family.edges, time), len(family.edges) - 1)
+    events = np.bincount(place, happened, minlength=len(family.edges))
+    common = np.maximum(events, 0.5) / np.maximum(within.sum(axis=0), 1e-9)
+    met = within @ np.exp(logs) * np.exp(risk), within @ common, true
+    # The log hazard at the time itself, times that time.
+    rates = np.exp(logs[place] + risk) * time, common[place] * time, true
+    of_fit, of_base, of_truth = (
+        float(2 * (m - happened - happened * np.log(np.maximum(h, 1e-300))).sum()) for m, h in zip(met, rates, strict=True)
+    )
+    return of_fit, of_base, of_truth
+
+
 def made_up(
     design: GlmDesign, count: int, assumed: Assumed, rng: np.random.Generator
 ) -> tuple[dict[str, Any], Vector, Vector]:
     """Columns of a table of the declared shape; the responses as numbers; and their true means."""
     if isinstance(design.family, Softmax):
         return _classes(design, design.family, count, assumed, rng)
+    if isinstance(design.family, Hazards):
+        return _persons(design, design.family, count, assumed, rng)
     signal, rate, correlation, ranges = assumed
     responses, family = design.responses, design.family
     columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng)
@@ -93,3 +118,27 @@ def _classes(
     y = family.drawn(mean, rng)
     columns[design.responses.response.name] = np.array(family.labels, dtype=object)[y.astype(int)]
     return columns, y, mean
+
+
+def _persons(
+    design: GlmDesign, family: Hazards, count: int, assumed: Assumed, rng: np.random.Generator
+) -> tuple[dict[str, Any], Vector, Vector]:
+    """Times of constant hazards, of which the assumed part would have the event in the whole time; half of all leave at some time of it."""
+    signal, rate, correlation, ranges = assumed
+    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng)
+    u = rows @ rng.normal(size=rows.shape[1])
+    u *= signal / max(float(u.std()), 1e-9)
+    end, low, high = family.edges[-1], -60.0, 60.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(-np.expm1(-np.exp(u + middle) * end).mean()) < rate else (low, middle)
+    until = rng.exponential(np.exp(-u - low))
+    leaves = np.where(rng.random(count) < _LEAVING, rng.uniform(0, end, count), end)
+    time, happened = np.minimum(until, leaves), (until <= leaves).astype(np.float64)
+    responses = design.responses
+    assert isinstance(responses, PersonResponses)
+    columns[responses.response.name] = time
+    labels = responses.event.categories
+    written = np.where(happened > 0, responses.event.range[1], responses.event.range[0]) if labels is None else None
+    columns[responses.event.name] = np.array(labels, dtype=object)[happened.astype(int)] if written is None else written
+    return columns, happened, np.exp(u + low) * time

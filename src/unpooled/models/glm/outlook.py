@@ -14,6 +14,7 @@ from unpooled.models.glm.made_up import losses, made_up
 from unpooled.models.glm.multinomial import Softmax
 from unpooled.models.glm.party import STATISTICS
 from unpooled.models.glm.plan import GlmDesign, compile_plan
+from unpooled.models.glm.survival import Hazards
 from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ SIGNAL, CORRELATION, RANGES = (0.5, 1.5), (0.0, 0.6), (2.5, 8.0)
 _RATES = {True: (0.2, 0.5), False: (0.05, 0.2)}
 #: Of several classes the rate of one, in parts of that which they all would have.
 _RARE = (0.3, 1.0)
+#: Of times to an event the part of persons who would have it.
+_EVENTS = (0.2, 0.6)
 
 
 def outlook(
@@ -46,6 +49,8 @@ def outlook(
     design: GlmDesign = plans[study.epsilon].design
     if rate is None and isinstance(design.family, Softmax):
         rate = _RARE[0] / len(design.family.labels), _RARE[1] / len(design.family.labels)
+    if rate is None and isinstance(design.family, Hazards):
+        rate = _EVENTS
     rate = _RATES[design.family.classes] if rate is None else rate
     check_range("signal", signal, 0.0, 10.0)
     check_range("rate", rate, 1e-6, 0.999)

@@ -41,6 +41,14 @@ _KINDS: dict[str, tuple[type[BaseRate], type[GlmRows]]] = {
     MULTINOMIAL: (ClassRates, ClassRows),
     SURVIVAL: (ExitCells, PersonRows),
 }
+_UNSHIFTED = (
+    "exposure and offset are for families with one linear predictor: the multinomial family has one for each class, and persons of the survival "
+    "family are followed from time 0 (no late entry)"
+)
+_SURVIVAL_WORDS = (
+    "event (the declared column that says whether there was one) and cuts (times at which the hazard may change, [] for a constant one) go with "
+    "the survival family, which needs both"
+)
 #: The most intervals.
 _MOST_INTERVALS = 100
 #: Steps per unit of coded rows where there is no noise.
@@ -174,6 +182,20 @@ def _check_rows(parameters: Parameters, responses: Responses) -> None:
 
 
 def _responses(parameters: Parameters, columns: dict[str, Column]) -> Responses:
+    """What the family counts of a record, read from the columns that the parameters name."""
+    response, exposure, offset = _named(parameters, columns)
+    survival = parameters.family == SURVIVAL
+    if survival != bool(parameters.event) or survival != (parameters.cuts is not None):
+        raise UsageError(_SURVIVAL_WORDS)
+    if parameters.family in _KINDS and (exposure is not None or offset is not None):
+        raise UsageError(_UNSHIFTED)
+    if survival:
+        return _persons(parameters, columns, response)
+    family = _family(parameters, response)
+    return ClassResponses(response, family) if isinstance(family, Softmax) else Responses(response, family, exposure, offset)
+
+
+def _named(parameters: Parameters, columns: dict[str, Column]) -> tuple[Column, Column | None, Column | None]:
     """The columns of the response, of what it is exposed to, and of an offset."""
     found: dict[str, Column | None] = {}
     for role in ("response", "exposure", "offset"):
@@ -195,26 +217,7 @@ def _responses(parameters: Parameters, columns: dict[str, Column]) -> Responses:
     if exposure is not None and not exposure.range[0] > 0:
         msg = f"the exposure {exposure.name!r} must be positive: declare a range that begins above 0"
         raise UsageError(msg)
-    if (parameters.family == SURVIVAL) != bool(parameters.event):
-        raise UsageError("event names the declared column that says whether there was one: it goes with the survival family")
-    if (parameters.family == SURVIVAL) != (parameters.cuts is not None):
-        raise UsageError(
-            "cuts are the times at which the hazard may change: they go with the survival family, [] for a constant hazard"
-        )
-    if parameters.family == SURVIVAL:
-        if exposure is not None or offset is not None:
-            raise UsageError(
-                "exposure and offset are for the other families: persons are followed from time 0 (no late entry)"
-            )
-        return _persons(parameters, columns, response)
-    family = _family(parameters, response)
-    if isinstance(family, Softmax):
-        if exposure is not None or offset is not None:
-            raise UsageError(
-                "exposure and offset are for families with one linear predictor: the multinomial family has one per class"
-            )
-        return ClassResponses(response, family)
-    return Responses(response, family, exposure, offset)
+    return response, exposure, offset
 
 
 def _persons(parameters: Parameters, columns: dict[str, Column], response: Column) -> PersonResponses:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,14 +57,11 @@ def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
         found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
         if not plan.design.layout.intercept:
             return found
+        constants = [ResultTerm(name, value) for name, value in _constants(result)]
         if not result.classes:
-            return (*found, ResultTerm(CONSTANT_TERM, result.intercept))
-        each, p = zip(result.classes, result.intercepts, strict=True), len(found) // len(result.classes)
-        return tuple(
-            term
-            for a, (label, value) in enumerate(each)
-            for term in (*found[a * p : (a + 1) * p], ResultTerm(f"{label}: {CONSTANT_TERM}", value))
-        )
+            return (*found, *constants)
+        p = len(found) // len(result.classes)
+        return tuple(term for a, constant in enumerate(constants) for term in (*found[a * p : (a + 1) * p], constant))
     return tuple(_term(t) for t in result.newton.terms(result.level))
 
 
@@ -71,6 +69,17 @@ def _term(t: SummaryTerm) -> ResultTerm:
     errors = (known(v) for v in (t.std_error, t.statistic, t.p_value, t.conf_low, t.conf_high, t.privacy))
     names = ("std_error", "statistic", "p_value", "conf_low", "conf_high", "privacy")
     return msgspec.structs.replace(ResultTerm(t.term, t.estimate), **dict(zip(names, errors, strict=True)))
+
+
+def _constants(result: GlmResult) -> tuple[tuple[str, float], ...]:
+    """The constants by name: one, one per class, or the intervals' log hazards."""
+    if result.life_table is not None:
+        edges = (0.0, *result.life_table.edges)
+        names = (f"log hazard ({start:g}, {end:g}]" for start, end in itertools.pairwise(edges))
+        return tuple(zip(names, result.log_hazards, strict=True))
+    if result.classes:
+        return tuple(zip((f"{label}: {CONSTANT_TERM}" for label in result.classes), result.intercepts, strict=True))
+    return ((CONSTANT_TERM, result.intercept),)
 
 
 def render(result: GlmResult) -> str:
@@ -81,20 +90,32 @@ def render(result: GlmResult) -> str:
     for c in result.coefficients:
         interval = f"   [{c.low:.6g}, {c.high:.6g}]" if told and c.identified else "   not identified" if told else ""
         lines.append(f"{c.name:<24}{c.value:>14.6g}{interval}")
-    constants = zip(result.classes, result.intercepts, strict=True) if result.classes else (("", result.intercept),)
-    for label, value in constants:
-        name = f"{label}: (intercept)" if label else "(intercept)"
-        lines.append(f"{name:<24}{value:>14.6g}")
+    lines += [f"{name:<24}{value:>14.6g}" for name, value in _constants(result)]
     if not told:
         lines.append(f"method {result.method!r} gives predictions without standard errors; 'newton' gives them")
     elif not all(c.identified for c in result.coefficients):
         lines.append("not identified: the release tells less of it than its own noise")
+    if result.life_table is not None:
+        lines.append(str(result.life_table.kaplan_meier(result.level)))
     lines.append(f"family {result.family}, rows of {', '.join(result.participants)}")
     return "\n".join(lines)
 
 
 def panels(result: GlmResult) -> tuple[Panel, ...]:
-    """The coefficients, with their intervals where there are any."""
+    """The coefficients, with their intervals where there are any; of times to an event the curve before them."""
+    return (*_curve(result), *_bars(result))
+
+
+def _curve(result: GlmResult) -> tuple[Panel, ...]:
+    if result.life_table is None:
+        return ()
+    curve = result.life_table.kaplan_meier(result.level)
+    names = tuple(f"{time:g}" for time in curve.times)
+    title = f"survival (Kaplan-Meier), {result.level:.0%} pointwise band"
+    return (Panel(title, names, curve.survival, curve.low, curve.high, ordered=True, steps=True),)
+
+
+def _bars(result: GlmResult) -> tuple[Panel, ...]:
     names, values = tuple(c.name for c in result.coefficients), tuple(c.value for c in result.coefficients)
     if result.newton is None or not all(c.identified for c in result.coefficients):
         return (Panel("coefficients", names, values),)

@@ -235,7 +235,7 @@ class Contrasts(GlmShape):
 class Intervals(GlmShape):
     """The slopes of persons, and the log hazards of the intervals in the place of one constant."""
 
-    table: LifeTable = field(default_factory=lambda: LifeTable((1.0,), (1.0,), (1.0,), 0.0, 2.0))
+    table: LifeTable = field(default_factory=lambda: LifeTable((1.0,), (1.0,), (1.0,), 0.0, 0.0, 2.0))
 
     @property
     def start(self) -> Row:

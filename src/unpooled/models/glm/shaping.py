@@ -8,7 +8,7 @@ import numpy as np
 
 from unpooled.models.glm.life_table import LifeTable
 from unpooled.models.glm.multinomial import ClassRates, Softmax
-from unpooled.models.glm.shapes import Contrasts, Intervals, GlmShape
+from unpooled.models.glm.shapes import Contrasts, GlmShape, Intervals
 from unpooled.models.glm.survival import FOLLOWED, ExitCells
 
 if TYPE_CHECKING:

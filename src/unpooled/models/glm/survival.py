@@ -3,7 +3,7 @@ r"""Times to an event: declared intervals with a hazard each, and everything tha
 In interval j a person with row x has the hazard exp(a_j + x.b): a piecewise exponential model. A person counts once, with the totals over the
 intervals. Summed are, beside what standardises,
 
-* ``base``: how many persons left in which interval, with an event or without (Theorem F.2): 2 J cells;
+* ``base``: how many persons left in which interval, with an event or without, or not at all (Theorem F.2): 2 J + 1 cells;
 * ``descent``: h r z with the person's whole pull r (Theorem G.2), the shape of the baseline as the cells say;
 * ``score``: h (k r_1, .., k r_J, r z) with the pulls of the intervals and the constant k (Theorem G.9);
 * ``information``: the sum over j of h w_j (k e_j, z)(k e_j, z)' (Theorem G.10).
@@ -69,11 +69,6 @@ class Hazards(GlmFamily):
         starts = np.array([0.0, *self.edges[:-1]])
         return np.asarray(np.clip(time[:, None] - starts, 0.0, self.widths))
 
-    def deviance(self, y: Floats, mean: Floats) -> Floats:
-        """Of events (0 or 1) where hazards added up to ``mean``: the squared deviance residual of survival analysis."""
-        least = np.maximum(mean, 1e-300)
-        return np.asarray(2 * (mean - y - y * np.log(least)))
-
 
 @dataclass(frozen=True)
 class PersonResponses(Responses):
@@ -114,8 +109,8 @@ class ExitCells(BaseRate):
 
     @property
     def count(self) -> int:
-        """Two cells for every interval: censored, then events."""
-        return 2 * self.ends.size
+        """Two cells for every interval: censored, then events; and one of those who were there at the end."""
+        return 2 * self.ends.size + 1
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
         """The statistic with its noise: a person is in one cell, and one value moves it to another."""
