@@ -451,3 +451,9 @@ def test_studies_are_audited_in_every_unit(adjacency: str) -> None:
 @pytest.mark.filterwarnings("ignore::unpooled.PrivacyLeakWarning")
 def test_scikit_learns_own_checks(estimator, check) -> None:
     check(estimator)
+
+
+def test_a_diagnosis_is_of_one_linear_predictor() -> None:
+    X, y = simulated()
+    with pytest.raises(UsageError, match="a diagnosis is of one linear predictor"):
+        unpooled.diagnose(glm(epsilon=INF).fit(X, y), X, y, epsilon=1.0)

@@ -503,7 +503,8 @@ def test_events_may_be_a_number_and_the_model_of_a_study_predicts_from_files(tmp
     model = found[0]
     pl.DataFrame(data).write_csv(tmp_path / "new.csv")
     predicted = predictions(model, tmp_path / "new.csv")
-    assert list(predicted) == ["prediction"]
+    assert list(predicted) == ["prediction", *(f"survival to {time:g}" for time in (*CUTS, END))]
+    assert (predicted["survival to 1"] > predicted["survival to 5"]).all()
     assert predicted["prediction"] == pytest.approx(X @ model.coef_)
     assert model.predict_survival(pl.DataFrame({f"x{j}": X[:3, j] for j in range(3)}), [1.0]).shape == (3, 1)
     text, terms, panels = MODEL.render(result), MODEL.terms(plan, result), MODEL.panels(result)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from unpooled.kernels.compiled import njit
 from unpooled.kernels.standard_rows import ceil_root
 
@@ -101,26 +103,36 @@ def weigh_pairs(rows: Floats, weight: Floats, coarse: float, heaviest: float, ou
     """``out[k] = trunc(rows * sqrt(weight[k]) * coarse)`` for every pair k of classes, so short that their sum of products is.
 
     With s_ab the squared lengths of what is left, the Laplacian of the s_ab has a Frobenius norm of at most ``heaviest``; a record whose has not
-    is shortened once, and where rounding left it too long, which cannot be, it counts as nothing.
+    is shortened once, and where rounding left it too long, which cannot be, it counts as nothing. ``weight`` is used up.
     """
     pairs, columns = weight.shape[0], rows.shape[1]
     classes = int((1.0 + math.sqrt(1.0 + 8.0 * pairs)) / 2.0 + 0.5)
+    scale, square = np.empty(rows.shape[0]), np.zeros(weight.shape)
+    for k in range(pairs):
+        for i in range(rows.shape[0]):
+            scale[i] = math.sqrt(weight[k, i]) * coarse
+        for j in range(columns):
+            for i in range(rows.shape[0]):
+                value = math.trunc(rows[i, j] * scale[i])
+                out[k, i, j] = value
+                square[k, i] += value * value
     for i in range(rows.shape[0]):
-        factor = coarse
-        for attempts_left in (1.0, 1.0, 0.0):
-            factor *= attempts_left
-            for k in range(pairs):
-                scale = math.sqrt(weight[k, i]) * factor
-                for j in range(columns):
-                    out[k, i, j] = math.trunc(rows[i, j] * scale)
-            found = laplacian(out, i, classes)
+        found = laplacian(square, i, classes)
+        shorter = 1.0
+        for _ in range(2):
             if found <= heaviest * _MARGIN:
                 break
-            factor *= math.sqrt(heaviest / found) * (1 - 2.0**-30)
+            shorter = math.sqrt(heaviest / found) * (1 - 2.0**-30) if shorter == 1.0 else 0.0
+            for k in range(pairs):
+                square[k, i] = 0.0
+                for j in range(columns):
+                    out[k, i, j] = math.trunc(out[k, i, j] * shorter)
+                    square[k, i] += out[k, i, j] * out[k, i, j]
+            found = laplacian(square, i, classes)
 
 
 @njit(nogil=True)
-def laplacian(out: Floats, i: int, classes: int) -> float:
+def laplacian(square: Floats, i: int, classes: int) -> float:
     """The Frobenius norm of the Laplacian whose weights are the squared lengths of record ``i`` under each pair."""
     total = 0.0
     for a in range(classes):
@@ -129,11 +141,8 @@ def laplacian(out: Floats, i: int, classes: int) -> float:
             if a == b:
                 continue
             low, high = min(a, b), max(a, b)
-            k = low * classes - low * (low + 1) // 2 + high - low - 1
-            square = 0.0
-            for j in range(out.shape[2]):
-                square += out[k, i, j] * out[k, i, j]
-            degree += square
-            total += square * square
+            own = square[low * classes - low * (low + 1) // 2 + high - low - 1, i]
+            degree += own
+            total += own * own
         total += degree * degree
     return math.sqrt(total)

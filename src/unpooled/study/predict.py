@@ -23,7 +23,10 @@ def predictions(
     id_column: str | None = None,
     form: DataFormat | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """``prediction``, for a classifier ``probability`` (of its second class; of several classes one each), for a regression with errors ``std``; ids first, if asked for."""
+    """``prediction``, for a classifier ``probability`` (of its second class), for a regression with errors ``std``; ids first, if asked for.
+
+    Several classes have a probability each, times to an event the probability of none until each end of an interval.
+    """
     import polars as pl
 
     if data.suffix == SPARSE:
@@ -62,6 +65,10 @@ def _answers(model: Any, frame: Any, known: dict[str, NDArray[Any]]) -> dict[str
         if getattr(model, "family", "") == "multinomial":
             return found | {f"probability: {label}": p for label, p in zip(model.classes_, probabilities.T, strict=True)}
         found["probability"] = probabilities[:, 1]
+    elif hasattr(model, "predict_survival"):
+        times = model.intervals_[1:]
+        survival = model.predict_survival(frame, times)
+        found |= {f"survival to {time:g}": values for time, values in zip(times.tolist(), survival.T, strict=True)}
     elif hasattr(model, "moments_") and hasattr(model, "credible_interval"):
         found["std"] = model.predict(frame, return_std=True)[1]
     return found

@@ -272,6 +272,10 @@ def _asked(
     cells: int,
 ) -> tuple[Column, NDArray[Any], dict[str, Any]]:
     """(the response as a column, its values, link and cuts)."""
+    if getattr(model, "family", "") in {"multinomial", "survival"}:
+        raise UsageError(
+            "a diagnosis is of one linear predictor and its response: not of several classes, nor of times to an event"
+        )
     steps = np.arange(1, cells) / cells
     if hasattr(model, "classes_"):
         known = (y == model.classes_[1]) | (y == model.classes_[0])

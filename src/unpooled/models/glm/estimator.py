@@ -214,7 +214,7 @@ class PrivateGLM(GlmPredictions):
 
     @property
     def _classifies(self) -> bool:
-        return self.family in {LOGISTIC, MULTINOMIAL}
+        return any(self.family == name for name in (LOGISTIC, MULTINOMIAL))  # before it is known to be a word
 
     def _derived(self) -> tuple[str, ...]:
         return () if self.bounds is not None and self.y_bounds is not None else (BOUNDS,)
