@@ -510,12 +510,10 @@ def test_events_may_be_a_number_and_the_model_of_a_study_predicts_from_files(tmp
     text, terms, panels = MODEL.render(result), MODEL.terms(plan, result), MODEL.panels(result)
     assert "at risk" in text
     assert "log hazard (0.5, 1]" in text
-    assert [t.term for t in terms] == [
-        "x0",
-        "x1",
-        "x2",
-        *(f"log hazard ({a:g}, {b:g}]" for a, b in itertools.pairwise((0, *CUTS, 5))),
-    ]
+    logs = [f"log hazard ({a:g}, {b:g}]" for a, b in itertools.pairwise((0, *CUTS, 5))]
+    assert [t.term for t in terms] == ["x0", "x1", "x2", *logs, *(f"survival to {b:g}" for b in (*CUTS, 5))]
+    assert {t.group for t in terms[8:]} == {"Kaplan-Meier"}
+    assert all(t.conf_low <= t.estimate <= t.conf_high for t in terms[8:])
     assert panels[0].steps
     assert panels[0].values[0] == 1
     from unpooled.report import figures

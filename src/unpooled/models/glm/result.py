@@ -52,7 +52,22 @@ class GlmResult(msgspec.Struct, frozen=True):
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
-    """Estimates with standard errors and tests where there are any; else the values alone."""
+    """Estimates with standard errors and tests where there are any, else the values alone; of times to an event also the curve."""
+    return (*_estimates(plan, result), *_survived(result))
+
+
+def _survived(result: GlmResult) -> tuple[ResultTerm, ...]:
+    if result.life_table is None:
+        return ()
+    curve = result.life_table.kaplan_meier(result.level)
+    points = zip(curve.times[1:], curve.survival[1:], curve.low[1:], curve.high[1:], strict=True)
+    return tuple(
+        ResultTerm(f"survival to {time:g}", value, conf_low=low, conf_high=high, group="Kaplan-Meier")
+        for time, value, low, high in points
+    )
+
+
+def _estimates(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
     if result.newton is None:
         found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
         if not plan.design.layout.intercept:
