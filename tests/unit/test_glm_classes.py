@@ -7,6 +7,7 @@ import itertools
 import math
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -420,6 +421,12 @@ def test_the_model_of_a_study_predicts_classes_in_files(tmp_path) -> None:
     terms = MODEL.terms(plan, result)
     assert [t.term for t in terms[:4]] == ["p: x0", "p: x1", "p: x2", "p: (intercept)"]
     assert "q: x1" in MODEL.render(result)
+    without = MODEL.terms(plan, msgspec.structs.replace(result, newton=None))
+    assert [t.term for t in without] == [t.term for t in terms]
+    assert without[3].estimate == result.intercepts[0]
+    text = MODEL.render(msgspec.structs.replace(result, newton=None))
+    assert "'newton' gives them" in text
+    assert "p: (intercept)" in text
     assert len(MODEL.panels(result)) == 1
 
 
@@ -429,6 +436,7 @@ def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
     assert many.worthwhile
     assert many.noise_free <= many.error + 0.02 < 0.99
     assert "multinomial" in many.model
+    assert "rate of one class" in many.assumed
 
 
 @pytest.mark.no_cover

@@ -10,6 +10,7 @@ import numpy as np
 from unpooled.estimation.imagined import imagine
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.glm.coordinator import coordinate
+from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL
 from unpooled.models.glm.made_up import losses, made_up
 from unpooled.models.glm.multinomial import Softmax
 from unpooled.models.glm.party import STATISTICS
@@ -32,6 +33,8 @@ _RATES = {True: (0.2, 0.5), False: (0.05, 0.2)}
 _RARE = (0.3, 1.0)
 #: Of times to an event the part of persons who would have it.
 _EVENTS = (0.2, 0.6)
+#: What the rate is of, where there is no mean response.
+_WORDS = {MULTINOMIAL: "rate of one class", SURVIVAL: "part of persons with the event by the end of follow-up"}
 
 
 def outlook(
@@ -69,7 +72,7 @@ def outlook(
     points = simulated(study.epsilon, run, seed, quick=quick)
     words = [
         in_words("deviation of the linear predictor", signal),
-        in_words("mean response over its largest", rate),
+        in_words(_WORDS.get(design.family.name, "mean response over its largest"), rate),
         in_words("correlation of columns", correlation),
         in_words("half range in deviations", ranges),
     ]
