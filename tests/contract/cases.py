@@ -110,6 +110,51 @@ def glm_case() -> Case:
     return Case("glm", Study("glm", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
 
 
+def glm_classes_case() -> Case:
+    """The same sites with three classes, and no offset."""
+    two = glm_case()
+    rng = np.random.default_rng(16)
+    columns = (*two.study.parties[0].columns[:3], Column("outcome", categories=("home", "ward", "died")))
+    tables = {}
+    for name, held in two.tables.items():
+        u = np.column_stack([np.zeros(held.n_rows), held["age"] / 40 - 1, held["age"] / 30 - 2])
+        outcome = np.array(["home", "ward", "died"], dtype=object)[(u + rng.gumbel(size=u.shape)).argmax(axis=1)]
+        tables[name] = Table({**{c.name: held[c.name] for c in columns[:3]}, "outcome": outcome})
+    cards = tuple(msgspec.structs.replace(card, columns=columns) for card in two.study.parties)
+    parameters = {"response": "outcome", "family": "multinomial", "tolerate": 1, "method": "newton", "max_passes": 5}
+    return Case("glm", msgspec.structs.replace(two.study, parties=cards, parameters=parameters), tables)
+
+
+def glm_survival_case() -> Case:
+    """The same sites with times to an event."""
+    two = glm_case()
+    rng = np.random.default_rng(17)
+    columns = (
+        *two.study.parties[0].columns[:3],
+        Column("days", 0.0, 90.0),
+        Column("died", categories=("no", "yes")),
+    )
+    tables = {}
+    for name, held in two.tables.items():
+        until = rng.exponential(np.exp(6 - held["age"] / 30))
+        leaves = rng.uniform(10, 120, held.n_rows)
+        died = np.where(until <= leaves, "yes", "no").astype(object)
+        tables[name] = Table(
+            {**{c.name: held[c.name] for c in columns[:3]}, "days": np.minimum(until, leaves), "died": died}
+        )
+    cards = tuple(msgspec.structs.replace(card, columns=columns) for card in two.study.parties)
+    parameters = {
+        "response": "days",
+        "event": "died",
+        "cuts": [7.0, 30.0],
+        "family": "survival",
+        "tolerate": 1,
+        "method": "newton",
+        "max_passes": 5,
+    }
+    return Case("glm", msgspec.structs.replace(two.study, parties=cards, parameters=parameters), tables)
+
+
 def stacking_case() -> Case:
     """Three parties with different columns of the same people; a trusted high level learns on rows of its own."""
     rng = np.random.default_rng(6)
@@ -306,6 +351,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "pride": pride_case,
     "bayes": bayes_case,
     "glm": glm_case,
+    "glm, multinomial": glm_classes_case,
+    "glm, survival": glm_survival_case,
     "stacking": stacking_case,
     "stacking, classes": stacking_classes_case,
     "stacking, ranked": stacking_ranked_case,

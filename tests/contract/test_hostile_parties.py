@@ -109,6 +109,10 @@ STUDIES = {
         "glm", parameters={"offset": "", "method": "moments", "rows": "unit"}, trust={"aggregation": "local"}
     ),
     "glm, mean": lambda: counts_study("negative-binomial", "mean"),
+    "glm, multinomial gradient": lambda: changed(
+        "glm, multinomial", parameters={"method": "gradient"}, trust={"aggregation": "trusted"}
+    ),
+    "glm, survival local": lambda: changed("glm, survival", trust={"aggregation": "local"}),
     "glm, gamma": lambda: counts_study("gamma", "newton", trust={"aggregation": "local"}),
     "stacking, published": lambda: changed("stacking", calibration="published"),
     "stacking, noisy": lambda: changed("stacking", trust={"meta": "perturbed"}),

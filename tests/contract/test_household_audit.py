@@ -16,6 +16,11 @@ from unpooled.privacy.plan import Card, Household, Study
 from unpooled.privacy.unit import Unit
 
 COLUMNS = (Column("age", 18.0, 100.0), Column("y", -1.0, 3.0))
+#: What some models need beside them.
+MORE = {
+    "multinomial": (*COLUMNS, Column("outcome", categories=("home", "ward", "died"))),
+    "survival": (*COLUMNS, Column("days", 0.0, 60.0), Column("died", categories=("no", "yes"))),
+}
 MODELS = {
     "describe": ("describe", {}),
     "ranges": ("describe", {"ranges": True}),
@@ -24,6 +29,18 @@ MODELS = {
     "gradient": ("bayes", {"response": "y", "method": "gradient", "max_passes": 4}),
     "mean": ("bayes", {"response": "y", "method": "mean", "max_passes": 4}),
     "glm": ("glm", {"response": "age", "family": "gamma", "method": "newton", "max_passes": 5}),
+    "multinomial": ("glm", {"response": "outcome", "family": "multinomial", "method": "newton", "max_passes": 5}),
+    "survival": (
+        "glm",
+        {
+            "response": "days",
+            "event": "died",
+            "cuts": [7.0, 30.0],
+            "family": "survival",
+            "method": "newton",
+            "max_passes": 5,
+        },
+    ),
     "diagnose": (
         "diagnose",
         {"response": "y", "coefficients": {"age": 0.02}, "cuts": [0.5, 1.5], "residual_cuts": [-1.0, 1.0]},
@@ -34,7 +51,8 @@ MODELS = {
 
 def study(kind: str, adjacency: str = "replace", trust: str = "trusted", most: int = 3) -> Study:
     model, parameters = MODELS[kind]
-    cards = tuple(Card(name, 8 * most, COLUMNS, household=Household("person", 8, most, elsewhere=False)) for name in "abc")
+    columns = MORE.get(kind, COLUMNS)
+    cards = tuple(Card(name, 8 * most, columns, household=Household("person", 8, most, elsewhere=False)) for name in "abc")
     trusts = {} if model in {"describe", "diagnose"} else {"aggregation": trust}
     # Private ranges need more than noise in some bin.
     epsilon = 400.0 if kind == "ranges" else 1.0

@@ -45,6 +45,7 @@ ESTIMATORS: dict[str, tuple[type, dict[str, Any], np.ndarray]] = {
     "bayes": (PrivateBayesianRegression, RANGE, Y),
     "glm": (PrivateGLM, CLASSES, CLASS),
     "glm-counts": (PrivateGLM, {"family": "poisson", "y_bounds": (0, 3)}, np.floor(1.5 + Y)),
+    "glm-classes": (PrivateGLM, {"family": "multinomial", **CLASSES}, CLASS),
     "lasso": (PrivateLasso, RANGE, Y),
     "lasso-classifier": (PrivateLassoClassifier, CLASSES, CLASS),
     "pls": (PrivatePLSRegression, {"basis": "none", **RANGE}, Y),
@@ -64,7 +65,8 @@ def made(name: str, **parameters: Any) -> Any:
 
 def decided(model: Any, rows: Any) -> np.ndarray:
     if hasattr(model, "linear_predictor"):
-        return model.linear_predictor(rows)
+        u = model.linear_predictor(rows)
+        return u if u.ndim == 1 else u[:, 0]
     return model.decision_function(rows) if hasattr(model, "classes_") else model.predict(rows)
 
 
@@ -92,6 +94,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "dispersion": NUMBER,
     "exposure_bounds": (30, (1,), ("a", "b")),
     "offset_bounds": (30, (1,), ("a", "b")),
+    "cuts": (30, "ab", ("a", "b"), [[1.0]]),
     "ridge": NUMBER,
     "geometry": WORD,
     "posterior": WORD,

@@ -84,7 +84,7 @@ def statistics(family: str, rng: np.random.Generator, adjacency: Adjacency, *, i
     start = rng.normal(size=p + intercept) * float(rng.choice([0.0, 0.3, 30.0]))
     units = np.exp(rng.uniform(-3, 2, 2))
     base = BaseRate(responses(family), 100)
-    yield base.vector(1.0), base.statistic
+    yield base.vector(1.0, adjacency), base.statistic
     for part in (0.6, 1.0):
         rows = rows_of(family, part, intercept=intercept)
         yield rows.descent(1.0, adjacency, 3), lambda t, rows=rows: rows.gradients(rows.blocks(t, standard), start, units)

@@ -33,6 +33,7 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "bayes published": ("PrivateBayesianRegression", REGRESSION | {"method": "moments", "calibration": "published"}),
     "glm": ("PrivateGLM", CLASSES),
     "glm newton": ("PrivateGLM", CLASSES | {"method": "newton"}),
+    "glm classes": ("PrivateGLM", CLASSES | {"family": "multinomial", "method": "newton"}),
     "lasso": ("PrivateLasso", REGRESSION | {"rounds": 4}),
     "lasso arrays": ("PrivateLasso", REGRESSION | {"bounds": unpooled.Bounds(-np.ones(4), np.ones(4)), "rounds": 2}),
     "logistic": ("PrivateLogisticRegression", CLASSES),

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 
+#: The family whose coefficients are read as ratios.
+_HAZARDS = "survival"
+
+
 class NewtonStep(msgspec.Struct, frozen=True):
     """Estimates for tests, unshrunk, with their covariances (row by row) in the data's own units; the intercept last, where there is one."""
 
@@ -78,6 +82,19 @@ class GlmSummary(SummaryTable):
     statement: str
     adjust: str | None = None
     _saved_types: ClassVar = (SummaryTerm,)
+
+    def _lines(self) -> list[tuple[str, ...]]:
+        """Of hazards also their ratios, with intervals."""
+        head, *lines = super()._lines()
+        if self.family != _HAZARDS:
+            return [head, *lines]
+        own = [
+            tuple(f"{math.exp(min(v, 700.0)):.5g}" for v in (t.estimate, t.conf_low, t.conf_high))
+            if t.identified
+            else ("", "", "")
+            for t in self.terms
+        ]
+        return [(*head, "exp", *head[-2:]), *((*line, *more) for line, more in zip(lines, own, strict=True))]
 
     def _foot(self) -> list[str]:
         return [f"n = {self.rows}, family {self.family}, dispersion {self.dispersion:.4g}", *super()._foot()]

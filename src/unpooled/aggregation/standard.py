@@ -327,13 +327,13 @@ def remembered(table: Table, by: object, size: int, make: Callable[[], Iterator[
 
 
 def public_numbers(
-    layout: MomentsLayout, settings: tuple[float, ...], more: int, *, response: bool = True
+    layout: MomentsLayout, settings: tuple[float, ...], more: int, *, response: bool = True, coefficients: int | None = None
 ) -> tuple[tuple[Floats, Floats], Floats, Floats]:
     """((means, deviations), coefficients, whatever else) of a request; refused where they are not so many, or wild.
 
     No sensitivity depends on them. Their bounds only keep every number of a record finite.
     """
-    p, d = len(layout.coding.attribute) + response, layout.size
+    p, d = len(layout.coding.attribute) + response, layout.size if coefficients is None else coefficients
     numbers = np.asarray(settings, dtype=np.float64)
     if numbers.size != 2 * p + d + more or not (np.abs(numbers) <= _LARGEST).all():
         msg = f"a request over standardised rows carries {2 * p + d + more} finite numbers"

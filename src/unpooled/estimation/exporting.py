@@ -29,6 +29,10 @@ def linear_model(estimator: Any, columns: tuple[Column, ...]) -> Any:  # noqa: A
         found = LogisticRegression()
         found.classes_, found.n_iter_ = np.array(estimator.classes_), np.array([0], dtype=np.int32)
         found.coef_, found.intercept_ = coefficients[None, :], np.array([intercept])
+        if several:  # of two classes scikit-learn has one row: that of the second against the first
+            two = coefficients.shape[0] == 2  # noqa: PLR2004
+            found.coef_ = np.diff(coefficients, axis=0) if two else coefficients
+            found.intercept_ = np.diff(estimator.intercept_) if two else np.array(estimator.intercept_)
     else:
         found = LinearRegression()
         found.coef_, found.intercept_ = coefficients, np.array(estimator.intercept_) if several else intercept

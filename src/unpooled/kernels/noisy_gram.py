@@ -33,14 +33,20 @@ def noise_level(gram_variance: Matrix) -> float:
     return float(np.sqrt(2 * size * gram_variance.diagonal().max(initial=0.0)))
 
 
-def identified(gram: Matrix, gram_variance: Matrix, share: float = 0.1) -> NDArray[np.bool_]:
+def shares(vectors: Matrix, lift: Matrix | None = None) -> Vector:
+    """The part of every coefficient that lies in the space of these orthonormal columns; ``lift``: of its images under this map."""
+    if lift is None:
+        return np.asarray(np.square(vectors).sum(axis=1))
+    return np.asarray(np.square(lift @ vectors).sum(axis=1) / np.square(lift).sum(axis=1))
+
+
+def identified(gram: Matrix, gram_variance: Matrix, share: float = 0.1, lift: Matrix | None = None) -> NDArray[np.bool_]:
     """For every coefficient, whether the noisy Gram tells of it: less than ``share`` of it is in directions below twice the noise level.
 
     There an eigenvalue is half noise or more, and no interval that takes the Gram for that of the rows knows how wrong it is.
     """
     values, vectors = np.linalg.eigh(gram)
-    lost = np.square(vectors[:, values < 2 * noise_level(gram_variance)]).sum(axis=1)
-    return np.asarray(lost < share)
+    return np.asarray(shares(vectors[:, values < 2 * noise_level(gram_variance)], lift) < share)
 
 
 def repaired(gram: Matrix, gram_variance: Matrix, ridge: float = 0.3) -> Matrix:

@@ -51,6 +51,8 @@ class Panel:
     high: tuple[float, ...] = ()
     #: The names follow each other (channels of a spectrum): a line, not bars.
     ordered: bool = False
+    #: Ordered names are times, and a value holds from its own to the next one: steps.
+    steps: bool = False
 
 
 def no_panels(result: Any) -> tuple[Panel, ...]:  # noqa: ANN401, ARG001 - for models whose results stay at the parties

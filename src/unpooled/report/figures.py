@@ -121,13 +121,20 @@ def panel(shown: Panel) -> Drawn:
 
         def line(axes: Any, letters: int) -> None:  # noqa: ANN401
             axes.axhline(0, color=_SOFT, lw=0.8)
-            axes.plot(list(order), shown.values, color=_ACCENT, lw=1.5)
+            places = [float(name) for name in shown.names] if shown.steps else list(order)
+            axes.plot(places, shown.values, color=_ACCENT, lw=1.5, drawstyle="steps-post" if shown.steps else "default")
+            if shown.low:
+                axes.fill_between(
+                    places, shown.low, shown.high, color=_ACCENT, alpha=0.15, lw=0, step="post" if shown.steps else None
+                )
             step = max(1, len(shown.names) // (letters // 6))
-            axes.set_xticks(list(order)[::step], [_plain(_short(name, 8)) for name in shown.names[::step]])
+            axes.set_xticks(places[::step], [_plain(_short(name, 8)) for name in shown.names[::step]])
 
         ends = f"lowest {min(shown.values):.3g}, highest {max(shown.values):.3g}"
         return _svg(
-            line, 2.6, f"{shown.title}: a line over {len(order)} channels; {ends}. All numbers are in the table below."
+            line,
+            2.6,
+            f"{shown.title}: a line over {len(order)} {'times' if shown.steps else 'channels'}; {ends}. All numbers are in the table below.",
         )
     largest = sorted(sorted(order, key=lambda i: -abs(shown.values[i]))[:_BARS])
 

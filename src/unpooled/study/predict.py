@@ -23,7 +23,10 @@ def predictions(
     id_column: str | None = None,
     form: DataFormat | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """``prediction``, for a classifier ``probability`` (of its second class), for a regression with errors ``std``; ids first, if asked for."""
+    """``prediction``, for a classifier ``probability`` (of its second class), for a regression with errors ``std``; ids first, if asked for.
+
+    Several classes have a probability each, times to an event the probability of none until each end of an interval.
+    """
     import polars as pl
 
     if data.suffix == SPARSE:
@@ -47,13 +50,25 @@ def predictions(
     found: dict[str, NDArray[Any]] = {}
     if id_column is not None:
         found[id_column] = np.array(table.ids(), dtype=object)
+    return found | _answers(model, frame, known)
+
+
+def _answers(model: Any, frame: Any, known: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:  # noqa: ANN401 - an estimator, a frame
+    """What the model says of these rows, by the name of a column."""
     predicted = model.predict(frame, **known)
     if predicted.ndim > 1:
         responses = model.plan_.design.parameters.responses
-        return found | {f"prediction: {name}": values for name, values in zip(responses, predicted.T, strict=True)}
-    found["prediction"] = predicted
+        return {f"prediction: {name}": values for name, values in zip(responses, predicted.T, strict=True)}
+    found = {"prediction": predicted}
     if hasattr(model, "classes_"):
-        found["probability"] = model.predict_proba(frame, **known)[:, 1]
+        probabilities = model.predict_proba(frame, **known)
+        if getattr(model, "family", "") == "multinomial":
+            return found | {f"probability: {label}": p for label, p in zip(model.classes_, probabilities.T, strict=True)}
+        found["probability"] = probabilities[:, 1]
+    elif hasattr(model, "predict_survival"):
+        times = model.intervals_[1:]
+        survival = model.predict_survival(frame, times)
+        found |= {f"survival to {time:g}": values for time, values in zip(times.tolist(), survival.T, strict=True)}
     elif hasattr(model, "moments_") and hasattr(model, "credible_interval"):
         found["std"] = model.predict(frame, return_std=True)[1]
     return found

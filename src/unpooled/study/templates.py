@@ -38,15 +38,17 @@ response = "y"                      # a declared column, with a range
 # level = 0.95                      # of the intervals""",
     ),
     "glm": (
-        "Logistic, Poisson, gamma or negative binomial regression with standard errors, by rounds through a secure sum.",
+        "Logistic, multinomial, Poisson, gamma, negative binomial or survival regression with standard errors, by rounds through a secure sum.",
         _ROWS,
         "record",
         """\
-response = "y"                      # a declared column: two categories (logistic), or a range
-family = "logistic"                 # or "poisson", "gamma", "negative-binomial"
+response = "y"                      # a declared column: two categories (logistic), two or more (multinomial), or a range
+family = "logistic"                 # or "multinomial", "poisson", "gamma", "negative-binomial", "survival"
 # exposure = ""                     # a declared column that the mean is in proportion to
 # offset = ""                       # a declared column that is added to the linear predictor
 # dispersion = 1.0                  # of the negative binomial
+# event = ""                        # survival: a declared column, 0 or 1, or two categories of which the second is the event (response: the
+                                    # time, from 0 to the end of follow-up); then also cuts = [..], the times at which the hazard may change
 # ridge = 0.0                       # L2 penalty of the mean loss
 # fit_intercept = true
 # method = "auto"                   # decided before data; "newton", "gradient", "mean"

@@ -250,6 +250,10 @@ def _released(model: Any) -> tuple[Column, ...]:  # noqa: ANN401
     check_is_fitted(model)
     if not getattr(model, "_is_linear", False) or getattr(model, "shifted_by", {}):
         raise UsageError("diagnose is for models that are linear in their columns, without offset or exposure")
+    if getattr(model, "family", "") in {"multinomial", "survival"}:
+        raise UsageError(
+            "a diagnosis is of one linear predictor and its response: not of several classes, nor of times to an event"
+        )
     coefficients = np.ravel(model.coef_)
     kept = type(model).__name__.startswith("Pride")
     if kept or not np.isfinite(coefficients).all():

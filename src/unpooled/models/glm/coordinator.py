@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.inference import CONSTANT_TERM
 from unpooled.aggregation.keys import exchange_keys
 from unpooled.aggregation.modes import collect
 from unpooled.aggregation.newton_step import NewtonStep
@@ -20,6 +19,8 @@ from unpooled.models.glm.families import gamma_dispersion
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
 from unpooled.models.glm.rounds import CONVERGED, PRIOR, GlmMethod
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
+from unpooled.models.glm.shapes import Contrasts, Intervals
+from unpooled.models.glm.shaping import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from unpooled.aggregation.totals import Total
     from unpooled.models.glm.directions import Directions
     from unpooled.models.glm.plan import GlmDesign
+    from unpooled.models.glm.shapes import GlmShape
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Conversation, Replies
@@ -55,11 +57,12 @@ class GlmFit:
     standard: Standard | None = None
     #: What a request begins with: means and deviations, or the slopes along which the rounds are.
     head: tuple[float, ...] = ()
-    #: Coefficients, and the (q, w) of a typical record.
+    #: What the coefficients are of, the coefficients, and the (q, w) of a typical record.
+    shape: GlmShape = field(init=False)
     start: Row = field(default_factory=lambda: np.zeros(0))
     units: tuple[float, float] = (1.0, 1.0)
     #: Variance of every coefficient of the rounds, from their own noise and from their pull to the base rate.
-    spread: float = 0.0
+    spread: Row | float = 0.0
 
     @property
     def design(self) -> GlmDesign:
@@ -81,37 +84,20 @@ class GlmFit:
 
     def at(self, start: Row) -> tuple[float, ...]:
         """What a request over standardised rows carries."""
-        return (*self.head, *start.tolist(), *self.units)
-
-    @property
-    def scale(self) -> Row:
-        """The data's own units per unit of every standardised column, and of the constant."""
-        assert self.standard is not None
-        layout = self.design.layout
-        p = len(layout.coding.attribute)
-        return np.concatenate([layout.half_widths[:p] * self.standard.width, [1 / CONSTANT] * layout.intercept])
+        return (*self.head, *self.shape.sent(start), *self.units)
 
     @property
     def back(self) -> Matrix:
-        """The linear map from standardised coefficients to those in the data's own units; the intercept takes up the centres."""
+        """The linear map from the coefficients that the fit works on to those in the data's own units."""
         assert self.standard is not None
-        layout = self.design.layout
-        p = len(layout.coding.attribute)
-        centres = layout.centres[:p] + layout.half_widths[:p] * self.standard.middle
-        back = np.diag(1 / self.scale)
-        if layout.intercept:
-            back[-1, :p] = -centres / self.scale[:p]
-        return back
+        return self.shape.back(self.standard)
 
     @property
     def penalty(self) -> Row:
-        """The penalty of the sum of losses on every standardised coefficient; the constant has none."""
+        """The penalty of the sum of losses on every coefficient; a constant has none."""
         if self.standard is None:
             return np.zeros(self.start.size)
-        penalty = self.rows * self.design.parameters.ridge / self.scale**2
-        if self.design.layout.intercept:
-            penalty[-1] = 0.0
-        return np.asarray(penalty)
+        return self.shape.penalty(self.standard, self.rows)
 
 
 def coordinate(plan: Plan) -> Conversation:
@@ -121,19 +107,19 @@ def coordinate(plan: Plan) -> Conversation:
     fit = GlmFit(plan, members)
     if COUNT in design.totals:
         fit.count = yield from fit.total(COUNT)
-    rate = yield from _begin(fit)
+    total = yield from fit.total(BASE)
+    fit.shape = shape_of(design, total, fit.rows)
+    fit.units = fit.shape.units
     if design.schedule.method is GlmMethod.MEAN:
-        return _result(fit, None, design.family.link(rate))
+        return _result(fit, None, fit.shape.of_base())
     if design.directions is not None:
-        return (yield from _along(fit, design.directions, rate))
+        return (yield from _along(fit, design.directions))
     if design.schedule.exact:
         fit.standard, fit.units = design.long.declared(), (1.0, design.family.most[1])
     else:
         total = yield from fit.total(SCALES)
         fit.standard = design.scales.decode(total, fit.rows)
-    fit.head, fit.start = fit.standard.settings, np.zeros(design.layout.size)
-    if design.layout.intercept:
-        fit.start[-1] = design.family.link(rate) / CONSTANT
+    fit.head, fit.start = fit.standard.settings, fit.shape.start
     if design.schedule.rounds:
         yield from _descent(fit)
     if design.schedule.method is not GlmMethod.NEWTON:
@@ -142,31 +128,21 @@ def coordinate(plan: Plan) -> Conversation:
     return _result(fit, newton, dispersion=dispersion)
 
 
-def _begin(fit: GlmFit) -> Generator[list[Ask], Replies, float]:
-    """The mean response of a record that is exposed to 1, inside what a response can be; the units of a typical one."""
-    total = yield from fit.total(BASE)
-    family = fit.design.family
-    mean, rate = fit.design.base.decode(total, fit.rows)
-    fit.units = family.units(mean)
-    return rate
-
-
 def _descent(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
     """Steps along noisy gradients, pulled to the base rate as far as their noise says; the mean of the later half of the iterates."""
     design, schedule = fit.design, fit.design.schedule
     base, current, later = fit.start, fit.start.copy(), np.zeros_like(fit.start)
     first = schedule.rounds // 2
-    slopes = max(fit.start.size - design.layout.intercept, 1)
-    pull = 0.0
+    slopes = fit.shape.slopes
+    pull: Row | float = 0.0
     for index in range(schedule.rounds):
         total = yield from fit.total(DESCENT, fit.at(current), index)
         gradient, noise = design.short.gradient_of(total)
-        # What a unit of a coefficient adds to the gradient, where columns are independent and a typical row is scaled down by so much.
-        curvature = fit.rows * fit.units[1] / fit.units[0] * design.shrinks
+        curvature = fit.shape.curvature(fit.rows)
         fit.spread = (noise / curvature) ** 2 / schedule.rounds
         pull = fit.spread * slopes / PRIOR
         pulls = pull + fit.penalty / fit.units[0] / curvature
-        gradient = gradient / curvature - pulls * (current - base)
+        gradient = fit.shape.stepped(gradient) / curvature - pulls * (current - base)
         current = current + schedule.step / (1 + pulls) * gradient
         if index >= first:
             later += current
@@ -175,11 +151,11 @@ def _descent(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
     fit.spread = 2 * fit.spread + (pull / (1 + pull)) ** 2 * PRIOR / slopes
 
 
-def _along(fit: GlmFit, directions: Directions, rate: float) -> Generator[list[Ask], Replies, GlmResult]:
+def _along(fit: GlmFit, directions: Directions) -> Generator[list[Ask], Replies, GlmResult]:
     """The direction of the slopes, and how long they are."""
     total = yield from fit.total(MOMENTS)
     slopes = directions.decode(total, fit.rows)
-    constant = fit.design.family.link(rate) / CONSTANT
+    constant = fit.shape.constant / CONSTANT
     fit.head, fit.start = tuple(slopes.tolist()), np.array([1.0, *[constant] * directions.layout.intercept])
     yield from _descent(fit)
     # Of coded rows: the length that becomes 1 is divided by, and the constant takes its part of it.
@@ -187,7 +163,7 @@ def _along(fit: GlmFit, directions: Directions, rate: float) -> Generator[list[A
     width, centre = directions.layout.coding.units
     own = coded if directions.unit else coded / width
     intercept = CONSTANT * float(fit.start[1]) if directions.layout.intercept else 0.0
-    return _result(fit, None, own=np.append(own, intercept - (0.0 if directions.unit else float(centre @ own))))
+    return _result(fit, None, np.append(own, intercept - (0.0 if directions.unit else float(centre @ own))))
 
 
 def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, float]]:
@@ -196,14 +172,13 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, floa
     for index in range(design.schedule.steps):
         total = yield from fit.total(SCORE, fit.at(fit.start), index)
         score, noise = design.long.gradient_of(total)
-        score, noise = score * fit.units[0], noise * fit.units[0]
+        score, noise = fit.shape.received(score) * fit.units[0], noise * fit.units[0]
         total = yield from fit.total(INFORMATION, fit.at(fit.start), index)
-        gram, variance = (
-            number * fit.units[1] ** power for power, number in enumerate(design.long.information_of(total), 1)
-        )
+        released = (number * fit.units[1] ** power for power, number in enumerate(design.long.information_of(total), 1))
+        gram, variance = fit.shape.information(*released)
         score = score - fit.penalty * fit.start
         weighted = gram + np.diag(fit.penalty)
-        inverse, told = _inverse(weighted, noisy_gram.noise_level(variance))
+        inverse, told = _inverse(weighted, noisy_gram.noise_level(variance), fit.shape.lift)
         move = inverse @ score
         if design.schedule.exact:
             move *= min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(move)), 1e-300))
@@ -217,14 +192,14 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, floa
         dispersion = gamma_dispersion(min(max(square, deviation, 1.0) / fit.rows, LARGEST_SQUARE / 2), LARGEST_SQUARE)
     estimate = fit.start if design.schedule.exact else fit.start + move
     noises = np.full(score.size, noise**2)
-    told &= noisy_gram.identified(gram, variance)
+    told &= noisy_gram.identified(gram, variance, lift=fit.shape.lift)
     found = _step(fit, estimate, (weighted, variance, inverse), noises, (dispersion, told))
     if not design.schedule.exact:
         # For predictions: as far along as the noise of the step allows, beside that of the rounds (THEORY.md, section 3).
         weighted = noisy_gram.psd_part(weighted)
-        believed = fit.spread * weighted
-        met = noisy_gram.noise_covariance(np.outer(move, move), variance, noises)
-        fit.start = fit.start + fit.spread * weighted @ np.linalg.solve(believed @ weighted + met, score)
+        believed = weighted * fit.shape.believed(fit.spread)
+        met = fit.shape.met(move, variance, noises)
+        fit.start = fit.start + believed.T @ np.linalg.solve(believed @ weighted + met, score)
     return found, dispersion
 
 
@@ -237,19 +212,17 @@ def _step(
 ) -> NewtonStep:
     """The estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met."""
     (weighted, variance, inverse), (dispersion, told) = information, more
-    layout, back = fit.design.layout, fit.back
+    back = fit.back
     move = estimate - fit.start
     sampling = inverse @ (dispersion * (weighted - np.diag(fit.penalty))) @ inverse
-    met = noisy_gram.noise_covariance(np.outer(move, move), variance, noises)
+    met = fit.shape.met(move, variance, noises)
     own, covariance = back @ estimate, back @ (sampling + inverse @ met @ inverse) @ back.T
-    if layout.intercept:
-        told[-1] = told.all()
-    names = (*layout.names, *([CONSTANT_TERM] if layout.intercept else []))
+    told = fit.shape.constants_told(told)
     whole, alone = (tuple(np.ravel(m).tolist()) for m in (covariance, back @ sampling @ back.T))
-    return NewtonStep(names, tuple(own.tolist()), whole, alone, tuple(told.tolist()))
+    return NewtonStep(fit.shape.names, tuple(own.tolist()), whole, alone, tuple(told.tolist()))
 
 
-def _inverse(information: Matrix, noise: float) -> tuple[Matrix, NDArray[np.bool_]]:
+def _inverse(information: Matrix, noise: float, lift: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
     """The inverse over the directions that the records tell of more than noise does, and whose they are.
 
     Columns that add up to a constant, as all categories of one do, leave a direction that nobody knows. A step along it would be noise alone,
@@ -258,26 +231,42 @@ def _inverse(information: Matrix, noise: float) -> tuple[Matrix, NDArray[np.bool
     values, vectors = np.linalg.eigh((information + information.T) / 2)
     kept = values > max(_SINGULAR * float(values[-1]), noise)
     own = vectors[:, kept]
-    told = np.square(vectors[:, ~kept]).sum(axis=1) < _LOST
+    told = noisy_gram.shares(vectors[:, ~kept], lift) < _LOST
     return np.asarray((own / values[kept]) @ own.T), told
 
 
-def _result(
-    fit: GlmFit, newton: NewtonStep | None, base: float = math.nan, *, dispersion: float = 1.0, own: Row | None = None
-) -> GlmResult:
+def _result(fit: GlmFit, newton: NewtonStep | None, own: Row | None = None, *, dispersion: float = 1.0) -> GlmResult:
+    """The result; ``own`` are coefficients in the data's own units, or None: those that the fit ended with."""
     design = fit.design
-    layout, level = design.layout, design.parameters.level
-    p = len(layout.coding.attribute)
-    if own is None and fit.standard is not None:
-        own = np.zeros(p + 1)
-        own[: layout.size] = fit.back @ fit.start
-    elif own is None:
-        own = np.append(np.zeros(p), base)
+    names, level = design.layout.names, design.parameters.level
+    shape, p = fit.shape, len(names)
+    if own is None:
+        own = fit.back @ fit.start
+        if not design.layout.intercept:
+            own = np.column_stack([own.reshape(-1, p), np.zeros(own.size // p)]).ravel()
     lines = newton.terms(level) if newton is not None else ()
-    ends = [(t.conf_low, t.conf_high, t.identified) for t in lines[:p]] or [(-math.inf, math.inf, False)] * p
+    told = {t.term: (t.conf_low, t.conf_high, t.identified) for t in lines}
+    labels = shape.labels if isinstance(shape, Contrasts) else ("",)
+    hazards = isinstance(shape, Intervals)
+    table = own[None, :] if hazards else own.reshape(len(labels), p + 1)
     coefficients = tuple(
-        GlmCoefficient(name, value, low, high, told)
-        for name, value, (low, high, told) in zip(layout.names, own[:p].tolist(), ends, strict=True)
+        GlmCoefficient(term, value, *told.get(term, (-math.inf, math.inf, False)))
+        for label, values in zip(labels, table[:, :p].tolist(), strict=True)
+        for term, value in zip([f"{label}: {name}" if label else name for name in names], values, strict=True)
     )
-    family, method = design.family.name, str(design.schedule.method)
-    return GlmResult(family, coefficients, float(own[-1]), level, fit.participants, fit.rows, method, dispersion, newton)
+    several = isinstance(shape, Contrasts)
+    return GlmResult(
+        design.family.name,
+        coefficients,
+        0.0 if several or hazards else float(own[-1]),
+        level,
+        fit.participants,
+        fit.rows,
+        str(design.schedule.method),
+        dispersion,
+        newton,
+        labels if several else (),
+        tuple(table[:, -1].tolist()) if several else (),
+        tuple(own[p:].tolist()) if hazards else (),
+        shape.table if isinstance(shape, Intervals) else None,
+    )

@@ -6,22 +6,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.newton_step import GlmSummary, NewtonStep
+from unpooled.aggregation.newton_step import NewtonStep
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator
 from unpooled.estimation.households import counts_of, row_cards, site_tables
-from unpooled.estimation.parameters import NONE, NUMBER, PAIR, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.parameters import NONE, NUMBER, NUMBERS, PAIR, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.glm import MODEL
-from unpooled.models.glm.families import GAMMA, LOGISTIC, GlmFamily, check_family
+from unpooled.models.glm.families import GAMMA, LOGISTIC, MULTINOMIAL, SURVIVAL, check_family
+from unpooled.models.glm.followed import EVENT, times_and_events
+from unpooled.models.glm.life_table import KaplanMeier, LifeTable
 from unpooled.models.glm.plan import MOST_PASSES
+from unpooled.models.glm.predicting import GlmPredictions
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
 from unpooled.models.glm.rounds import GlmMethod
-from unpooled.models.glm.shifted import EXPOSURE, OFFSET, shifts
+from unpooled.models.glm.shifted import EXPOSURE, OFFSET
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.plan import AGGREGATION, BOUNDS, CLASSES, Plan, Study
@@ -38,17 +39,15 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-def _has_classes(estimator: PrivateGLM) -> bool:
-    return estimator.family == LOGISTIC
-
-
-class PrivateGLM(StudyEstimator):
-    """A generalised linear model on row-split data: logistic, Poisson, gamma or negative binomial regression by private rounds.
+class PrivateGLM(GlmPredictions):
+    """A generalised linear model on row-split data: logistic, multinomial, Poisson, gamma, negative binomial or survival regression by private rounds.
 
     Parameters
     ----------
-    family : {"logistic", "poisson", "gamma", "negative-binomial"}, default "logistic"
-        The law of the response. "logistic" has two declared classes and the logit link, the others the logarithm as link.
+    family : {"logistic", "poisson", "gamma", "negative-binomial", "multinomial", "survival"}, default "logistic"
+        The law of the response. "logistic" has two declared classes and the logit link, "multinomial" two or more and the softmax, the others
+        have the logarithm as link. "survival" is for times to an event: hazards that change at ``cuts`` and are in proportion (piecewise
+        exponential).
     epsilon : float, default 1.0
         The privacy asked for: smaller protects more. ``inf`` adds no noise, fits to convergence and promises nothing.
     delta : float, optional
@@ -56,10 +55,10 @@ class PrivateGLM(StudyEstimator):
     bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
         Declared ranges of the features. None reads them off the data, warns, and promises nothing.
     y_bounds : (low, high), optional
-        Declared range of a response that is a number: (0, most) of counts, above 0 for "gamma". None reads it off the data, warns, and
+        Declared range of a response that is a number: (0, most) of counts, above 0 for "gamma", (0, end of follow-up) of times. None reads it off the data, warns, and
         promises nothing.
-    classes : (first, second), optional
-        The declared labels of the logistic family. None reads them off ``y``, warns, and promises nothing.
+    classes : list of labels, optional
+        The declared labels of the logistic family (two) and of the multinomial (two or more). None reads them off ``y``, warns, and promises nothing.
     unit : {"record", "attribute", "household"}, default "record"
         Whom the promise is for: a whole row, one value of one person, or all rows of one id (``unit_id`` of ``fit``).
     rows_per_household : int, default 1
@@ -86,6 +85,8 @@ class PrivateGLM(StudyEstimator):
         Declared range, above 0, of ``exposure`` in ``fit``, to which the mean is in proportion.
     offset_bounds : (low, high), optional
         Declared range of ``offset`` in ``fit``, which is added to the linear predictor.
+    cuts : list of times, optional
+        Of the survival family: where the hazard may change, rising, between 0 and the end of ``y_bounds``; [] is a constant hazard.
     ridge : float, default 0.0
         L2 penalty of the mean loss on the slopes, in the data's own units: ``alpha`` of scikit-learn's PoissonRegressor, 1/(n C) of its
         LogisticRegression.
@@ -101,11 +102,16 @@ class PrivateGLM(StudyEstimator):
     Attributes
     ----------
     coef_ : array
-        Coefficients in the data's own units, for predictions: shrunk by what is known of their noise.
-    intercept_ : float
-        The constant.
+        Coefficients in the data's own units, for predictions: shrunk by what is known of their noise. Of the multinomial family a row for each
+        class; over the classes every column adds up to 0.
+    intercept_ : float or array
+        The constant, or one for each class.
     classes_ : array
-        The two labels of the logistic family.
+        The labels of the logistic and the multinomial family.
+    hazard_ratios_ : array
+        Of the survival family: ``exp(coef_)``.
+    baseline_hazard_, kaplan_meier_ : array, KaplanMeier
+        Of the survival family: the hazard of a row of zeros in every interval, and the curve with its band.
     dispersion_ : float
         The factor of the variance: estimated for the gamma family, else 1.
     method_ : str
@@ -136,8 +142,9 @@ class PrivateGLM(StudyEstimator):
         | taking("max_passes", WHOLE)
         | taking("dispersion ridge", NUMBER)
         | taking("exposure_bounds offset_bounds", PAIR, NONE)
+        | taking("cuts", NUMBERS, NONE)
     )
-    _saved_types: ClassVar = (*StudyEstimator._saved_types, GlmResult, GlmCoefficient, NewtonStep)  # noqa: SLF001 - its base
+    _saved_types: ClassVar = (*StudyEstimator._saved_types, GlmResult, GlmCoefficient, NewtonStep, KaplanMeier, LifeTable)  # noqa: SLF001 - its base
 
     def __init__(
         self,
@@ -160,6 +167,7 @@ class PrivateGLM(StudyEstimator):
         dispersion: float = 1.0,
         exposure_bounds: tuple[float, float] | None = None,
         offset_bounds: tuple[float, float] | None = None,
+        cuts: Sequence[float] | None = None,
         ridge: float = 0.0,
         fit_intercept: bool = True,
         public_seed: int = 0,
@@ -180,6 +188,7 @@ class PrivateGLM(StudyEstimator):
         self.dispersion = dispersion
         self.exposure_bounds = exposure_bounds
         self.offset_bounds = offset_bounds
+        self.cuts = cuts
         self.ridge = ridge
         self.fit_intercept = fit_intercept
 
@@ -192,16 +201,20 @@ class PrivateGLM(StudyEstimator):
     def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
         check_family(self.family)
         declared = super()._declared(names, table)
-        if self.family == LOGISTIC:
+        if self._classifies:
             if y is not None:
                 check_classification_targets(y)
-            classes = Classes.given(self.classes, y, warn=self._warns)
+            classes = Classes.given(self.classes, y, warn=self._warns, several=self.family == MULTINOMIAL)
             more = (CLASSES,) if classes.derived else ()
             response = Column(RESPONSE, categories=classes.texts)
             return replace(declared, classes=classes, response=response, derived=(*declared.derived, *more))
         if self.y_bounds is None and y is None:
             raise UsageError("a plan needs y_bounds: pass y_bounds=(low, high)")
         return replace(declared, response=self._range(y), derived=self._derived())
+
+    @property
+    def _classifies(self) -> bool:
+        return any(self.family == name for name in (LOGISTIC, MULTINOMIAL))  # before it is known to be a word
 
     def _derived(self) -> tuple[str, ...]:
         return () if self.bounds is not None and self.y_bounds is not None else (BOUNDS,)
@@ -225,6 +238,8 @@ class PrivateGLM(StudyEstimator):
             for name, bounds in ((EXPOSURE, self.exposure_bounds), (OFFSET, self.offset_bounds))
             if bounds is not None
         ]
+        if self.family == SURVIVAL:
+            extra.append(Column(EVENT, 0.0, 1.0))
         columns = (*declared.columns, *extra, declared.response)
         shifted = self._shifted
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) and self.method == GlmMethod.MOMENTS else None
@@ -234,6 +249,8 @@ class PrivateGLM(StudyEstimator):
             "dispersion": float(self.dispersion),
             "exposure": EXPOSURE if EXPOSURE in shifted else "",
             "offset": OFFSET if OFFSET in shifted else "",
+            "event": EVENT if self.family == SURVIVAL else "",
+            "cuts": None if self.cuts is None else [float(cut) for cut in self.cuts],
             "ridge": float(self.ridge),
             "fit_intercept": bool(self.fit_intercept),
             "method": self.method,
@@ -254,19 +271,29 @@ class PrivateGLM(StudyEstimator):
         exposure: ArrayLike | None = None,
         offset: ArrayLike | None = None,
         unit_id: ArrayLike | None = None,
+        event: ArrayLike | None = None,
     ) -> Self:
         """Release what the rounds ask for of all sites (``sites``: a label per row; None is one site), and fit.
 
-        ``exposure`` and ``offset`` have a number for each row, inside ``exposure_bounds`` and ``offset_bounds``, ``unit_id`` an id.
+        ``exposure`` and ``offset`` have a number for each row, inside ``exposure_bounds`` and ``offset_bounds``, ``unit_id`` an id. For the
+        survival family ``y`` are times and ``event`` says whether an event ended them (else they are censored), or ``y`` is a structured array
+        of (event, time), as scikit-survival makes it.
         """
-        table, labels = self._read(X, y, y_numeric=self.family != LOGISTIC)
-        labels = labels if self.family == LOGISTIC else labels.astype(np.float64)
+        happened = None
+        if self.family == SURVIVAL:
+            y, happened = times_and_events(y, event)
+        elif event is not None:
+            raise UsageError("event goes with the survival family")
+        table, labels = self._read(X, y, y_numeric=not self._classifies)
+        labels = labels if self._classifies else labels.astype(np.float64)
         declared = self._declared(table.names, table, labels)
         if declared.classes is not None:
             self.classes_ = declared.classes.labels
             labels = declared.classes.column(labels)
         whole = part(table, table.names, labels)
         more = self._shifts(whole.n_rows, exposure, offset)
+        if happened is not None:
+            more[EVENT] = happened
         if more:
             whole = Table({name: whole[name] for name in whole.names} | more)
         tables = site_tables(whole, sites, self.unit, unit_id, self.rows_per_household)
@@ -277,114 +304,22 @@ class PrivateGLM(StudyEstimator):
 
     def _take(self, result: GlmResult) -> Self:
         self._result = result
-        self.coef_, self.intercept_ = np.array([c.value for c in result.coefficients]), result.intercept
+        own = np.array([c.value for c in result.coefficients])
+        self.coef_ = own.reshape(len(result.classes), -1) if result.classes else own
+        self.intercept_ = np.array(result.intercepts) if result.classes else result.intercept
+        if result.life_table is not None:
+            self._take_hazards(result, result.life_table)
         self.method_, self.dispersion_ = result.method, result.dispersion
         return self
-
-    def _shifts(self, rows: int, exposure: ArrayLike | None, offset: ArrayLike | None) -> dict[str, Vector]:
-        return shifts(rows, (exposure, self.exposure_bounds), (offset, self.offset_bounds))
-
-    # --- after the fit ---------------------------------------------------------------------------------------------------
-
-    @property
-    def shifted_by(self) -> dict[str, str]:
-        """The columns of the study that predictions need as ``exposure`` and ``offset``, by these words."""
-        check_is_fitted(self)
-        responses = self.plan_.design.responses
-        found = (("exposure", responses.exposure), ("offset", responses.offset))
-        return {word: column.name for word, column in found if column is not None}
-
-    @property
-    def _fitted_family(self) -> GlmFamily:
-        """The family with the range that was declared of the response."""
-        check_is_fitted(self)
-        family: GlmFamily = self.plan_.design.family
-        return family
-
-    def linear_predictor(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
-        """``X @ coef_ + intercept_``, with the logarithm of the exposure and the offset where there are any."""
-        u = self._lengthened(X) if self._by_direction else self._linear(X)
-        shifts = self._shifts(u.size, exposure, offset)
-        if EXPOSURE in shifts:
-            if not (shifts[EXPOSURE] > 0).all():
-                raise DataError("exposure must be positive")
-            u = u + np.log(shifts[EXPOSURE])
-        return np.asarray(u + shifts[OFFSET]) if OFFSET in shifts else u
-
-    @property
-    def _by_direction(self) -> bool:
-        """Whether rows count by their direction alone: a study asked for one length of all of them."""
-        check_is_fitted(self)
-        directions = self.plan_.design.directions
-        return directions is not None and directions.unit
-
-    def _lengthened(self, X: ArrayLike) -> Vector:
-        directions, new = self.plan_.design.directions, self._new(X)
-        rows = directions.lengthened([new[name] for name in directions.layout.coding.names])
-        return np.asarray(rows @ self.coef_ + self.intercept_)
-
-    def predict(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> NDArray[Any]:
-        """The expected response; of the logistic family the more likely class."""
-        u = self.linear_predictor(X, exposure, offset)
-        if self.family == LOGISTIC:
-            return np.asarray(self.classes_[(u > 0).astype(int)])
-        return self._fitted_family.mean(u)
-
-    @available_if(_has_classes)  # type: ignore[untyped-decorator]
-    def decision_function(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
-        """The linear predictor (logistic family); positive means ``classes_[1]``."""
-        return self.linear_predictor(X, exposure, offset)
-
-    @available_if(_has_classes)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
-        """Probabilities of the two classes (logistic family)."""
-        positive = self._fitted_family.mean(self.linear_predictor(X, exposure, offset))
-        return np.column_stack([1 - positive, positive])
-
-    def score(self, X: ArrayLike, y: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> float:
-        """The share of right classes (logistic family), or the part of the deviance that the fit explains (D^2)."""
-        predicted, told = self.predict(X, exposure, offset), np.asarray(y)
-        if self.family == LOGISTIC:
-            return float(np.mean(predicted == told))
-        family, mean = self._fitted_family, np.full(told.size, float(told.mean()))
-        return 1 - float(family.deviance(told, predicted).sum() / family.deviance(told, mean).sum())
-
-    def summary(self, level: float = 0.95, adjust: str | None = None) -> GlmSummary:
-        """Estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
-
-        Estimates are those of the Newton step, unshrunk: ``coef_``, for predictions, may differ from them.
-        """
-        check_is_fitted(self)
-        result = self._result
-        if result.newton is None:
-            msg = (
-                f"method {self.method_!r} released no second moments, so there are no standard errors: with method='newton' there are "
-                "(and the noise of each coefficient grows)"
-            )
-            raise UsageError(msg)
-        terms = result.newton.terms(level, adjust)
-        return GlmSummary(terms, result.rows, self.family, result.dispersion, level, str(self.plan_.statement), adjust)
-
-    def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-        """scikit-learn's ``LogisticRegression`` with these coefficients (logistic family), predicting the same."""
-        if self.family != LOGISTIC or self._shifted or self._by_direction:
-            raise UsageError(
-                "to_sklearn is for the logistic family, without exposure and offset, of rows as they are: use coef_ and intercept_"
-            )
-        return super().to_sklearn()
-
-    @property
-    def _shifted(self) -> tuple[str, ...]:
-        given = ((EXPOSURE, self.exposure_bounds), (OFFSET, self.offset_bounds))
-        return tuple(name for name, bounds in given if bounds is not None)
 
     def __sklearn_tags__(self) -> Tags:
         from sklearn.utils import ClassifierTags, RegressorTags
 
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
-        if self.family == LOGISTIC:
-            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags(multi_class=False)
+        if self._classifies:
+            tags.estimator_type = "classifier"
+            tags.classifier_tags = ClassifierTags(multi_class=self.family == MULTINOMIAL)
         else:
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags(poor_score=True)
             tags.target_tags.positive_only = True

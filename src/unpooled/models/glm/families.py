@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 LOGISTIC, POISSON, GAMMA, NEGATIVE_BINOMIAL = "logistic", "poisson", "gamma", "negative-binomial"
+#: Those with one linear predictor and one number of each record.
 NAMES = (LOGISTIC, POISSON, GAMMA, NEGATIVE_BINOMIAL)
+MULTINOMIAL, SURVIVAL = "multinomial", "survival"
+FAMILIES = (*NAMES, MULTINOMIAL, SURVIVAL)
 #: The mean of a log link is at most so many times the largest response, and at least this part of the smallest that can be.
 _ABOVE, _BELOW = 2.0, 0.5
 #: Without noise a positive number counts as at most so many times its mean.
@@ -31,8 +34,8 @@ _CERTAIN = 1e-12
 
 def check_family(name: str) -> None:
     """Refuse a name that is none of a family."""
-    if name not in NAMES:
-        msg = f"family is one of {listed(list(NAMES))}, not {name!r}"
+    if name not in FAMILIES:
+        msg = f"family is one of {listed(list(FAMILIES))}, not {name!r}"
         raise UsageError(msg)
 
 

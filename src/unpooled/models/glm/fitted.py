@@ -27,6 +27,8 @@ def fitted(plan: Plan, result: GlmResult) -> PrivateGLM:
         dispersion=given.dispersion,
         exposure_bounds=None if responses.exposure is None else responses.exposure.range,
         offset_bounds=None if responses.offset is None else responses.offset.range,
+        cuts=given.cuts,
+        y_bounds=responses.response.range if result.life_table is not None else None,
         ridge=given.ridge,
         fit_intercept=given.fit_intercept,
     )

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from unpooled.estimation.imagined import imagine, made_up_features
+from unpooled.estimation.imagined import imagine
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.glm.coordinator import coordinate
+from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL
+from unpooled.models.glm.made_up import losses, made_up
+from unpooled.models.glm.multinomial import Softmax
 from unpooled.models.glm.party import STATISTICS
 from unpooled.models.glm.plan import GlmDesign, compile_plan
-from unpooled.privacy.bounds import Coding
+from unpooled.models.glm.survival import Hazards
 from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from unpooled.models.glm.made_up import Assumed
     from unpooled.models.glm.result import GlmResult
     from unpooled.privacy.plan import Plan, Study
-
-    Vector = NDArray[np.float64]
 
 #: Made-up rows: more of them differ from the study's own only in the sampling error.
 _ROWS, _NEW = 2000, 2000
@@ -30,7 +29,12 @@ _ROWS, _NEW = 2000, 2000
 #: family), how columns correlate, and how many standard deviations half a declared range has.
 SIGNAL, CORRELATION, RANGES = (0.5, 1.5), (0.0, 0.6), (2.5, 8.0)
 _RATES = {True: (0.2, 0.5), False: (0.05, 0.2)}
-_BISECTIONS = 60
+#: Of several classes the rate of one, in parts of that which they all would have.
+_RARE = (0.3, 1.0)
+#: Of times to an event the part of persons who would have it.
+_EVENTS = (0.2, 0.6)
+#: What the rate is of, where there is no mean response.
+_WORDS = {MULTINOMIAL: "rate of one class", SURVIVAL: "part of persons with the event by the end of follow-up"}
 
 
 def outlook(
@@ -46,6 +50,10 @@ def outlook(
     """Deviance of new rows over that of the base rate, against epsilon (``quick``: at the one that is asked for alone)."""
     plans = {study.epsilon: compile_plan(study)}
     design: GlmDesign = plans[study.epsilon].design
+    if rate is None and isinstance(design.family, Softmax):
+        rate = _RARE[0] / len(design.family.labels), _RARE[1] / len(design.family.labels)
+    if rate is None and isinstance(design.family, Hazards):
+        rate = _EVENTS
     rate = _RATES[design.family.classes] if rate is None else rate
     check_range("signal", signal, 0.0, 10.0)
     check_range("rate", rate, 1e-6, 0.999)
@@ -64,7 +72,7 @@ def outlook(
     points = simulated(study.epsilon, run, seed, quick=quick)
     words = [
         in_words("deviation of the linear predictor", signal),
-        in_words("mean response over its largest", rate),
+        in_words(_WORDS.get(design.family.name, "mean response over its largest"), rate),
         in_words("correlation of columns", correlation),
         in_words("half range in deviations", ranges),
     ]
@@ -83,7 +91,7 @@ def outlook(
     )
 
 
-def _errors(plan: Plan, assumed: tuple[float, float, float, float], rng: np.random.Generator) -> tuple[float, float]:
+def _errors(plan: Plan, assumed: Assumed, rng: np.random.Generator) -> tuple[float, float]:
     """The error of one made-up study, and that of the true coefficients."""
     design: GlmDesign = plan.design
     count = min(design.rows, _ROWS)
@@ -92,41 +100,5 @@ def _errors(plan: Plan, assumed: tuple[float, float, float, float], rng: np.rand
         Table({name: column[part] for name, column in columns.items()}) for part in (slice(count), slice(count, None))
     )
     result: GlmResult = imagine(plan, coordinate, STATISTICS, used, rng)
-    coefficients = np.array([c.value for c in result.coefficients])
-    features = Coding(design.layout.features, 1).natural([new[c.name] for c in design.layout.features])
-    _, offset = design.responses.read(tuple(new[name] for name in design.responses.names))
-    fitted = design.family.mean(features @ coefficients + result.intercept + offset)
-    rates = np.exp(offset) if design.base.count > 1 else np.ones(offset.size)
-    base = rates * (y[count:].sum() / rates.sum())
-
-    def loss(mean: Vector) -> float:
-        return float(design.family.deviance(y[count:], mean).sum())
-
-    return loss(fitted) / max(loss(base), 1e-300), loss(true[count:]) / max(loss(base), 1e-300)
-
-
-def made_up(
-    design: GlmDesign, count: int, assumed: tuple[float, float, float, float], rng: np.random.Generator
-) -> tuple[dict[str, Any], Vector, Vector]:
-    """Columns of a table of the declared shape; the responses as numbers; and their true means."""
-    signal, rate, correlation, ranges = assumed
-    responses, family = design.responses, design.family
-    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng)
-    u = rows @ rng.normal(size=rows.shape[1])
-    u *= signal / max(float(u.std()), 1e-9)
-    if responses.exposure is not None:
-        low, high = responses.exposure.range
-        columns[responses.exposure.name] = np.exp(rng.uniform(math.log(low), math.log(high), count))
-        u += np.log(columns[responses.exposure.name])
-    if responses.offset is not None:
-        columns[responses.offset.name] = rng.uniform(*responses.offset.range, count)
-        u += columns[responses.offset.name]
-    low, high = -60.0, 60.0
-    for _ in range(_BISECTIONS):  # the constant with which the mean response is what it should be
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(family.mean(u + middle).mean()) < rate * family.high else (low, middle)
-    mean = family.mean(u + low)
-    y = family.drawn(mean, rng)
-    name, labels = responses.response.name, responses.response.categories
-    columns[name] = y if labels is None else np.array(labels, dtype=object)[y.astype(int)]
-    return columns, y, mean
+    fitted, base, truth = losses(design, result, new, y[count:], true[count:])
+    return fitted / max(base, 1e-300), truth / max(base, 1e-300)

@@ -41,7 +41,7 @@ def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
 def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: GlmDesign = context.design
     if design.directions is None:
-        return design.short.gradients(*_asked(context, design.short, settings))
+        return design.short.descend(*_asked(context, design.short, settings))
     rows = design.along
     slopes, start, units = rows.numbers(settings)
     by = (context.plan.hash, slopes.tobytes())
@@ -73,7 +73,7 @@ def _spread(context: Context, settings: Settings) -> NDArray[np.int64]:
 
 def _asked(context: Context, rows: GlmRows, settings: Settings) -> tuple[Blocks, Floats, Floats]:
     """The standardised rows (of a small table from the round before), the coefficients of a request, and its units."""
-    standard, start, units = public_numbers(rows.layout, settings, 2, response=False)
+    standard, start, units = public_numbers(rows.layout, settings, 2, response=False, coefficients=rows.width)
     by = (context.plan.hash, rows.grid, standard[0].tobytes(), standard[1].tobytes())
     return remembered(context.table, by, rows.layout.size, lambda: rows.blocks(context.table, standard)), start, units
 

@@ -14,9 +14,11 @@ from unpooled.aggregation.standard import SPREAD, Scales
 from unpooled.aggregation.totals import counting, of_units
 from unpooled.errors import UsageError
 from unpooled.models.glm.directions import DirectionRows, Directions
-from unpooled.models.glm.families import LOGISTIC, GlmFamily, check_family
+from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, GlmFamily, check_family
+from unpooled.models.glm.multinomial import ClassRates, ClassResponses, ClassRows, Softmax
 from unpooled.models.glm.rounds import LONG, SHORT, GlmMethod, GlmSchedule, schedule_of
 from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
+from unpooled.models.glm.survival import ExitCells, Hazards, PersonResponses, PersonRows
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.unit import Adjacency, Split
@@ -31,6 +33,24 @@ SHORTEN, UNIT_ROWS = "shorten", "unit"
 MOST_PASSES = 103
 #: Part of the Newton step's budget that a dispersion gets, where the family has one.
 _DISPERSION = 0.1
+#: Of second moments with more numbers than this "auto" makes none: they would take longer than all rounds, and tell less than their noise.
+MOST_ENTRIES = 100_000
+_TOO_LARGE = "without noise a fit takes Newton steps, and their second moments are too large here: fewer columns or classes"
+#: The totals of the families whose records have more than one linear predictor, or are followed for a time.
+_KINDS: dict[str, tuple[type[BaseRate], type[GlmRows]]] = {
+    MULTINOMIAL: (ClassRates, ClassRows),
+    SURVIVAL: (ExitCells, PersonRows),
+}
+_UNSHIFTED = (
+    "exposure and offset are for families with one linear predictor: the multinomial family has one for each class, and persons of the survival "
+    "family are followed from time 0 (no late entry)"
+)
+_SURVIVAL_WORDS = (
+    "event (the declared column that says whether there was one) and cuts (times at which the hazard may change, [] for a constant one) go with "
+    "the survival family, which needs both"
+)
+#: The most intervals.
+_MOST_INTERVALS = 100
 #: Steps per unit of coded rows where there is no noise.
 _FINEST = 1 << 26
 
@@ -45,6 +65,9 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: A declared column that the mean is in proportion to, and one that is added to the linear predictor.
     exposure: str = ""
     offset: str = ""
+    #: Of times to an event: the declared column that says whether there was one, and where the hazard may change.
+    event: str = ""
+    cuts: tuple[float, ...] | None = None
     #: L2 penalty of the mean loss on the slopes, in the data's own units (scikit-learn's alpha).
     ridge: float = 0.0
     #: For method "moments": an L2 bound on the centred row, in its own units, and whether longer rows are shortened to it ("shorten") or all
@@ -85,7 +108,7 @@ class GlmDesign:
     @property
     def base(self) -> BaseRate:
         """What a fit begins from."""
-        return BaseRate(self.responses, self.rows)
+        return _KINDS.get(self.family.name, (BaseRate, GlmRows))[0](self.responses, self.rows)
 
     @property
     def scales(self) -> Scales:
@@ -125,7 +148,8 @@ class GlmDesign:
     def _of(self, part: float) -> GlmRows:
         longest = self.family.most[0] if self.schedule.exact else part
         stretch = max(part, 1.0) if not self.schedule.exact else 1.0
-        rows = GlmRows(self.layout, self.rows, longest, self.responses, self.schedule.exact, stretch)
+        kind = _KINDS.get(self.family.name, (BaseRate, GlmRows))[1]
+        rows = kind(self.layout, self.rows, longest, self.responses, self.schedule.exact, stretch)
         return replace(rows, longest=longest / stretch * rows.radius)
 
 
@@ -151,13 +175,27 @@ def _check_rows(parameters: Parameters, responses: Responses) -> None:
         if parameters.norm is not None or parameters.rows != SHORTEN:
             raise UsageError("norm and rows are for method 'moments' alone: elsewhere columns are standardised")
         return
-    if not responses.family.classes or responses.shifted or parameters.ridge:
+    if parameters.family != LOGISTIC or responses.shifted or parameters.ridge:
         raise UsageError("method 'moments' is for the logistic family, without exposure, offset and ridge")
     if parameters.norm is not None and not 0 < parameters.norm < math.inf:
         raise UsageError("norm must be positive and finite")
 
 
 def _responses(parameters: Parameters, columns: dict[str, Column]) -> Responses:
+    """What the family counts of a record, read from the columns that the parameters name."""
+    response, exposure, offset = _named(parameters, columns)
+    survival = parameters.family == SURVIVAL
+    if survival != bool(parameters.event) or survival != (parameters.cuts is not None):
+        raise UsageError(_SURVIVAL_WORDS)
+    if parameters.family in _KINDS and (exposure is not None or offset is not None):
+        raise UsageError(_UNSHIFTED)
+    if survival:
+        return _persons(parameters, columns, response)
+    family = _family(parameters, response)
+    return ClassResponses(response, family) if isinstance(family, Softmax) else Responses(response, family, exposure, offset)
+
+
+def _named(parameters: Parameters, columns: dict[str, Column]) -> tuple[Column, Column | None, Column | None]:
     """The columns of the response, of what it is exposed to, and of an offset."""
     found: dict[str, Column | None] = {}
     for role in ("response", "exposure", "offset"):
@@ -179,12 +217,38 @@ def _responses(parameters: Parameters, columns: dict[str, Column]) -> Responses:
     if exposure is not None and not exposure.range[0] > 0:
         msg = f"the exposure {exposure.name!r} must be positive: declare a range that begins above 0"
         raise UsageError(msg)
-    return Responses(response, _family(parameters, response), exposure, offset)
+    return response, exposure, offset
+
+
+def _persons(parameters: Parameters, columns: dict[str, Column], response: Column) -> PersonResponses:
+    """Times and events, and the intervals."""
+    event, cuts = columns.get(parameters.event), parameters.cuts or ()
+    if event is None or event.may_be_absent or event.name == response.name:
+        msg = f'the event {parameters.event!r} must be one declared column beside the time, never missing: declare missing = "refuse"'
+        raise UsageError(msg)
+    if event.categories is not None and len(event.categories) != 2:  # noqa: PLR2004
+        msg = f"the event {event.name!r} has two categories, of which the second says that there was one, or a range such as 0 to 1"
+        raise UsageError(msg)
+    if response.categories is not None or response.range[0] != 0:
+        msg = f"the time {response.name!r} is a number from 0 on: declare low = 0 and as high the end of follow-up"
+        raise UsageError(msg)
+    edges = (*map(float, cuts), response.range[1])
+    if len(edges) > _MOST_INTERVALS or not all(a < b for a, b in zip((0.0, *edges[:-1]), edges, strict=True)):
+        msg = f"cuts rise and lie between 0 and the declared end of follow-up; there are less than {_MOST_INTERVALS}"
+        raise UsageError(msg)
+    if not parameters.fit_intercept:
+        raise UsageError("a baseline hazard is always fitted: survival goes without fit_intercept=False")
+    return PersonResponses(response, Hazards(edges=edges), event=event)
 
 
 def _family(parameters: Parameters, response: Column) -> GlmFamily:
     """The family, with what is declared of its response."""
     check_family(parameters.family)
+    if parameters.family == MULTINOMIAL:
+        if response.categories is None:
+            msg = f"the response {response.name!r} of the multinomial family has classes: declare categories of two labels or more"
+            raise UsageError(msg)
+        return Softmax(labels=response.categories)
     if parameters.family == LOGISTIC:
         if response.categories is None or len(response.categories) != 2:  # noqa: PLR2004 - two classes
             msg = f"the response {response.name!r} of the logistic family has two classes: declare categories of two labels"
@@ -194,6 +258,23 @@ def _family(parameters: Parameters, response: Column) -> GlmFamily:
         msg = f"the response {response.name!r} of the {parameters.family} family is a number: declare low and high"
         raise UsageError(msg)
     return GlmFamily(parameters.family, *response.range, float(parameters.dispersion))
+
+
+def _effective(responses: Responses, columns: int) -> float:
+    """The coefficients that a study's rows are counted for: a coefficient of one of C classes is C/2 times as hard to learn.
+
+    A pull is sqrt 2 long, and the weight of C equally frequent classes is 1/C in every direction: with two classes 1/2.
+    """
+    if isinstance(responses.family, Hazards):
+        return columns - 1 + len(responses.family.edges)
+    classes = len(responses.family.labels) if isinstance(responses.family, Softmax) else 2
+    return columns * (classes - 1) * classes / 2
+
+
+def _entries(responses: Responses, columns: int) -> int:
+    """Released numbers of one Newton step's second moments."""
+    classes = len(responses.family.labels) if isinstance(responses.family, Softmax) else 1
+    return classes * (classes + 1) // 2 * columns * (columns + 1) // 2
 
 
 def design_of(study: Study) -> GlmDesign:
@@ -209,13 +290,19 @@ def design_of(study: Study) -> GlmDesign:
     # The layout codes the features; the response, which has a scale of its own, only has a name there.
     named = Column(responses.response.name, 0.0, 1.0)
     layout = MomentsLayout.of((*features, named), named.name, rows, norm=parameters.norm, intercept=parameters.fit_intercept)
-    coefficients = len(layout.coding.attribute) + 1
+    columns = len(layout.coding.attribute) + 1
+    coefficients = _effective(responses, columns)
     k = rows / study.household_rows * aggregation.multiplier(study) / coefficients
-    schedule = schedule_of(GlmMethod(parameters.method), k, coefficients, parameters.max_passes)
+    method = GlmMethod(parameters.method)
+    schedule = schedule_of(method, k, columns, parameters.max_passes)
+    if method is GlmMethod.AUTO and _entries(responses, columns) > MOST_ENTRIES and schedule.method is GlmMethod.NEWTON:
+        if schedule.exact:
+            raise UsageError(_TOO_LARGE)
+        schedule = schedule_of(GlmMethod.GRADIENT, k, columns, parameters.max_passes)
     if schedule.method is GlmMethod.MEAN and not layout.intercept:
         if parameters.method == GlmMethod.MEAN:
             raise UsageError("method 'mean' is the base rate: it goes without fit_intercept=False")
-        schedule = schedule_of(GlmMethod.GRADIENT, k, coefficients, parameters.max_passes)
+        schedule = schedule_of(GlmMethod.GRADIENT, k, columns, parameters.max_passes)
     if schedule.exact:
         layout = replace(layout, grid=_FINEST)
     design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {})
@@ -228,7 +315,7 @@ def design_of(study: Study) -> GlmDesign:
 
 def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
     schedule = design.schedule
-    yield design.base.vector(schedule.base)
+    yield design.base.vector(schedule.base, adjacency)
     if schedule.scales:
         yield design.scales.vector(schedule.scales, adjacency)
     if design.directions is not None:

@@ -114,7 +114,7 @@ class BaseRate:
         """How many sums: exposures are of use to a log link alone."""
         return 1 + (self.responses.shifted and not self.responses.family.classes)
 
-    def vector(self, share: float) -> Summed:
+    def vector(self, share: float, adjacency: Adjacency) -> Summed:  # noqa: ARG002 - a record moves these sums alike under both
         """The statistic with its noise; one value moves one of the sums."""
         reach = {Unit.RECORD: Reach(unit_sums(self.count), self.count), Unit.ATTRIBUTE: Reach(unit_sums(1), 1)}
         return Summed(BASE, (Block(self.count, float(self.grid)),), reach, self.grid, share)
@@ -214,10 +214,19 @@ class GlmRows(StandardRows):
                 glm_rows.pulls(family, left, y, square, float(self.grid), *limits, weight)
                 yield part, left, weight, square
 
+    @property
+    def farthest(self) -> float:
+        """A pull in units of most pulls is never counted as more."""
+        return self.responses.family.most[0] if self.exact else _FARTHEST
+
     def gradients(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
         """The exact sum of one round of gradients."""
         parts = ((rows, pull, square) for rows, pull, _, square in self.pulls(blocks, start, units))
-        return self.cut_products(parts, self.responses.family.most[0] if self.exact else _FARTHEST)
+        return self.cut_products(parts, self.farthest)
+
+    def descend(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
+        """What a round asks for: the same sum, where the coefficients are those of the step."""
+        return self.gradients(blocks, start, units)
 
     def weighted(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
         """The exact second moments of weighted rows: diagonal, above it."""

@@ -17,6 +17,7 @@ from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models import load
+from unpooled.models.stacking.outcomes import MULTINOMIAL
 from unpooled.models.stacking.plan import AUTO, SHORTEN, Meta
 from unpooled.models.stacking.shared import StackEstimator
 from unpooled.privacy.bounds import Bounds, Column
@@ -63,6 +64,7 @@ class PooledLogistic(StackEstimator):
             "noise": self.noise != AUTO,
             "source": self.source is not None,
             "calibration": self.calibration == Calibration.PUBLISHED,
+            "multi_class": self.multi_class != MULTINOMIAL,
         }
         return [name for name, used_here in used.items() if used_here]
 
@@ -87,6 +89,10 @@ class PooledLogistic(StackEstimator):
         pure = not self.delta and not free
         if self.method == PERTURBATION or (self.method == AUTO and not several and (own or pure or free)):
             return self._perturbed(sum(rows.values()), declared)
+        assert declared.classes is not None
+        many = declared.classes.labels.size > 2  # noqa: PLR2004
+        if self.method == AUTO and not several and many and self._of_lengths:
+            return self._perturbed(sum(rows.values()), declared)  # moments tell the direction of one linear predictor
         method = (MOMENTS if self._of_lengths else ROUNDS) if self.method == AUTO else self.method
         wrong = own + (self._of_lengths if method == ROUNDS else [])
         if wrong:
@@ -110,8 +116,10 @@ class PooledLogistic(StackEstimator):
         """Rounds over the totals of all sites, or moments first."""
         assert declared.classes is not None
         columns = (*declared.columns, Column(RESPONSE, categories=declared.classes.texts))
-        parameters = {
+        several = declared.classes.labels.size > 2  # noqa: PLR2004 - two classes have one linear predictor
+        parameters: dict[str, Any] = {
             "response": RESPONSE,
+            "family": "multinomial" if several else "logistic",
             "fit_intercept": bool(self.fit_intercept),
             "tolerate": int(self.tolerate),
             "nodes": [str(node) for node in self.nodes],
@@ -150,8 +158,9 @@ class PooledLogistic(StackEstimator):
         if hasattr(self, "released_"):
             del self.released_
         self._columns, self._newton, self.method_ = declared.columns, result.newton, self._said(study)
-        self.coef_ = np.array([[c.value for c in result.coefficients]])
-        self.intercept_ = np.array([result.intercept])
+        # Of several classes they stand class after class.
+        self.coef_ = np.array([c.value for c in result.coefficients]).reshape(max(len(result.classes), 1), -1)
+        self.intercept_ = np.array(result.intercepts or [result.intercept])
         return self
 
     @staticmethod
@@ -188,6 +197,10 @@ class PooledLogistic(StackEstimator):
             return super().predict_proba(X)
         return self._outcomes.probabilities(self.decision_function(X))
 
+    @property
+    def _family(self) -> str:
+        return "multinomial" if len(self.classes_) > 2 else "logistic"  # noqa: PLR2004
+
     def summary(self, level: float = 0.95, adjust: str | None = None) -> GlmSummary:
         """Estimates with standard errors, tests and intervals, where rounds were enough for them; ``adjust="holm"`` for many tests."""
         check_is_fitted(self)
@@ -198,4 +211,4 @@ class PooledLogistic(StackEstimator):
             raise UsageError(msg)
         rows = sum(card.rows for card in self.plan_.study.parties)
         statement: Any = str(self.plan_.statement)
-        return GlmSummary(self._newton.terms(level, adjust), rows, "logistic", 1.0, level, statement, adjust)
+        return GlmSummary(self._newton.terms(level, adjust), rows, self._family, 1.0, level, statement, adjust)

@@ -1,0 +1,291 @@
+r"""The coefficients that a fit works on, and how they become those of a request and those in the data's own units.
+
+With one linear predictor they are one for every standardised column and for the constant. Classes have a matrix of them whose columns add up to 0:
+the fit works on its coordinates in an orthonormal basis V of such contrasts, the eigenvectors of the weight at the released base rates, so that
+rounds are as long in a direction as is known of it there. Noise of equal deviation everywhere keeps it in any orthonormal basis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.aggregation.inference import CONSTANT_TERM
+from unpooled.aggregation.standard import CONSTANT
+from unpooled.kernels import noisy_gram
+from unpooled.models.glm.life_table import LifeTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.layout import MomentsLayout
+    from unpooled.aggregation.standard import Standard
+    from unpooled.models.glm.plan import GlmDesign
+
+    Row = NDArray[np.float64]
+    Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GlmShape:
+    """One linear predictor, with the base rate from which a fit begins and the (q, w) of a record with the mean response."""
+
+    design: GlmDesign
+    rate: float
+    units: tuple[float, float]
+
+    @property
+    def layout(self) -> MomentsLayout:
+        """Of the features."""
+        return self.design.layout
+
+    @property
+    def columns(self) -> int:
+        """Coded features."""
+        return len(self.layout.coding.attribute)
+
+    @property
+    def start(self) -> Row:
+        """The base rate alone."""
+        start = np.zeros(self.layout.size)
+        if self.layout.intercept:
+            start[-1] = self.constant / CONSTANT
+        return start
+
+    @property
+    def constant(self) -> float:
+        """The linear predictor of the base rate."""
+        return self.design.family.link(self.rate)
+
+    @property
+    def slopes(self) -> int:
+        """Slopes of one linear predictor, at least one."""
+        return max(self.layout.size - self.layout.intercept, 1)
+
+    def sent(self, start: Row) -> tuple[float, ...]:
+        """The coefficients of a request."""
+        return tuple(start.tolist())
+
+    def received(self, gradient: Row) -> Row:
+        """A released gradient as one of the coefficients that the fit works on."""
+        return gradient
+
+    def stepped(self, gradient: Row) -> Row:
+        """The gradient of a round likewise."""
+        return self.received(gradient)
+
+    def curvature(self, rows: int) -> Row | float:
+        """What a unit of a coefficient adds to the gradient, where columns are independent and a typical row is scaled down by so much."""
+        return rows * self.units[1] / self.units[0] * self.design.shrinks
+
+    def information(self, gram: Matrix, variance: Matrix) -> tuple[Matrix, Matrix]:
+        """Released second moments and the variances of their noise likewise."""
+        return gram, variance
+
+    def met(self, move: Row, variance: Matrix, noises: Row) -> Matrix:
+        """The covariance of e - N d: the noise of a gradient, and what the noise of the second moments meets in a step d (Theorem B.4)."""
+        return noisy_gram.noise_covariance(np.outer(move, move), variance, noises)
+
+    def believed(self, spread: Row | float) -> Row | float:
+        """The variance of every coefficient about where the rounds ended."""
+        return spread
+
+    @cached_property
+    def lift(self) -> Matrix:
+        """From the coefficients that the fit works on to those of standardised columns, of every linear predictor."""
+        return np.eye(self.layout.size)
+
+    def scale(self, standard: Standard) -> Row:
+        """The data's own units per unit of every standardised column, and of the constant."""
+        return np.concatenate(
+            [self.layout.half_widths[: self.columns] * standard.width, [1 / CONSTANT] * self.layout.intercept]
+        )
+
+    def one_back(self, standard: Standard) -> Matrix:
+        """From standardised coefficients of one linear predictor to those in the data's own units; the intercept takes up the centres."""
+        p, scale = self.columns, self.scale(standard)
+        centres = self.layout.centres[:p] + self.layout.half_widths[:p] * standard.middle
+        back = np.diag(1 / scale)
+        if self.layout.intercept:
+            back[-1, :p] = -centres / scale[:p]
+        return back
+
+    def back(self, standard: Standard) -> Matrix:
+        """From the coefficients that the fit works on to those in the data's own units."""
+        return self.one_back(standard)
+
+    def penalty(self, standard: Standard, rows: int) -> Row:
+        """The penalty of the sum of losses on every coefficient that the fit works on; a constant has none."""
+        penalty = rows * self.design.parameters.ridge / self.scale(standard) ** 2
+        if self.layout.intercept:
+            penalty[-1] = 0.0
+        return np.asarray(penalty)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the coefficients in the data's own units are called."""
+        return (*self.layout.names, *([CONSTANT_TERM] if self.layout.intercept else []))
+
+    def constants_told(self, told: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """A constant takes up the centres of all columns: it is told where they all are."""
+        if self.layout.intercept:
+            told[-1] = told.all()
+        return told
+
+    def of_base(self) -> Row:
+        """The coefficients in the data's own units where the base rate is all that is known: slopes, and then the constant."""
+        return np.append(np.zeros(self.columns), self.constant)
+
+
+@dataclass(frozen=True)
+class Contrasts(GlmShape):
+    """The linear predictors of several classes, which add up to 0."""
+
+    rates: Row = field(default_factory=lambda: np.full(2, 0.5))
+    labels: tuple[str, ...] = ()
+
+    @cached_property
+    def _basis(self) -> tuple[Row, Matrix]:
+        """(eigenvalues of the weight at the base rates, its eigenvectors), without the constant one; signs do not depend on the machine."""
+        classes = self.rates.size
+        weight = np.diag(self.rates) - np.outer(self.rates, self.rates)
+        # The constant direction, whose eigenvalue is 0, is moved to the end of the order.
+        values, vectors = np.linalg.eigh(weight + np.full((classes, classes), 2.0 / classes))
+        vectors = vectors[:, :-1]
+        vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(classes - 1)])
+        return values[:-1], vectors
+
+    @property
+    def centred(self) -> Row:
+        """The linear predictors of the base rates, which add up to 0."""
+        logs = np.log(self.rates)
+        return np.asarray(logs - logs.mean())
+
+    @property
+    def start(self) -> Row:
+        """The base rates alone."""
+        start = np.zeros((self.rates.size - 1, self.layout.size))
+        if self.layout.intercept:
+            start[:, -1] = self._basis[1].T @ self.centred / CONSTANT
+        return start.ravel()
+
+    def sent(self, start: Row) -> tuple[float, ...]:
+        """Coefficients of every class."""
+        return tuple((self.lift @ start).tolist())
+
+    def received(self, gradient: Row) -> Row:
+        """Contrasts of the gradients of the classes."""
+        return np.asarray(self.lift.T @ gradient)
+
+    def curvature(self, rows: int) -> Row:
+        """In every contrast as much as its eigenvalue says."""
+        each = rows * self._basis[0] / self.units[0] * self.design.shrinks
+        found: Row = np.repeat(each, self.layout.size)
+        return found
+
+    def information(self, gram: Matrix, variance: Matrix) -> tuple[Matrix, Matrix]:
+        """Contrasts of the second moments of the classes; their noise keeps its variance."""
+        size = self.lift.shape[1]
+        return self.lift.T @ gram @ self.lift, np.full((size, size), variance[0, 0])
+
+    def met(self, move: Row, variance: Matrix, noises: Row) -> Matrix:
+        """The covariance of e - N d where N is symmetric in classes and in columns (Theorem G.8)."""
+        columns = self.layout.size
+        d = move.reshape(-1, columns)
+        eyes = np.eye(d.shape[0]), np.eye(columns)
+        alike = float(move @ move) * np.eye(move.size) + np.kron(eyes[0], d.T @ d) + np.kron(d @ d.T, eyes[1])
+        return np.asarray(variance[0, 0] / 4 * (alike + np.outer(move, move)) + np.diag(noises))
+
+    @cached_property
+    def lift(self) -> Matrix:
+        """V (x) I."""
+        return np.asarray(np.kron(self._basis[1], np.eye(self.layout.size)), dtype=np.float64)
+
+    def back(self, standard: Standard) -> Matrix:
+        """V (x) that of one linear predictor."""
+        return np.asarray(np.kron(self._basis[1], self.one_back(standard)), dtype=np.float64)
+
+    def penalty(self, standard: Standard, rows: int) -> Row:
+        """The same for every contrast: the penalty of the classes' own coefficients."""
+        found: Row = np.tile(super().penalty(standard, rows), self.rates.size - 1)
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of every class, and each with its label."""
+        own = super().names
+        return tuple(f"{label}: {name}" for label in self.labels for name in own)
+
+    def constants_told(self, told: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """A class's constant takes up the centres of its columns."""
+        if self.layout.intercept:
+            own = told.reshape(self.rates.size, -1)
+            own[:, -1] = own.all(axis=1)
+        return told
+
+    def of_base(self) -> Row:
+        """No slopes, and the classes' constants."""
+        return np.column_stack([np.zeros((self.rates.size, self.columns)), self.centred]).ravel()
+
+
+@dataclass(frozen=True)
+class Intervals(GlmShape):
+    """The slopes of persons, and the log hazards of the intervals in the place of one constant."""
+
+    table: LifeTable = field(default_factory=lambda: LifeTable((1.0,), (1.0,), (1.0,), 0.0, 0.0, 2.0))
+
+    @property
+    def start(self) -> Row:
+        """The hazards of the life table."""
+        return np.concatenate([np.zeros(self.columns), np.log(self.table.hazards) / CONSTANT])
+
+    def stepped(self, gradient: Row) -> Row:
+        """In a round the intervals' hazards move together."""
+        return np.concatenate([gradient[:-1], np.full(len(self.table.edges), gradient[-1])])
+
+    def curvature(self, rows: int) -> float:
+        """Information is counted in events."""
+        return rows * self.table.rate / self.units[0] * self.design.shrinks
+
+    def believed(self, spread: Row | float) -> Row:
+        """The intervals' hazards are also as uncertain as in the life table."""
+        own = np.full(self.columns + len(self.table.edges), spread)
+        own[self.columns :] += self.table.log_hazard_variances / CONSTANT**2
+        return own
+
+    @cached_property
+    def lift(self) -> Matrix:
+        """Both are the same."""
+        return np.eye(self.columns + len(self.table.edges))
+
+    def back(self, standard: Standard) -> Matrix:
+        """Every log hazard takes up the centres."""
+        one, p, intervals = self.one_back(standard), self.columns, len(self.table.edges)
+        back = np.zeros((p + intervals, p + intervals))
+        back[:p, :p] = one[:p, :p]
+        back[p:, :p] = one[-1, :p]
+        back[p:, p:] = CONSTANT * np.eye(intervals)
+        return back
+
+    def penalty(self, standard: Standard, rows: int) -> Row:
+        """Of the slopes alone."""
+        return np.append(super().penalty(standard, rows)[:-1], np.zeros(len(self.table.edges)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Slopes, and intervals by their ends."""
+        starts = (0.0, *self.table.edges[:-1])
+        times = (f"log hazard ({start:g}, {end:g}]" for start, end in zip(starts, self.table.edges, strict=True))
+        return (*self.layout.names, *times)
+
+    def constants_told(self, told: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """A baseline takes up the centres of all columns."""
+        told[self.columns :] &= told[: self.columns].all()
+        return told
+
+    def of_base(self) -> Row:
+        """The life table alone."""
+        return np.append(np.zeros(self.columns), np.log(self.table.hazards))

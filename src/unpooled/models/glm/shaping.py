@@ -1,0 +1,30 @@
+"""From the released base rates of a study to the coefficients that its fit works on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.models.glm.life_table import LifeTable
+from unpooled.models.glm.multinomial import ClassRates, Softmax
+from unpooled.models.glm.shapes import Contrasts, GlmShape, Intervals
+from unpooled.models.glm.survival import FOLLOWED, ExitCells
+
+if TYPE_CHECKING:
+    from unpooled.aggregation.totals import Total
+    from unpooled.models.glm.plan import GlmDesign
+
+
+def shape_of(design: GlmDesign, total: Total, rows: int) -> GlmShape:
+    """What a fit begins with: the base rate inside what a response can be, and the units of a typical record."""
+    base, family = design.base, design.family
+    if isinstance(base, ExitCells):
+        table = LifeTable.of_cells(base.ends, total.values, float(total.deviations.max()), rows)
+        met = min(float(table.hazards @ np.diff(np.array([0.0, *base.ends]))), FOLLOWED)
+        return Intervals(design, table.rate, (max(1.0, met), met), table)
+    if isinstance(base, ClassRates) and isinstance(family, Softmax):
+        rates = base.rates(total, rows)
+        return Contrasts(design, 0.0, family.rates_units(rates), rates, family.labels)
+    mean, rate = base.decode(total, rows)
+    return GlmShape(design, rate, family.units(mean))
