@@ -23,6 +23,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.polynomial.legendre import leggauss
 from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr
@@ -35,7 +36,11 @@ from unpooled.privacy.unit import check_delta, check_epsilon, real
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from numpy.typing import NDArray
+
     from unpooled.privacy.events import Tail
+
+    Vector = NDArray[np.float64]
 
 #: Calibrated noise is this much larger than the exact solution, so that rounding never turns a fit into a misfit.
 SAFETY = 2.0**-40
@@ -49,7 +54,7 @@ _SMALLEST_RHO = 3e-16
 _SUBNORMAL, _STANDS_FOR = -1022 * math.log(2), (16000 - 1074) * math.log(2)
 #: How small the charge for a total variation is made, where an epsilon is large, by proving a smaller one.
 _SMALL_CHARGE = math.log(1e-18)
-_SQRT2 = math.sqrt(2.0)
+_SQRT2, _MILLS = math.sqrt(2.0), math.sqrt(math.pi / 2)
 _NODES, _WEIGHTS = (values.tolist() for values in leggauss(16))
 
 
@@ -58,7 +63,7 @@ _NODES, _WEIGHTS = (values.tolist() for values in leggauss(16))
 
 def _mills(x: float) -> float:
     """P(N > x) / phi(x)."""
-    return math.sqrt(math.pi / 2) * float(erfcx(x / _SQRT2))
+    return _MILLS * float(erfcx(x / _SQRT2))
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -85,11 +90,24 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     return min(1.0, max(value * (1 + error), _LEAST))
 
 
-def _curve(epsilon: float, mu: float) -> float:
-    """The same for any epsilon: below 0 by the other direction, 1 - e^eps + e^eps delta(-eps)."""
-    if epsilon >= 0:
-        return gaussian_delta(epsilon, mu)
-    return min(1.0, -math.expm1(epsilon) + math.exp(epsilon) * gaussian_delta(-epsilon, mu))
+def gaussian_curve(epsilons: Vector, mu: float) -> Vector:
+    """:func:`gaussian_delta` at many epsilons; below 0 by the other direction, 1 - e^eps + e^eps delta(-eps)."""
+    if mu == 0:
+        return np.maximum(-np.expm1(epsilons), 0.0)
+    e = np.abs(epsilons)
+    a, b = e / mu - mu / 2, e / mu + mu / 2
+    density = np.exp(-0.5 * a * a) / math.sqrt(2 * math.pi)
+    if mu < 1:
+        points = (e / mu)[:, None] + mu / 2 * np.array(_NODES)
+        value = density * (mu / 2) * ((1 - points * _MILLS * erfcx(points / _SQRT2)) @ np.array(_WEIGHTS))
+    else:
+        value = np.where(a < 0, ndtr(-a), density * _MILLS * erfcx(np.maximum(a, 0.0) / _SQRT2)) - density * _MILLS * erfcx(
+            b / _SQRT2
+        )
+    error = _ERRORS * 2.0**-53 * (1 + (1 + np.abs(a)) * (1 + b))
+    above = np.clip(value * (1 + error), _LEAST, 1.0)
+    below = np.minimum(epsilons, 0.0)
+    return np.asarray(np.minimum(np.where(epsilons < 0, np.exp(below) * above - np.expm1(below), above), 1.0))
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
@@ -263,15 +281,15 @@ class Composition:
         tails = tuple(sorted(self._tails.items()))
         if self._rho_only:
             # Releases known by zCDP: every point takes long, so there are few.
-            def others(epsilon: float) -> float:
-                return zcdp_delta(epsilon, self.rho) if epsilon >= 0 else 1.0
+            def others(epsilons: Vector) -> Vector:
+                return np.array([zcdp_delta(e, self.rho) if e >= 0 else 1.0 for e in epsilons.tolist()])
 
             width, points = math.sqrt(2 * self.rho), _FEW
         else:
             left -= self.pure_epsilon
 
-            def others(epsilon: float) -> float:
-                return _curve(epsilon, self.mu)
+            def others(epsilons: Vector) -> Vector:
+                return gaussian_curve(epsilons, self.mu)
 
             width, points = self.mu, _MANY
         law = summed(tails, left, width)
@@ -341,8 +359,6 @@ def _accountant(rho: float, orders: Any) -> Any:  # noqa: ANN401 - dp-accounting
 @lru_cache(maxsize=1 << 16, typed=True)  # the page of one study asks for ten thousand, a second time for the same
 def zcdp_delta(epsilon: float, rho: float) -> float:
     """Smallest delta of rho-zCDP at this epsilon (Canonne, Kamath & Steinke 2020, Proposition 12); never below it."""
-    import numpy as np
-
     if rho == 0:
         return 0.0
     if rho == math.inf:

@@ -63,15 +63,14 @@ class Summed:
         """E (1 - e^{epsilon - X})_+."""
         return self._mean(epsilon, lambda z: -np.expm1(epsilon - z))
 
-    def beside(self, epsilon: float, curve: Callable[[float], float], edges: Vector) -> float:
+    def beside(self, epsilon: float, curve: Callable[[Vector], Vector], edges: Vector) -> float:
         """E g(epsilon - X) for a falling curve g <= 1, X rounded up to the next of some rising edges, and g = 1 beyond them."""
         with np.errstate(over="ignore"):
             law = np.minimum(np.exp(self.moment - self.theta * self.values) * (self.tilted + self.error), 1.0)
         above = np.append(np.cumsum(law[::-1])[::-1], 0.0) * (1 + _ROUNDING) + self.beyond
         chances = np.minimum(above[np.searchsorted(self.values, edges, side="right")], 1.0)
         weights = -np.diff(chances, prepend=1.0)
-        inside = math.fsum(w * curve(epsilon - edge) for w, edge in zip(weights.tolist(), edges.tolist(), strict=True))
-        return min(1.0, inside + float(chances[-1]))
+        return min(1.0, float(weights @ curve(epsilon - edges)) * (1 + _ROUNDING) + float(chances[-1]))
 
     def _mean(self, start: float, weights: Callable[[Vector], Vector]) -> float:
         """E w(X) of weights between 0 and 1 that vanish up to ``start``, and are 1 beyond the grid; never below it."""

@@ -1,0 +1,167 @@
+"""Losses that are known by their tails: against closed forms, draws and quadrature, never below; and what is left out is caught."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from unpooled.errors import AccountingError
+from unpooled.privacy.accounting import Composition, gaussian_curve, gaussian_delta
+from unpooled.privacy.events import Event, Kind
+from unpooled.privacy.tails import edges_of, log_moment, summed, survival
+
+REPLACED = ((1, 0.5), (2, 0.25))
+TAILS = [((1, 0.25),), REPLACED, ((2, 1.0), (2, 0.7)), ((1, 3.0), (4, 1.5)), ((9, 0.05),)]
+
+
+def perturbed(tail, constant: float = 0.0, count: int = 1) -> Event:
+    return Event(Kind.PERTURBED, constant, count, 0.0, tail)
+
+
+def exact(tail, epsilon: float) -> float:
+    """Of one of them: E (1 - e^{epsilon - X})_+ by quadrature of e^{epsilon - z} P(X > z)."""
+    end = max(epsilon, 0.0) + 60 * max(m for _, m in tail) + 60
+
+    def density(z: float) -> float:
+        return math.exp(epsilon - z) * float(survival(tail, np.array([z]))[0])
+
+    return quad(density, max(epsilon, 0.0), end, limit=500, points=[max(epsilon, 0.0) + 1])[0]
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_one_alone_is_a_little_above_its_exact_value(tail, epsilon: float) -> None:
+    value, wanted = summed(((tail, 1),), epsilon).above(epsilon), exact(tail, epsilon)
+    if wanted > 1e-12:
+        assert wanted <= value <= 1.02 * wanted
+    assert value <= min(1.0, sum(n * gaussian_delta(epsilon, m) for n, m in tail)) * 1.02 + 1e-30
+
+
+@pytest.mark.parametrize("count", [2, 5, 20])
+def test_sums_are_those_of_draws(count: int) -> None:
+    rng = np.random.default_rng(count)
+    z = np.linspace(0, 8, 200_001)
+    chance = survival(REPLACED, z)
+    total = np.zeros(200_000)
+    for _ in range(count):
+        u = rng.random(total.size)
+        total += np.where(u < chance[0], np.interp(u, chance[::-1], z[::-1]), 0.0)
+    for epsilon in (0.3, 1.0):
+        drawn = np.maximum(1 - np.exp(epsilon - total), 0.0)
+        value = Composition([perturbed(REPLACED, count=count)]).delta(epsilon)
+        assert drawn.mean() - 5 * drawn.std() / math.sqrt(total.size) <= value <= drawn.mean() * 1.05 + 1e-3
+
+
+def test_two_of_them_far_out_are_the_convolution() -> None:
+    """Where no draw gets: the double integral at 40 points a unit, both tails of one sign."""
+    a, b, epsilon = 0.3, 0.2, 2.2
+    z = np.linspace(0, 6, 6001)
+
+    def law(m: float) -> np.ndarray:
+        chance = survival(((1, m),), z)
+        return np.concatenate([[1 - chance[0]], -np.diff(chance)])  # rounded up
+
+    both = np.convolve(law(a), law(b))
+    at = np.arange(both.size) * (z[1] - z[0])
+    wanted = float((both * np.maximum(-np.expm1(epsilon - at), 0.0)).sum())
+    value = Composition([perturbed(((1, a),)), perturbed(((1, b),))]).delta(epsilon)
+    assert wanted < 1e-6
+    assert 0.9 * wanted <= value <= 1.05 * wanted  # the grid of this test is rounded up, too
+
+
+def test_beside_gaussians_pure_events_and_zcdp() -> None:
+    tail = ((1, 0.2),)
+    for epsilon in (0.4, 1.0):
+        alone = Composition([perturbed(tail)]).delta(epsilon)
+        # A pure event is a shift; a constant is one, too.
+        assert Composition([perturbed(tail), Event(Kind.PURE, 0.1)]).delta(epsilon + 0.1) == pytest.approx(alone, rel=1e-6)
+        assert Composition([perturbed(tail, 0.1)]).delta(epsilon + 0.1) == pytest.approx(alone, rel=1e-6)
+        # One sign and a Gaussian: the mean of the Gaussian's curve over max(0, N(m^2/2, m^2)).
+        mu = 0.3
+        wanted = (
+            norm.cdf(-0.1) * gaussian_delta(epsilon, mu)
+            + quad(
+                lambda x: norm.pdf(x, 0.02, 0.2) * float(gaussian_curve(np.array([epsilon - x]), mu)[0]),
+                0,
+                4,
+                points=[epsilon],
+            )[0]
+        )
+        value = Composition([perturbed(tail), Event(Kind.GAUSSIAN, mu)]).delta(epsilon)
+        assert wanted <= value <= 1.1 * wanted
+        # At most as if it were Gaussian and twice as likely; zCDP of the same Gaussian knows less.
+        looser = Composition([perturbed(tail), Event(Kind.ZCDP, mu * mu / 2)]).delta(epsilon)
+        assert value <= looser <= 1.0
+        assert value >= Composition([Event(Kind.GAUSSIAN, mu)]).delta(epsilon)
+
+
+@pytest.mark.parametrize("mu", [0.0, 1e-6, 0.3, 0.999, 1.0, 3.0, 40.0])
+def test_the_curve_at_many_epsilons_is_the_curve(mu: float) -> None:
+    e = np.concatenate([[0.0], np.geomspace(1e-4, 50, 40)])
+    one = np.array([gaussian_delta(float(x), mu) for x in e])
+    assert gaussian_curve(e, mu) == pytest.approx(one, rel=1e-12)
+    if mu:
+        assert gaussian_curve(-e, mu) == pytest.approx(-np.expm1(-e) + np.exp(-e) * one, rel=1e-12, abs=1e-300)
+    else:
+        assert gaussian_curve(-e, 0.0) == pytest.approx(-np.expm1(-e))
+
+
+def test_epsilon_and_delta_are_inverse_and_fall() -> None:
+    for events in itertools.product(
+        [perturbed(REPLACED), perturbed(((1, 0.4),), 0.05, 3)], [None, Event(Kind.GAUSSIAN, 0.2)]
+    ):
+        made = Composition([e for e in events if e])
+        for delta in (1e-8, 1e-5, 1e-2):
+            epsilon = made.epsilon(delta)
+            assert made.delta(epsilon) <= delta
+            assert made.delta(0.98 * epsilon) > delta
+        assert made.epsilon(0.0) == math.inf
+        assert made.delta(math.inf) == 0.0
+        points = [made.delta(e) for e in np.linspace(0, 3, 30)]
+        assert all(later <= earlier * (1 + 1e-3) for earlier, later in itertools.pairwise(points))
+
+
+def test_what_covers_what() -> None:
+    one, two = Composition([perturbed(REPLACED)]), Composition([perturbed(REPLACED, 0.1), perturbed(REPLACED)])
+    assert two.covers(one)
+    assert not one.covers(two)
+    assert not Composition([perturbed(((1, 9.0),))]).covers(one)  # not said: only the same tails are compared
+    assert one.covers(Composition([]))
+
+
+def test_moments_bound_those_of_the_law_and_edges_rise() -> None:
+    for tail in TAILS:
+        z = np.linspace(0, 60, 600_001)
+        chance = survival(tail, z)
+        for theta in (0.3, 2.0):
+            moment = 1 + theta * np.trapezoid(np.exp(theta * z) * chance, z)
+            assert math.log(moment) <= log_moment(tail, np.array([theta]))[0] + 1e-9
+    edges = edges_of(1.0, 0.2, 30)
+    assert edges[0] == 0.0
+    assert (np.diff(edges) > 0).all()
+
+
+def test_with_less_added_some_would_be_below() -> None:
+    """Tails without their smaller corners, or with a root of the count, are below the exact value."""
+    wanted = exact(REPLACED, 0.05)
+    assert summed(((REPLACED[:1], 1),), 0.05).above(0.05) < wanted
+    whole = Composition([perturbed(REPLACED, count=4)]).delta(1.0)
+    assert Composition([perturbed(tuple((n, m * math.sqrt(4) / 2) for n, m in REPLACED))]).delta(1.0) < whole
+
+
+def test_events_without_their_tails_are_none() -> None:
+    for kind, tails in (
+        (Kind.PERTURBED, ()),
+        (Kind.GAUSSIAN, REPLACED),
+        (Kind.PERTURBED, ((1, math.inf),)),
+        (Kind.PERTURBED, ((-1, 0.5),)),
+    ):
+        with pytest.raises(AccountingError, match="tails"):
+            Event(kind, 0.1, 1, 0.0, tails)
+    assert perturbed(REPLACED).rho == math.inf
+    assert "mu = 0.5 or 0.25" in str(perturbed(REPLACED))
