@@ -20,6 +20,8 @@ from unpooled.kernels.ridge import product
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from unpooled.kernels.joint_newton import JointLoss
+
     Vector = NDArray[np.float64]
     Array = NDArray[np.float64]
     Matrix = NDArray[np.float64]
@@ -35,14 +37,13 @@ def contrasts(classes: int) -> Matrix:
     found = np.zeros((classes, classes - 1))
     for j in range(classes - 1):
         found[: j + 1, j], found[j + 1, j] = 1.0, -(j + 1.0)
-    return np.asarray(found / np.sqrt((found**2).sum(axis=0)))
+    return np.asarray(found / np.sqrt((found**2).sum(axis=0)), dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class RowBend:
     """A loss of rows with m decisions each about a point: W is a block of m x m for every row."""
 
-    value: float
     pull: Matrix
     blocks: Array
     slope: Vector
@@ -58,7 +59,7 @@ class RowBend:
 
     def damped(self, directions: Array, t: float) -> Array:
         """(I + t W)^-1 V, row by row."""
-        return np.linalg.solve(self._identity(t), directions) if t else directions
+        return np.asarray(np.linalg.solve(self._identity(t), directions), dtype=np.float64) if t else directions
 
     def log_determinant(self, t: float) -> float:
         """Of I + t W."""
@@ -98,7 +99,7 @@ class Softmax:
 
     @property
     def rows(self) -> int:
-        """n."""
+        """N."""
         return int(self.labels.size)
 
     def start(self) -> Vector:
@@ -124,16 +125,15 @@ class Softmax:
         q = self.contrasts
         pull, mean = (truth - p) @ q, p @ q
         blocks = np.einsum("nc,ca,cb->nab", p, q, q, optimize=True) - mean[:, :, None] * mean[:, None, :]
-        value = self.value(decisions, shared)
         if not shared.size:
-            return RowBend(value, pull, blocks, np.empty(0), np.empty((self.rows, self.width, 0)), np.empty((0, 0)))
-        return RowBend(value, pull, blocks, -pull.sum(axis=0), blocks, blocks.sum(axis=0))
+            return RowBend(pull, blocks, np.empty(0), np.empty((self.rows, self.width, 0)), np.empty((0, 0)))
+        return RowBend(pull, blocks, -pull.sum(axis=0), blocks, blocks.sum(axis=0))
 
     def of_rows(self, rows: Index) -> Softmax:
         """Of some rows."""
         return Softmax(self.labels[rows], self.classes, self.fit_intercept)
 
-    def carried(self, fitted: Softmax, shared: Vector) -> Vector:  # noqa: ARG002 - intercepts of all classes, whichever occur
+    def carried(self, fitted: JointLoss, shared: Vector) -> Vector:  # noqa: ARG002 - intercepts of all classes, whichever occur
         """The same intercepts."""
         return shared
 
@@ -152,7 +152,7 @@ class ProportionalOdds:
 
     @property
     def rows(self) -> int:
-        """n."""
+        """N."""
         return int(self.labels.size)
 
     @cached_property
@@ -198,7 +198,6 @@ class ProportionalOdds:
         pull = (first + second)[:, None]  # u enters with -1
         blocks = (squares[0] + squares[1] + 2 * squares[2])[:, None, None]
         k, places, rows = shared.size, self._present[1], np.arange(self.rows)
-        value = self.value(decisions, shared)
         by_upper, by_lower = np.zeros((self.rows, k + 2)), np.zeros((self.rows, k + 2))
         by_upper[rows, places + 1], by_lower[rows, places] = 1.0, 1.0
         by_upper, by_lower = by_upper[:, 1:-1], by_lower[:, 1:-1]
@@ -206,14 +205,15 @@ class ProportionalOdds:
         cross = -(by_upper * (squares[0] + squares[2])[:, None] + by_lower * (squares[1] + squares[2])[:, None])
         square = by_upper.T @ (by_upper * squares[0][:, None] + by_lower * squares[2][:, None])
         square += by_lower.T @ (by_lower * squares[1][:, None] + by_upper * squares[2][:, None])
-        return RowBend(value, pull, blocks, slope, cross[:, None, :], square)
+        return RowBend(pull, blocks, slope, cross[:, None, :], square)
 
     def of_rows(self, rows: Index) -> ProportionalOdds:
         """Of some rows, with thresholds of the levels that occur among them."""
         return ProportionalOdds(self.labels[rows], self.levels)
 
-    def carried(self, fitted: ProportionalOdds, shared: Vector) -> Vector:
+    def carried(self, fitted: JointLoss, shared: Vector) -> Vector:
         """The thresholds that a fit of some rows says for these; a level that only these have is rare, and keeps a little room."""
+        assert isinstance(fitted, ProportionalOdds)
         told = np.clip(fitted.thresholds(shared), -_FAR, _FAR)[self._present[0][:-1]]
         return np.maximum.accumulate(told + _ROOM * np.arange(told.size))
 

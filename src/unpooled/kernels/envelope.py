@@ -42,6 +42,10 @@ class MoreauEnvelope:
         """The largest f_t''."""
         return 1 / (1 / self.loss.curvature + self.variance)
 
+    def bend(self, y: Vector) -> float:
+        """That of the loss, less what the effects take up."""
+        return 1 / (1 / self.loss.bend(y) + self.variance)
+
     @property
     def dispersed(self) -> bool:
         """As the loss."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from scipy.linalg import cho_solve, lapack
@@ -42,15 +42,23 @@ _SETTLED, _GRADIENT, _ROUNDING = 1e-19, 1e-10, 1e-11
 
 
 class Bend(Protocol):
-    """A loss about a point: value, first and second derivatives by decisions (n x m) and shared numbers (k)."""
+    """A loss about a point: first and second derivatives by decisions (n x m) and shared numbers (k)."""
 
-    value: float
-    #: -df/dU (n x m).
-    pull: Matrix
-    #: df/ds (k), d2f/dU ds (n x m x k), d2f/ds2 (k x k).
-    slope: Vector
-    cross: Array
-    square: Matrix
+    @property
+    def pull(self) -> Matrix:
+        """-df/dU (n x m)."""
+
+    @property
+    def slope(self) -> Vector:
+        """df/ds (k)."""
+
+    @property
+    def cross(self) -> Array:
+        """d2f/dU ds (n x m x k)."""
+
+    @property
+    def square(self) -> Matrix:
+        """d2f/ds2 (k x k)."""
 
     def times(self, directions: Array) -> Array:
         """W V for V of n x m x c."""
@@ -74,7 +82,7 @@ class JointLoss(Protocol):
 
     @property
     def rows(self) -> int:
-        """n."""
+        """N."""
 
     def start(self) -> Vector:
         """The shared numbers to begin from."""
@@ -83,12 +91,12 @@ class JointLoss(Protocol):
         """f, infinite where it is not defined."""
 
     def bend(self, decisions: Matrix, shared: Vector) -> Bend:
-        """f and its derivatives."""
+        """F and its derivatives."""
 
     def of_rows(self, rows: Index) -> JointLoss:
         """The loss of some rows alone."""
 
-    def carried(self, fitted: Self, shared: Vector) -> Vector:
+    def carried(self, fitted: JointLoss, shared: Vector) -> Vector:
         """The shared numbers of these rows, from those of a fit of some of them."""
 
 
@@ -148,9 +156,10 @@ class JointPath:
         """Squared singular values; the features that are fitted: the columns, or U S where they outnumber the rows; X' = map F'."""
         n, p = self.design.shape
         squared = gram(self.design)
-        squares, left = spectrum(self.design, squared) if n <= p else (np.linalg.eigvalsh(squared), np.empty((0, 0)))
         if n > p:
+            squares = np.asarray(np.linalg.eigvalsh(squared), dtype=np.float64)
             return squares[squares > 0], self.design, None
+        squares, left = spectrum(self.design, squared)
         return squares, left * np.sqrt(squares), left / np.sqrt(squares)
 
     @property
@@ -184,9 +193,7 @@ class JointPath:
     def _minimise(self, alpha: float, start: _Place | None = None) -> tuple[_Place, float, int]:
         features, m = self._coordinates[1], self.loss.width
         n = features.shape[0]
-        place = start or _Place(
-            np.zeros((features.shape[1], m)), self.loss.start(), np.zeros((n, m)), np.zeros((n, m))
-        )
+        place = start or _Place(np.zeros((features.shape[1], m)), self.loss.start(), np.zeros((n, m)), np.zeros((n, m)))
         scale, last = 0.0, math.inf
         for iteration in range(_ITERATIONS):
             objective = self._objective(alpha, place)

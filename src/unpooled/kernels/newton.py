@@ -62,6 +62,9 @@ class Loss(Protocol):
     def curvature(self) -> float:
         """The largest that ``f''`` can be."""
 
+    def bend(self, y: Vector) -> float:
+        """A usual ``f''`` of these responses: the scale of a penalty."""
+
     def check(self, y: Vector) -> None:
         """Refuse responses that the loss does not take."""
 
@@ -337,7 +340,7 @@ class NewtonPath:
         """The penalty of largest marginal likelihood, over 12 orders of magnitude around the design's own scale."""
         if self.squares.size == 0:
             return 1.0
-        scale = float(self.squares.mean()) * self.loss.curvature
+        scale = float(self.squares.mean()) * self.loss.bend(self.target)
         return lowest(self.evidence, scale * np.logspace(-6, 6, 13), 1e-3)
 
     def held_out(self, alphas: Sequence[float] | Vector, folds: Folds) -> Matrix:

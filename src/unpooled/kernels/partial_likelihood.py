@@ -22,6 +22,8 @@ from unpooled.kernels.ridge import product
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from unpooled.kernels.joint_newton import JointLoss
+
     Vector = NDArray[np.float64]
     Array = NDArray[np.float64]
     Matrix = NDArray[np.float64]
@@ -46,7 +48,7 @@ class PartialLikelihood:
 
     @property
     def rows(self) -> int:
-        """n."""
+        """N."""
         return int(self.time.size)
 
     def start(self) -> Vector:
@@ -88,7 +90,7 @@ class PartialLikelihood:
         sums = np.cumsum(np.exp(np.maximum(u[order] - top, _LEAST)))[at_risk - 1]
         return float(deaths @ (np.log(sums) + top) - u @ self.event)
 
-    def bend(self, decisions: Matrix, shared: Vector) -> RiskSets:
+    def bend(self, decisions: Matrix, shared: Vector) -> RiskSets:  # noqa: ARG002 - nothing is shared
         """Derivatives about these decisions."""
         order, at_risk, deaths, later = self._risk
         u = decisions[:, 0]
@@ -98,15 +100,13 @@ class PartialLikelihood:
         means = np.empty_like(u)
         means[order] = weights * passed
         pull = (self.event - means)[:, None]
-        return RiskSets(
-            self.value(decisions, shared), pull, self.rows, order, at_risk, deaths, later, weights, sums, weights * passed
-        )
+        return RiskSets(pull, self.rows, order, at_risk, deaths, later, weights, sums, weights * passed)
 
     def of_rows(self, rows: Index) -> PartialLikelihood:
         """Risk sets of these rows alone."""
         return PartialLikelihood(self.time[rows], self.event[rows])
 
-    def carried(self, fitted: PartialLikelihood, shared: Vector) -> Vector:  # noqa: ARG002 - nothing is shared
+    def carried(self, fitted: JointLoss, shared: Vector) -> Vector:  # noqa: ARG002 - nothing is shared
         """Nothing is shared."""
         return shared
 
@@ -115,7 +115,6 @@ class PartialLikelihood:
 class RiskSets:
     """A partial likelihood about a point; everything below is in the order of falling time."""
 
-    value: float
     pull: Matrix
     rows: int
     order: Index
@@ -188,7 +187,7 @@ class RiskSets:
         return found
 
     def log_determinant(self, t: float) -> float:
-        """det M det K det(t D)."""
+        """Det M det K det(t D)."""
         if not self.deaths.size:
             return 0.0
         diagonal, factor = self._core(t)

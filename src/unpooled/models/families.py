@@ -57,6 +57,14 @@ class Family(ABC):
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
         """f(u + step) - f(u), without cancellation where the step is short."""
 
+    def bend(self, y: Vector) -> float:  # noqa: ARG002 - where f'' has a bound, that is it
+        """A usual f'' of these responses: the scale of a penalty."""
+        return self.curvature
+
+    def steepest(self, most: float) -> float:  # noqa: ARG002 - where f' has a bound, that is it
+        """The largest ``|f'|`` of responses that are declared to be at most this."""
+        return self.slope
+
     def mean(self, u: Vector) -> Vector:
         """The expected response of a linear predictor."""
         return u
