@@ -756,8 +756,7 @@ def test_published_coefficients_move_by_at_most_the_closed_form(loss: str) -> No
                 other, y2 = own.copy(), y.copy()
                 other[0], y2[0] = -own[0], -y[0] if trial % 3 else y[0]
                 one, two = (
-                    unit
-                    * path_of(parameters.law, np.hstack([x, received]), r / unit, fit_intercept=False).solve(alpha)[0]
+                    unit * path_of(parameters.law, np.hstack([x, received]), r / unit, fit_intercept=False).solve(alpha)[0]
                     for x, r in ((own, y), (other, y2))
                 )
                 largest = max(largest, float(np.linalg.norm(one - two)) / reach)

@@ -80,6 +80,9 @@ class Loss(Protocol):
     def weight(self, u: Vector, y: Vector) -> Vector:
         """f'', or a positive number where it vanishes: Newton's step then stays defined, and a descent."""
 
+    def information(self, u: Vector, y: Vector) -> Vector:
+        """What the evidence takes for ``f''``: it, but for losses of straight lines."""
+
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
         """f(u + step) - f(u), without cancellation where the step is short."""
 
@@ -92,6 +95,10 @@ class Loss(Protocol):
     @property
     def dispersed(self) -> bool:
         """Whether the evidence chooses a dispersion."""
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether an unknown effect of a row belongs inside the loss; a quantile's is part of the response's own spread."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +156,7 @@ class _Problem:
         """Of I + H / alpha, H the Hessian of the losses in the coefficients once the intercept follows them."""
         decisions = point.fitted + point.intercept
         return self._newton_step(
-            alpha, point, self.loss.pull(decisions, self.target), self.loss.weight(decisions, self.target)
+            alpha, point, self.loss.pull(decisions, self.target), self.loss.information(decisions, self.target)
         )[2]
 
     def _start(self) -> _Point:

@@ -242,7 +242,7 @@ class GramNewtonPath:
         return cls(kernel, NewtonPath.of(features(kernel), target, loss, fit_intercept=fit_intercept))
 
     def _at(self, alpha: float) -> NewtonPath:
-        outside = self.kernel.outside
+        outside = self.kernel.outside if self.path.loss.has_effects else 0.0
         return self.path.with_loss(MoreauEnvelope(self.path.loss, outside / alpha)) if outside > 0 else self.path
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import expit, softmax
 from sklearn.utils.metaestimators import available_if
 
 from unpooled.errors import UsageError
@@ -15,6 +14,7 @@ from unpooled.models.pride.base import PrideEstimator
 from unpooled.models.pride.families import deviance
 from unpooled.models.pride.joint import JointFamily
 from unpooled.models.pride.parameters import CLASSES
+from unpooled.models.pride.probabilities import probabilities
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
-
-
-def probabilities(family: str, decisions: NDArray[np.float64]) -> Matrix:
-    """Of the classes, from one decision (logistic), one for each class, or one for each level but the last."""
-    if family == "multinomial":
-        return np.asarray(softmax(decisions, axis=1))
-    above = expit(decisions if decisions.ndim > 1 else decisions[:, None])
-    padded = np.hstack([np.ones((above.shape[0], 1)), above, np.zeros((above.shape[0], 1))])
-    return np.asarray(padded[:, :-1] - padded[:, 1:])
 
 
 def _has_classes(estimator: FamilyEstimator) -> bool:
