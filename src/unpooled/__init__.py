@@ -65,6 +65,7 @@ __all__ = [
     "Description",
     "Diagnosis",
     "PrideClassifier",
+    "PrideGLM",
     "PrideRegressor",
     "PrivacyLeakWarning",
     "PrivateBayesianRegression",
