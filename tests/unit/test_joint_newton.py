@@ -132,7 +132,8 @@ def test_the_evidence_finds_a_sensible_penalty() -> None:
     labels = np.argmax(rows[:, :3] * 2 + rng.gumbel(size=(300, 3)), axis=1)
     told = JointPath.of(rows, Softmax(labels, 3)).evidence_alpha()
     untold = JointPath.of(rows, Softmax(rng.permutation(labels), 3)).evidence_alpha()
-    assert 0.1 < told < 3 < 30 < untold
+    assert 0.1 < told < 3
+    assert untold > 30
     assert JointPath.of(np.empty((5, 0)), Softmax(np.array([0, 1, 2, 0, 1]), 3)).evidence_alpha() == 1.0
     with pytest.raises(ValueError, match="alpha must be positive"):
         JointPath.of(X, LOSSES["cox"]).minimum(0.0)

@@ -27,6 +27,8 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "pride": ("PrideRegressor", {"bounds": (-1, 1), "random_state": 0}),
     "pride names": ("PrideRegressor", {"parties": {"a": [0, 1], "b": [2, 3]}, "bounds": (-1, 1), "random_state": 0}),
     "pride classes": ("PrideClassifier", CLASSES),
+    "pride levels": ("PrideGLM", CLASSES | {"family": "ordinal"}),
+    "pride quantile": ("PrideGLM", {"family": "quantile", "bounds": (-1, 1), "random_state": 0}),
     "bayes": ("PrivateBayesianRegression", REGRESSION),
     "bayes moments": ("PrivateBayesianRegression", REGRESSION | {"method": "moments"}),
     "bayes gradient": ("PrivateBayesianRegression", REGRESSION | {"method": "gradient"}),
