@@ -44,7 +44,7 @@ ESTIMATORS: dict[str, tuple[type, dict[str, Any], np.ndarray]] = {
     "pride": (PrideRegressor, {"sketch_dim": 2}, Y),
     "pride-classifier": (PrideClassifier, {"sketch_dim": 2, **CLASSES}, CLASS),
     "pride-counts": (PrideGLM, {"family": "poisson", "sketch_dim": 2}, np.floor(1.5 + Y)),
-    "pride-levels": (PrideGLM, {"family": "ordinal", "sketch_dim": 2, **CLASSES}, CLASS),
+    "pride-quantile": (PrideGLM, {"family": "quantile", "sketch_dim": 2}, Y),
     "bayes": (PrivateBayesianRegression, RANGE, Y),
     "glm": (PrivateGLM, CLASSES, CLASS),
     "glm-counts": (PrivateGLM, {"family": "poisson", "y_bounds": (0, 3)}, np.floor(1.5 + Y)),
