@@ -239,7 +239,9 @@ def test_plain_values_come_back_and_others_are_refused() -> None:
 # --- scikit-learn ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in FITS if not {"stacking", "unit", "levels", "quantile"} & set(name.split())])
+@pytest.mark.parametrize(
+    "name", [name for name in FITS if not {"stacking", "unit", "levels", "quantile"} & set(name.split())]
+)
 def test_the_same_model_in_scikit_learn_predicts_the_same(name: str) -> None:
     model = fitted(name)
     other = model.to_sklearn()
