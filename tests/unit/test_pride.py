@@ -21,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from world import sized
 
-from unpooled import Bounds, PrideClassifier, PrideRegressor, PrivacyLeakWarning
+from unpooled import Bounds, PrideClassifier, PrideGLM, PrideRegressor, PrivacyLeakWarning
 from unpooled.audit.replay import replay
 from unpooled.datasets import make_confounded_field
 from unpooled.errors import DataError, StudyAborted, UsageError
@@ -804,7 +804,16 @@ def test_coefficients_can_be_published_for_a_share_of_the_budget() -> None:
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.filterwarnings("ignore::unpooled.errors.PrivacyLeakWarning")
-@parametrize_with_checks([PrideRegressor(sketch_dim=0.5), PrideClassifier(sketch_dim=0.5, epsilon=100.0)])
+@parametrize_with_checks(
+    [
+        PrideRegressor(sketch_dim=0.5),
+        PrideClassifier(sketch_dim=0.5, epsilon=100.0),
+        PrideGLM(sketch_dim=0.5, epsilon=100.0),
+        PrideGLM("multinomial", sketch_dim=0.5, epsilon=100.0),
+        PrideGLM("quantile", sketch_dim=0.5, epsilon=100.0),
+        PrideGLM("poisson", sketch_dim=0.5, epsilon=100.0),
+    ]
+)
 def test_scikit_learns_contract(estimator, check) -> None:
     check(estimator)
 

@@ -13,6 +13,7 @@ from scipy.special import expit, gammaln
 from sklearn.linear_model import GammaRegressor, LogisticRegression, PoissonRegressor, QuantileRegressor
 
 from unpooled import Bounds, PrideClassifier, PrideGLM, PrideRegressor, PrivacyLeakWarning
+from unpooled.audit.made_up import made_up
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels.envelope import MoreauEnvelope
 from unpooled.kernels.newton import NewtonPath
@@ -59,7 +60,8 @@ ALL = (*NUMBERS, *CLASSES)
 def fitted(family: str, rows: np.ndarray = X, **parameters: Any) -> PrideGLM:
     more = {"event": EVENT[: len(rows)]} if family == "cox" else {}
     options = {"epsilon": math.inf, "bounds": (-1, 1), **OPTIONS.get(family, {}), **parameters}
-    return PrideGLM(family, **options).fit(rows, RESPONSES[family][: len(rows)], **more)
+    y = options.pop("y", RESPONSES[family])
+    return PrideGLM(family, **options).fit(rows, y[: len(rows)], **more)
 
 
 # --- the losses ------------------------------------------------------------------------------------------------------------
@@ -328,6 +330,10 @@ def test_probabilities(family: str) -> None:
     frequencies = [np.mean(RESPONSES[family] == each) for each in model.classes_]
     np.testing.assert_allclose(chances.mean(axis=0), frequencies, atol=0.06)
     assert model.score(X, RESPONSES[family]) > 0.38
+    decided = model.decision_function(X)
+    assert (np.argmax(decided, axis=1) == np.argmax(chances, axis=1)).all() if family != "logistic" else decided.ndim == 1
+    two = fitted("multinomial" if family == "multinomial" else "ordinal", classes=None, bounds=(-1, 1), y=SIGNAL > 0)
+    np.testing.assert_allclose(expit(two.decision_function(X)), two.predict_proba(X)[:, 1], rtol=1e-9)
     with pytest.raises(AttributeError, match="family 'cox'"):
         _ = model.hazard_ratios_
     if family == "multinomial":
@@ -581,6 +587,30 @@ def test_studies_take_the_family_by_either_name() -> None:
     ):
         with pytest.raises(UsageError, match=words):
             load("pride").compile(study_of(cards, **wrong))
+
+
+def test_audits_make_up_labels_that_the_family_takes() -> None:
+    columns, rng = Bounds(-1, 1).columns(["x0", "x1"]), np.random.default_rng(0)
+    cards = tuple(Card(name, 60, columns, ("y", "died")) for name in ("a", "b"))
+    for family, fits in (
+        ("poisson", lambda y: (y >= 0).all() and (y == y.round()).all() and y.max() > 1),
+        ("gamma", lambda y: (y > 0).all()),
+        ("negative-binomial", lambda y: (y >= 0).all()),
+        ("cox", lambda y: (y > 0).all()),
+        ("multinomial", lambda y: set(y) == {"a", "b", "c"}),
+        ("ordinal", lambda y: set(y) == {"a", "b", "c"}),
+        ("logistic", lambda y: set(y) == {"a", "b"}),
+    ):
+        more: dict[str, Any] = {"event": "died"} if family == "cox" else {}
+        if family in CLASSES:
+            more["classes"] = ["a", "b"] if family == "logistic" else ["a", "b", "c"]
+        study = study_of(cards, family=family, **more)
+        _, tables = made_up(load("pride"), study, rows=60)
+        assert fits(tables["a"]["y"])
+        assert (tables["a"]["y"] == tables["b"]["y"]).all()
+        assert set(np.unique(tables["a"]["died"])) == ({0.0, 1.0} if family == "cox" else {-1.0, 1.0})
+    assert load("pride").labels(study_of(cards), 5, rng) == {}
+    assert load("pls").labels(study_of(cards), 5, rng) == {}
 
 
 def test_labels_of_text_are_no_numbers() -> None:

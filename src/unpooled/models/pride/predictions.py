@@ -78,8 +78,13 @@ class FamilyEstimator(PrideEstimator):
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The linear predictor; of two classes positive means ``classes_[1]``."""
-        return self.linear_predictor(X)
+        """Of two classes the log odds of ``classes_[1]``; of more a number for each class, the largest of the likeliest."""
+        decisions = self.linear_predictor(X)
+        if self.classes_.size == 2:  # noqa: PLR2004
+            return decisions if decisions.ndim == 1 else np.asarray(decisions[:, 1] - decisions[:, 0])
+        if self.family == "multinomial":
+            return decisions
+        return np.asarray(np.log(np.maximum(probabilities(self.family, decisions), np.finfo(np.float64).tiny)))
 
     @available_if(_is_survival)  # type: ignore[untyped-decorator]
     def predict_survival(self, X: ArrayLike, times: ArrayLike) -> Matrix:
