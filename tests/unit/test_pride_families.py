@@ -14,6 +14,7 @@ from sklearn.linear_model import GammaRegressor, LogisticRegression, PoissonRegr
 
 from unpooled import Bounds, PrideClassifier, PrideGLM, PrideRegressor, PrivacyLeakWarning
 from unpooled.audit.made_up import made_up
+from unpooled.cli.kept import prediction_lines
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels.envelope import MoreauEnvelope
 from unpooled.kernels.newton import NewtonPath
@@ -414,6 +415,14 @@ def test_what_a_party_keeps_reads_line_by_line(family: str) -> None:
         np.testing.assert_allclose([terms[f"x{j}"] for j in range(4)], model.coef_[:4])
     if family == "ordinal":
         assert "above mid: (fit at the columns' means)" in terms
+
+
+def test_predictions_of_several_decisions_are_several_columns() -> None:
+    """As ``unpooled party export`` writes them."""
+    assert prediction_lines(np.array([0.5, 1.5]), None, None) == b"prediction\n0.5\n1.5\n"
+    assert prediction_lines(np.array([0.5]), "id", ["p1"]) == b"id,prediction\np1,0.5\n"
+    several = prediction_lines(np.array([[0.5, -0.5], [1.0, 2.0]]), "id", ["p1", "p2"])
+    assert several == b"id,prediction 1,prediction 2\np1,0.5,-0.5\np2,1.0,2.0\n"
 
 
 # --- published coefficients -----------------------------------------------------------------------------------------------------
