@@ -369,6 +369,16 @@ def test_a_declared_class_that_none_has() -> None:
         assert model.predict_proba(X)[:, list(model.classes_).index("none")].max() < 0.05
 
 
+def test_without_a_threshold_the_unit_follows_the_data() -> None:
+    """A quantile's smoothing is 0.2 robust deviations of what a first fit leaves: the fit does not depend on units of measurement."""
+    model, other = (
+        PrideGLM("quantile", quantile=0.75, parties=2, bounds=(-1, 1), epsilon=math.inf).fit(X, unit * RESPONSES["quantile"])
+        for unit in (1.0, 1000.0)
+    )
+    np.testing.assert_allclose(other.coef_, 1000 * model.coef_, rtol=1e-4, atol=1e-2)
+    assert float(np.mean(RESPONSES["quantile"] < model.predict(X))) == pytest.approx(0.75, abs=0.08)
+
+
 def test_scores_of_numbers() -> None:
     model = fitted("poisson", parties=2)
     y, mean = RESPONSES["poisson"], float(RESPONSES["poisson"].mean())

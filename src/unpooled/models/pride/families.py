@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from scipy.special import expit, gammaln, log_ndtr, ndtr, xlogy
+from scipy.special import expit, gammaln, ndtr, xlogy
 
 from unpooled.models.families import Family
 
@@ -265,10 +265,7 @@ class Quantile(Family):
         tau, h, s = self.tau, HALF_WIDTH, math.sqrt(2 * HALF_WIDTH * dispersion)
         centre = h * (2 * tau - 1)
         tails = [math.log(dispersion / part) - part * h / dispersion for part in (tau, 1 - tau)]
-        low, high = (centre - h) / s, (centre + h) / s
-        inner = float(ndtr(high) - ndtr(low))
-        if inner <= 0.0:  # far out in one tail
-            inner = math.exp(float(log_ndtr(min(high, -low))))
+        inner = float(ndtr((centre + h) / s) - ndtr((centre - h) / s))  # 0 lies between the two
         middle = -h * tau * (1 - tau) / dispersion + math.log(math.sqrt(2 * math.pi) * s) + math.log(inner)
         return float(np.logaddexp.reduce([*tails, middle]))
 
