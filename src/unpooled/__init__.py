@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from unpooled.models.lasso.estimator import PrivateLassoClassifier as PrivateLassoClassifier
     from unpooled.models.pls.estimator import PrivatePLSRegression as PrivatePLSRegression
     from unpooled.models.pride.estimator import PrideClassifier as PrideClassifier
+    from unpooled.models.pride.estimator import PrideGLM as PrideGLM
     from unpooled.models.pride.estimator import PrideRegressor as PrideRegressor
     from unpooled.models.stacking.estimator import PrivateLogisticRegression as PrivateLogisticRegression
     from unpooled.models.stacking.estimator import PrivateStackingClassifier as PrivateStackingClassifier
@@ -38,6 +39,7 @@ _HOME = {
     "Description": "unpooled.models.describe.estimator",
     "Diagnosis": "unpooled.models.diagnose.estimator",
     "PrideClassifier": "unpooled.models.pride.estimator",
+    "PrideGLM": "unpooled.models.pride.estimator",
     "PrideRegressor": "unpooled.models.pride.estimator",
     "PrivacyLeakWarning": "unpooled.errors",
     "PrivateBayesianRegression": "unpooled.models.bayes.estimator",
@@ -63,6 +65,7 @@ __all__ = [
     "Description",
     "Diagnosis",
     "PrideClassifier",
+    "PrideGLM",
     "PrideRegressor",
     "PrivacyLeakWarning",
     "PrivateBayesianRegression",

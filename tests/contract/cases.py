@@ -69,6 +69,33 @@ def pride_case() -> Case:
     )
 
 
+def pride_family_case(family: str) -> Case:
+    """The same parties, whose response is a count, one of three classes, or a censored time."""
+    case = pride_case()
+    rng = np.random.default_rng(6)
+    u = np.asarray(case.tables["clinic"]["y"], dtype=np.float64) - 1.0
+    # The contract runs thousands of fits: one of the three chooses its penalty.
+    more: dict[str, object] = {"family": family, **({} if family == "cox" else {"alpha": 1.0})}
+    response: dict[str, np.ndarray] = {"y": rng.poisson(np.exp(u / 2)).astype(np.float64)}
+    if family == "multinomial":
+        response = {
+            "y": np.array(["low", "middle", "high"], dtype=object)[np.digitize(u + rng.normal(0, 0.3, u.size), [0.0, 0.6])]
+        }
+        more["classes"] = ["low", "middle", "high"]
+    if family == "cox":
+        time, censored = rng.exponential(np.exp(-u)), rng.exponential(2.0, u.size)
+        response = {"y": np.minimum(time, censored).round(2) + 0.01, "died": (time <= censored).astype(np.float64)}
+        more["event"] = "died"
+    cards, tables = [], {}
+    for card in case.study.parties:
+        table = case.tables[card.name]
+        own = {column.name: table[column.name] for column in card.columns}
+        tables[card.name] = Table(own | (response if card.labels else {}))
+        cards.append(msgspec.structs.replace(card, labels=tuple(response) if card.labels else ()))
+    parameters = {**case.study.parameters, **more}
+    return Case("pride", msgspec.structs.replace(case.study, parties=tuple(cards), parameters=parameters), tables)
+
+
 def bayes_case() -> Case:
     """Three sites with rows of the same columns; one may drop out or collude; ranges are narrowed first."""
     rng = np.random.default_rng(5)
@@ -349,6 +376,9 @@ def diagnose_classes_case() -> Case:
 CASES: dict[str, Callable[[], Case]] = {
     "describe": describe_case,
     "pride": pride_case,
+    "pride, poisson": lambda: pride_family_case("poisson"),
+    "pride, multinomial": lambda: pride_family_case("multinomial"),
+    "pride, cox": lambda: pride_family_case("cox"),
     "bayes": bayes_case,
     "glm": glm_case,
     "glm, multinomial": glm_classes_case,

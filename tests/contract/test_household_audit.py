@@ -63,7 +63,7 @@ def study(kind: str, adjacency: str = "replace", trust: str = "trusted", most: i
 
 def audit(asked: Study, rounds: int = 3) -> Report:
     model = load(asked.model)
-    return replay(model, *made_up(asked, model.compile(asked).split, 24), registry=load, rounds=rounds)
+    return replay(model, *made_up(model, asked, 24), registry=load, rounds=rounds)
 
 
 def largest(report: Report) -> dict[str, float]:
@@ -113,7 +113,7 @@ def test_rows_beyond_what_counts_are_caught(monkeypatch: pytest.MonkeyPatch) -> 
             msgspec.structs.replace(c, rows=24, household=Household("person", 8, 3, elsewhere=False)) for c in asked.parties
         ),
     )
-    _, tables = made_up(three, load("describe").compile(three).split, 24)
+    _, tables = made_up(load("describe"), three, 24)
 
     def bounded() -> dict[str, household.BoundedTable]:
         found = {}

@@ -44,6 +44,19 @@ WAYS: dict[str, list[dict]] = {
             }
         },
     ],
+    "pride, poisson": [
+        {},
+        {
+            "parameters": {
+                "alpha": 1.0,
+                "noise_model": "plain",
+                "fit_intercept": False,
+                "publish": 0.3,
+                "response_bound": 9.0,
+                "cap": 3.0,
+            }
+        },
+    ],
     "bayes": [{"trust": {"aggregation": mode}} for mode in ("distributed", "trusted", "local")],
     "glm": [{"trust": {"aggregation": mode}} for mode in ("distributed", "trusted", "local")],
     "pls": [{"trust": {"aggregation": mode}} for mode in ("distributed", "trusted", "local")],

@@ -147,7 +147,7 @@ def test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing(name: st
     model = load(case.model)
     for unit in ROWWISE if FULL else [unit for unit in ROWWISE if unit != case.study.unit]:
         asked = msgspec.structs.replace(case.study, unit=str(unit))
-        study, tables = made_up(asked, model.compile(asked).split, rows=12)
+        study, tables = made_up(model, asked, rows=12)
         assert all(table.n_rows == card.rows <= 12 for card, table in zip(study.parties, tables.values(), strict=True))
         report = replay(model, study, tables, registry=load, rounds=1)
         assert report.passed, str(report)

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from unpooled import (
     Bounds,
     PrideClassifier,
+    PrideGLM,
     PrideRegressor,
     PrivacyLeakWarning,
     PrivateBayesianRegression,
@@ -42,6 +43,8 @@ RANGE: dict[str, Any] = {"y_bounds": (-2, 2)}
 ESTIMATORS: dict[str, tuple[type, dict[str, Any], np.ndarray]] = {
     "pride": (PrideRegressor, {"sketch_dim": 2}, Y),
     "pride-classifier": (PrideClassifier, {"sketch_dim": 2, **CLASSES}, CLASS),
+    "pride-counts": (PrideGLM, {"family": "poisson", "sketch_dim": 2}, np.floor(1.5 + Y)),
+    "pride-quantile": (PrideGLM, {"family": "quantile", "sketch_dim": 2}, Y),
     "bayes": (PrivateBayesianRegression, RANGE, Y),
     "glm": (PrivateGLM, CLASSES, CLASS),
     "glm-counts": (PrivateGLM, {"family": "poisson", "y_bounds": (0, 3)}, np.floor(1.5 + Y)),
@@ -92,6 +95,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "aggregation": WORD,
     "family": WORD,
     "dispersion": NUMBER,
+    "quantile": NUMBER,
+    "cap": ("3", True),
     "exposure_bounds": (30, (1,), ("a", "b")),
     "offset_bounds": (30, (1,), ("a", "b")),
     "cuts": (30, "ab", ("a", "b"), [[1.0]]),

@@ -21,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from world import sized
 
-from unpooled import Bounds, PrideClassifier, PrideRegressor, PrivacyLeakWarning
+from unpooled import Bounds, PrideClassifier, PrideGLM, PrideRegressor, PrivacyLeakWarning
 from unpooled.audit.replay import replay
 from unpooled.datasets import make_confounded_field
 from unpooled.errors import DataError, StudyAborted, UsageError
@@ -756,8 +756,7 @@ def test_published_coefficients_move_by_at_most_the_closed_form(loss: str) -> No
                 other, y2 = own.copy(), y.copy()
                 other[0], y2[0] = -own[0], -y[0] if trial % 3 else y[0]
                 one, two = (
-                    unit
-                    * path_of(parameters.family, np.hstack([x, received]), r / unit, fit_intercept=False).solve(alpha)[0]
+                    unit * path_of(parameters.law, np.hstack([x, received]), r / unit, fit_intercept=False).solve(alpha)[0]
                     for x, r in ((own, y), (other, y2))
                 )
                 largest = max(largest, float(np.linalg.norm(one - two)) / reach)
@@ -805,7 +804,16 @@ def test_coefficients_can_be_published_for_a_share_of_the_budget() -> None:
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.filterwarnings("ignore::unpooled.errors.PrivacyLeakWarning")
-@parametrize_with_checks([PrideRegressor(sketch_dim=0.5), PrideClassifier(sketch_dim=0.5, epsilon=100.0)])
+@parametrize_with_checks(
+    [
+        PrideRegressor(sketch_dim=0.5),
+        PrideClassifier(sketch_dim=0.5, epsilon=100.0),
+        PrideGLM(sketch_dim=0.5, epsilon=100.0),
+        PrideGLM("multinomial", sketch_dim=0.5, epsilon=100.0),
+        PrideGLM("quantile", sketch_dim=0.5, epsilon=100.0),
+        PrideGLM("poisson", sketch_dim=0.5, epsilon=100.0),
+    ]
+)
 def test_scikit_learns_contract(estimator, check) -> None:
     check(estimator)
 

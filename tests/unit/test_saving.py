@@ -27,6 +27,8 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "pride": ("PrideRegressor", {"bounds": (-1, 1), "random_state": 0}),
     "pride names": ("PrideRegressor", {"parties": {"a": [0, 1], "b": [2, 3]}, "bounds": (-1, 1), "random_state": 0}),
     "pride classes": ("PrideClassifier", CLASSES),
+    "pride levels": ("PrideGLM", CLASSES | {"family": "ordinal"}),
+    "pride quantile": ("PrideGLM", {"family": "quantile", "bounds": (-1, 1), "random_state": 0}),
     "bayes": ("PrivateBayesianRegression", REGRESSION),
     "bayes moments": ("PrivateBayesianRegression", REGRESSION | {"method": "moments"}),
     "bayes gradient": ("PrivateBayesianRegression", REGRESSION | {"method": "gradient"}),
@@ -60,7 +62,7 @@ def same(a: Any, b: Any) -> bool:
         return a.keys() == b.keys() and all(same(value, b[key]) for key, value in a.items())
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(same, a, b))
-    if type(a).__name__ in {"Classes", "Declared", "LinearFit", "Bounds"}:
+    if type(a).__name__ in {"Classes", "Levels", "Declared", "LinearFit", "Bounds"}:
         return all(same(getattr(a, field), getattr(b, field)) for field in type(a).__dataclass_fields__)
     if hasattr(a, "hash"):
         return bool(a.hash == b.hash)
@@ -238,7 +240,9 @@ def test_plain_values_come_back_and_others_are_refused() -> None:
 # --- scikit-learn ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in FITS if "stacking" not in name and "unit" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in FITS if not {"stacking", "unit", "levels", "quantile"} & set(name.split())]
+)
 def test_the_same_model_in_scikit_learn_predicts_the_same(name: str) -> None:
     model = fitted(name)
     other = model.to_sklearn()

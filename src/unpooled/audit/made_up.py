@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Card, Study
+    from unpooled.protocol.step import Model
 
 
-def made_up(study: Study, split: Split, rows: int, seed: int = 0) -> tuple[Study, dict[str, Table]]:
+def made_up(model: Model, study: Study, rows: int, seed: int = 0) -> tuple[Study, dict[str, Table]]:
     """The study with at most so many rows at each party, for parties of one process, and tables that its cards admit.
 
     Values are uniform in their ranges, categories equally likely, a tenth of what may be missing is. Label columns are -1 or 1, which suits
-    classes as well as numbers; where columns are split, all parties have the same ones.
+    classes as well as numbers, or what the model says that it takes; where columns are split, all parties have the same ones.
     """
+    split = model.compile(study).split
     rng = np.random.default_rng(seed)
     cards = tuple(_smaller(card, rows) for card in study.parties)
     fitted = msgspec.structs.replace(study, parties=cards, ids="", coordinator="", simulation_seed=None)
-    shared: dict[str, NDArray[np.float64]] = {}
+    shared: dict[str, NDArray[Any]] = {}
     tables = {}
     for card in cards:
         together = card.household
@@ -35,8 +37,10 @@ def made_up(study: Study, split: Split, rows: int, seed: int = 0) -> tuple[Study
         sizes = [] if together is None else [together.rows, *rng.integers(1, together.rows + 1, together.ids - 1).tolist()]
         count = sum(sizes) or card.rows
         columns = {column.name: _values(column, count, rng) for column in card.columns}
+        if split is not Split.VERTICAL or not shared:
+            shared.update(model.labels(study, count, rng))
         for label in card.labels:
-            known = shared.get(label) if split is Split.VERTICAL else None
+            known = shared.get(label) if split is Split.VERTICAL or label in shared else None
             columns[label] = shared[label] = rng.choice([-1.0, 1.0], count) if known is None else known
         table = Table(columns)
         tables[card.name] = (

@@ -23,7 +23,7 @@ def audit(
 
     asked = read_study(study)
     model = load(asked.row)
-    fitted, tables = made_up(asked, model.compile(asked).split, rows)
+    fitted, tables = made_up(model, asked, rows)
     with progress(quiet=as_json) as say:
         say(f"replaying model {asked.model!r} on neighbouring data sets")
         report = replay(model, fitted, tables, registry=load, rounds=rounds)

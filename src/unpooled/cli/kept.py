@@ -10,6 +10,10 @@ import typer
 from unpooled.cli.say import say_json, write_new
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
     from unpooled.study.kept import KeptValues
 
 _CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
@@ -100,22 +104,30 @@ def export(
 
 
 def _predictions(kept: KeptValues, config: Path) -> bytes:
-    """New rows' predictions (of a classification the log odds), beside their ids where the party names a column of them."""
-    import csv
-    import io
-
+    """New rows' predictions (the linear predictor), beside their ids where the party names a column of them."""
     from unpooled.study.files import read_party
     from unpooled.study.party import open_party
 
-    values, name = kept.arrays["predictions"].tolist(), read_party(config).party.id
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    if name is None:
-        writer.writerows([["prediction"], *([value] for value in values)])
-    else:
+    name, ids = read_party(config).party.id, None
+    if name is not None:
         with open_party(config) as party:
             ids = party.table.ids()
-        writer.writerows([[name, "prediction"], *zip(ids, values, strict=True)])
+    return prediction_lines(kept.arrays["predictions"], name, ids)
+
+
+def prediction_lines(values: NDArray[Any], name: str | None, ids: Sequence[object] | None) -> bytes:
+    """Comma-separated values: one column of predictions, or one for each decision of a row (a class, or a level but the last)."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    rows = values.reshape(len(values), -1).tolist()
+    columns = ["prediction"] if values.ndim == 1 else [f"prediction {k + 1}" for k in range(values.shape[1])]
+    if name is None or ids is None:
+        writer.writerows([columns, *rows])
+    else:
+        writer.writerows([[name, *columns], *([each, *row] for each, row in zip(ids, rows, strict=True))])
     return text.getvalue().encode()
 
 

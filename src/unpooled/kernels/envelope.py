@@ -43,6 +43,15 @@ class MoreauEnvelope:
         return 1 / (1 / self.loss.curvature + self.variance)
 
     @property
+    def has_effects(self) -> bool:
+        """As the loss."""
+        return self.loss.has_effects
+
+    def bend(self, y: Vector) -> float:
+        """That of the loss, less what the effects take up."""
+        return 1 / (1 / self.loss.bend(y) + self.variance)
+
+    @property
     def dispersed(self) -> bool:
         """As the loss."""
         return self.loss.dispersed
@@ -98,6 +107,11 @@ class MoreauEnvelope:
         weight = self.loss.weight(self.shifted(u, y), y)
         return weight / (1 + self.variance * weight)
 
+    def information(self, u: Vector, y: Vector) -> Vector:
+        """Of the loss, less what the effects take up."""
+        information = self.loss.information(self.shifted(u, y), y)
+        return information / (1 + self.variance * information)
+
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
         """The loss's own change from v to v', and that of e^2/2t as a product; errors of v cancel to first order."""
         before, after = self.shifted(u, y), self.shifted(u + step, y)
@@ -107,4 +121,6 @@ class MoreauEnvelope:
 
     def integrated(self, u: Vector, y: Vector) -> float:
         """Log determinant of I + t W: the effects' own part of Laplace's approximation."""
-        return self.loss.integrated(u, y) + float(np.log1p(self.variance * self.loss.weight(self.shifted(u, y), y)).sum())
+        return self.loss.integrated(u, y) + float(
+            np.log1p(self.variance * self.loss.information(self.shifted(u, y), y)).sum()
+        )

@@ -62,6 +62,9 @@ class Loss(Protocol):
     def curvature(self) -> float:
         """The largest that ``f''`` can be."""
 
+    def bend(self, y: Vector) -> float:
+        """A usual ``f''`` of these responses: the scale of a penalty."""
+
     def check(self, y: Vector) -> None:
         """Refuse responses that the loss does not take."""
 
@@ -77,6 +80,9 @@ class Loss(Protocol):
     def weight(self, u: Vector, y: Vector) -> Vector:
         """f'', or a positive number where it vanishes: Newton's step then stays defined, and a descent."""
 
+    def information(self, u: Vector, y: Vector) -> Vector:
+        """What the evidence takes for ``f''``: it, but for losses of straight lines."""
+
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
         """f(u + step) - f(u), without cancellation where the step is short."""
 
@@ -89,6 +95,10 @@ class Loss(Protocol):
     @property
     def dispersed(self) -> bool:
         """Whether the evidence chooses a dispersion."""
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether an unknown effect of a row belongs inside the loss; a quantile's is part of the response's own spread."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +156,7 @@ class _Problem:
         """Of I + H / alpha, H the Hessian of the losses in the coefficients once the intercept follows them."""
         decisions = point.fitted + point.intercept
         return self._newton_step(
-            alpha, point, self.loss.pull(decisions, self.target), self.loss.weight(decisions, self.target)
+            alpha, point, self.loss.pull(decisions, self.target), self.loss.information(decisions, self.target)
         )[2]
 
     def _start(self) -> _Point:
@@ -337,7 +347,7 @@ class NewtonPath:
         """The penalty of largest marginal likelihood, over 12 orders of magnitude around the design's own scale."""
         if self.squares.size == 0:
             return 1.0
-        scale = float(self.squares.mean()) * self.loss.curvature
+        scale = float(self.squares.mean()) * self.loss.bend(self.target)
         return lowest(self.evidence, scale * np.logspace(-6, 6, 13), 1e-3)
 
     def held_out(self, alphas: Sequence[float] | Vector, folds: Folds) -> Matrix:

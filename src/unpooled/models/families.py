@@ -36,6 +36,8 @@ class Family(ABC):
     classes: ClassVar[bool] = False
     #: Whether f is a log likelihood only after division by a dispersion.
     dispersed: ClassVar[bool] = False
+    #: Whether an unknown effect of a row belongs inside the loss.
+    has_effects: ClassVar[bool] = True
 
     @abstractmethod
     def value(self, u: Vector, y: Vector) -> Vector:
@@ -56,6 +58,18 @@ class Family(ABC):
     @abstractmethod
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
         """f(u + step) - f(u), without cancellation where the step is short."""
+
+    def information(self, u: Vector, y: Vector) -> Vector:
+        """What the evidence takes for f''."""
+        return self.weight(u, y)
+
+    def bend(self, y: Vector) -> float:  # noqa: ARG002 - where f'' has a bound, that is it
+        """A usual f'' of these responses: the scale of a penalty."""
+        return self.curvature
+
+    def steepest(self, most: float) -> float:  # noqa: ARG002 - where f' has a bound, that is it
+        """The largest ``|f'|`` of responses that are declared to be at most this."""
+        return self.slope
 
     def mean(self, u: Vector) -> Vector:
         """The expected response of a linear predictor."""

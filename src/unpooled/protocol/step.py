@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import msgspec
+    import numpy as np
     from numpy.typing import NDArray
 
     from unpooled.privacy.plan import Plan, Study
@@ -70,6 +71,11 @@ def no_kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> t
     return ()
 
 
+def no_labels(study: Study, count: int, rng: np.random.Generator) -> Mapping[str, NDArray[Any]]:  # noqa: ARG001 - as above
+    """-1 and 1 will do."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """One system: everything the protocol needs to run it. Models are rows of ``unpooled.models.REGISTRY``."""
@@ -90,6 +96,8 @@ class Model:
     #: The result, and what a party keeps of a plan, line by line, in the data's own units.
     terms: Callable[[Plan, Any], tuple[ResultTerm, ...]] = no_terms
     kept_terms: Callable[[Plan, str, Mapping[str, NDArray[Any]]], tuple[ResultTerm, ...]] = no_kept_terms
+    #: Made-up label columns, by name, of so many rows: where a study takes others than -1 and 1.
+    labels: Callable[[Study, int, np.random.Generator], Mapping[str, NDArray[Any]]] = no_labels
     #: Whether the guarantee of a whole row covers the parties' label columns too.
     covers_labels: bool = False
     #: Whether a study of it may protect all rows of an id together.

@@ -11,6 +11,7 @@ from unpooled.errors import DataError
 
 _ESTIMATORS = {
     "PrideClassifier": "pride",
+    "PrideGLM": "pride",
     "PrideRegressor": "pride",
     "PrivateBayesianRegression": "bayes",
     "PrivateGLM": "glm",

@@ -101,12 +101,13 @@ radius = 1.0                        # bound on the sum of absolute coefficients,
 # response_public = false""",
     ),
     "pride": (
-        "Ridge or logistic regression; each party keeps its own coefficients.",
+        "Ridge, logistic or another generalised linear regression; each party keeps its own coefficients.",
         _COLUMNS,
         "attribute",
         """\
 response = "y"                      # a label column of every party that estimates, under `labels` in its party file
 # task = "regression"               # or "classification", with classes = ["-1", "1"]
+# family = "squared"                # or huber, quantile, poisson, gamma, negative-binomial, cox (with event), logistic, multinomial, ordinal
 # sketch_dim = "auto"               # what a party sends: columns of its sketch; 0 sends nothing
 # alpha = "marginal-likelihood"     # the penalty; "local-cv", or a number
 # fit_intercept = true""",

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from unpooled.models.pride.coordinator import PrideResult, coordinate, panels, render
+from unpooled.models.pride.made_up import admissible_labels
 from unpooled.models.pride.outlook import outlook
 from unpooled.models.pride.party import STEPS
 from unpooled.models.pride.plan import compile_plan
@@ -11,6 +12,15 @@ from unpooled.models.pride.terms import kept_terms, terms
 from unpooled.protocol.step import Model
 
 MODEL = Model(
-    "pride", compile_plan, STEPS, coordinate, render, panels, results=(PrideResult,), terms=terms, kept_terms=kept_terms
+    "pride",
+    compile_plan,
+    STEPS,
+    coordinate,
+    render,
+    panels,
+    results=(PrideResult,),
+    terms=terms,
+    kept_terms=kept_terms,
+    labels=admissible_labels,
 )
 MODEL = replace(MODEL, outlook=partial(outlook, MODEL))

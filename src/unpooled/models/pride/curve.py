@@ -78,7 +78,7 @@ class OwnColumns:
         """X' U t: what the weights U t of the rows mean for the own columns."""
         if self.by_rows:
             return np.asarray(self.rows.T @ (self.vectors @ coordinates))
-        return np.asarray(self.vectors @ (np.sqrt(self.squares) * coordinates))
+        return np.asarray(self.vectors @ (np.sqrt(self.squares) * coordinates.T).T)
 
     def left(self) -> Matrix:
         """U itself, n x r."""

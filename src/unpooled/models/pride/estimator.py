@@ -1,223 +1,57 @@
-"""``PrideRegressor`` and ``PrideClassifier``: thin scikit-learn estimators over the PRIDE study, run in process."""
+"""``PrideGLM``, and its rows ``PrideRegressor`` and ``PrideClassifier``: thin scikit-learn estimators over the PRIDE study, run in process."""
 
 from __future__ import annotations
 
-from numbers import Integral
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import msgspec
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.multiclass import check_classification_targets
 
-from unpooled.errors import UsageError
-from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, run, tables_of
+from unpooled.errors import DataError, UsageError
 from unpooled.estimation.classifier import DeclaredClassifier
-from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARE, SHARED, WHOLE, WORD, plain, taking
-from unpooled.estimation.tables import RESPONSE, part
-from unpooled.models.pride import MODEL, published
-from unpooled.models.pride.parameters import AUTO
-from unpooled.models.pride.plan import sizes_of
-from unpooled.models.pride.units import in_own_units
-from unpooled.privacy.bounds import Bounds, Coding
-from unpooled.privacy.classes import DEFAULT
-from unpooled.privacy.table import Table
-from unpooled.protocol.keeper import MemoryKeeper
-from unpooled.protocol.local import column_named
+from unpooled.estimation.parameters import NONE, NUMBER, WORD, taking
+from unpooled.estimation.tables import RESPONSE
+from unpooled.models.pride.base import PrideEstimator
+from unpooled.models.pride.levels import Levels
+from unpooled.models.pride.parameters import AUTO, CLASSES, NUMBERS
+from unpooled.models.pride.predictions import FamilyEstimator
+from unpooled.models.pride.responses import baseline
+from unpooled.privacy.bounds import Coding
+from unpooled.privacy.classes import DEFAULT, Classes
+from unpooled.privacy.plan import CLASSES as DERIVED_CLASSES
+
+#: What the label column of events is called in a study of this process.
+EVENT = "(event)"
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
+    from unpooled.estimation.base import Declared
+    from unpooled.privacy.bounds import Bounds
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.plan import Study
+    from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
 
 
-class _Pride(StudyEstimator):
-    """What the two estimators share: columns to parties, study, run, coefficients back in the data's own units."""
-
-    _task: str
-    _model, _published = MODEL, published.MODEL
-    _parameter_constraints: ClassVar = (
-        SHARED
-        | taking("alpha", NUMBER, WORD)
-        | taking("sketch", WORD, MAPPING)
-        | taking("sketch_dim", WHOLE, SHARE, WORD)
-        | taking("publish", NUMBER)
-        | taking("grids", MAPPING, NONE)
-        | taking("noise_model", WORD)
-        | taking("others", WORD)
-        | taking("loss", WORD, NONE)
-        | taking("threshold", NUMBER, NONE)
-        | taking("public", LIST)
-        | taking("estimating", LIST, NONE)
-        | taking("clip_norm", NUMBER, NONE)
-        | taking("folds", WHOLE)
-    )
-
-    def __init__(
-        self,
-        parties: int | Mapping[str, Sequence[int | str]] = 2,
-        *,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
-        y_bounds: tuple[float, float] | None = None,
-        unit: str = "attribute",
-        adjacency: str = "replace",
-        calibration: str = "sound",
-        alpha: float | str = "marginal-likelihood",
-        sketch: str | Mapping[str, ArrayLike] = "srht",
-        sketch_dim: float | str = AUTO,
-        grids: Mapping[str, tuple[int, ...]] | None = None,
-        noise_model: str = "gram",
-        others: str = "like mine",
-        public: Sequence[int | str] = (),
-        estimating: Sequence[str] | None = None,
-        clip_norm: float | None = None,
-        folds: int = 5,
-        publish: float = 0.0,
-        loss: str | None = None,
-        threshold: float | None = None,
-        fit_intercept: bool = True,
-        public_seed: int = 0,
-        random_state: int | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
-        self.parties = parties
-        self.y_bounds = y_bounds
-        self.unit = unit
-        self.alpha = alpha
-        self.sketch = sketch
-        self.sketch_dim = sketch_dim
-        self.grids = grids
-        self.noise_model = noise_model
-        self.others = others
-        self.public = public
-        self.estimating = estimating
-        self.clip_norm = clip_norm
-        self.folds = folds
-        self.publish = publish
-        self.loss = loss
-        self.threshold = threshold
-        self.fit_intercept = fit_intercept
-
-    # --- plan ------------------------------------------------------------------------------------------------------------
-
-    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
-        return self._about(rows[ALL], declared)
-
-    def _about(self, rows: int, declared: Declared, fitted: str | None = None, predicting: tuple[str, ...] = ()) -> Study:
-        """The study of a fit, or of what some parties predict of new rows by a plan that was fitted."""
-        cards = cards_of(self._groups(declared.names), declared, rows, labels=not fitted)
-        if self.estimating is not None and not fitted:
-            names = [card.name for card in cards]
-            if not self.estimating or not set(self.estimating) <= set(names):
-                msg = f"estimating names at least one party that has the response, out of {', '.join(names)}"
-                raise UsageError(msg)
-            cards = tuple(c if c.name in self.estimating else msgspec.structs.replace(c, labels=()) for c in cards)
-        widest = max(len(Coding(card.columns, 1).attribute) for card in cards)
-        most = 1 << max(widest - 1, 0).bit_length()  # a Hadamard transform works on a power of two
-        if isinstance(self.sketch_dim, Integral) and self.sketch_dim > most and isinstance(self.sketch, str):
-            msg = f"sketch_dim must be at most {most}, for the widest party has {widest} columns to be sketched"
-            raise UsageError(msg)
-        matrices = (
-            {} if isinstance(self.sketch, str) else {k: np.asarray(v, dtype=float).tolist() for k, v in self.sketch.items()}
-        )
-        parameters: dict[str, Any] = {
-            "response": RESPONSE,
-            "task": self._task,
-            "loss": self.loss or "",
-            "threshold": None if self.threshold is None else float(self.threshold),
-            "classes": list(DEFAULT if declared.classes is None else declared.classes.texts),
-            "sketch": self.sketch if isinstance(self.sketch, str) else "matrix",
-            "sketch_dim": sizes_of(self.plan_.design) if fitted and self.sketch_dim == AUTO else plain(self.sketch_dim),
-            "grids": {k: [int(n) for n in v] for k, v in (self.grids or {}).items()},
-            "matrices": matrices,
-            "public": [column_named(declared.names, column) for column in self.public],
-            # New rows are predicted with what is kept: their plan chooses no penalty, and has nothing to trust.
-            "alpha": "marginal-likelihood" if fitted and self.alpha == "global-cv" else plain(self.alpha),
-            "noise_model": self.noise_model,
-            "others": self.others,
-            "fit_intercept": bool(self.fit_intercept),
-            "clip_norm": None if self.clip_norm is None else float(self.clip_norm),
-            "folds": int(self.folds),
-            "publish": float(self.publish),
-            "response_bound": None if self.y_bounds is None else float(np.abs(self.y_bounds).max()),
-            "fitted": fitted,
-            "predicting": list(predicting),
-        }
-        trust = {"cross-validation": "trusted"} if self.alpha == "global-cv" and not fitted else {}
-        return self._asked(cards, parameters, declared.derived, trust)
-
-    # --- fit ---------------------------------------------------------------------------------------------------------------
-
-    def _fit(self, table: Table, declared: Declared, response: NDArray[Any]) -> Self:
-        study = self._study({ALL: table.n_rows}, declared)
-        tables = tables_of(study, table, response) | {
-            card.name: part(table, [column.name for column in card.columns], None)
-            for card in study.parties
-            if not card.labels
-        }
-        done = self._run(study, tables)
-        estimated = {card.name for card in study.parties if card.labels}
-        self.kept_ = {
-            name: {key: values for (_, key), values in keeper.items()}
-            for name, keeper in done.kept.items()
-            if isinstance(keeper, MemoryKeeper) and name in estimated
-        }
-        self.published_ = {name: np.array(values) for name, values in done.outcome.result.published.items()}
-        self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
-        gaps = {name: kept.get(published.DUALITY_GAP) for name, kept in self.kept_.items()}
-        self.duality_gap_ = {name: float(gap[0]) for name, gap in gaps.items() if gap is not None}
-        self._columns, self._promised = declared.columns, declared
-        coded = Coding(declared.columns, 1).real([table[column.name] for column in declared.columns])
-        self.coef_, self.intercept_ = in_own_units(
-            self.plan_.design, self.kept_, declared.columns, coded.mean(axis=0), fit_intercept=self.fit_intercept
-        )
-        return self
-
-    def _linear(self, X: ArrayLike) -> Vector:
-        check_is_fitted(self)
-        if np.isnan(self.coef_).any():
-            msg = (
-                "parties that only send have no coefficients, and their columns carry a part of every prediction: use predict_at at an "
-                "estimating party, or leave estimating=None so that every party estimates"
-            )
-            raise UsageError(msg)
-        return super()._linear(X)
-
-    def _decision_at(self, party: str, X: ArrayLike) -> Vector:
-        """Decision values of new rows at one party: the others release perturbed sketches of them (a ledger entry each)."""
-        check_is_fitted(self)
-        if not hasattr(self, "kept_"):
-            raise UsageError(
-                "this estimator was pickled or copied, and what its parties keep stays out of that: fit it here to predict at one "
-                "party, or use predict, which needs all columns of the new rows"
-            )
-        if party not in self.kept_:
-            msg = f"there is no party {party!r} that has estimated; there are {', '.join(self.kept_)}"
-            raise UsageError(msg)
-        new = Table(self._new(X))
-        study = self._about(new.n_rows, self._promised, self.plan_.hash, (party,))
-        keepers = {
-            name: MemoryKeeper({(self.plan_.hash, key): v for key, v in kept.items()}) for name, kept in self.kept_.items()
-        }
-        self.prediction_plan_, found = run(MODEL, study, tables_of(study, new, None), keepers, self.budget)
-        self.prediction_ledger_ = found.ledger
-        predictions: Vector = found.kept[party].kept(self.prediction_plan_.hash, "predictions")
-        return predictions
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what the parties keep, which a file or a copy would carry away from them."""
-        return {name: value for name, value in super().__getstate__().items() if name != "kept_"}
+def _own_loss(task: str, loss: str | None, threshold: float | None, declared: Declared) -> dict[str, Any]:
+    """What a study says of the response of one of the two rows."""
+    if loss and loss not in (losses := ("squared", "huber") if task == "regression" else ("logistic",)):
+        msg = f"loss must be one of {', '.join(losses)} where task = {task}: PrideGLM(family=...) fits the other families"
+        raise UsageError(msg)
+    return {
+        "task": task,
+        "loss": loss or "",
+        "threshold": None if threshold is None else float(threshold),
+        "classes": list(DEFAULT if declared.classes is None else declared.classes.texts),
+    }
 
 
-class PrideRegressor(RegressorMixin, _Pride):
+class PrideRegressor(RegressorMixin, PrideEstimator):
     """Ridge regression on column-split data: every party fits its columns beside perturbed sketches of the others'.
 
     What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``kept_``,
@@ -324,7 +158,8 @@ class PrideRegressor(RegressorMixin, _Pride):
 
     """
 
-    _task = "regression"
+    def _of_family(self, declared: Declared) -> dict[str, Any]:
+        return _own_loss("regression", self.loss, self.threshold, declared)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit every party's columns."""
@@ -340,7 +175,7 @@ class PrideRegressor(RegressorMixin, _Pride):
         return self._decision_at(party, X)
 
 
-class PrideClassifier(_Pride, DeclaredClassifier):
+class PrideClassifier(PrideEstimator, DeclaredClassifier):
     """Logistic regression on column-split data, two classes; other parameters and attributes as for :class:`PrideRegressor`.
 
     What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``kept_``,
@@ -354,8 +189,6 @@ class PrideClassifier(_Pride, DeclaredClassifier):
         with one class fit, another label is an error. None reads them off ``y``, warns, and promises nothing.
 
     """
-
-    _task = "classification"
 
     def __init__(
         self,
@@ -391,6 +224,9 @@ class PrideClassifier(_Pride, DeclaredClassifier):
         super().__init__(**given)
         self.classes = classes
 
+    def _of_family(self, declared: Declared) -> dict[str, Any]:
+        return _own_loss("classification", self.loss, self.threshold, declared)
+
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit every party's columns."""
         return self._fit(*self._labelled(X, y))
@@ -398,3 +234,166 @@ class PrideClassifier(_Pride, DeclaredClassifier):
     def predict_at(self, party: str, X: ArrayLike) -> NDArray[Any]:
         """Classes of new rows at one party, from its own columns and newly released sketches of the others'."""
         return np.asarray(self.classes_[(self._decision_at(party, X) > 0).astype(int)])
+
+
+#: Parameters of :class:`PrideGLM` alone.
+_OF_FAMILIES = {"self", "family", "classes", "dispersion", "quantile", "cap", "__class__"}
+
+
+class PrideGLM(FamilyEstimator):
+    """Generalised linear models on column-split data; other parameters and attributes as for :class:`PrideRegressor`.
+
+    Every family is fitted on the same released sketches: the choice costs no privacy. What crosses between the parties is private. What this
+    object shows beyond that (``coef_``, ``baseline_hazard_``, predictions, scores) is computed from raw data and would stay with the
+    parties: show it to nobody who may not see their data.
+
+    Parameters
+    ----------
+    family : {"logistic", "multinomial", "ordinal", "squared", "huber", "quantile", "poisson", "gamma", "negative-binomial", "cox"}, default "logistic"
+        The law of the response: two, several or ordered classes (proportional odds); numbers; counts and positive numbers with the
+        logarithm as link; censored times (proportional hazards, ties by Breslow).
+    classes : (first, second, ..), optional
+        The declared labels, public like bounds; ordered from the lowest up for "ordinal". None reads them off ``y``, warns, and promises
+        nothing.
+    threshold : float, optional
+        In units of y: where Huber's loss becomes straight, or half the width over which a quantile's is smoothed. None is 1.345, or 0.2,
+        robust deviations of what a first fit leaves, as each party computes them.
+    dispersion : float, default 1.0
+        Of the negative binomial: the variance is mean + dispersion * mean^2.
+    quantile : float, default 0.5
+        Which quantile.
+    cap : float, optional
+        Poisson and gamma: beyond this linear predictor (gamma: below minus this) the loss is a straight line. ``publish`` needs it.
+
+    Attributes
+    ----------
+    coef_ : array
+        Coefficients in the data's own units; "multinomial": a row for every class (they sum to 0); "cox": log hazard ratios.
+    intercept_ : float or array
+        The constant; "multinomial": of every class; "ordinal": minus the threshold above every level but the last; "cox": what makes the
+        decision 0 at the columns' means.
+    classes_ : array
+        The labels of a family with classes.
+    baseline_times_, baseline_hazard_ : array
+        "cox": times of events, and Breslow's cumulative hazard up to each, at the columns' means.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unpooled import PrideGLM
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (400, 40))
+    >>> y = rng.poisson(np.exp(1 + X[:, 0] - X[:, 30]))
+    >>> model = PrideGLM("poisson", parties=2, bounds=(-1, 1), epsilon=5.0, sketch_dim=0.2).fit(X, y)
+    >>> model.predict(X).shape, model.plan_.epsilon(model.plan_.study.delta) <= 5.0
+    ((400,), True)
+
+    """
+
+    _parameter_constraints: ClassVar = PrideEstimator._parameter_constraints | (  # noqa: SLF001 - its base
+        taking("family", WORD) | taking("dispersion quantile", NUMBER) | taking("cap", NUMBER, NONE)
+    )
+    _saved_types: ClassVar = (*PrideEstimator._saved_types, Levels)  # noqa: SLF001 - its base
+
+    def __init__(
+        self,
+        family: str = "logistic",
+        *,
+        parties: int | Mapping[str, Sequence[int | str]] = 2,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
+        y_bounds: tuple[float, float] | None = None,
+        classes: Sequence[object] | None = None,
+        unit: str = "attribute",
+        adjacency: str = "replace",
+        calibration: str = "sound",
+        alpha: float | str = "marginal-likelihood",
+        sketch: str | Mapping[str, ArrayLike] = "srht",
+        sketch_dim: float | str = AUTO,
+        grids: Mapping[str, tuple[int, ...]] | None = None,
+        noise_model: str = "gram",
+        others: str = "like mine",
+        public: Sequence[int | str] = (),
+        estimating: Sequence[str] | None = None,
+        clip_norm: float | None = None,
+        folds: int = 5,
+        publish: float = 0.0,
+        threshold: float | None = None,
+        dispersion: float = 1.0,
+        quantile: float = 0.5,
+        cap: float | None = None,
+        fit_intercept: bool = True,
+        public_seed: int = 0,
+        random_state: int | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        super().__init__(**{name: value for name, value in locals().items() if name not in _OF_FAMILIES})
+        self.family = family
+        self.classes = classes
+        self.dispersion = dispersion
+        self.quantile = quantile
+        self.cap = cap
+
+    # --- before the data -------------------------------------------------------------------------------------------------
+
+    def _of_family(self, declared: Declared) -> dict[str, Any]:
+        if self.family not in (*NUMBERS, *CLASSES):
+            msg = f"family must be one of {', '.join((*CLASSES, *NUMBERS))}, not {self.family!r}"
+            raise UsageError(msg)
+        return {
+            "family": self.family,
+            "threshold": None if self.threshold is None else float(self.threshold),
+            "classes": list(DEFAULT if declared.classes is None else declared.classes.texts),
+            "event": EVENT if self.family == "cox" else "",
+            "dispersion": float(self.dispersion),
+            "quantile": float(self.quantile),
+            "cap": None if self.cap is None else float(self.cap),
+        }
+
+    @property
+    def _label_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (RESPONSE, EVENT) if self.family == "cox" else (RESPONSE,)
+
+    def _declared(self, names: Sequence[str], table: Any = None, y: NDArray[Any] | None = None) -> Declared:  # noqa: ANN401
+        declared = super()._declared(names, table)
+        if self.family not in CLASSES:
+            return declared
+        if y is not None:
+            check_classification_targets(y)
+        if self.family == "logistic":
+            classes = Classes.given(self.classes, y, warn=self._warns)
+        else:
+            classes = Levels.declared(self.classes, y, ordered=self.family == "ordinal", warn=self._warns)
+        derived = (*declared.derived, DERIVED_CLASSES) if classes.derived else declared.derived
+        return replace(declared, classes=classes, derived=derived)
+
+    # --- the fit -----------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: ArrayLike, y: ArrayLike, event: ArrayLike | None = None) -> Self:
+        """Fit every party's columns. "cox": ``y`` are times, ``event`` 1 where one ends with an event, else 0 (None: all do)."""
+        table, told = self._read(X, y, y_numeric=self.family not in CLASSES)
+        declared = self._declared(table.names, table, told)
+        if declared.classes is not None:
+            self.classes_ = declared.classes.labels
+            return self._fit(table, declared, declared.classes.column(told))
+        told = told.astype(np.float64)
+        if self.family == "cox":
+            events = np.ones(told.size) if event is None else np.asarray(event)
+            if events.shape != told.shape or events.dtype.kind not in "biuf":
+                raise DataError("event has a number for every row: 1 for an event, 0 where observation ended")
+            told = np.column_stack([told, events.astype(np.float64)])
+        elif event is not None:
+            raise UsageError("event belongs to family 'cox'")
+        return self._fit(table, declared, told)
+
+    def _labels(self, response: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        return dict(zip(self._label_names, response.T if response.ndim > 1 else [response], strict=True))
+
+    def _fit(self, table: Table, declared: Declared, response: NDArray[Any]) -> Self:
+        super()._fit(table, declared, response)
+        self.coef_ = np.ascontiguousarray(self.coef_.T)
+        if self.family == "cox" and not np.isnan(self.coef_).any():
+            rows = Coding(declared.columns, 1).natural([table[column.name] for column in declared.columns])
+            self.baseline_times_, self.baseline_hazard_ = baseline(response, rows @ self.coef_ + self.intercept_)
+        return self

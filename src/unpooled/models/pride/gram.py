@@ -70,9 +70,9 @@ class Share:
     own: Vector
     #: Coefficients of the received columns; none where only their Gram matrix was used.
     received: Vector
-    intercept: float
-    #: The mean decision of the training rows.
-    mean: float
+    intercept: float | Vector
+    #: The mean decision of the training rows; with several decisions a row, of each.
+    mean: float | Vector
     #: Decisions of the training rows; None where the loss's unit does not follow them.
     fitted: Vector | None = None
 
@@ -118,10 +118,10 @@ class Kernel:
         """U'y."""
         return self.own.coordinates(target[:, None])[:, 0]
 
-    def share(self, inside: Vector, mean: float, fitted: Vector | None = None) -> Share:
-        """From U'v of the rows' weights v = V^-1 y."""
+    def share(self, inside: Vector, mean: float | Vector, fitted: Vector | None = None) -> Share:
+        """From U'v of the rows' weights v = V^-1 y; with several decisions a row, a column for each."""
         own = self.own.coefficients(inside)
-        return Share(own, np.empty(0), mean - float(self.own_means @ own), mean, fitted)
+        return Share(own, np.empty((0, *own.shape[1:])), mean - self.own_means @ own, mean, fitted)
 
 
 def _others(own: OwnColumns, heard: Heard, noisy: Matrix, calibrated: Matrix) -> tuple[Vector, float, float]:
@@ -242,7 +242,7 @@ class GramNewtonPath:
         return cls(kernel, NewtonPath.of(features(kernel), target, loss, fit_intercept=fit_intercept))
 
     def _at(self, alpha: float) -> NewtonPath:
-        outside = self.kernel.outside
+        outside = self.kernel.outside if self.path.loss.has_effects else 0.0
         return self.path.with_loss(MoreauEnvelope(self.path.loss, outside / alpha)) if outside > 0 else self.path
 
     @property
@@ -258,14 +258,14 @@ class GramNewtonPath:
         """The penalty of largest marginal likelihood, over 12 orders of magnitude around the features' own scale."""
         if self.squares.size == 0:
             return 1.0
-        scale = float(self.squares.mean()) * self.path.loss.curvature
+        scale = float(self.squares.mean()) * self.path.loss.bend(self.path.target)
         return lowest(self.evidence, scale * np.logspace(-6, 6, 13), 1e-3)
 
     def solve(self, alpha: float) -> Share:
         """The party's share at this penalty: F's coefficients are F'v, so U'v stands in them."""
         coefficients, intercept = self._at(alpha).solve(alpha)
         mean = intercept + float(self.path.column_means @ coefficients)
-        inside = coefficients[: self.kernel.own.rank] / _raised(self.kernel)
+        inside = coefficients[: self.kernel.own.rank] / raised(self.kernel)
         return self.kernel.share(inside, mean, self.path.design @ coefficients + mean)
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
@@ -276,8 +276,9 @@ class GramNewtonPath:
 
 def features(kernel: Kernel) -> Matrix:
     """F with F F' = the kernel less e_0 on every row (n x (r + columns)); e is raised to at least e_0, so that F is real."""
-    return np.hstack([kernel.own.left() * _raised(kernel), kernel.features])
+    return np.hstack([kernel.own.left() * raised(kernel), kernel.features])
 
 
-def _raised(kernel: Kernel) -> Vector:
+def raised(kernel: Kernel) -> Vector:
+    """The own directions' roots in F."""
     return np.asarray(np.sqrt(kernel.own.squares + np.maximum(kernel.inside - kernel.outside, 0.0)))

@@ -15,6 +15,7 @@ from unpooled.kernels.newton import NewtonPath
 from unpooled.kernels.ridge import RidgePath, noise_aware_smoothing, shrink_singular_values
 from unpooled.models.families import Gaussian
 from unpooled.models.pride.gram import GramNewtonPath, GramPath, Kernel, Share
+from unpooled.models.pride.joint import GramJointPath, JointDesignPath, JointFamily
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +86,7 @@ class LocalPath(Penalised, Protocol):
 class LocalProblem(Protocol):
     """What a party fits on."""
 
-    def path(self, family: Family, response: Vector, *, fit_intercept: bool) -> LocalPath:
+    def path(self, family: Family | JointFamily, response: Vector, *, fit_intercept: bool) -> LocalPath:
         """Its solutions for a response."""
 
     def of_rows(self, rows: NDArray[np.intp]) -> LocalProblem:
@@ -135,9 +136,11 @@ class DesignProblem:
     own: Matrix
     received: Matrix
 
-    def path(self, family: Family, response: Vector, *, fit_intercept: bool) -> DesignPath:
+    def path(self, family: Family | JointFamily, response: Vector, *, fit_intercept: bool) -> DesignPath | JointDesignPath:
         """Ridge, or Newton's method."""
         design = np.hstack([self.own, self.received])
+        if isinstance(family, JointFamily):
+            return JointDesignPath.of(family, design, self.own.shape[1], response, fit_intercept=fit_intercept)
         return DesignPath(path_of(family, design, response, fit_intercept=fit_intercept), design, self.own.shape[1])
 
     def of_rows(self, rows: NDArray[np.intp]) -> DesignProblem:
@@ -156,9 +159,13 @@ class GramProblem:
         """What predicts new rows from the own columns and newly received sketches: the calibrated design."""
         return DesignProblem(self.own, self.heard.calibrated)
 
-    def path(self, family: Family, response: Vector, *, fit_intercept: bool) -> GramPath | GramNewtonPath:
+    def path(
+        self, family: Family | JointFamily, response: Vector, *, fit_intercept: bool
+    ) -> GramPath | GramNewtonPath | GramJointPath:
         """In closed form where the loss is squared."""
         kernel = Kernel.of(self.own, self.heard, fit_intercept=fit_intercept)
+        if isinstance(family, JointFamily):
+            return GramJointPath.of(family, kernel, response, fit_intercept=fit_intercept)
         if isinstance(family, Gaussian):
             return GramPath.of(kernel, response, fit_intercept=fit_intercept)
         return GramNewtonPath.of(kernel, response, family, fit_intercept=fit_intercept)

@@ -10,8 +10,11 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.models.pride import made_up
+from unpooled.models.pride.parameters import Parameters
 from unpooled.models.pride.units import in_own_units
 from unpooled.privacy.bounds import Coding
+from unpooled.privacy.plan import check_parameters
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.keeper import MemoryKeeper
@@ -45,7 +48,7 @@ def outlook(
     seed: int = 0,
     quick: bool = False,
 ) -> Outlook:
-    """Squared error of predictions over the variance of y (misclassified rows of a classification), against epsilon.
+    """Squared error of predictions over the variance of y (misclassified rows of two classes, deviance of other families), against epsilon.
 
     ``structure`` says how all parties' columns are related, ``correlation`` how closely (of neighbours on a field, in the place of a factor).
     """
@@ -70,7 +73,10 @@ def outlook(
         float(np.median([run(asked, math.inf, np.random.default_rng([seed, k])) for k in range(2 if quick else 6)]))
         for asked in (small, alone)
     )
-    classes = study.parameters.get("task") == "classification"
+    classes = _is_binary(study)
+    what, base = made_up.measure(check_parameters(study, Parameters))
+    if classes or _is_straight(study):
+        what, base = ("misclassified rows", 0.5) if classes else ("squared error of predictions / variance of y", 1.0)
     words = [in_words("R^2", r2), structure, in_words("correlation", correlation), f"half range in deviations {_RANGES:g}"]
     return Outlook(
         "pride",
@@ -78,12 +84,21 @@ def outlook(
         sum(len(card.columns) for card in study.parties),
         study.epsilon,
         points,
-        0.5 if classes else 1.0,
+        base,
         free,
-        "misclassified rows" if classes else "squared error of predictions / variance of y",
+        what,
         ", ".join(words),
         nothing,
     )
+
+
+def _is_binary(study: Study) -> bool:
+    return bool(check_parameters(study, Parameters).named == "logistic")
+
+
+def _is_straight(study: Study) -> bool:
+    """Whether what is predicted is the response itself."""
+    return check_parameters(study, Parameters).named in ("squared", "huber")
 
 
 def _smaller(study: Study) -> Study:
@@ -108,17 +123,23 @@ def _error(model: Model, study: Study, r2: float, structure: str, correlation: f
     count = study.parties[0].rows
     columns = tuple(column for card in study.parties for column in card.columns)
     values, signal = _rows(columns, count + _NEW, structure, correlation, rng)
-    y = math.sqrt(r2) * signal + math.sqrt(1 - r2) * rng.normal(size=signal.size)
-    classes = study.parameters.get("task") == "classification"
-    truth = np.where(y > 0, 1.0, -1.0) if classes else y
-    label: NDArray[Any] = truth
-    if classes:
-        first, second = study.parameters.get("classes", ["-1", "1"])
-        label = np.array([str(second) if one > 0 else str(first) for one in truth], dtype=object)
+    parameters: Parameters = check_parameters(study, Parameters)
+    binary, plain = _is_binary(study), _is_straight(study)
+    labels = {} if binary or plain else made_up.responses(parameters, signal, r2, rng)
+    truth = signal
+    if binary or plain:
+        y = math.sqrt(r2) * signal + math.sqrt(1 - r2) * rng.normal(size=signal.size)
+        truth = np.where(y > 0, 1.0, -1.0) if binary else y
+        label: NDArray[Any] = truth
+        if binary:
+            first, second = parameters.classes
+            label = np.array([str(second) if one > 0 else str(first) for one in truth], dtype=object)
+        labels = {parameters.response: label}
     tables = {}
     for card in study.parties:
         own = {column.name: values[column.name][:count] for column in card.columns}
-        tables[card.name] = Table(own | dict.fromkeys(card.labels, label[:count]))
+        told = {name: labels.get(name, truth)[:count] for name in card.labels}
+        tables[card.name] = Table(own | told)
     asked = msgspec.structs.replace(study, simulation_seed=int(rng.integers(1 << 31)))
     plan = model.compile(asked)
     done = run_in_process(model, plan, tables, Policy.in_process(), lambda _: model)
@@ -131,8 +152,13 @@ def _error(model: Model, study: Study, r2: float, structure: str, correlation: f
     middle = coded.real([values[c.name][:count] for c in columns]).mean(axis=0)
     with_constant = bool(study.parameters.get("fit_intercept", True))
     coef, constant = in_own_units(plan.design, kept, columns, middle, fit_intercept=with_constant)
-    fitted = coded.natural([values[c.name][count:] for c in columns]) @ np.nan_to_num(coef) + constant
-    if classes:
+    fitted = coded.natural([values[c.name][count:] for c in columns]) @ np.nan_to_num(coef)
+    if np.size(constant) > 1 and fitted.ndim == 1:
+        fitted = fitted[:, None]
+    fitted = fitted + constant
+    if not binary and not plain:
+        return made_up.error(parameters, labels, slice(count, None), fitted)
+    if binary:
         return float(np.mean(np.where(fitted > 0, 1.0, -1.0) != truth[count:]))
     return float(np.mean((truth[count:] - fitted) ** 2) / np.var(truth[count:]))
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import msgspec
 
-from unpooled.models.families import FAMILIES
+from unpooled.models.families import FAMILIES, Family
 from unpooled.models.pride.curve import OTHERS
+from unpooled.models.pride.families import HALF_WIDTH, GammaLog, NegativeBinomial, Poisson, Quantile
+from unpooled.models.pride.joint import JOINT, Cox, JointFamily
+from unpooled.models.pride.levels import check_levels
 from unpooled.privacy.classes import DEFAULT, check_classes
 
-if TYPE_CHECKING:
-    from unpooled.models.families import Family
+#: Families of numbers (and of censored times), and families of classes; the first of each is the default.
+NUMBERS: tuple[str, ...] = ("squared", "huber", "quantile", "poisson", "gamma", "negative-binomial", "cox")
+CLASSES: tuple[str, ...] = ("logistic", "multinomial", "ordinal")
 #: A sketch as large as is worth its noise.
 AUTO = "auto"
+#: The largest cap: e to it is the largest mean.
+MOST_CAP = 50.0
 #: Its share of the party's columns at epsilon 1 and below, the largest share, and the fewest columns (THEORY.md, section 9).
 _SHARE, _LARGEST, _FEWEST = 0.05, 0.5, 2
 
@@ -31,12 +37,23 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: The label column with the response, at every party that estimates; a party without it only sends (scenario B).
     response: str = "y"
     task: str = "regression"
-    #: The two labels of a classification, which the response holds: the first is coded -1, the second 1.
-    classes: tuple[str | int | float, str | int | float] = DEFAULT
-    #: The family of the response: "squared" or "huber" (regression), "logistic" (classification); empty: the first of them.
+    #: The labels of a classification, which the response holds. Two: the first is coded -1, the second 1. Ordinal: from the lowest up.
+    classes: tuple[str | int | float, ...] = DEFAULT
+    #: The family of the response: one of NUMBERS or CLASSES; empty: "squared" (regression) or "logistic" (classification).
+    family: str = ""
+    #: The same by its older name.
     loss: str = ""
-    #: Where Huber's loss becomes straight, in the response's own units; None: 1.345 robust deviations of what a first fit leaves.
+    #: Where Huber's loss becomes straight, or half the width that smooths a quantile's, in the response's own units; None: 1.345, or 0.2,
+    #: robust deviations of what a first fit leaves.
     threshold: float | None = None
+    #: Cox: the label column that is 1 where ``response`` is the time of an event and 0 where observation ended.
+    event: str = ""
+    #: Negative binomial: the variance is m + dispersion m^2.
+    dispersion: float = 1.0
+    #: Which quantile (family = quantile).
+    quantile: float = 0.5
+    #: Poisson, gamma: the loss is a straight line where the linear predictor (gamma: less than minus this) is beyond it.
+    cap: float | None = None
     sketch: str = "srht"
     #: Columns of the sketch: "auto" (from rows, columns and epsilon), a number, a fraction of the party's coded columns, or a number for
     #: every party; 0 sends nothing.
@@ -77,21 +94,13 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if getattr(self, name) not in words:
                 msg = f"{name} must be one of {', '.join(words)}"
                 raise ValueError(msg)
-        check_classes(self.classes)
-        if self.task == "regression" and self.classes != DEFAULT:
-            raise ValueError("classes belong to task = classification")
-        if self.loss and (self.loss not in FAMILIES or self.family.classes != (self.task == "classification")):
-            fitting = [name for name, family in FAMILIES.items() if family.classes == (self.task == "classification")]
-            msg = f"loss must be one of {', '.join(fitting)} where task = {self.task}"
-            raise ValueError(msg)
-        if self.threshold is not None and (self.loss != "huber" or not 0 < self.threshold < math.inf):
-            raise ValueError("threshold is a positive finite number, and belongs to loss = huber")
+        self._check_family()
         if isinstance(self.alpha, str):
             if self.alpha not in ("marginal-likelihood", "local-cv", "global-cv"):
                 raise ValueError("alpha must be a number, marginal-likelihood, local-cv or global-cv")
         elif not 0 < self.alpha < math.inf:
             raise ValueError("alpha must be positive and finite")
-        if self.alpha == "global-cv" and self.family is not FAMILIES["squared"]:
+        if self.alpha == "global-cv" and self.named != "squared":
             raise ValueError("global-cv reproduces the paper's regressions only: choose another alpha")
         if isinstance(self.sketch_dim, str) and (self.sketch_dim != AUTO or self.fitted is not None):
             raise ValueError(
@@ -106,18 +115,15 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("clip_norm must be positive and finite")
         if not 0 <= self.publish < 1:
             raise ValueError("publish must lie in [0, 1)")
+        if self.publish and isinstance(law := self.law, JointFamily):
+            msg = f"publish is not for family = {law.name}: {law.unpublished}"
+            raise ValueError(msg)
         if self.publish and (isinstance(self.alpha, str) or self.fit_intercept or self.noise_model != "plain"):
             raise ValueError(
                 "publish needs a number alpha, fit_intercept = false and noise_model = plain: anything else reads the data"
             )
-        if self.publish and self.loss == "huber" and self.threshold is None:
-            raise ValueError("publish needs a declared threshold of the Huber loss: the default reads the response")
-        if (
-            self.publish
-            and self.family.slope == math.inf
-            and not (self.response_bound and 0 < self.response_bound < math.inf)
-        ):
-            raise ValueError("publish needs response_bound, a declared bound on the absolute value of the response")
+        if self.publish:
+            self._check_publication()
         if self.predicting and self.fitted is None:
             raise ValueError(
                 "predicting names the parties that predict new rows: it needs fitted, the plan that they estimated under"
@@ -125,7 +131,106 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.folds < 2:  # noqa: PLR2004 - one fold leaves nothing to train on
             raise ValueError("folds must be at least 2")
 
+    def _check_family(self) -> None:
+        """The family, its classes, and what belongs to it."""
+        if self.family and self.loss:
+            raise ValueError("loss is the older name of family: a study gives one of them")
+        fitting = (*NUMBERS, *CLASSES) if self.family else NUMBERS
+        fitting = CLASSES if self.task == "classification" else fitting
+        if self.named not in fitting:
+            msg = f"{'family' if self.family else 'loss'} must be one of {', '.join(fitting)} where task = {self.task}"
+            raise ValueError(msg)
+        if self.named == "logistic":
+            if len(self.classes) != 2:  # noqa: PLR2004
+                raise ValueError("classes of the logistic family are two: more are for family = multinomial, or ordinal")
+            check_classes(self.classes)
+        elif self.has_classes:
+            check_levels(self.classes)
+        named, cap = self.named, self.cap
+        rules = (
+            (
+                self.threshold is None or (named in ("huber", "quantile") and 0 < self.threshold < math.inf),
+                "threshold is a positive finite number, and belongs to loss = huber or quantile",
+            ),
+            (
+                cap is None or (named in ("poisson", "gamma") and 0 < cap <= MOST_CAP),
+                f"cap is a positive number up to {MOST_CAP:g}, and belongs to family = poisson or gamma",
+            ),
+            (
+                0 < self.dispersion < math.inf and (self.dispersion == 1 or named == "negative-binomial"),
+                "dispersion is a positive finite number, and belongs to family = negative-binomial",
+            ),
+            (
+                0 < self.quantile < 1 and (self.quantile == 0.5 or named == "quantile"),  # noqa: PLR2004
+                "quantile lies between 0 and 1, and belongs to family = quantile",
+            ),
+            (
+                bool(self.event) == (named == "cox") and self.event != self.response,
+                "family = cox needs event, a label column beside the response; no other family has one",
+            ),
+            (
+                self.fit_intercept or named not in ("cox", "ordinal"),
+                f"family = {named} has a baseline or thresholds in the place of a constant: fit_intercept = true",
+            ),
+            (
+                self.has_classes or self.classes == DEFAULT,
+                f"classes belong to task = classification, or to family = {', '.join(CLASSES)}",
+            ),
+        )
+        for holds, words in rules:
+            if not holds:
+                raise ValueError(words)
+
+    def _check_publication(self) -> None:
+        """What a bound on one row's pull needs declared (THEORY.md, section 7)."""
+        law = self.law
+        assert not isinstance(law, JointFamily)  # refused before
+        if self.named in ("huber", "quantile") and self.threshold is None:
+            which = "Huber" if self.named == "huber" else "quantile"
+            msg = f"publish needs a declared threshold of the {which} loss: the default reads the response"
+            raise ValueError(msg)
+        if self.named in ("poisson", "gamma") and self.cap is None:
+            msg = f"publish needs cap where family = {self.named}: without it a row's pull has no bound"
+            raise ValueError(msg)
+        if law.slope == math.inf and not (self.response_bound and 0 < self.response_bound < math.inf):
+            raise ValueError("publish needs response_bound, a declared bound on the absolute value of the response")
+
     @property
-    def family(self) -> Family:
+    def named(self) -> str:
+        """The name of the family."""
+        return self.family or self.loss or ("squared" if self.task == "regression" else "logistic")
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the response is one of declared classes."""
+        return self.named in CLASSES
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether the loss is no sum over rows of one number each."""
+        return self.named in JOINT
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label columns that an estimating party has."""
+        return (self.response, self.event) if self.event else (self.response,)
+
+    @property
+    def law(self) -> Family | JointFamily:
         """The family of the response."""
-        return FAMILIES[self.loss or ("squared" if self.task == "regression" else "logistic")]
+        name = self.named
+        if name in JOINT:
+            return Cox() if name == "cox" else replace(JOINT[name](), classes=len(self.classes))  # type: ignore[call-arg]
+        capped = {} if self.cap is None else {"cap": self.cap}
+        families: dict[str, Family] = FAMILIES | {
+            "poisson": Poisson(**capped),
+            "gamma": GammaLog(**capped),
+            "negative-binomial": NegativeBinomial(self.dispersion),
+            "quantile": Quantile(self.quantile),
+        }
+        return families[name]
+
+    @property
+    def unit_threshold(self) -> float:
+        """The threshold in units of the response: what the family calls 1.345, or 0.2, robust deviations."""
+        return HALF_WIDTH if self.named == "quantile" else FAMILIES["huber"].slope

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
+from unpooled.errors import PlanMismatch, ProtocolError, UsageError
 from unpooled.models.pride.gram import Heard
 from unpooled.models.pride.local import (
     DesignPath,
@@ -45,7 +45,7 @@ from unpooled.models.pride.plan import (
     sketch_of,
     unit_of,
 )
-from unpooled.privacy.classes import code
+from unpooled.models.pride.responses import baseline, response_of
 from unpooled.privacy.mechanisms import GaussianRelease, ScaledGaussian
 from unpooled.privacy.mechanisms import Vector as Statistic
 from unpooled.privacy.unit import Unit
@@ -190,16 +190,7 @@ def decode_sketch(context: Context, part: Part, values: NDArray[np.generic]) -> 
 
 
 def _response(context: Context) -> Vector:
-    parameters = _parameters(context)
-    values = context.table[parameters.response]
-    if parameters.task == "classification":
-        values = code(values, parameters.classes, parameters.response)
-    if values.dtype == object:
-        msg = f"column {parameters.response!r} holds text: a regression's response is numbers"
-        raise DataError(msg)
-    if parameters.publish and parameters.response_bound is not None:
-        values = np.clip(values, -parameters.response_bound, parameters.response_bound)
-    return np.asarray(values, dtype=np.float64)
+    return response_of(_parameters(context), context.table)
 
 
 def _problem(context: Context, own: Matrix, received: Sequence[Received]) -> LocalProblem:
@@ -275,10 +266,10 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
         _need_global_cv(parameters, "a penalty chosen by the coordinator")
     columns, response = _own(context, part), _response(context)
     problem = _problem(context, columns.rows, request.received)
-    folds = random_folds(response.size, parameters.folds, context.plan.study.public_seed)
+    folds = random_folds(response.shape[0], parameters.folds, context.plan.study.public_seed)
 
     def solved(problem: LocalProblem, unit: float) -> tuple[float, Share]:
-        path = problem.path(parameters.family, response / unit, fit_intercept=parameters.fit_intercept)
+        path = problem.path(parameters.law, response / unit, fit_intercept=parameters.fit_intercept)
         alpha = choose_alpha(path, parameters.alpha if request.alpha is None else request.alpha, folds)
         if isinstance(path, DesignPath):
             return alpha, path.share(*solve(context, path.inner, alpha))
@@ -286,7 +277,11 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
 
     unit = unit_of(parameters, response)
     alpha, share = solved(problem, unit)
-    if share.fitted is not None:
+    if parameters.event and share.fitted is not None:
+        times, hazard = baseline(response, share.fitted)
+        context.keep("baseline_times", times)
+        context.keep("baseline_hazard", hazard)
+    elif share.fitted is not None and not parameters.is_joint:
         residual_unit = unit_of(parameters, response - unit * share.fitted)
         if residual_unit != unit:  # a threshold that follows the data follows what the fit leaves of them
             unit = residual_unit
@@ -297,16 +292,16 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
         context.keep("home_coefficients", unit * at_home.own)
     context.keep("coefficients", coefficients)
     context.keep("received_coefficients", unit * at_home.received)
-    context.keep("intercept", np.array([unit * at_home.intercept]))
+    context.keep("intercept", np.atleast_1d(unit * at_home.intercept))
     context.keep("alpha", np.array([alpha]))
-    context.keep("mean_decision", np.array([unit * share.mean]))
-    in_coded_units = coefficients / columns.deviation
+    context.keep("mean_decision", np.atleast_1d(unit * share.mean))
+    in_coded_units = (coefficients.T / columns.deviation).T
     context.keep("coded_coefficients", in_coded_units)
-    context.keep("offset", np.array([-float(columns.mean @ in_coded_units)]))
+    context.keep("offset", np.atleast_1d(-(columns.mean @ in_coded_units)))
     if not parameters.publish:
         return Estimated(())
     assert isinstance(problem, DesignProblem)  # the plan saw to it
-    reach = coefficients_reach(part, response.size, parameters, problem.received)
+    reach = coefficients_reach(part, response.shape[0], parameters, problem.received)
     return Estimated((context.release(COEFFICIENTS, Statistic(coefficients, reach)),))
 
 
@@ -336,7 +331,7 @@ def folds(context: Context, request: FoldsRequest) -> Folds:
     contributions = np.empty((len(request.alphas), response.size))
     for fold in random_folds(response.size, parameters.folds, context.plan.study.public_seed):
         train = np.setdiff1d(np.arange(response.size), fold)
-        path = problem.of_rows(train).path(parameters.family, response[train], fit_intercept=parameters.fit_intercept)
+        path = problem.of_rows(train).path(parameters.law, response[train], fit_intercept=parameters.fit_intercept)
         centre = columns.rows[train].mean(axis=0) if parameters.fit_intercept else 0.0
         for a, alpha in enumerate(request.alphas):
             contributions[a, fold] = (columns.rows[fold] - centre) @ path.solve(alpha).own
@@ -372,7 +367,7 @@ def predict(context: Context, request: PredictRequest) -> Predicted:
 
     own = _own(context, part).rows
     others, noise, _ = _others(context, request.received)
-    if others.shape[1] != kept("received_coefficients").size:
+    if others.shape[1] != kept("received_coefficients").shape[0]:
         raise PlanMismatch(
             "the fitted plan received other columns than this one sends: give the study of new rows its sketch_dim"
         )
@@ -382,12 +377,12 @@ def predict(context: Context, request: PredictRequest) -> Predicted:
         calibration = RegressionCalibration(kept("known_means"), kept("noisy_means"), kept("calibration"))
         others = others.copy()
         others[:, noisy] = calibration.apply(known, others[:, noisy], noise[noisy])
-    decision = (
-        own @ kept("home_coefficients" if is_gram(context) else "coefficients")
-        + others @ kept("received_coefficients")
-        + kept("intercept")[0]
-    )
-    context.keep("predictions", decision)
+    decision = own @ kept("home_coefficients" if is_gram(context) else "coefficients")
+    decision = decision + others @ kept("received_coefficients")
+    constant = kept("intercept")
+    if decision.ndim == 1 and constant.size > 1:  # several decisions with common coefficients
+        decision = decision[:, None]
+    context.keep("predictions", decision + (constant if constant.size > 1 else constant[0]))
     return Predicted(Public(part.card.rows))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.errors import UsageError
+from unpooled.models.pride.joint import JointFamily
 from unpooled.models.pride.parameters import Parameters, automatic_size
 from unpooled.models.pride.sketch import PublicSketch
 from unpooled.privacy.accounting import budget_mu
@@ -109,7 +110,7 @@ def parts_of(study: Study) -> tuple[Part, ...]:
         grid = data_grid(max(features, 1))
         is_read = bool(readers - {card.name})
         sketch = sketch_of(study, card, features) if is_read else None
-        knows = parameters.response in card.labels
+        knows = knows_response(parameters, card)
         parts.append(Part(card, Coding(private, grid), Coding(public, grid), sketch, knows, is_read))
     return tuple(parts)
 
@@ -137,11 +138,25 @@ def sizes_of(design: PrideDesign) -> dict[str, int]:
     return {part.card.name: part.sketch.size if part.sketch else 0 for part in design.parts}
 
 
+def knows_response(parameters: Parameters, card: Card) -> bool:
+    """Whether a party has the response, and so estimates: all label columns of the family."""
+    return all(name in card.labels for name in parameters.labels)
+
+
+def _label_columns(parameters: Parameters) -> str:
+    first, *more = (repr(name) for name in parameters.labels)
+    return f"the label columns {first} and {more[0]}" if more else f"a label column {first}"
+
+
+def _columns(parameters: Parameters) -> str:
+    return ("column " if len(parameters.labels) == 1 else "columns ") + " and ".join(map(repr, parameters.labels))
+
+
 def _readers(study: Study, parameters: Parameters) -> set[str]:
     """The parties that estimate, or predict: each reads what all others send."""
     names = {card.name for card in study.parties}
     if parameters.fitted is None:
-        return {card.name for card in study.parties if parameters.response in card.labels}
+        return {card.name for card in study.parties if knows_response(parameters, card)}
     if not names.issuperset(parameters.predicting):
         raise UsageError("parameters.predicting names somebody who is no party of the study")
     return set(parameters.predicting) or names
@@ -226,7 +241,10 @@ def coefficients_reach(part: Part, rows: int, parameters: Parameters, received: 
     # A one-hot group has length 1, as a numeric column has; an indicator replaces its column.
     own = len(part.private.columns) + len(part.public.columns)
     longest = math.sqrt(own + float((received**2).sum(axis=1).max(initial=0.0)))
-    slope = longest * parameters.family.slope * unit_of(parameters, np.empty(0))
+    law = parameters.law
+    assert not isinstance(law, JointFamily)  # refused with the study
+    steepest = law.steepest(math.inf if parameters.response_bound is None else parameters.response_bound)
+    slope = longest * steepest * unit_of(parameters, np.empty(0))
     if slope == math.inf:
         assert parameters.response_bound is not None
         slope = longest * parameters.response_bound * (longest * math.sqrt(rows / parameters.alpha) + 1)
@@ -235,7 +253,10 @@ def coefficients_reach(part: Part, rows: int, parameters: Parameters, received: 
 
 def unit_of(parameters: Parameters, response: NDArray[np.float64]) -> float:
     """What the response is divided by before the fit: public where a threshold is declared."""
-    return parameters.threshold / parameters.family.slope if parameters.threshold else parameters.family.unit(response)
+    law = parameters.law
+    if isinstance(law, JointFamily):
+        return 1.0
+    return parameters.threshold / parameters.unit_threshold if parameters.threshold else law.unit(response)
 
 
 def clip_length(study: Study, part: Part) -> int:
@@ -280,8 +301,8 @@ def check(study: Study, parameters: Parameters) -> None:
             else f"PRIDE needs no trust; remove {', '.join(study.trust)}"
         )
         raise UsageError(msg)
-    if not any(parameters.response in card.labels for card in study.parties) and parameters.fitted is None:
-        msg = f"no party has a label column {parameters.response!r}: somebody must know the response"
+    if not any(knows_response(parameters, card) for card in study.parties) and parameters.fitted is None:
+        msg = f"no party has {_label_columns(parameters)}: somebody must know the response"
         raise UsageError(msg)
 
 
@@ -302,7 +323,7 @@ def plan_of(study: Study, releases: tuple[Release, ...], design: PrideDesign) ->
         voids=voids,
         trusted=("the coordinator", "the party that scores penalties") if parameters.alpha == "global-cv" else (),
         not_protected=(
-            f"The labels (column {parameters.response!r}): every estimating party has its own copy, nobody else gets one.",
+            f"The labels ({_columns(parameters)}): every estimating party has its own copy, nobody else gets one.",
             "The coefficients beta_k, which stay with their party and are functions of its raw data: publishing them is another release."
             + (_LOCAL if parameters.noise_model == "gram" and study.calibration == "sound" else ""),
             _SHOWN,

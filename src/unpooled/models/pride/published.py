@@ -73,6 +73,9 @@ def compile_plan(study: Study) -> Plan:
         raise UsageError("the published calibration is for unit 'attribute' and the SRHT only")
     if study.delta == 0 or parameters.fitted is not None:
         raise UsageError("the published calibration needs delta > 0, and has no release for new rows")
+    if parameters.named not in ("squared", "huber", "logistic"):
+        msg = f"the published calibration is for ridge, Huber and logistic regression: family = {parameters.named} needs calibration = 'sound'"
+        raise UsageError(msg)
     if parameters.publish:
         raise UsageError("the paper publishes no coefficients: publish needs calibration = 'sound'")
     parts = parts_of(study)

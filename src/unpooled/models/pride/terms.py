@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from unpooled.privacy.bounds import text_of
 from unpooled.protocol.terms import ResultTerm, plain
 
 if TYPE_CHECKING:
@@ -40,15 +41,29 @@ def kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> tupl
     part = design.part(party)
     if part is None or "coded_coefficients" not in kept:
         return ()
-    names, values, constant, at = [], [], float(kept["offset"][0]), 0
-    coded = kept["coded_coefficients"].tolist()
-    for half in (part.private, part.public):
-        width, centre = half.units
-        for name, w, c in zip(half.coded_names, width.tolist(), centre.tolist(), strict=True):
-            values.append(coded[at] / w)
-            constant -= c * values[-1]
-            names.append(name)
-            at += 1
-    if design.parameters.fit_intercept:
-        return plain((*names, AT_THE_MEANS), (*values, float(kept["mean_decision"][0])))
-    return plain((*names, OWN_CONSTANT), (*values, constant))
+    parameters = design.parameters
+    several = parameters.is_joint and parameters.has_classes
+    classes = [text_of(each) for each in parameters.classes] if several else []
+    coded = kept["coded_coefficients"]
+    # A column of coefficients, and what its lines are called; levels share one.
+    columns = [(f"{name}: ", coded[:, k]) for k, name in enumerate(classes)] if coded.ndim > 1 else [("", coded)]
+    found: tuple[ResultTerm, ...] = ()
+    centres = []
+    for label, own in columns:
+        names, values, centre, at = [], [], 0.0, 0
+        for half in (part.private, part.public):
+            widths, middles = half.units
+            for name, w, c in zip(half.coded_names, widths.tolist(), middles.tolist(), strict=True):
+                values.append(float(own[at]) / w)
+                centre += c * values[-1]
+                names.append(f"{label}{name}")
+                at += 1
+        found += plain(names, values)
+        centres.append(centre)
+    if parameters.named == "cox":  # hazards are in proportion to those at the columns' means
+        return found
+    labels = [f"{name}: " for name in classes] if coded.ndim > 1 else [f"above {name}: " for name in classes[:-1]] or [""]
+    if parameters.fit_intercept:
+        return (*found, *plain([f"{label}{AT_THE_MEANS}" for label in labels], kept["mean_decision"].tolist()))
+    constants = [float(offset) - centre for offset, centre in zip(kept["offset"], centres, strict=True)]
+    return (*found, *plain([f"{label}{OWN_CONSTANT}" for label in labels], constants))

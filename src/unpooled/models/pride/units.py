@@ -26,31 +26,33 @@ def in_own_units(
     means: Vector,
     *,
     fit_intercept: bool,
-) -> tuple[Vector, float]:
+) -> tuple[NDArray[np.float64], float | Vector]:
     """(coefficients, intercept): b / half width, the intercept takes up the centres; nan where a party only sends.
 
-    ``means`` are those of the coded columns, by which the intercept follows from the parties' mean decision.
+    ``means`` are those of the coded columns, by which the intercept follows from the parties' mean decision. With a coefficient of every
+    class the first has a row for each column and a column for each class; with several constants the second is an array.
     """
     coding = Coding(tuple(columns), 1)
     starts = np.searchsorted(coding.attribute, range(len(columns)))
     first = {column.name: int(i) for column, i in zip(columns, starts, strict=True)}
-    coefficients = np.full(means.size, np.nan)
+    shape = next((values["coded_coefficients"].shape[1:] for values in kept.values()), ())
+    coefficients = np.full((means.size, *shape), np.nan)
     for part in design.parts:
         if part.card.name not in kept:
             continue
-        own = iter(kept[part.card.name]["coded_coefficients"].tolist())
+        own = iter(kept[part.card.name]["coded_coefficients"])
         for half in (part.private, part.public):
             for j, column in enumerate(half.columns):
                 for k in range(half.attribute.count(j)):
                     coefficients[first[column.name] + k] = next(own)
-    estimated = ~np.isnan(coefficients)
-    decision = float(np.mean([values["mean_decision"][0] for values in kept.values()]))
-    intercept = decision - float(means[estimated] @ coefficients[estimated])
+    estimated = np.asarray(np.isfinite(coefficients.reshape(means.size, -1)).all(axis=1), dtype=np.bool_)
+    decision = np.mean([values["mean_decision"] for values in kept.values()], axis=0)
+    intercept = decision - means[estimated] @ coefficients[estimated]
     if not fit_intercept:
-        intercept = float(sum(values["offset"][0] for values in kept.values()))
+        intercept = np.asarray(sum(values["offset"] for values in kept.values()))
     for column in columns:
         at = first[column.name]
         if column.categories is None and estimated[at]:
             coefficients[at] /= column.half_width
-            intercept -= column.centre * coefficients[at]
-    return coefficients, float(intercept)
+            intercept = intercept - column.centre * coefficients[at]
+    return coefficients, float(intercept[0]) if intercept.size == 1 else intercept

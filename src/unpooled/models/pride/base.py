@@ -1,0 +1,226 @@
+"""``PrideEstimator``: what the estimators over the PRIDE study share, which is all but the response: study, run, predictions at a party."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import msgspec
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from unpooled.errors import UsageError
+from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, run, tables_of
+from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARE, SHARED, WHOLE, WORD, plain, taking
+from unpooled.estimation.tables import RESPONSE
+from unpooled.models.pride import MODEL, published
+from unpooled.models.pride.parameters import AUTO
+from unpooled.models.pride.plan import sizes_of
+from unpooled.models.pride.units import in_own_units
+from unpooled.privacy.bounds import Bounds, Coding
+from unpooled.privacy.table import Table
+from unpooled.protocol.keeper import MemoryKeeper
+from unpooled.protocol.local import column_named
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from unpooled.privacy.budget import Budget
+    from unpooled.privacy.plan import Study
+
+    Vector = NDArray[np.float64]
+
+
+class PrideEstimator(StudyEstimator):
+    """What the estimators share: columns to parties, study, run, coefficients back in the data's own units."""
+
+    _model, _published = MODEL, published.MODEL
+    #: The label columns of an estimating party.
+    _label_names: tuple[str, ...] = (RESPONSE,)
+    _parameter_constraints: ClassVar = (
+        SHARED
+        | taking("alpha", NUMBER, WORD)
+        | taking("sketch", WORD, MAPPING)
+        | taking("sketch_dim", WHOLE, SHARE, WORD)
+        | taking("publish", NUMBER)
+        | taking("grids", MAPPING, NONE)
+        | taking("noise_model", WORD)
+        | taking("others", WORD)
+        | taking("loss", WORD, NONE)
+        | taking("threshold", NUMBER, NONE)
+        | taking("public", LIST)
+        | taking("estimating", LIST, NONE)
+        | taking("clip_norm", NUMBER, NONE)
+        | taking("folds", WHOLE)
+    )
+
+    def __init__(
+        self,
+        parties: int | Mapping[str, Sequence[int | str]] = 2,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
+        y_bounds: tuple[float, float] | None = None,
+        unit: str = "attribute",
+        adjacency: str = "replace",
+        calibration: str = "sound",
+        alpha: float | str = "marginal-likelihood",
+        sketch: str | Mapping[str, ArrayLike] = "srht",
+        sketch_dim: float | str = AUTO,
+        grids: Mapping[str, tuple[int, ...]] | None = None,
+        noise_model: str = "gram",
+        others: str = "like mine",
+        public: Sequence[int | str] = (),
+        estimating: Sequence[str] | None = None,
+        clip_norm: float | None = None,
+        folds: int = 5,
+        publish: float = 0.0,
+        loss: str | None = None,
+        threshold: float | None = None,
+        fit_intercept: bool = True,
+        public_seed: int = 0,
+        random_state: int | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
+        self.parties = parties
+        self.y_bounds = y_bounds
+        self.unit = unit
+        self.alpha = alpha
+        self.sketch = sketch
+        self.sketch_dim = sketch_dim
+        self.grids = grids
+        self.noise_model = noise_model
+        self.others = others
+        self.public = public
+        self.estimating = estimating
+        self.clip_norm = clip_norm
+        self.folds = folds
+        self.publish = publish
+        self.loss = loss
+        self.threshold = threshold
+        self.fit_intercept = fit_intercept
+
+    def _of_family(self, declared: Declared) -> dict[str, Any]:
+        """What a study says of the response."""
+        raise NotImplementedError
+
+    def _labels(self, response: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """The label columns of an estimating party."""
+        return {RESPONSE: response}
+
+    # --- plan ------------------------------------------------------------------------------------------------------------
+
+    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
+        return self._about(rows[ALL], declared)
+
+    def _about(self, rows: int, declared: Declared, fitted: str | None = None, predicting: tuple[str, ...] = ()) -> Study:
+        """The study of a fit, or of what some parties predict of new rows by a plan that was fitted."""
+        cards = cards_of(self._groups(declared.names), declared, rows, labels=not fitted)
+        if not fitted:
+            cards = tuple(msgspec.structs.replace(card, labels=self._label_names) for card in cards)
+        if self.estimating is not None and not fitted:
+            names = [card.name for card in cards]
+            if not self.estimating or not set(self.estimating) <= set(names):
+                msg = f"estimating names at least one party that has the response, out of {', '.join(names)}"
+                raise UsageError(msg)
+            cards = tuple(c if c.name in self.estimating else msgspec.structs.replace(c, labels=()) for c in cards)
+        widest = max(len(Coding(card.columns, 1).attribute) for card in cards)
+        most = 1 << max(widest - 1, 0).bit_length()  # a Hadamard transform works on a power of two
+        if isinstance(self.sketch_dim, Integral) and self.sketch_dim > most and isinstance(self.sketch, str):
+            msg = f"sketch_dim must be at most {most}, for the widest party has {widest} columns to be sketched"
+            raise UsageError(msg)
+        matrices = (
+            {} if isinstance(self.sketch, str) else {k: np.asarray(v, dtype=float).tolist() for k, v in self.sketch.items()}
+        )
+        parameters: dict[str, Any] = {
+            "response": RESPONSE,
+            **self._of_family(declared),
+            "sketch": self.sketch if isinstance(self.sketch, str) else "matrix",
+            "sketch_dim": sizes_of(self.plan_.design) if fitted and self.sketch_dim == AUTO else plain(self.sketch_dim),
+            "grids": {k: [int(n) for n in v] for k, v in (self.grids or {}).items()},
+            "matrices": matrices,
+            "public": [column_named(declared.names, column) for column in self.public],
+            # New rows are predicted with what is kept: their plan chooses no penalty, and has nothing to trust.
+            "alpha": "marginal-likelihood" if fitted and self.alpha == "global-cv" else plain(self.alpha),
+            "noise_model": self.noise_model,
+            "others": self.others,
+            "fit_intercept": bool(self.fit_intercept),
+            "clip_norm": None if self.clip_norm is None else float(self.clip_norm),
+            "folds": int(self.folds),
+            "publish": float(self.publish),
+            "response_bound": None if self.y_bounds is None else float(np.abs(self.y_bounds).max()),
+            "fitted": fitted,
+            "predicting": list(predicting),
+        }
+        trust = {"cross-validation": "trusted"} if self.alpha == "global-cv" and not fitted else {}
+        return self._asked(cards, parameters, declared.derived, trust)
+
+    # --- fit ---------------------------------------------------------------------------------------------------------------
+
+    def _fit(self, table: Table, declared: Declared, response: NDArray[Any]) -> Self:
+        study = self._study({ALL: table.n_rows}, declared)
+        labels = self._labels(response)
+        tables = {}
+        for name, own in tables_of(study, table, None).items():
+            told = labels if study.card(name).labels else {}
+            tables[name] = Table({column: own[column] for column in own.names} | told) if told else own
+        done = self._run(study, tables)
+        estimated = {card.name for card in study.parties if card.labels}
+        self.kept_ = {
+            name: {key: values for (_, key), values in keeper.items()}
+            for name, keeper in done.kept.items()
+            if isinstance(keeper, MemoryKeeper) and name in estimated
+        }
+        self.published_ = {name: np.array(values) for name, values in done.outcome.result.published.items()}
+        self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
+        gaps = {name: kept.get(published.DUALITY_GAP) for name, kept in self.kept_.items()}
+        self.duality_gap_ = {name: float(gap[0]) for name, gap in gaps.items() if gap is not None}
+        self._columns, self._promised = declared.columns, declared
+        coded = Coding(declared.columns, 1).real([table[column.name] for column in declared.columns])
+        self.coef_, self.intercept_ = in_own_units(
+            self.plan_.design, self.kept_, declared.columns, coded.mean(axis=0), fit_intercept=self.fit_intercept
+        )
+        return self
+
+    def _know_all(self) -> None:
+        """Refuse predictions of all columns where some coefficients are known to nobody."""
+        check_is_fitted(self)
+        if np.isnan(self.coef_).any():
+            msg = (
+                "parties that only send have no coefficients, and their columns carry a part of every prediction: use predict_at at an "
+                "estimating party, or leave estimating=None so that every party estimates"
+            )
+            raise UsageError(msg)
+
+    def _linear(self, X: ArrayLike) -> Vector:
+        self._know_all()
+        return super()._linear(X)
+
+    def _decision_at(self, party: str, X: ArrayLike) -> Vector:
+        """Decision values of new rows at one party: the others release perturbed sketches of them (a ledger entry each)."""
+        check_is_fitted(self)
+        if not hasattr(self, "kept_"):
+            raise UsageError(
+                "this estimator was pickled or copied, and what its parties keep stays out of that: fit it here to predict at one "
+                "party, or use predict, which needs all columns of the new rows"
+            )
+        if party not in self.kept_:
+            msg = f"there is no party {party!r} that has estimated; there are {', '.join(self.kept_)}"
+            raise UsageError(msg)
+        new = Table(self._new(X))
+        study = self._about(new.n_rows, self._promised, self.plan_.hash, (party,))
+        keepers = {
+            name: MemoryKeeper({(self.plan_.hash, key): v for key, v in kept.items()}) for name, kept in self.kept_.items()
+        }
+        self.prediction_plan_, found = run(MODEL, study, tables_of(study, new, None), keepers, self.budget)
+        self.prediction_ledger_ = found.ledger
+        predictions: Vector = found.kept[party].kept(self.prediction_plan_.hash, "predictions")
+        return predictions
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what the parties keep, which a file or a copy would carry away from them."""
+        return {name: value for name, value in super().__getstate__().items() if name != "kept_"}
