@@ -151,6 +151,8 @@ class StackingDesign:
     def penalty(self, name: str, rows: int, epsilon: float, law: Noise) -> float:
         """Lambda of the mean loss: of the low-level models by the widest of them, or of the high-level one."""
         columns = self.high_columns if name == META else max(block.size for block in self.blocks)
+        # Of several classes, the Gamma law's b is as much longer as there are more numbers; the Gaussian's less.
+        columns *= self.outcomes.predictors if law is Noise.GAMMA else 1
         return penalty_of(self.parameters.penalty, columns, rows, epsilon, law)
 
     @property
