@@ -1,4 +1,4 @@
-"""How far changed rows may pull a perturbed objective, by the shape of its loss: the corners that bound its privacy loss (Theorem S.11)."""
+"""How far changed rows may pull a perturbed objective, by the shape of its loss: the corners that bound its privacy loss (Theorem S.14)."""
 
 from __future__ import annotations
 
