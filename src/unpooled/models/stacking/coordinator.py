@@ -9,7 +9,7 @@ import numpy as np
 
 from unpooled.errors import ProtocolError
 from unpooled.models.stacking.messages import Claim, MetaRequest, RankedRequest, ranks_of
-from unpooled.models.stacking.plan import BLOCK, GRID, META, PREDICTIONS, Meta
+from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta
 from unpooled.models.stacking.ranking import RANKED, SCORE, release_of
 from unpooled.privacy.bounds import text_of
 from unpooled.privacy.mechanisms import GaussianRelease

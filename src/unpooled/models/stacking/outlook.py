@@ -11,17 +11,8 @@ from unpooled.estimation.imagined import made_up_features
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.stacking.combining import combined
 from unpooled.models.stacking.outcomes import Outcomes, meta_rows
-from unpooled.models.stacking.plan import (
-    BLOCK,
-    GRID,
-    META,
-    PREDICTIONS,
-    Meta,
-    Parameters,
-    combiner_of,
-    compile_plan,
-    rates_of,
-)
+from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta, Parameters, combiner_of, rates_of
+from unpooled.models.stacking.plan import compile_plan
 from unpooled.models.stacking.ranking import SCORE, release_of, score_of
 from unpooled.privacy.bounds import text_of
 from unpooled.privacy.mechanisms import GaussianObjective, GaussianRelease, ObjectivePerturbation
