@@ -238,3 +238,8 @@ def test_declared_classes_with_derived_bounds_warn_once_of_bounds_only() -> None
         model = PrivateLogisticRegression(classes=("no", "yes"), random_state=0).fit(X, ONE)
     assert [("bounds" in str(w.message)) for w in seen if w.category is PrivacyLeakWarning] == [True]
     assert model.plan_.study.derived == ("bounds",)
+
+
+def test_three_classes_are_too_many_where_two_are_wanted() -> None:
+    with pytest.raises(UsageError, match="Only binary classification"):
+        Classes.given(None, np.array([0, 1, 2]))

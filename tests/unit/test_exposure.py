@@ -14,7 +14,7 @@ from unpooled.errors import UsageError
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import NO_COST, Event, Kind
-from unpooled.privacy.exposure import Cost, Exposure, Worst, account, alternatives, release_costs, shared_costs
+from unpooled.privacy.exposure import Cost, Exposure, Worst, account, alternatives, dearer, release_costs, shared_costs
 from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.unit import ROWWISE, Scope, Split, Unit
 
@@ -281,3 +281,12 @@ def test_equal_releases_are_one_line_of_a_ledger() -> None:
         cost for cost in shared_costs(plan, "p0") if cost.unit is Unit.RECORD and cost.event.count and cost.event.value
     ]
     assert record.event == Event(Kind.PURE, 0.1, 350)
+
+
+def test_of_tails_the_heavier_ones_cover_both_or_nothing_does() -> None:
+    large, small = ((1, 0.5), (2, 0.25)), ((1, 0.3),)
+    one, other = Event(Kind.PERTURBED, 0.1, 1, 0.0, large), Event(Kind.PERTURBED, 0.2, 1, 0.0, small)
+    for first, second in ((one, other), (other, one)):
+        assert dearer(first, second) == Event(Kind.PERTURBED, 0.2, 1, 0.0, large)
+    with pytest.raises(UsageError, match="one bounds the other"):
+        dearer(Event(Kind.PERTURBED, 0.1, 1, 0.0, ((5, 0.2),)), other)

@@ -32,8 +32,9 @@ from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Scope, Unit
+from unpooled.protocol.claims import signed_parts
 from unpooled.protocol.conversation import OpenRequest
-from unpooled.protocol.messages import Array, Nothing, encode, open_envelope
+from unpooled.protocol.messages import Array, Nothing, Signed, encode, open_envelope
 from unpooled.protocol.party import Party
 
 RNG = np.random.default_rng(4)
@@ -306,6 +307,17 @@ def test_claims_that_are_forged_reordered_or_incomplete_are_refused_and_nothing_
         with pytest.raises((error, ProtocolError)):
             party.answer(encode(plan.hash, "ranked block", 0, RankedRequest(tuple(forged))))
         assert party.ledger.entries() == before
+    # A party that signs something else than one whole number, as its own release.
+    odd = type(own.score)(own.score.name, 0, Array.of(np.zeros(2, dtype=np.int64)))
+    signer = people["a"].identity
+    signature = signer.sign(*signed_parts(plan, "a", "score", 0, (odd,)))
+    with pytest.raises(ProtocolError, match="one whole number"):
+        party.answer(
+            encode(
+                plan.hash, "ranked block", 0, RankedRequest((Claim("a", odd, Signed(signer.public, signature)), *claims[1:]))
+            )
+        )
+    assert party.ledger.entries() == before
     declared, others = opened(asked({}))
     with pytest.raises(UsageError, match="no release"):
         others["a"].answer(encode(declared.hash, "score", 0, Nothing()))

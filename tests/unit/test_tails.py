@@ -165,3 +165,15 @@ def test_events_without_their_tails_are_none() -> None:
             Event(kind, 0.1, 1, 0.0, tails)
     assert perturbed(REPLACED).rho == math.inf
     assert "mu = 0.5 or 0.25" in str(perturbed(REPLACED))
+
+
+def test_older_ledgers_know_such_releases_as_pure_events_with_a_total_variation() -> None:
+    """As version 0.1.0 wrote them (S.12): read, and added up as before, beside whatever came later."""
+    old = Event(Kind.PURE, 0.9, 1, 1e-5 / (1 + math.exp(0.9)))
+    alone = Composition([old])
+    assert alone.epsilon(1e-5) == pytest.approx(0.9)
+    assert alone.delta(2.0) <= 1e-5 * (1 + 1e-9)
+    for beside in (Event(Kind.GAUSSIAN, 0.2), Event(Kind.ZCDP, 0.02), perturbed(REPLACED)):
+        both = Composition([old, beside])
+        assert 0.9 < both.epsilon(1e-4) < 0.9 + Composition([beside]).epsilon(1e-5) + 0.3
+        assert both.delta(3.0) <= both.delta(2.0)
