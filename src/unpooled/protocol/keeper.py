@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+#: What the row map of linked parties is kept as, under its digest.
+ROW_MAP = "link_rows"
+
 
 class Keeper(Protocol):
     """A store of arrays by plan and name."""
