@@ -61,6 +61,10 @@ class RowsError(DataError):
         super().__init__(message)
         self.outside = outside
 
+    def told(self) -> DataError:
+        """What others are told: row numbers are for whoever holds the rows."""
+        return DataError(self.outside)
+
 
 class StudyError(UsageError):
     """A study, party or card file is wrong. Names the file, the key and the remedy."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 #: Of each letter its group in American Soundex; vowels part groups, h and w do not.
 _GROUPS = {letter: str(k) for k, group in enumerate(("bfpv", "cgjkqsxz", "dt", "l", "mn", "r"), 1) for letter in group}
 _LONG = 4
+#: Whole numbers up to here are told apart as floats.
+_EXACT = 2.0**53
 
 
 def soundex(text: str) -> str:
@@ -69,6 +71,9 @@ def keys_of(columns: Sequence[Sequence[object]], names: Sequence[str], key: str)
     blank: list[int] = []
     malformed: list[int] = []
     for row, values in enumerate(zip(*columns, strict=True), 1):
+        if any(isinstance(value, float) and abs(value) >= _EXACT for value in values):
+            malformed.append(row)  # a number so long that a neighbour of it is written alike: read the column as text
+            continue
         parts = [normalised(_text(value), names) for value in values]
         try:
             coded = [part.encode() for part in parts]

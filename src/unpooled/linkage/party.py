@@ -28,7 +28,7 @@ from unpooled.linkage.messages import (
     SealedReply,
 )
 from unpooled.linkage.normalise import keys_of
-from unpooled.linkage.plan import CLOSE, FINISH, HELLO, MASK, PASS, RETURN, guesses
+from unpooled.linkage.plan import CLOSE, FINISH, HELLO, MAP_NAME, MASK, PASS, RETURN, guesses
 from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import PSEUDONYM, Nothing, Public, Sealed, digest, encode_content
 from unpooled.protocol.step import Step
@@ -268,6 +268,7 @@ def _close(context: Context, request: RelayedRequest) -> MapReply:
     context.keep(f"rows_{state.number}", np.array([found[place][1] for place in order], dtype=np.int64))
     name = map_digest(state.plan, secret, [blob[k : k + group.SIZE] for k in range(0, len(blob), group.SIZE)])
     if state.number + 1 == len(state.design.keys):
+        context.keep(MAP_NAME, np.frombuffer(bytes.fromhex(name), dtype=np.uint8))
         context.keep_map(name, np.concatenate([state.rows(number) for number in range(state.number + 1)]))
     return MapReply(Public(len(blob) // group.SIZE), Public(name))
 

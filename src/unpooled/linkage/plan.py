@@ -14,6 +14,8 @@ from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
 #: The steps of one pass, in their order.
 HELLO, MASK, PASS, FINISH, RETURN, CLOSE = "link-hello", "link-mask", "link-pass", "link-finish", "link-return", "link-close"
+#: What a party keeps the name of its row map as.
+MAP_NAME = "map"
 _FEWEST, _MOST_PARTIES, _MOST_KEYS = 2, 10, 10
 #: From so many parties on, all multiply a list at the same time and its owner adds: two rounds whatever their number.
 _SUM = 4

@@ -21,8 +21,8 @@ HARMLESS = frozenset(
     {(AGGREGATION, "distributed"), (AGGREGATION, "local"), ("meta", "public-weights"), ("meta", "perturbed")}
 )
 
-#: The one way in which rows are linked, and how many times the own rows another party may bring if nothing else is said.
-INTERSECTION, _FOLD = "intersection", 10
+#: The one way in which rows are linked, that they are not, and how many times the own rows another party may bring if nothing else is said.
+INTERSECTION, NO, _FOLD = "intersection", "no", 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Policy:
     #: Hashes of plans that need no further approval; None approves every plan that passes the other rules.
     approved: frozenset[str] | None = frozenset()
     #: Whether this party links its rows with others' ("intersection"), or not ("no").
-    psi: str = "no"
+    psi: str = NO
     #: How often with one and the same set of parties, over all studies.
     psi_runs: int = 1
     #: The most rows that another party may bring, each of which is a guess; None is ten times the own rows.

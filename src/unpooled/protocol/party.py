@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, RowsError
@@ -25,7 +26,7 @@ from unpooled.protocol.claims import signed_parts
 from unpooled.protocol.context import serving
 from unpooled.protocol.conversation import OPEN, OpenRequest, find_step
 from unpooled.protocol.identity import Identity
-from unpooled.protocol.keeper import ROW_MAP, Keeper, MemoryKeeper
+from unpooled.protocol.keeper import MAP_DATA, ROW_MAP, Keeper, MemoryKeeper
 from unpooled.protocol.messages import (
     ISSUED,
     SIZE_LIMIT,
@@ -109,12 +110,7 @@ class Party:
             (self.claim.check if only_check else self.claim.pay)()
         act = self.ledger.check if only_check else self.ledger.reserve
         rules = self.policy
-        act(
-            [*charges, *self._whole(plan)],
-            rules.budget,
-            scope=rules.scope,
-            allow_unbounded=rules.allows_unbounded,
-        )
+        act([*charges, *self._whole(plan)], rules.budget, scope=rules.scope, allow_unbounded=rules.allows_unbounded)
 
     def _whole(self, plan: Plan) -> list[Charge]:
         if plan.hash not in self._shared:
@@ -127,8 +123,8 @@ class Party:
         if envelope.step == OPEN.name:
             try:
                 self._agree(envelope.plan, open_body(envelope, OpenRequest))
-            except RowsError as error:  # row numbers are for whoever holds the rows
-                raise DataError(error.outside) from None
+            except RowsError as error:
+                raise error.told() from None
         plan = self._plans.get(envelope.plan)
         if plan is None:
             msg = f"party {self.name!r} has not opened plan {envelope.plan[:16]}: send the study first"
@@ -345,6 +341,7 @@ class OpenDesk:
 
     def keep_map(self, digest: str, rows: NDArray[Any]) -> None:
         """Keep a row map."""
+        self.party.keeper.keep(digest, MAP_DATA, np.frombuffer(self.party.table.digest, dtype=np.uint8))
         self.party.keeper.keep(digest, ROW_MAP, rows)
 
     def keep(self, name: str, values: NDArray[Any]) -> None:
