@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Record = dict[str, float | str]
 
 MODEL = load("glm")
-RECORDS, EPSILONS, DELTA = 30, (1.0, 4.0), 1e-5
+RECORDS, EPSILONS, DELTA = 30, (1.0, 4.0, 10.0), 1e-5
 FEATURES = (Column("x1", -1, 1), Column("x2", -1, 1))
 #: (family, its columns beside the features, parameters)
 FAMILIES: tuple[tuple[str, tuple[Column, ...], dict[str, Any]], ...] = (

@@ -14,11 +14,11 @@ from unpooled.errors import UsageError
 from unpooled.models.stacking.fits import Noise, penalty_of
 from unpooled.privacy.accounting import Composition, gaussian_delta
 from unpooled.privacy.events import UNBOUNDED, Event, Kind
-from unpooled.privacy.mechanisms import GaussianObjective, Loss, ObjectivePerturbation, Shape, calibrated
+from unpooled.privacy.mechanisms import GaussianObjective, LossShape, LossSign, ObjectivePerturbation, calibrated
 from unpooled.privacy.noise import gaussian_vector
 from unpooled.privacy.unit import Unit
 
-ONE_ROW = Shape()
+ONE_ROW = LossShape()
 RNG = np.random.default_rng(0)
 POINTS = np.sinh(8 * np.linspace(-1, 1, 10_001)) / math.sinh(8)  # dense about 0, where the determinants differ
 
@@ -49,7 +49,7 @@ def instances(count: int):
         yield rows, changed, penalty, m, epsilon
 
 
-def bound(left: float, m: float, shape: Shape = ONE_ROW, *, replaces: bool) -> float:
+def bound(left: float, m: float, shape: LossShape = ONE_ROW, *, replaces: bool) -> float:
     """Theorem S.11 beyond c."""
     return (
         min(1.0, sum(n * gaussian_delta(left, m * length) for n, length in shape.corners(replaces=replaces)))
@@ -104,7 +104,7 @@ def of_households(law, count: int = 40) -> float:
 
 def test_no_household_exceeds_the_bound() -> None:
     def law(epsilon, k, penalty, m, replaces) -> float:
-        return bound(epsilon - k * math.log1p(0.25 / penalty), m, Shape(rows=k), replaces=replaces)
+        return bound(epsilon - k * math.log1p(0.25 / penalty), m, LossShape(rows=k), replaces=replaces)
 
     assert 0.05 < of_households(law) <= 1.0
 
@@ -114,19 +114,19 @@ def test_one_rows_determinant_or_the_root_of_the_rows_is_exceeded() -> None:
         return bound(epsilon - k * math.log1p(0.25 / penalty), m * math.sqrt(k) / 2, replaces=replaces)
 
     def one_determinant(epsilon, k, penalty, m, replaces) -> float:
-        return bound(epsilon - math.log1p(0.25 / penalty), m, Shape(rows=k), replaces=replaces)
+        return bound(epsilon - math.log1p(0.25 / penalty), m, LossShape(rows=k), replaces=replaces)
 
     assert of_households(root) > 1.0
     assert of_households(one_determinant) > 1.0
 
 
 def test_corners_are_counted_as_the_theorem_does() -> None:
-    assert Shape().corners(replaces=True) == ((1, 2.0), (2, 1.0))
-    assert Shape().corners(replaces=False) == ((1, 1.0),)
-    assert Shape(rows=2).corners(replaces=True) == ((1, 4.0), (4, 3.0), (6, 2.0), (4, 1.0))
-    assert Shape(Loss.ANY_SIGN).corners(replaces=False) == ((2, 1.0),)
-    assert Shape(Loss.ANY_SIGN).corners(replaces=True) == ((2, 2.0), (2, math.sqrt(2.0)))
-    assert Shape(Loss.SOFTMAX, 2).corners(replaces=True) == ((1, math.sqrt(8.0)), (2, math.sqrt(2.0)))
+    assert LossShape().corners(replaces=True) == ((1, 2.0), (2, 1.0))
+    assert LossShape().corners(replaces=False) == ((1, 1.0),)
+    assert LossShape(rows=2).corners(replaces=True) == ((1, 4.0), (4, 3.0), (6, 2.0), (4, 1.0))
+    assert LossShape(LossSign.ANY_SIGN).corners(replaces=False) == ((2, 1.0),)
+    assert LossShape(LossSign.ANY_SIGN).corners(replaces=True) == ((2, 2.0), (2, math.sqrt(2.0)))
+    assert LossShape(LossSign.SOFTMAX, 2).corners(replaces=True) == ((1, math.sqrt(8.0)), (2, math.sqrt(2.0)))
     for classes in (2, 3, 5):
         ends = np.eye(classes)
         pulls = [np.subtract(ends[j], ends[0]) for j in range(classes)]
@@ -135,13 +135,13 @@ def test_corners_are_counted_as_the_theorem_does() -> None:
             math.sqrt(max(float(((a - b) ** 2).sum()), float(((a + b) ** 2).sum()))) for a in pulls for b in other
         )
         claimed = sorted(
-            [0.0, *(length for n, length in Shape(Loss.SOFTMAX, classes).corners(replaces=True) for _ in range(n))]
+            [0.0, *(length for n, length in LossShape(LossSign.SOFTMAX, classes).corners(replaces=True) for _ in range(n))]
         )
         assert len(lengths) == len(claimed)
         assert all(x <= y + 1e-12 for x, y in zip(lengths, claimed, strict=True))
-    for loss in (Loss.ANY_SIGN, Loss.SOFTMAX):
+    for loss in (LossSign.ANY_SIGN, LossSign.SOFTMAX):
         with pytest.raises(UsageError, match="several rows"):
-            Shape(loss, 3, 2).corners(replaces=True)
+            LossShape(loss, 3, 2).corners(replaces=True)
 
 
 # --- softmax -------------------------------------------------------------------------------------------------------------------------
@@ -193,11 +193,11 @@ def of_classes(law, count: int = 25, points: int = 301) -> float:
 @pytest.mark.minutes
 def test_no_softmax_exceeds_the_bound_and_with_a_scalar_jacobian_some_do() -> None:
     def right(epsilon, penalty, m, replaces) -> float:
-        return bound(epsilon - 2 * math.log1p(1 / (3 * penalty)), m, Shape(Loss.SOFTMAX, 3), replaces=replaces)
+        return bound(epsilon - 2 * math.log1p(1 / (3 * penalty)), m, LossShape(LossSign.SOFTMAX, 3), replaces=replaces)
 
     def scalar(epsilon, penalty, m, replaces) -> float:
         # A determinant of one direction only, and one corner as for two classes.
-        return bound(epsilon - math.log1p(0.25 / penalty), m / 2, Shape(), replaces=replaces)
+        return bound(epsilon - math.log1p(0.25 / penalty), m / 2, LossShape(), replaces=replaces)
 
     assert 0.01 < of_classes(right) <= 1.0
     assert of_classes(scalar) > 1.0
@@ -233,7 +233,7 @@ def test_losses_of_any_sign_keep_to_their_bound() -> None:
             for p, q in ((one, other), (other, one)):
                 exact = float(np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0.0), w))
                 if exact > 1e-7:
-                    largest = max(largest, exact / bound(left, m, Shape(Loss.ANY_SIGN), replaces=replaces))
+                    largest = max(largest, exact / bound(left, m, LossShape(LossSign.ANY_SIGN), replaces=replaces))
     assert 0.02 < largest <= 1.0
 
 
@@ -268,7 +268,7 @@ def of_two(law, count: int = 60) -> float:
 
 
 def event(penalty: float, m: float, *, replaces: bool) -> Event:
-    tails = tuple((n, m * length) for n, length in Shape().corners(replaces=replaces))
+    tails = tuple((n, m * length) for n, length in LossShape().corners(replaces=replaces))
     return Event(Kind.PERTURBED, math.log1p(0.25 / penalty), 1, 0.0, tails)
 
 
@@ -331,7 +331,7 @@ def made(epsilon: float = 1.0, delta: float = 1e-5, *, replaces: bool = True, **
         "covering": epsilon / 1000,
     }
     like = ObjectivePerturbation(**fields | changes)
-    return calibrated([like], epsilon, delta, shape=Shape(), replaces=replaces)[0]
+    return calibrated([like], epsilon, delta, shape=LossShape(), replaces=replaces)[0]
 
 
 @pytest.mark.parametrize("replaces", [True, False])
@@ -354,7 +354,7 @@ def test_alone_it_costs_the_theorems_curve_and_c() -> None:
     for epsilon, m in ((0.5, 0.3), (1.0, 1.0), (2.0, 0.4)):
         once, twice = gaussian_delta(epsilon, m), gaussian_delta(epsilon, 2 * m)
         one, other = (
-            Composition([Event(Kind.PERTURBED, 0.25, 1, 0.0, tuple((n, m * u) for n, u in Shape().corners(replaces=r)))])
+            Composition([Event(Kind.PERTURBED, 0.25, 1, 0.0, tuple((n, m * u) for n, u in LossShape().corners(replaces=r)))])
             for r in (False, True)
         )
         assert one.delta(epsilon + 0.25) == pytest.approx(once, rel=1e-12)
@@ -372,21 +372,21 @@ def test_it_composes_with_others_soundly() -> None:
 
 def test_fits_of_several_classes_and_of_households_cost_what_their_shapes_say() -> None:
     like = ObjectivePerturbation(60, 1000, 1.0, 0.05, 1.0, 2.0, 1e-3, fits=3, household=2)
-    (three,) = calibrated([like], 1.0, 1e-5, shape=Shape(), replaces=True)
+    (three,) = calibrated([like], 1.0, 1e-5, shape=LossShape(), replaces=True)
     assert three.event(Unit.RECORD).count == 3
     assert 0.999 < Composition([three.event(Unit.RECORD)]).epsilon(1e-5) <= 1.0
     assert three.width == 20
     assert three.event(Unit.HOUSEHOLD).tails == tuple(
-        (n, three.bound / three.scale * u) for n, u in Shape(rows=2).corners(replaces=True)
+        (n, three.bound / three.scale * u) for n, u in LossShape(rows=2).corners(replaces=True)
     )
-    (house,) = calibrated([like], 1.0, 1e-5, shape=Shape(), replaces=True, unit=Unit.HOUSEHOLD)
+    (house,) = calibrated([like], 1.0, 1e-5, shape=LossShape(), replaces=True, unit=Unit.HOUSEHOLD)
     assert house.scale > 1.8 * three.scale
     assert 0.999 < Composition([house.event(Unit.HOUSEHOLD)]).epsilon(1e-5) <= 1.0
     (soft,) = calibrated(
         [replace(like, slope=math.sqrt(2.0), curvature=1 / 3, factors=2, fits=1, household=0)],
         1.0,
         1e-5,
-        shape=Shape(Loss.SOFTMAX, 3),
+        shape=LossShape(LossSign.SOFTMAX, 3),
         replaces=True,
     )
     assert not soft.prices(Unit.HOUSEHOLD)

@@ -536,7 +536,11 @@ def test_requests_carry_what_the_plan_says() -> None:
             continue  # below
         needs = name not in {"base", "scales", "count"}
         assert statistic(asked, good if needs else ()).dtype == np.int64
-        wild = ((), good[:-1], (*good[:-1], 0.0), (*good[:-1], math.nan), (*good[:-1], 1e9)) if needs else (good, (1.0,))
+        wild = (
+            ((), good[:-1], (*good[:-1], 0.0), (*good[:-1], 5e-324), (*good[:-1], math.nan), (*good[:-1], 1e9))
+            if needs
+            else (good, (1.0,))
+        )
         for settings in wild:
             with pytest.raises(PlanMismatch):
                 statistic(asked, settings)

@@ -474,7 +474,7 @@ def test_requests_carry_what_the_plan_says() -> None:
     good = (*[0.0] * p, *[1.0] * p, *[0.1] * (p + 4), 1.0, 1.0)
     for name in ("descent", "score", "information"):
         assert STATISTICS[name](asked, good).dtype == np.int64
-        for settings in ((), good[:-1], (*good[:-1], 0.0), (*good[:-1], math.nan), (*good[:-1], 1e9)):
+        for settings in ((), good[:-1], (*good[:-1], 0.0), (*good[:-1], 5e-324), (*good[:-1], math.nan), (*good[:-1], 1e9)):
             with pytest.raises(PlanMismatch):
                 STATISTICS[name](asked, settings)
 

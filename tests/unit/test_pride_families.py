@@ -276,6 +276,7 @@ def test_without_noise_the_parties_are_close_to_the_pooled_rows(family: str, alp
     assert set(score[2].alpha_) == {"party0", "party1"}
 
 
+@pytest.mark.minutes
 def test_a_budget_buys_nearness() -> None:
     """The other party's columns measure one thing that one's own hardly show: only its sketch tells how much it counts."""
     rng = np.random.default_rng(2)
@@ -361,6 +362,7 @@ def test_classes_are_read_off_the_data_with_a_warning() -> None:
     assert bools.score(X, SIGNAL > 0) > 0.9
 
 
+@pytest.mark.minutes
 def test_a_declared_class_that_none_has() -> None:
     for family in ("multinomial", "ordinal"):
         classes = (*OPTIONS[family]["classes"], "none")
@@ -379,6 +381,7 @@ def test_without_a_threshold_the_unit_follows_the_data() -> None:
     assert float(np.mean(RESPONSES["quantile"] < model.predict(X))) == pytest.approx(0.75, abs=0.08)
 
 
+@pytest.mark.minutes
 def test_scores_of_numbers() -> None:
     model = fitted("poisson", parties=2)
     y, mean = RESPONSES["poisson"], float(RESPONSES["poisson"].mean())

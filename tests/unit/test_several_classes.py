@@ -377,3 +377,17 @@ def test_outcomes_of_two_classes_are_what_they_were() -> None:
     two = Outcomes()
     assert two.predictors == 1
     assert two.probabilities(np.array([[0.0], [3.0]]))[:, 1] == pytest.approx([0.5, 1 / (1 + math.exp(-3))])
+
+
+def test_a_party_that_fits_with_another_rank_is_refused_by_the_coordinator() -> None:
+    plan, people = opened(asked(RANKED))
+    claims = claims_of(plan, people)
+    conversation = MODEL.coordinate(plan)
+    next(conversation)
+    conversation.send([Score(claim.score, claim.signed) for claim in claims])
+    replies = [
+        read(people[name].answer(encode(plan.hash, "ranked block", 0, RankedRequest(claims))), Weights) for name in GROUPS
+    ]
+    other = msgspec.structs.replace(replies[0].weights, name=release_of(1))
+    with pytest.raises(ProtocolError, match="another rank"):
+        conversation.send([msgspec.structs.replace(replies[0], weights=other), *replies[1:]])

@@ -55,6 +55,8 @@ _NARROWEST = 0.003
 SQUARE_STEPS = 1024.0
 #: Public numbers of a request are below this, so that no residual overflows.
 _LARGEST = 1e6
+#: What a request divides by is not below this: a quotient of it is finite, and 0 times that is 0.
+_SMALLEST = 1e-100
 #: Rows that are worked on at a time.
 _CACHED = 2048
 #: Coded rows of up to so many values are kept between the rounds of one study.
@@ -339,6 +341,6 @@ def public_numbers(
         msg = f"a request over standardised rows carries {2 * p + d + more} finite numbers"
         raise PlanMismatch(msg)
     middle, width, start, rest = np.split(numbers, [p, 2 * p, 2 * p + d])
-    if not (width >= 1 / _LARGEST).all() or not (rest > 0).all():
+    if not (width >= 1 / _LARGEST).all() or not (rest >= _SMALLEST).all():
         raise PlanMismatch("the deviations and the clip of a request must be positive")
     return (middle, width), start, rest

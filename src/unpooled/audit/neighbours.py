@@ -15,7 +15,9 @@ from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.unit import Adjacency, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Card, Plan
@@ -109,12 +111,19 @@ def neighbours(
     for changes in _other_values(plan, base, unit, rng, rounds):
         yield changes
         if labels and unit is Unit.RECORD and None not in changes.values():
-            # The same response at every party that holds it: the smallest or the largest there is.
-            end = _pick([np.min, np.max], rng)
+            # The same response at every party that holds it: the smallest or the largest there is, or some class.
+            end, place = _pick([np.min, np.max], rng), rng.random()
             yield {
-                name: {**(row or {}), **{label: float(end(base[name][label])) for label in plan.study.card(name).labels}}
+                name: {
+                    **(row or {}),
+                    **{label: _response(base[name][label], end, place) for label in plan.study.card(name).labels},
+                }
                 for name, row in changes.items()
             }
+
+
+def _response(values: NDArray[Any], end: Callable[[NDArray[Any]], Any], place: float) -> Any:  # noqa: ANN401 - a number or a word
+    return values[int(place * values.size)] if values.dtype == object else float(end(values))
 
 
 def _other_values(

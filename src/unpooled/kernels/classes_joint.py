@@ -80,7 +80,7 @@ class RowBend:
 
 
 @dataclass(frozen=True)
-class Softmax:
+class SoftmaxLoss:
     """-log p of classes 0 .. C - 1."""
 
     labels: Index
@@ -129,9 +129,9 @@ class Softmax:
             return RowBend(pull, blocks, np.empty(0), np.empty((self.rows, self.width, 0)), np.empty((0, 0)))
         return RowBend(pull, blocks, -pull.sum(axis=0), blocks, blocks.sum(axis=0))
 
-    def of_rows(self, rows: Index) -> Softmax:
+    def of_rows(self, rows: Index) -> SoftmaxLoss:
         """Of some rows."""
-        return Softmax(self.labels[rows], self.classes, self.fit_intercept)
+        return SoftmaxLoss(self.labels[rows], self.classes, self.fit_intercept)
 
     def carried(self, fitted: JointLoss, shared: Vector) -> Vector:  # noqa: ARG002 - intercepts of all classes, whichever occur
         """The same intercepts."""

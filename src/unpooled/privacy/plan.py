@@ -17,7 +17,7 @@ import msgspec
 
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import Composition
-from unpooled.privacy.exposure import Release, Releases, Worst
+from unpooled.privacy.exposure import Exposure, Release, Releases, Worst
 from unpooled.privacy.statement import Statement
 from unpooled.privacy.study import (
     AGGREGATION,
@@ -77,7 +77,7 @@ class Plan(Releases):
     def hash(self) -> str:
         """SHA-256 of everything that defines the plan, in hex: what a party approves."""
         releases = [
-            (r.name, r.party, r.step, r.count, _exact(astuple(r.exposure)), _exact(r.mechanism.describe()))
+            (r.name, r.party, r.step, r.count, _exact(_spelled(r.exposure)), _exact(r.mechanism.describe()))
             for r in self.releases
         ]
         content = (
@@ -176,6 +176,14 @@ def _said(study: Study) -> dict[str, object]:
 
 def _number(value: float | None) -> str:
     return "in the run" if value is None else f"{value:.6g}"
+
+
+def _spelled(exposure: Exposure) -> tuple[object, ...]:
+    """Its fields; those that came later only where they say something, so that the plans of before keep their hashes."""
+    *plain, label, alternative = astuple(exposure)
+    if label is not None and not label[-1]:
+        label = label[:-1]
+    return (*plain, label, *([True] if alternative else []))
 
 
 def _exact(value: object) -> object:

@@ -1,7 +1,7 @@
 r"""Losses that are known by their tails: what perturbed objectives cost, alone and composed (THEORY F.21).
 
 A ``Tail`` is a bound :math:`P(X > z) \le \min(1, \sum_j n_j\,\Phi(m_j/2 - z/m_j))`, z >= 0, on a loss X >= 0, given as pairs
-:math:`(n_j, m_j)`. Of a sum of independent such X, each on a grid and rounded up to it, :class:`Summed` knows the law: products of Fourier
+:math:`(n_j, m_j)`. Of a sum of independent such X, each on a grid and rounded up to it, :class:`TailSum` knows the law: products of Fourier
 transforms of laws tilted by :math:`e^{\theta z}`, so that errors are small beside the tail that is asked for. Every cut and every error
 is added.
 """
@@ -37,7 +37,8 @@ def survival(tail: Tail, z: Vector) -> Vector:
     """The bound on P(X > z)."""
     total = np.zeros_like(z)
     for times, m in tail:
-        total += times * ndtr(m / 2 - z / m)
+        with np.errstate(over="ignore"):  # endless deviations away
+            total += times * ndtr(m / 2 - z / m)
     return np.minimum(total, 1.0)
 
 
@@ -48,7 +49,7 @@ def log_moment(tail: Tail, powers: Vector) -> Vector:
 
 
 @dataclass(frozen=True)
-class Summed:
+class TailSum:
     """The law of a sum on the points h, 2h, ..: ``tilted`` times e^{``moment`` - theta z}, and what no point holds."""
 
     values: Vector
@@ -85,14 +86,14 @@ class Summed:
 
 
 def edges_of(epsilon: float, mu: float, points: int) -> Vector:
-    """Where :meth:`Summed.beside` may round to: evenly up to where a normal loss of this mu certainly exceeds what is left, then ever farther."""
+    """Where :meth:`TailSum.beside` may round to: evenly up to where a normal loss of this mu certainly exceeds what is left, then ever farther."""
     end = max(epsilon, 0.0) + 8 * mu + mu * mu
     return np.concatenate(
         [np.linspace(0.0, end, points), end + np.geomspace(1e-4 * (1 + end), 40.0 * (1 + end), points // 3)]
     )
 
 
-def summed(tails: tuple[tuple[Tail, int], ...], epsilon: float, mu: float = 0.0) -> Summed:
+def summed(tails: tuple[tuple[Tail, int], ...], epsilon: float, mu: float = 0.0) -> TailSum:
     """The law of a sum of independent X, so many of every tail, accurate where it makes up ``epsilon`` with a normal loss of this mu."""
     moments = np.sum([count * log_moment(tail, _POWERS) for tail, count in tails], axis=0)
     moments = moments + (_POWERS + _POWERS**2) * (mu * mu / 2)
@@ -100,7 +101,7 @@ def summed(tails: tuple[tuple[Tail, int], ...], epsilon: float, mu: float = 0.0)
 
 
 @lru_cache(maxsize=256)
-def _law(tails: tuple[tuple[Tail, int], ...], power: int) -> Summed:
+def _law(tails: tuple[tuple[Tail, int], ...], power: int) -> TailSum:
     theta = float(_POWERS[power])
     moments = np.sum([count * log_moment(tail, _POWERS) for tail, count in tails], axis=0)
     # What lies beyond the end comes back at its beginning, e^{theta z} times as heavy: by Markov's inequality at a higher power still nothing.
@@ -121,4 +122,4 @@ def _law(tails: tuple[tuple[Tail, int], ...], power: int) -> Summed:
         log_total += count * (top + math.log(total))
         factors += count
     found = np.maximum(np.fft.irfft(transform, _POINTS), 0.0)
-    return Summed(values, found, theta, log_total, beyond, _TRANSFORM * math.log2(_POINTS) * (factors + 1))
+    return TailSum(values, found, theta, log_total, beyond, _TRANSFORM * math.log2(_POINTS) * (factors + 1))

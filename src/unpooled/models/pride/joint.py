@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from unpooled.kernels.classes_joint import ProportionalOdds, Softmax, contrasts
+from unpooled.kernels.classes_joint import ProportionalOdds, SoftmaxLoss, contrasts
 from unpooled.kernels.joint_newton import JointPath
 from unpooled.kernels.partial_likelihood import PartialLikelihood
 from unpooled.models.pride.gram import Share, features, raised
@@ -86,9 +86,9 @@ class Multinomial(JointFamily):
     unpublished: ClassVar[str] = "objective perturbation of a softmax is not offered for PRIDE's coefficients"
     classes: int = 2
 
-    def loss(self, y: Matrix, *, fit_intercept: bool) -> Softmax:
+    def loss(self, y: Matrix, *, fit_intercept: bool) -> SoftmaxLoss:
         """-log p."""
-        return Softmax(y[:, 0].astype(np.intp), self.classes, fit_intercept)
+        return SoftmaxLoss(y[:, 0].astype(np.intp), self.classes, fit_intercept)
 
     def told(self, loss: JointLoss, coefficients: Matrix, shared: Vector) -> tuple[Matrix, Vector]:  # noqa: ARG002
         """A column, and a constant, for every class."""

@@ -1,7 +1,7 @@
 """Private logistic regression by objective perturbation, and stacks of such models over columns or over rows."""
 
 from unpooled.models.stacking.coordinator import StackingResult, coordinate, panels, render
-from unpooled.models.stacking.outlook import outlook
+from unpooled.models.stacking.outlook import made_up_classes, outlook
 from unpooled.models.stacking.party import STEPS
 from unpooled.models.stacking.plan import compile_plan
 from unpooled.models.stacking.terms import kept_terms, terms
@@ -14,6 +14,7 @@ MODEL = Model(
     coordinate,
     render,
     panels,
+    labels=made_up_classes,
     covers_labels=True,
     results=(StackingResult,),
     terms=terms,

@@ -9,8 +9,8 @@ import numpy as np
 
 from unpooled.errors import ProtocolError
 from unpooled.models.stacking.messages import Claim, MetaRequest, RankedRequest, ranks_of
-from unpooled.models.stacking.plan import BLOCK, GRID, META, PREDICTIONS, Meta
-from unpooled.models.stacking.ranking import RANKED, SCORE
+from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta
+from unpooled.models.stacking.ranking import RANKED, SCORE, release_of
 from unpooled.privacy.bounds import text_of
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.unit import Split
@@ -65,6 +65,8 @@ def coordinate(plan: Plan) -> Conversation:
         ranks = ranks_of(claims)
         blocks = [design.ranked(plan.study, block.card.name, ranks[block.card.name]) for block in blocks]
         replies = yield from everybody([Ask(block.card.name, RANKED, RankedRequest(claims)) for block in blocks])
+        if any(r.weights.name != release_of(ranks[b.card.name]) for b, r in zip(blocks, replies, strict=True)):
+            raise ProtocolError("a party released the fit of another rank than its score has")
     else:
         replies = yield from everybody([Ask(block.card.name, BLOCK, Nothing()) for block in blocks])
     weights = [reply.weights.values for reply in replies]

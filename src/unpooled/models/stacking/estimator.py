@@ -9,7 +9,7 @@ import numpy as np
 
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WORD, taking
 from unpooled.models.stacking.outcomes import MULTINOMIAL
-from unpooled.models.stacking.plan import AUTO, SHORTEN
+from unpooled.models.stacking.parameters import AUTO, SHORTEN
 from unpooled.models.stacking.pooled import PooledLogistic
 from unpooled.models.stacking.stacked import StackedClassifier
 

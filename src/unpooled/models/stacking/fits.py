@@ -10,7 +10,7 @@ from enum import StrEnum
 from unpooled.models.families import LOGISTIC
 from unpooled.privacy.accounting import SAFETY
 from unpooled.privacy.events import Event
-from unpooled.privacy.mechanisms import Loss, ObjectivePerturbation, Shape, calibrated
+from unpooled.privacy.mechanisms import LossShape, LossSign, ObjectivePerturbation, calibrated
 from unpooled.privacy.sensitivity import logistic_gradient
 from unpooled.privacy.study import Study
 from unpooled.privacy.unit import Adjacency, Unit
@@ -50,9 +50,9 @@ class Fit:
         return self.classes > 2 and not self.rest  # noqa: PLR2004 - more than two classes
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> LossShape:
         """Of its loss."""
-        return Shape(Loss.SOFTMAX, self.classes) if self.softmax else Shape(Loss.ONE_SIGN)
+        return LossShape(LossSign.SOFTMAX, self.classes) if self.softmax else LossShape(LossSign.ONE_SIGN)
 
     @property
     def fits(self) -> int:

@@ -11,9 +11,12 @@ from unpooled.estimation.imagined import made_up_features
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.stacking.combining import combined
 from unpooled.models.stacking.outcomes import Outcomes, meta_rows
-from unpooled.models.stacking.plan import BLOCK, GRID, META, PREDICTIONS, Meta, combiner_of, compile_plan, rates_of
+from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta, Parameters, combiner_of, rates_of
+from unpooled.models.stacking.plan import compile_plan
 from unpooled.models.stacking.ranking import SCORE, release_of, score_of
+from unpooled.privacy.bounds import text_of
 from unpooled.privacy.mechanisms import GaussianObjective, GaussianRelease, ObjectivePerturbation
+from unpooled.privacy.plan import check_parameters
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Split
 
@@ -198,3 +201,10 @@ def made_up(
         middle = (low + high) / 2
         low, high = (middle, high) if float(outcomes.probabilities(u + middle)[:, 1].mean()) < rate else (low, middle)
     return columns, outcomes.probabilities(u + low)
+
+
+def made_up_classes(study: Study, count: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Labels for audits by people who hold no data: any of the declared classes."""
+    p: Parameters = check_parameters(study, Parameters)
+    texts = np.array([text_of(c) for c in p.classes], dtype=object)
+    return {p.response: texts[rng.integers(0, texts.size, count)]}

@@ -18,7 +18,7 @@ from unpooled.models.stacking.messages import (
     ranks_of,
 )
 from unpooled.models.stacking.outcomes import Outcomes, meta_rows
-from unpooled.models.stacking.plan import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS
+from unpooled.models.stacking.parameters import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS
 from unpooled.models.stacking.ranking import RANKED, SCORE, release_of, score_of
 from unpooled.privacy.classes import places
 from unpooled.privacy.mechanisms import GaussianObjective, Objective, ObjectivePerturbation

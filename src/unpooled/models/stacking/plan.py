@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,29 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.models.stacking.fits import Fit, Noise, Perturb, by_law, fits, penalty_of
 from unpooled.models.stacking.low_level import LowLevel
-from unpooled.models.stacking.outcomes import MULTINOMIAL, REST, Outcomes, check_way
+from unpooled.models.stacking.outcomes import REST, Outcomes, check_way
+from unpooled.models.stacking.parameters import (
+    AUTO,
+    BLOCK,
+    GRID,
+    HIGH,
+    LOW,
+    META,
+    META_ROLE,
+    PREDICTIONS,
+    SHORTEN,
+    UNIT_ROWS,
+    Meta,
+    Parameters,
+    combiner_of,
+    rates_of,
+)
 from unpooled.models.stacking.ranking import ranked_releases, ranked_shares
 from unpooled.privacy.accounting import budget_mu
-from unpooled.privacy.classes import DEFAULT, check_classes
+from unpooled.privacy.classes import check_classes
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
-from unpooled.privacy.plan import TRUSTED, Card, Plan, Release, Study, check_parameters
+from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import ROWWISE, Split, Unit
 
 if TYPE_CHECKING:
@@ -31,91 +46,6 @@ if TYPE_CHECKING:
     from unpooled.privacy.mechanisms import ObjectivePerturbation
 
     Matrix = NDArray[np.float64]
-
-AUTO, SHORTEN, UNIT_ROWS = "auto", "shorten", "unit"
-BLOCK, PREDICTIONS, META = "block", "predictions", "meta"
-LOW, HIGH = "low", "high"
-#: The role of ``[trust]`` that sees predictions of single rows.
-META_ROLE = "meta"
-#: Grid of noisy probabilities.
-GRID = 1 << 20
-#: How far rates may be from adding up to 1.
-_ALMOST = 1e-6
-LOG_ODDS = "log-odds"
-COMBINERS = ("probability", "majority", "weighted-majority", LOG_ODDS)
-
-
-class Meta(StrEnum):
-    """How low-level models are combined."""
-
-    PUBLIC = "public-weights"
-    TRUSTED = TRUSTED
-    PERTURBED = "perturbed"
-
-
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[parameters]`` of a stacking study."""
-
-    response: str = "y"
-    #: The labels that the response holds: of two the first is coded -1, the second 1.
-    classes: tuple[str | int | float, ...] = DEFAULT
-    #: More than two classes: "multinomial" tells them apart together, "one-vs-rest" each from the others.
-    multi_class: str = MULTINOMIAL
-    #: "features": parties hold columns; "samples": parties hold rows. One party alone is private logistic regression.
-    split: str = "features"
-    #: lambda of the mean loss; scikit-learn's C is 1 / (n lambda), on scaled rows.
-    penalty: float | str = AUTO
-    #: Law of the perturbation: "gamma" (pure epsilon), "gaussian" (needs a delta), or "auto". Where one fit is all that is released of its rows.
-    noise: str = Noise.AUTO
-    #: "unit": every row is scaled to the longest one's length; "shorten": only longer ones are.
-    rows: str = SHORTEN
-    #: L2 bound on a centred row of one party, in the data's own units; None: what the columns' bounds imply.
-    norm: float | None = None
-    fit_intercept: bool = True
-    #: Public importance of each party (columns split); missing ones are 1, and 0 leaves a party out.
-    importance: dict[str, float] = {}
-    #: Falling importance that is given out by rank: every party releases a noisy score of its columns, and nothing but their order is used
-    #: (columns split). Empty: the importance above. The scores get this share of the budget.
-    ranks: tuple[float, ...] = ()
-    ranking_share: float = 0.1
-    #: The party that learns the high-level model; empty: the first (columns split), or none (rows split: public weights).
-    holder: str = ""
-    #: Share of the rows that the high-level model of a column split learns from.
-    high_share: float = 0.2
-    #: Share of the high-level rows' epsilon that their noisy predictions cost.
-    predictions_share: float = 0.5
-    #: Released weights of a source model per party, to which the penalty pulls instead of to 0.
-    source: dict[str, tuple[float, ...]] = {}
-    #: How predictions of the low-level models are put together for new rows ("auto": log odds where columns are split and rates are declared,
-    #: else probabilities), and the public rate of the second class, or those of all classes. None: equal ones.
-    combiner: str = AUTO
-    prior: float | tuple[float, ...] | None = None
-
-    @property
-    def rates(self) -> tuple[float, ...]:
-        """The public rates of all classes."""
-        return rates_of(self.prior, len(self.classes))
-
-
-def combiner_of(combiner: str, prior: float | Sequence[float] | None, split: str) -> str:
-    """The combiner that is meant; refuses one that nobody knows."""
-    if combiner == AUTO:
-        return LOG_ODDS if prior is not None and split == "features" else COMBINERS[0]
-    if combiner not in COMBINERS:
-        msg = f"combiner is {AUTO} or one of {', '.join(COMBINERS)}, not {combiner!r}"
-        raise UsageError(msg)
-    return combiner
-
-
-def rates_of(prior: float | Sequence[float] | None, classes: int) -> tuple[float, ...]:
-    """The public rates of all classes; refuses rates that are none."""
-    if prior is None:
-        return (1 / classes,) * classes
-    rates = tuple(float(r) for r in prior) if isinstance(prior, Sequence) else (1 - float(prior), float(prior))
-    if len(rates) != classes or not all(0 < rate < 1 for rate in rates) or abs(math.fsum(rates) - 1) > _ALMOST:
-        msg = f"prior lies between 0 and 1: the rate of the second of two classes, or {classes} rates that add up to 1"
-        raise UsageError(msg)
-    return rates
 
 
 @dataclass(frozen=True)
@@ -151,6 +81,8 @@ class StackingDesign:
     def penalty(self, name: str, rows: int, epsilon: float, law: Noise) -> float:
         """Lambda of the mean loss: of the low-level models by the widest of them, or of the high-level one."""
         columns = self.high_columns if name == META else max(block.size for block in self.blocks)
+        # Of several classes, the Gamma law's b is as much longer as there are more numbers; the Gaussian's less.
+        columns *= self.outcomes.predictors if law is Noise.GAMMA else 1
         return penalty_of(self.parameters.penalty, columns, rows, epsilon, law)
 
     @property
@@ -300,7 +232,8 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] =
     if design.shares:
         if perturb is not fits:
             raise UsageError("a private ranking is not in the paper: use the sound calibration")
-        releases = ranked_releases(study, design, rows)
+        penalties = partial(design.penalty, BLOCK, rows, study.epsilon)
+        releases = ranked_releases(study, design.parameters, design.blocks, design.shares, penalties)
     else:
         releases = [
             Release(BLOCK, block.card.name, BLOCK, mechanism, exposure=Exposure(part, label=mechanism.label))

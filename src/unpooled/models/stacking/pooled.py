@@ -18,7 +18,7 @@ from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models import load
 from unpooled.models.stacking.outcomes import MULTINOMIAL
-from unpooled.models.stacking.plan import AUTO, SHORTEN, Meta
+from unpooled.models.stacking.parameters import AUTO, SHORTEN, Meta
 from unpooled.models.stacking.shared import StackEstimator
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study

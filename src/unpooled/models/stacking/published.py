@@ -10,7 +10,7 @@ from unpooled.errors import UsageError
 from unpooled.models import stacking
 from unpooled.models.stacking import fits as sound_fits
 from unpooled.models.stacking.fits import Fit, expm1
-from unpooled.models.stacking.plan import META_ROLE, Meta
+from unpooled.models.stacking.parameters import META_ROLE, Meta
 from unpooled.models.stacking.plan import compile_plan as sound_plan
 from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.mechanisms import ObjectivePerturbation

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.models.stacking.plan import Parameters, StackingDesign
+    from unpooled.models.stacking.fits import Penalties
+    from unpooled.models.stacking.low_level import LowLevel
+    from unpooled.models.stacking.parameters import Parameters
     from unpooled.privacy.study import Study
 
     Matrix = NDArray[np.float64]
@@ -80,9 +81,11 @@ def score_of(rows: Matrix, places: NDArray[np.intp], rates: Sequence[float]) -> 
     return np.array([math.trunc(float(np.linalg.norm(away.T @ rows)) * _GRID)], dtype=np.int64)
 
 
-def ranked_releases(study: Study, design: StackingDesign, rows: int) -> list[Release]:
+def ranked_releases(
+    study: Study, p: Parameters, blocks: Sequence[LowLevel], shares: Sequence[float], penalties: Penalties
+) -> list[Release]:
     """A score of every party; and a fit of every party for every rank, of which all parties together make one each."""
-    p, unit = design.parameters, Unit(study.unit)
+    unit, rows, outcomes = Unit(study.unit), study.parties[0].rows, blocks[0].outcomes
     row = longest(p.rates) * _GRID
     # A length moves by no more than the sum does; one step more where two truncated ones are apart.
     away = Reach(2 * row + 1, 1)
@@ -96,21 +99,19 @@ def ranked_releases(study: Study, design: StackingDesign, rows: int) -> list[Rel
     label = Exposure(label=score.event(Unit.ATTRIBUTE))
     releases = [Release(SCORE, card.name, SCORE, score, exposure=label) for card in study.parties]
     # Whoever has a rank, it costs the same: the widest party stands for all of them.
-    widest = max(design.blocks, key=lambda block: block.size)
-    outcomes = design.outcomes
+    widest = max(blocks, key=lambda block: block.size)
     shapes = [
-        Fit(widest.size, rows, share, widest.fit(rows).apart, 0.0, outcomes.classes, outcomes.rest)
-        for share in design.shares
+        Fit(widest.size, rows, share, widest.fit(rows).apart, 0.0, outcomes.classes, outcomes.rest) for share in shares
     ]
     fits = by_law(
         study,
         shapes,
-        partial(design.penalty, "", rows, study.epsilon),
+        penalties,
         Noise(p.noise),
         epsilon=study.epsilon * (1 - p.ranking_share),
         beside=[score.event(unit)] * len(study.parties),
     )
-    for block in design.blocks:
+    for block in blocks:
         for rank, fit in enumerate(fits):
             own = replace(fit, size=block.numbers, centre=float(math.hypot(*block.centre)))
             releases.append(

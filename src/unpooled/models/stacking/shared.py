@@ -12,7 +12,7 @@ from unpooled.estimation.parameters import plain
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.stacking import MODEL, published
 from unpooled.models.stacking.coordinator import LowModel
-from unpooled.models.stacking.plan import META_ROLE, Meta
+from unpooled.models.stacking.parameters import META_ROLE, Meta
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

@@ -15,7 +15,7 @@ from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.stacking.combining import combined
 from unpooled.models.stacking.groups import dealt, weighed
 from unpooled.models.stacking.outcomes import meta_rows
-from unpooled.models.stacking.plan import Meta, combiner_of, rates_of
+from unpooled.models.stacking.parameters import Meta, combiner_of, rates_of
 from unpooled.models.stacking.ranking import default_ranks
 from unpooled.models.stacking.shared import StackEstimator
 from unpooled.privacy.plan import Card, Plan, Study

@@ -7,7 +7,7 @@ All of them act on exact integers where they can (F.4). A model may bring its ow
 from unpooled.privacy.mechanisms.base import INTEGERS, REALS, WORDS, Mechanism
 from unpooled.privacy.mechanisms.blocks import Block, Reach
 from unpooled.privacy.mechanisms.choice import NoisyChoice
-from unpooled.privacy.mechanisms.corners import Loss, Shape
+from unpooled.privacy.mechanisms.corners import LossShape, LossSign
 from unpooled.privacy.mechanisms.distributed import Contribution, DistributedGaussian
 from unpooled.privacy.mechanisms.gaussian import GaussianRelease
 from unpooled.privacy.mechanisms.gaussian_objective import GaussianObjective, calibrated
@@ -36,7 +36,8 @@ __all__ = [
     "GaussianObjective",
     "GaussianRelease",
     "Given",
-    "Loss",
+    "LossShape",
+    "LossSign",
     "Mechanism",
     "NoisyChoice",
     "Objective",
@@ -44,7 +45,6 @@ __all__ = [
     "Reach",
     "ScaledGaussian",
     "Scores",
-    "Shape",
     "Summand",
     "Vector",
     "calibrated",

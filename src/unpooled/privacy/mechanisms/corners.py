@@ -1,4 +1,4 @@
-"""How far changed rows may pull a perturbed objective, by the shape of its loss: the corners that bound its privacy loss (Theorem S.11)."""
+"""How far changed rows may pull a perturbed objective, by the shape of its loss: the corners that bound its privacy loss (Theorem S.14)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from unpooled.errors import UsageError
 
 
-class Loss(StrEnum):
+class LossSign(StrEnum):
     """What is known of the derivative of a loss in its linear predictors."""
 
     #: f' never changes its sign once rows are folded with their labels: logistic.
@@ -20,31 +20,31 @@ class Loss(StrEnum):
     SOFTMAX = "softmax"
 
 
-class Shape(NamedTuple):
+class LossShape(NamedTuple):
     """A loss, how many classes a softmax has, and how many rows of a unit change together."""
 
-    loss: Loss = Loss.ONE_SIGN
+    loss: LossSign = LossSign.ONE_SIGN
     classes: int = 2
     rows: int = 1
 
     @property
     def unit(self) -> float:
         """The longest gradient of a row in this unit."""
-        return math.sqrt(2.0) if self.loss is Loss.SOFTMAX else 1.0
+        return math.sqrt(2.0) if self.loss is LossSign.SOFTMAX else 1.0
 
     def corners(self, *, replaces: bool) -> tuple[tuple[int, float], ...]:
         """(how many, how long) of the corners but the one at 0, the longest first.
 
         The unit is the longest gradient of a row, for a softmax the longest row.
         """
-        if self.loss is Loss.ONE_SIGN:
+        if self.loss is LossSign.ONE_SIGN:
             # Sums of some of k removed and k added rows: of t of them, each at most 1 long, there are binom(2k, t).
             most = self.rows * (2 if replaces else 1)
             return tuple((math.comb(most, t), float(t)) for t in range(most, 0, -1))
         if self.rows > 1:
             msg = f"what several rows of one person cost a loss of {self.loss} is not known"
             raise UsageError(msg)
-        if self.loss is Loss.ANY_SIGN:
+        if self.loss is LossSign.ANY_SIGN:
             return ((2, 2.0), (2, math.sqrt(2.0))) if replaces else ((2, 1.0),)
         others = self.classes - 1
         if not replaces:
@@ -54,4 +54,4 @@ class Shape(NamedTuple):
 
 
 #: Of a logistic loss, where one row changes.
-LOGISTIC = Shape()
+LOGISTIC = LossShape()

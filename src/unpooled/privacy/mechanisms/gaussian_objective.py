@@ -11,7 +11,7 @@ from unpooled.errors import UsageError
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import SAFETY, Composition, largest
 from unpooled.privacy.events import UNBOUNDED, Event, Kind
-from unpooled.privacy.mechanisms.corners import LOGISTIC, Shape
+from unpooled.privacy.mechanisms.corners import LOGISTIC, LossShape
 from unpooled.privacy.mechanisms.objective import ObjectivePerturbation
 from unpooled.privacy.unit import Unit
 
@@ -33,7 +33,7 @@ class GaussianObjective(ObjectivePerturbation):
     """
 
     #: Of the loss; and whether a record is replaced (else left out).
-    shape: Shape = LOGISTIC
+    shape: LossShape = LOGISTIC
     replaces: bool = True
 
     @property
@@ -72,7 +72,7 @@ def calibrated(
     epsilon: float,
     delta: float,
     *,
-    shape: Shape,
+    shape: LossShape,
     replaces: bool,
     unit: Unit = Unit.RECORD,
     beside: Sequence[Event] = (),
