@@ -187,14 +187,14 @@ class Party:
         if together != self.table.household:
             msg = f"party {self.name!r}: its card declares other ids, or another number of rows that count of each, than its data have"
             raise DataError(msg)
-        self.policy.check(plan, approved_in_ledger=approved, party=f"party {self.name!r}")
-        self.debit(plan, self.charges(plan), only_check=True)
         if plan.links:
             self.policy.check_link(plan, self.name)
             self.ledger.align(plan.hash, plan.study.circle, 0, self.policy.psi_runs, only_check=True)
         if plan.study.linked != self.table.linked:  # its own map, never what somebody sent
             msg = f"party {self.name!r}: its rows are not those of the row map that the study names (`linked` in its party file)"
             raise PlanMismatch(msg)
+        self.policy.check(plan, approved_in_ledger=approved, party=f"party {self.name!r}")
+        self.debit(plan, self.charges(plan), only_check=True)
         if plan.study.ids == ALIGNED:
             self.table.ids_digest(b"")  # blank or repeated ids are refused here, before anything is sent
         for label in card.labels:
