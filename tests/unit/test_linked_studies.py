@@ -40,7 +40,7 @@ def files(folder: Path, common: list[str] = COMMON) -> None:
         pl.DataFrame({"patient": ids.tolist(), column.name: values, "y": [float(int(i) % 7) for i in ids]}).write_csv(
             home / "data.csv"
         )
-        create_party(home, name, home / "data.csv", (column,), Target(50.0, 1e-5), "patient", ("y",))
+        create_party(home, name, home / "data.csv", (column,), Target(50.0, 1e-5), "patient", ("y",), new_budget=True)
         allow(home / "party.toml")
     (folder / "link.toml").write_text(f'[study]\nmodel = "link"\n{references("")}')
 
