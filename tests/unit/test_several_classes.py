@@ -388,6 +388,7 @@ def test_a_party_that_fits_with_another_rank_is_refused_by_the_coordinator() -> 
     replies = [
         read(people[name].answer(encode(plan.hash, "ranked block", 0, RankedRequest(claims))), Weights) for name in GROUPS
     ]
-    other = msgspec.structs.replace(replies[0].weights, name=release_of(1))
+    wrong = (ranks_of(claims)["a"] + 1) % 3
+    other = msgspec.structs.replace(replies[0].weights, name=release_of(wrong))
     with pytest.raises(ProtocolError, match="another rank"):
         conversation.send([msgspec.structs.replace(replies[0], weights=other), *replies[1:]])

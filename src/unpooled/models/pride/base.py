@@ -175,7 +175,6 @@ class PrideEstimator(StudyEstimator):
             for name, keeper in done.kept.items()
             if isinstance(keeper, MemoryKeeper) and name in estimated
         }
-        self.published_ = {name: np.array(values) for name, values in done.outcome.result.published.items()}
         self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
         gaps = {name: kept.get(published.DUALITY_GAP) for name, kept in self.kept_.items()}
         self.duality_gap_ = {name: float(gap[0]) for name, gap in gaps.items() if gap is not None}
@@ -184,6 +183,9 @@ class PrideEstimator(StudyEstimator):
         self.coef_, self.intercept_ = in_own_units(
             self.plan_.design, self.kept_, declared.columns, coded.mean(axis=0), fit_intercept=self.fit_intercept
         )
+        # A row for every class, as in coef_, where there are several.
+        shape = np.shape(self.coef_)[:-1]
+        self.published_ = {name: np.reshape(values, (-1, *shape)).T for name, values in done.outcome.result.published.items()}
         return self
 
     def _know_all(self) -> None:

@@ -6,6 +6,7 @@ for each decision of a row, at no further cost in privacy.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -37,8 +38,9 @@ class JointFamily(ABC):
     """A loss of all rows together; responses as :meth:`loss` takes them."""
 
     name: ClassVar[str]
-    #: Why its coefficients are not published.
-    unpublished: ClassVar[str]
+    #: Why its coefficients are not published; empty where a row of length 1 pulls at all of them by at most ``pull``.
+    unpublished: ClassVar[str] = ""
+    pull: ClassVar[float] = math.inf
 
     @abstractmethod
     def loss(self, y: Matrix, *, fit_intercept: bool) -> JointLoss:
@@ -83,7 +85,7 @@ class Multinomial(JointFamily):
     """Softmax of C unordered classes, all of which have coefficients (they sum to 0); responses are 0 .. C - 1."""
 
     name: ClassVar[str] = "multinomial"
-    unpublished: ClassVar[str] = "objective perturbation of a softmax is not offered for PRIDE's coefficients"
+    pull: ClassVar[float] = math.sqrt(2.0)
     classes: int = 2
 
     def loss(self, y: Matrix, *, fit_intercept: bool) -> SoftmaxLoss:

@@ -302,7 +302,7 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
         return Estimated(())
     assert isinstance(problem, DesignProblem)  # the plan saw to it
     reach = coefficients_reach(part, response.shape[0], parameters, problem.received)
-    return Estimated((context.release(COEFFICIENTS, Statistic(coefficients, reach)),))
+    return Estimated((context.release(COEFFICIENTS, Statistic(coefficients.ravel(), reach)),))
 
 
 def _need_global_cv(parameters: Parameters, what: str) -> None:

@@ -220,10 +220,12 @@ def shared_columns(cards: Iterable[Card]) -> int:
 
 def _publication(study: Study, part: Part, estimating: list[Part]) -> Mechanism:
     """The release of one party's own coefficients; an attribute moves those of the parties that hold it, a record those of all."""
-    size = len(part.private.attribute) + len(part.public.attribute)
+    parameters: Parameters = check_parameters(study, Parameters)
+    # Of several classes, every column has a coefficient for each.
+    several = len(parameters.classes) if isinstance(parameters.law, JointFamily) else 1
+    size = (len(part.private.attribute) + len(part.public.attribute)) * several
     if study.epsilon == math.inf:
         return ScaledGaussian.silent(size)
-    parameters: Parameters = check_parameters(study, Parameters)
     mu = budget_mu(study.epsilon, study.delta) * math.sqrt(parameters.publish)
     moved = len(estimating) if Unit(study.unit) is Unit.RECORD else shared_columns(p.card for p in estimating)
     mu /= math.sqrt(moved)
@@ -242,7 +244,8 @@ def coefficients_reach(part: Part, rows: int, parameters: Parameters, received: 
     own = len(part.private.columns) + len(part.public.columns)
     longest = math.sqrt(own + float((received**2).sum(axis=1).max(initial=0.0)))
     law = parameters.law
-    assert not isinstance(law, JointFamily)  # refused with the study
+    if isinstance(law, JointFamily):
+        return 2 * longest * law.pull / parameters.alpha * (1 + 1e-9)
     steepest = law.steepest(math.inf if parameters.response_bound is None else parameters.response_bound)
     slope = longest * steepest * unit_of(parameters, np.empty(0))
     if slope == math.inf:
