@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.world import sized
 
 from unpooled.errors import (
     DataError,
@@ -676,3 +680,92 @@ def test_a_party_that_returns_another_number_of_lists_than_it_was_given_is_refus
 def test_a_result_is_said_in_words() -> None:
     assert "nobody in common" in MODEL.render(LinkResult(0, (0,), "psi:" + "0" * 64))
     assert "by pass: 1, 2" in MODEL.render(LinkResult(3, (1, 2), "psi:" + "0" * 64))
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+def test_what_travels_has_a_size_that_says_no_more_than_the_statement(parties: int) -> None:
+    """Two worlds of other people with equal sizes and overlaps: the same steps, to the same parties, of the same lengths."""
+    shapes = []
+    for start in (1000, 5000):
+        sets = [
+            words(*range(start, start + 3), *range(start + 100 * (k + 1), start + 100 * (k + 1) + 4)) for k in range(parties)
+        ]
+        transcript = Transcript()
+        world(*sets).link(transcript=transcript)
+        sent = [(e.to, open_envelope(e.request).step, len(e.request), len(e.reply)) for e in transcript.entries]
+        seen = b"".join(e.request + e.reply for e in transcript.entries)
+        assert b"person" not in seen
+        shapes.append(sent)
+    assert shapes[0] == shapes[1]
+
+
+def test_any_changed_byte_of_a_reply_ends_in_words_and_never_in_another_intersection() -> None:
+    made, whole = world(words(1, 2, 3), words(2, 3, 4), words(3, 2, 5)), Transcript()
+    result, rng = made.link(transcript=whole), np.random.default_rng(5)
+    ends: list[str] = []
+    for at in rng.permutation([k for k, e in enumerate(whole.entries) if open_envelope(e.request).step != "open"])[
+        : sized(200, 18)
+    ]:
+        again, count = world(words(1, 2, 3), words(2, 3, 4), words(3, 2, 5)), itertools.count()
+        parties = again.parties()
+
+        def exchange(batch: Any, at: int = at, parties: Any = parties, count: Any = count) -> Any:
+            answers = []
+            for ask, request in batch:
+                reply = bytearray(parties[ask.to].answer(request))
+                if next(count) == at:
+                    reply[int(rng.integers(len(reply) * 3 // 4, len(reply)))] ^= int(rng.integers(1, 256))
+                answers.append(bytes(reply))
+            return answers
+
+        try:
+            found = again.link(exchange)
+        except UnpooledError as error:
+            ends.append(type(error).__name__)
+        else:
+            assert found.rows <= result.rows  # a pseudonym was changed: its row is not found
+            ends.append("a result")
+    assert len(ends) > ends.count("a result")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("parties", "full"), [(2, 100_000), (3, 100_000), (5, 10_000), (10, 10_000)])
+def test_sets_of_full_size(parties: int, full: int) -> None:
+    size = sized(full, 12)
+    rng = np.random.default_rng(parties)
+    sets = [rng.choice(size * 3 // 2, size, replace=False) for _ in range(parties)]
+    agree(world(*(words(*one.tolist()) for one in sets)), set.intersection(*(set(words(*one.tolist())) for one in sets)))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 6), min_size=2, max_size=5), min_size=2, max_size=4))
+def test_any_small_sets(sets: list[set[int]]) -> None:
+    agree(world(*(words(*one) for one in sets)), set.intersection(*(set(words(*one)) for one in sets)))
+
+
+def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from unpooled.linkage import group
+
+    made = world(words(1, 2), words(2, 3))
+    group._library.cache_clear()
+    monkeypatch.setitem(sys.modules, "rbcl", None)
+    with pytest.raises(UsageError, match="unpooled\\[psi\\]"):
+        made.link()
+    monkeypatch.undo()
+    assert made.link().rows == 1
+
+
+def test_a_secret_that_gives_zero_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from unpooled.linkage import group
+
+    monkeypatch.setattr(group._library(), "crypto_core_ristretto255_scalar_reduce", lambda _: bytes(32))
+    with pytest.raises(ProtocolError, match="zero"):
+        group.scalar(b"any")
+
+
+def test_every_multiplication_checks_its_point() -> None:
+    from unpooled.linkage import group
+
+    for wrong in (bytes(32), b"\xff" * 32):
+        with pytest.raises(ProtocolError, match="or the identity"):
+            group.times(group.scalar(b"any"), [wrong])

@@ -105,6 +105,15 @@ def test_a_column_split_study_of_linked_rows_runs_and_names_its_row_map(linked: 
     approved(linked, "pride.toml", "linked/")
     command(linked, "run", "pride.toml", *parties(linked, "linked/"), "--force")
     assert (linked / "pride.run" / "result.json").is_file()
+    assert "told every party without noise which of its ids" in (linked / "pride.run" / "statement.txt").read_text()
+
+
+def test_a_run_that_linked_rows_can_be_looked_at_like_any_other(linked: Path) -> None:
+    assert "20 people" in command(linked, "result", "link.run")
+    command(linked, "report", "link.run")
+    command(linked, "party", "show", "link.toml", "--config", "clinic/party.toml")
+    command(linked, "doctor", "--study", "link.toml", "--config", "clinic/party.toml")
+    assert "NO privacy guarantee" in command(linked, "plan", "link.toml")
 
 
 def test_a_study_that_names_another_map_or_none_is_refused_by_parties_that_were_linked(linked: Path) -> None:

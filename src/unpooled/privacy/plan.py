@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Raised whenever the meaning of a plan changes, so that an old approval never covers a new meaning.
 PLAN_VERSION = 2
+#: What the statement of every study of linked rows says.
+_LINKED = "Who is in the data: an earlier study linked the rows, and told every party without noise which of its ids all of them have."
 #: So many releases are shown in a notebook.
 _SHOWN = 30
 
@@ -109,7 +111,7 @@ class Plan(Releases):
             proved=proved,
             failure=costs[Unit(study.unit)].failure(asked) if math.isfinite(asked) else 1.0,
             trusted=self.trusted,
-            public=self.public,
+            public=(*self.public, *([_LINKED] if study.linked else [])),
             not_protected=self.not_protected,
             assumptions=self.assumptions,
             voids=self.voids,

@@ -185,7 +185,9 @@ class PrideEstimator(StudyEstimator):
         )
         # A row for every class, as in coef_, where there are several.
         shape = np.shape(self.coef_)[:-1]
-        self.published_ = {name: np.reshape(values, (-1, *shape)).T for name, values in done.outcome.result.published.items()}
+        self.published_ = {
+            name: np.reshape(values, (-1, *shape)).T for name, values in done.outcome.result.published.items()
+        }
         return self
 
     def _know_all(self) -> None:
