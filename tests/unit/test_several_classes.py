@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 
 import unpooled
@@ -26,7 +26,7 @@ from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.classes import places
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import GaussianObjective
+from unpooled.privacy.mechanisms import GaussianObjective, ObjectivePerturbation
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
@@ -392,3 +392,35 @@ def test_a_party_that_fits_with_another_rank_is_refused_by_the_coordinator() -> 
     other = msgspec.structs.replace(replies[0].weights, name=release_of(wrong))
     with pytest.raises(ProtocolError, match="another rank"):
         conversation.send([msgspec.structs.replace(replies[0], weights=other), *replies[1:]])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_extreme_softmax_reaches_the_residual_that_its_plan_names(seed: int) -> None:
+    """Separable or empty classes, rows at their bounds or zero, tiny and huge penalties and noises."""
+    rng = np.random.default_rng(seed)
+    n, d, classes = int(rng.integers(2, 60)), int(rng.integers(1, 8)), int(rng.integers(3, 8))
+    if seed >= 10:  # more numbers than are solved for directly at once
+        n, d, classes = 90, 70, 5
+    rows = rng.choice([-1.0, 1.0, 0.0], (n, d)) / math.sqrt(d) if seed % 2 else rng.normal(size=(n, d))
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+    labels = (rows @ rng.normal(size=(d, classes))).argmax(axis=1) if seed % 3 else np.zeros(n, dtype=np.intp)
+    for penalty, scale in itertools.product((1e-6, 1e-2, 10.0), (0.0, 1.0, 1e4)):
+        mechanism = ObjectivePerturbation(
+            d * classes,
+            n,
+            1.0,
+            penalty,
+            scale,
+            math.sqrt(8.0),
+            1e-3,
+            classes - 1,
+            slope=math.sqrt(2.0),
+            curvature=1 / classes,
+            predictors=classes,
+        )
+        b = scale * rng.normal(size=(classes, d)) * d
+        found = softmax_minimum(rows, labels, classes, n * penalty, linear=b, tolerance=mechanism.residual / 2)
+        p = softmax(rows @ found.T, axis=1)
+        p[np.arange(n), labels] -= 1
+        gradient = p.T @ rows + b + n * penalty * found
+        assert np.linalg.norm(gradient) / n <= mechanism.residual

@@ -1,7 +1,7 @@
 r"""One penalised softmax fit of C classes, for rows that are read in products with matrices.
 
 Minimises :math:`\sum_i (\log \sum_c e^{w_c\cdot x_i} - w_{y_i}\cdot x_i) + \langle B, W\rangle + \frac a2|W-U|^2` over W (C x d), by Newton
-steps that conjugate gradients solve, preconditioned by every class's own curvature, with a line search. The objective is strongly convex, so
+steps with a line search: solved directly where there are few numbers, else by conjugate gradients, preconditioned by every class's own curvature. The objective is strongly convex, so
 the gradient's norm over a is the distance to the minimiser at most.
 """
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
     Labels = NDArray[np.intp]
 
-_STEPS, _INNER, _HALVINGS, _ARMIJO = 60, 200, 40, 1e-4
+_STEPS, _INNER, _HALVINGS, _ARMIJO = 500, 100, 40, 1e-4
+#: Up to so many numbers the Newton equations are solved directly, which no condition number disturbs; and up to so many where so few
+#: steps of conjugate gradients were not enough.
+_DIRECT, _LAST = 300, 4000
 #: Two values of the objective this close to each other, relatively, are the same.
 _NOISE = 1e-13
 #: Rows of one product, so that probabilities of all rows are never copied twice.
@@ -64,6 +67,17 @@ class _Objective:
             moved -= p * moved.sum(axis=1, keepdims=True)
             out += moved.T @ self.rows[own]
         return out
+
+    def hessian(self, probabilities: Matrix) -> Matrix:
+        """All of it, class by class: X' diag(p_a (1{a = b} - p_b)) X, and a."""
+        classes, d = probabilities.shape[1], self.rows.shape[1]
+        found = np.empty((classes, d, classes, d))
+        for a in range(classes):
+            for b in range(a + 1):
+                weights = probabilities[:, a] * (float(a == b) - probabilities[:, b])
+                found[a, :, b] = self.rows.T @ (weights[:, None] * self.rows)
+                found[b, :, a] = found[a, :, b].T
+        return found.reshape(classes * d, -1) + self.penalty * np.eye(classes * d)
 
     def metric(self, probabilities: Matrix) -> list[tuple[Matrix, bool]]:
         """Factors of every class's own block of the Hessian."""
@@ -125,7 +139,9 @@ def _minimise(problem: _Objective, limit: float) -> Matrix:
 
 
 def _step(problem: _Objective, probabilities: Matrix, gradient: Matrix, enough: float) -> Matrix:
-    """The Newton step, by preconditioned conjugate gradients, to a residual of at most ``enough``."""
+    """The Newton step, directly or by preconditioned conjugate gradients, to a residual of at most ``enough``."""
+    if gradient.size <= _DIRECT:
+        return _direct(problem, probabilities, gradient)
     factors = problem.metric(probabilities)
 
     def metric(v: Matrix) -> Matrix:
@@ -144,4 +160,12 @@ def _step(problem: _Objective, probabilities: Matrix, gradient: Matrix, enough: 
         solved = metric(residual)
         square, before = float((residual * solved).sum()), square
         direction = solved + square / before * direction
+    else:
+        if gradient.size <= _LAST:
+            return _direct(problem, probabilities, gradient)
     return step
+
+
+def _direct(problem: _Objective, probabilities: Matrix, gradient: Matrix) -> Matrix:
+    factor = cho_factor(problem.hessian(probabilities), check_finite=False)
+    return np.asarray(cho_solve(factor, -gradient.ravel(), check_finite=False)).reshape(gradient.shape)

@@ -183,8 +183,8 @@ class PrideEstimator(StudyEstimator):
         self.coef_, self.intercept_ = in_own_units(
             self.plan_.design, self.kept_, declared.columns, coded.mean(axis=0), fit_intercept=self.fit_intercept
         )
-        # A row for every class, as in coef_, where there are several.
-        shape = np.shape(self.coef_)[:-1]
+        # A row for every class where there are several, as coef_ has at last.
+        shape = np.shape(self.coef_)[1:]
         self.published_ = {
             name: np.reshape(values, (-1, *shape)).T for name, values in done.outcome.result.published.items()
         }

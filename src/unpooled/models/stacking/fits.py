@@ -126,6 +126,7 @@ def fits(study: Study, sizes: Sequence[Fit], penalty: float, epsilon: float) -> 
             curvature=fit.curvature,
             label_slope=slope,
             fits=fit.fits,
+            predictors=fit.classes if fit.softmax else 1,
         )
 
     if epsilon == math.inf:

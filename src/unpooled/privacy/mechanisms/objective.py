@@ -52,6 +52,8 @@ class ObjectivePerturbation(Mechanism):
     label_slope: float | None = 1.0
     #: Independent fits of this kind, one after the other in what is published: one for every class against the rest.
     fits: int = 1
+    #: Linear predictors of one of them: a softmax has one for every class.
+    predictors: int = 1
     #: The most rows of one id that are in it, where it is known what all of them cost (loss of one sign only); 0: it is not.
     household: int = 0
     takes: ClassVar[type[Any]] = Objective
@@ -75,11 +77,10 @@ class ObjectivePerturbation(Mechanism):
         """The gradient norm, for the mean loss, at which the solver stops: above all rounding, and known before any data (S.2)."""
         pull = self._pull / self.rows
         farthest = self.centre + (self.bound * self.slope + pull) / self.penalty
-        terms = (
-            self.bound * (self.slope + self.factors * self.curvature * self.bound * farthest * self.width)
-            + pull
-            + self.penalty * farthest
-        )
+        # A margin has as many terms as there are columns; of a softmax's Jacobian in its margins the norm is one half.
+        columns, bend = self.width // self.predictors, 0.5 if self.predictors > 1 else self.factors * self.curvature
+        sums = 1 + self.predictors / 16  # probabilities are divided by a sum over the classes
+        terms = self.bound * (self.slope * sums + bend * self.bound * farthest * columns) + pull + self.penalty * farthest
         return max(self._FINEST, self._ROUNDING * terms)
 
     @property
