@@ -769,3 +769,39 @@ def test_every_multiplication_checks_its_point() -> None:
     for wrong in (bytes(32), b"\xff" * 32):
         with pytest.raises(ProtocolError, match="or the identity"):
             group.times(group.scalar(b"any"), [wrong])
+
+
+def test_a_plan_is_aligned_once_and_a_chain_that_says_it_twice_is_none() -> None:
+    from unpooled.privacy.ledger.chain import Row, link
+    from unpooled.privacy.ledger.history import History
+
+    history = History()
+    history.take_in(list(first := Row(kind="genesis", fingerprint=bytes(32))), link(history.head.digest, first))
+    for position, right in ((1, True), (2, False)):
+        row = list(Row(position, 1, "alignment", "0" * 64, "", 5, "circle"))
+        if right:
+            history.take_in(row, link(history.head.digest, row))
+        else:
+            with pytest.raises(ValueError):
+                history.take_in(row, link(history.head.digest, row))
+    assert len(history.rows) == 2
+    ledger = Ledger.in_memory()
+    for _ in range(2):
+        ledger.align("0" * 64, "circle", 5, 1)
+    assert ledger.guesses == 5
+    ledger.withdraw("0" * 64)
+    with pytest.raises(PolicyRefusal, match="withdrew"):
+        ledger.align("0" * 64, "circle", 5, 1)
+    ledger.close()
+
+
+def test_a_study_without_privacy_that_is_not_about_linking_is_refused_by_a_policy_with_a_budget() -> None:
+    """The exception for linked rows is theirs alone."""
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.unit import Target
+
+    card = Card("north", 20, (Column("age", 0.0, 100.0),))
+    plan = load("describe").compile(Study("describe", (card,), math.inf, 0.0, derived=()))
+    with pytest.raises(PolicyRefusal, match="no privacy at all"):
+        Policy(Target(1.0, 1e-6)).check(plan, approved_in_ledger=True)
+    Policy(Target(1.0, 1e-6), psi="intersection").check(world(words(1, 2), words(2, 3)).plan, approved_in_ledger=True)

@@ -217,3 +217,15 @@ def test_several_keys_and_what_is_no_key() -> None:
         unpooled.link({"one": {"id": [1, 1]}, "two": {"id": [1, 2]}}, on="id")
     with pytest.raises(DataError, match="malformed"):
         unpooled.link({"one": {"id": [1e17, 1.0]}, "two": {"id": [1, 2]}}, on="id")
+
+
+def test_the_command_that_links_says_what_it_needs(linked: Path) -> None:
+    assert "say where the parties are" in command(linked, "link", "link.toml", code=2)
+    (linked / "other-model.toml").write_text(
+        f'[study]\nmodel = "pride"\n\n[parameters]\nresponse = "y"\nsketch_dim = 1\n{PRIVACY}{references("linked/")}'
+    )
+    assert "`unpooled run` runs it" in command(linked, "link", "other-model.toml", *parties(linked), code=2)
+    command(linked, "link", "link.toml", "--config", "clinic/party.toml", "--folder", "again")
+    assert (linked / "clinic" / "again" / "clinic.card.toml").read_text() == (
+        linked / "clinic" / "linked" / "clinic.card.toml"
+    ).read_text()
