@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from unpooled.kernels.classes_joint import ProportionalOdds, Softmax, contrasts
+from unpooled.kernels.classes_joint import ProportionalOdds, SoftmaxLoss, contrasts
 from unpooled.kernels.concordance import concordance
 from unpooled.kernels.joint_newton import JointPath
 from unpooled.kernels.partial_likelihood import PartialLikelihood
@@ -18,8 +18,8 @@ LOSSES = {
     "cox": PartialLikelihood(RNG.exponential(size=N).round(1) + 0.1, (RNG.random(N) < 0.6) * 1.0),  # with ties
     "cox, last censored": PartialLikelihood(np.arange(1.0, N + 1), (np.arange(N) % 3 == 0) * 1.0),
     "cox, no events": PartialLikelihood(np.arange(1.0, N + 1), np.zeros(N)),
-    "multinomial": Softmax(RNG.integers(0, 4, N), 4),
-    "multinomial, no constant": Softmax(RNG.integers(0, 3, N), 3, fit_intercept=False),
+    "multinomial": SoftmaxLoss(RNG.integers(0, 4, N), 4),
+    "multinomial, no constant": SoftmaxLoss(RNG.integers(0, 3, N), 3, fit_intercept=False),
     "ordinal": ProportionalOdds(RNG.integers(0, 4, N), 4),
     "ordinal, a level that none has": ProportionalOdds(RNG.choice([0, 2, 3], N), 5),
 }
@@ -130,11 +130,11 @@ def test_the_evidence_finds_a_sensible_penalty() -> None:
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(300, 6))
     labels = np.argmax(rows[:, :3] * 2 + rng.gumbel(size=(300, 3)), axis=1)
-    told = JointPath.of(rows, Softmax(labels, 3)).evidence_alpha()
-    untold = JointPath.of(rows, Softmax(rng.permutation(labels), 3)).evidence_alpha()
+    told = JointPath.of(rows, SoftmaxLoss(labels, 3)).evidence_alpha()
+    untold = JointPath.of(rows, SoftmaxLoss(rng.permutation(labels), 3)).evidence_alpha()
     assert 0.1 < told < 3
     assert untold > 30
-    assert JointPath.of(np.empty((5, 0)), Softmax(np.array([0, 1, 2, 0, 1]), 3)).evidence_alpha() == 1.0
+    assert JointPath.of(np.empty((5, 0)), SoftmaxLoss(np.array([0, 1, 2, 0, 1]), 3)).evidence_alpha() == 1.0
     with pytest.raises(ValueError, match="alpha must be positive"):
         JointPath.of(X, LOSSES["cox"]).minimum(0.0)
 
@@ -147,7 +147,7 @@ def test_cross_validation_prefers_signal(name: str) -> None:
     if name == "cox":
         loss = PartialLikelihood(rng.exponential(np.exp(-1.5 * rows[:, 0])), np.ones(n))
     elif name == "multinomial":
-        loss = Softmax(np.argmax(2 * rows + rng.gumbel(size=(n, 3)), axis=1), 3)
+        loss = SoftmaxLoss(np.argmax(2 * rows + rng.gumbel(size=(n, 3)), axis=1), 3)
     else:
         labels = np.digitize(2 * rows[:, 0] + rng.logistic(size=n), [-1.0, 1.0])
         if name != "ordinal":
@@ -181,7 +181,7 @@ def test_separable_and_far_out_decisions_stay_finite() -> None:
     rows = np.linspace(-1, 1, 20)[:, None]
     for loss in (
         PartialLikelihood(np.arange(20.0, 0.0, -1.0), np.ones(20)),
-        Softmax((rows[:, 0] > 0).astype(np.intp), 2),
+        SoftmaxLoss((rows[:, 0] > 0).astype(np.intp), 2),
         ProportionalOdds((rows[:, 0] > 0).astype(np.intp), 2),
     ):
         assert np.isfinite(JointPath.of(rows, loss).minimum(1e-6).coefficients).all()

@@ -179,7 +179,7 @@ def test_only_a_stack_can_be_started_from(tmp_path: Path) -> None:
 
 def test_a_study_says_how_its_models_are_put_together(tmp_path: Path) -> None:
     from unpooled.errors import UsageError
-    from unpooled.models.stacking.parameters import rates_of
+    from unpooled.models.stacking.parameters import combiner_of, rates_of
 
     parameters = 'response = "y"\nclasses = ["well", "ill"]\nsplit = "samples"\ncombiner = "log-odds"'
     folder = study(tmp_path, "stacking", parameters, ("y",))
@@ -195,6 +195,7 @@ def test_a_study_says_how_its_models_are_put_together(tmp_path: Path) -> None:
             model["intercept"] + values["age"] * fresh["age"].to_numpy() + values["dose"] * fresh["dose"].to_numpy() + sex
         )
     assert added == pytest.approx(expit(total / 2))  # the mean of the log odds, not of the probabilities
-    for combiner, prior in (("loudest", 0.5), ("log-odds", 1.0)):
-        with pytest.raises(UsageError, match="combiner is one of"):
-            rates_of(combiner, prior)
+    with pytest.raises(UsageError, match="combiner is auto or one of"):
+        combiner_of("loudest", 0.5, "features")
+    with pytest.raises(UsageError, match="prior lies between"):
+        rates_of(1.0, 2)
