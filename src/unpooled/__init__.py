@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from unpooled.models.stacking.estimator import PrivateStackingClassifier as PrivateStackingClassifier
     from unpooled.privacy.bounds import Bounds as Bounds
     from unpooled.privacy.budget import Budget as Budget
+    from unpooled.study.link import link as link
     from unpooled.study.saved import load as load
 
 #: Public name -> module that defines it; loaded when first used, so that importing unpooled stays fast.
@@ -55,6 +56,7 @@ _HOME = {
     "describe": "unpooled.models.describe.estimator",
     "describe_outlook": "unpooled.models.describe.outlook",
     "diagnose": "unpooled.models.diagnose.estimator",
+    "link": "unpooled.study.link",
     "load": "unpooled.study.saved",
 }
 
@@ -81,6 +83,7 @@ __all__ = [
     "describe",
     "describe_outlook",
     "diagnose",
+    "link",
     "load",
 ]
 

@@ -5,6 +5,7 @@
     UnpooledError
     ├── UsageError (also ValueError)   something you passed is wrong; the text says what and how to mend it
     │   ├── DataError                  a column, a row count or a value kind does not fit what was declared
+    │   │   └── RowsError              rows cannot be used; their numbers are told to their own party alone
     │   └── StudyError                 a study, party or card file is wrong: file, key, remedy
     ├── Refusal                        everything was understood and the answer is no; nothing has changed
     │   ├── PolicyRefusal              the party's policy does not allow this plan
@@ -51,6 +52,18 @@ class UsageError(UnpooledError, ValueError):
 
 class DataError(UsageError):
     """The data do not fit their declaration. Names the column, never the value."""
+
+
+class RowsError(DataError):
+    """Rows of a party cannot be used. Names their numbers, which are for this party alone; ``outside`` says it without them."""
+
+    def __init__(self, message: str, outside: str) -> None:
+        super().__init__(message)
+        self.outside = outside
+
+    def told(self) -> DataError:
+        """What others are told: row numbers are for whoever holds the rows."""
+        return DataError(self.outside)
 
 
 class StudyError(UsageError):

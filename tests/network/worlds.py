@@ -177,7 +177,7 @@ class Rehearsal:
         return command("run", str(file), *where, *words, code=code)
 
 
-def make_rehearsal(root: Path, *models: str) -> Rehearsal:
+def make_rehearsal(root: Path, *models: str, ids: dict[str, list[str]] | None = None) -> Rehearsal:
     root.mkdir(parents=True, exist_ok=True)
     port, admin_port = free_ports()
     names = [card.name for model in models for card in CASES[model]().study.parties]
@@ -187,7 +187,7 @@ def make_rehearsal(root: Path, *models: str) -> Rehearsal:
         lines += ["[[party]]", f'name = "{name}"', f'config = "parties/{name}/party.toml"']
     (root / "network.toml").write_text("\n".join(lines) + "\n")
     public = provision(root / "network.toml", root / "kits")
-    worlds = {model: make_world(root / "parties", CASES[model](), public) for model in models}
+    worlds = {model: make_world(root / "parties", CASES[model](), public, ids=ids) for model in models}
     return Rehearsal(root / "kits", worlds)
 
 

@@ -465,4 +465,5 @@ def test_every_wrapper_is_documented() -> None:
         "Partial",
         "Entrusted",
         "Disclosed",
+        "Pseudonyms",
     }

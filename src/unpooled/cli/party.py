@@ -111,7 +111,7 @@ def ledger(
     if migrate:
         Ledger.migrate(path).close()
     with Ledger.open(path, moved=moved) as opened:
-        entries, warnings, head = opened.entries(), opened.warnings, opened.head
+        entries, warnings, head, guesses = opened.entries(), opened.warnings, opened.head, opened.guesses
         if export is not None:
             write_new(export, opened.export())
         spent = opened.composition(budget.unit, policy.scope).epsilon(budget.delta)
@@ -127,6 +127,7 @@ def ledger(
             "unit": budget.unit,
             "allowed_epsilon": budget.epsilon,
             "head": head,
+            "guesses": guesses,
         }
         typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
         return
@@ -144,6 +145,10 @@ def ledger(
     )
     if policy.scope is not Scope.PARTY and alone != spent:
         typer.echo(f"       epsilon = {alone:.6g} of it was released by this party itself")
+    if guesses:
+        typer.echo(
+            f"rows were linked: other parties could try out {guesses} ids on whether this party has them, which no epsilon bounds"
+        )
     typer.echo(f"head {head} (write it down elsewhere to notice a ledger that was rolled back as a whole)")
 
 

@@ -13,6 +13,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "audit": ("unpooled audit study.toml", "unpooled audit study.toml --rows 20 --json"),
     "demo": ("unpooled demo", "unpooled demo --epsilon 0.5 --out tour"),
     "doctor": ("unpooled doctor kits/north", "unpooled doctor --study study.toml --config north/party.toml"),
+    "link": (
+        "unpooled link link.toml --party clinic/party.toml --party lab/party.toml",
+        "unpooled link link.toml --config clinic/party.toml",
+    ),
     "new": (
         "unpooled new bayes",
         "unpooled new pride --card clinic/clinic.card.toml --card lab/lab.card.toml --out pride.toml",

@@ -29,9 +29,15 @@ REGISTRY: tuple[str, ...] = (
     "diagnose",
 )
 
+#: What a study may ask for that is no system: it links rows, releases nothing and predicts nothing.
+LINK = "link"
+
 
 def load(name: str) -> Model:
     """The row of this name: a study's :attr:`~unpooled.privacy.plan.Study.row`."""
+    if name == LINK:
+        linking: Model = importlib.import_module("unpooled.linkage").MODEL
+        return linking
     if name not in REGISTRY:
         system, _, form = name.partition("-")
         if form and system in REGISTRY:
@@ -45,6 +51,8 @@ def load(name: str) -> Model:
 
 def fitted(plan: Plan, result: Any) -> Any:  # noqa: ANN401 - a result of this model, an estimator of it
     """The estimator that a finished study amounts to; refused where no model left the parties."""
+    if plan.links:
+        raise UsageError('model "link" releases nothing that predicts: it makes row maps for later studies')
     home = f"unpooled.models.{plan.study.model}.fitted"
     if importlib.util.find_spec(home) is None:
         msg = f"model {plan.study.model!r} releases nothing that predicts"

@@ -162,9 +162,9 @@ def _server(kit: Kit) -> str:
 def _cards(study: Study) -> str:
     plan = compile_study(study)
     rows = {card.name: card.rows for card in study.parties}
-    if plan.split is Split.VERTICAL and len(set(rows.values())) > 1:
+    if plan.split is Split.VERTICAL and not plan.links and len(set(rows.values())) > 1:
         listed = ", ".join(f"{name} {n}" for name, n in rows.items())
-        msg = f"the parties of a column-split study declare different numbers of rows ({listed}): align their files, renew the cards"
+        msg = f"the parties of a column-split study declare different numbers of rows ({listed}): link their rows first (docs/linkage.md), or align their files and renew the cards"
         raise UsageError(msg)
     keyless = [card.name for card in study.parties if not card.key]
     if keyless:

@@ -21,6 +21,7 @@ from unpooled.privacy.exposure import Exposure, Release, Releases, Worst
 from unpooled.privacy.statement import Statement
 from unpooled.privacy.study import (
     AGGREGATION,
+    ALIGNED,
     BOUNDS,
     CLASSES,
     MOST_ROWS,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Raised whenever the meaning of a plan changes, so that an old approval never covers a new meaning.
 PLAN_VERSION = 2
+#: What the statement of every study of linked rows says.
+_LINKED = "Who is in the data: an earlier study linked the rows, and told every party without noise which of its ids all of them have."
 #: So many releases are shown in a notebook.
 _SHOWN = 30
 
@@ -61,11 +64,13 @@ class Plan(Releases):
     design: Any = field(default=None, compare=False, repr=False)
     #: Who sees more than releases, and is trusted with it: nobody, or names in words.
     trusted: tuple[str, ...] = ()
+    #: Whether it links rows between parties. It follows from the model, so it is no part of the hash.
+    links: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.study.ids and (self.split is not Split.VERTICAL or not all(card.key for card in self.study.parties)):
             msg = (
-                'ids = "aligned" compares the rows of a column-split study between parties whose cards carry a key: leave it out, '
+                'ids = "aligned" (or "psi:...") compares the rows of a column-split study between parties whose cards carry a key: leave it out, '
                 "or use the cards that `unpooled party init` writes"
             )
             raise UsageError(msg)
@@ -96,7 +101,8 @@ class Plan(Releases):
         """What this plan promises, in words and as data."""
         study = self.study
         costs = {unit: self._together(unit) for unit in self.units}
-        proved = {str(unit): cost.epsilon(study.delta) for unit, cost in costs.items()}
+        # What is told without a release has no price, which is not a price of nothing.
+        proved = {str(unit): math.inf if self.links else cost.epsilon(study.delta) for unit, cost in costs.items()}
         asked = proved[study.unit]
         return Statement.of(
             study,
@@ -105,7 +111,7 @@ class Plan(Releases):
             proved=proved,
             failure=costs[Unit(study.unit)].failure(asked) if math.isfinite(asked) else 1.0,
             trusted=self.trusted,
-            public=self.public,
+            public=(*self.public, *([_LINKED] if study.linked else [])),
             not_protected=self.not_protected,
             assumptions=self.assumptions,
             voids=self.voids,
@@ -119,6 +125,8 @@ class Plan(Releases):
 
     def __repr__(self) -> str:
         study = self.study
+        if self.links:
+            return f"Plan({study.row}: rows of {len(study.parties)} parties are linked, no epsilon; {self.hash[:16]})"
         spent = self.epsilon(study.delta)
         return f"Plan({study.row}: {len(self.releases)} releases, epsilon = {spent:.4g} at delta = {study.delta:g} per {study.unit}; {self.hash[:16]})"
 
@@ -149,11 +157,13 @@ class Plan(Releases):
             )
         lines += [f"  {note}" for note in self.notes]
         lines += [f"  public: {sentence}" for sentence in self.public]
-        if study.ids:
+        if study.linked:
+            lines.append("  public: how many people all parties have, by the row map that an earlier study made")
+        if study.ids == ALIGNED:
             lines.append(
                 "  public: whether all parties hold the same row ids in the same order (a keyed digest is compared)"
             )
-        for unit in self.units:
+        for unit in () if self.links else self.units:
             lines.append(f"  per {unit}: epsilon = {self.epsilon(study.delta, unit):.6g} at delta = {study.delta:g}")
         return "\n".join(lines)
 
@@ -192,6 +202,7 @@ def _exact(value: object) -> object:
 
 __all__ = [
     "AGGREGATION",
+    "ALIGNED",
     "BOUNDS",
     "CLASSES",
     "MOST_ROWS",

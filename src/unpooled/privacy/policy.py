@@ -21,6 +21,9 @@ HARMLESS = frozenset(
     {(AGGREGATION, "distributed"), (AGGREGATION, "local"), ("meta", "public-weights"), ("meta", "perturbed")}
 )
 
+#: The one way in which rows are linked, that they are not, and how many times the own rows another party may bring if nothing else is said.
+INTERSECTION, NO, _FOLD = "intersection", "no", 10
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -39,6 +42,12 @@ class Policy:
     allow_unpinned: bool = False
     #: Hashes of plans that need no further approval; None approves every plan that passes the other rules.
     approved: frozenset[str] | None = frozenset()
+    #: Whether this party links its rows with others' ("intersection"), or not ("no").
+    psi: str = NO
+    #: How often with one and the same set of parties, over all studies.
+    psi_runs: int = 1
+    #: The most rows that another party may bring, each of which is a guess; None is ten times the own rows.
+    psi_max_rows: int | None = None
 
     @classmethod
     def in_process(cls) -> Policy:
@@ -51,12 +60,25 @@ class Policy:
             allow_derived=True,
             allow_unpinned=True,
             approved=None,
+            psi=INTERSECTION,
         )
 
     @property
     def allows_unbounded(self) -> bool:
         """Whether releases of unknown cost (published calibrations) may be recorded."""
         return Calibration.PUBLISHED in self.calibrations
+
+    def check_link(self, plan: Plan, party: str) -> None:
+        """Refuse to link rows where these rules do not allow it: whoever takes part can try out a guessed id with each of its rows."""
+        if self.psi != INTERSECTION:
+            msg = f'this party\'s policy does not link rows: set psi = "{INTERSECTION}" under [policy] if others may learn whom it shares with them'
+            raise PolicyRefusal(msg)
+        own = plan.study.card(party).rows
+        most = _FOLD * own if self.psi_max_rows is None else self.psi_max_rows
+        for card in plan.study.parties:
+            if card.name != party and card.rows > most:
+                msg = f"party {card.name!r} brings {card.rows} rows, each of them a guess; this party's policy allows {most} (psi_max_rows)"
+                raise PolicyRefusal(msg)
 
     def check(self, plan: Plan, *, approved_in_ledger: bool, party: str = "this party") -> None:
         """Refuse a plan that these rules do not allow."""
@@ -65,7 +87,7 @@ class Policy:
             allowed = ", ".join(sorted(self.calibrations))
             msg = f"this party's policy allows calibration {allowed}, not {study.calibration}: ask for a sound study"
             raise PolicyRefusal(msg)
-        if study.epsilon == math.inf and self.budget is not None:
+        if study.epsilon == math.inf and not plan.links and self.budget is not None:
             msg = "the study asks for epsilon = inf, which is no privacy at all: ask for a finite epsilon"
             raise PolicyRefusal(msg)
         if study.simulation_seed is not None and not self.allow_simulation:

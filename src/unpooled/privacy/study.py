@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,8 @@ AGGREGATION, TRUSTED = "aggregation", "trusted"
 #: What a study may have read off the data instead of having it declared (:attr:`Study.derived`).
 BOUNDS, CLASSES = "bounds", "classes"
 DERIVABLE = frozenset({BOUNDS, CLASSES})
+#: The two ways of :attr:`Study.ids`: the same people in the same order already, or by the row map of an earlier study that linked them.
+ALIGNED, LINKED = "aligned", "psi:"
 #: Rows of a party: sums over some parties of so many stay exact in 64-bit integers, on a grid that is still one.
 MOST_ROWS = 10**12
 
@@ -134,7 +137,8 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     coordinator: str = ""
     #: Releases about the same rows that the declarations come from.
     earlier: tuple[Earlier, ...] = ()
-    #: "aligned": before anything else the parties make sure that they hold the same row ids in the same order. Empty: not checked.
+    #: "aligned": before anything else the parties make sure that they hold the same row ids in the same order. "psi:" and the name of a row
+    #: map: each takes its rows by its own map of this name. Empty: not checked.
     ids: str = ""
 
     def __post_init__(self) -> None:
@@ -151,8 +155,11 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if not set(self.derived) <= DERIVABLE or len(set(self.derived)) != len(self.derived):
             msg = f"derived names what was read off the data, each once: {', '.join(sorted(DERIVABLE))}"
             raise UsageError(msg)
-        if self.ids not in {"", "aligned"}:
-            msg = f'ids = {self.ids!r} is not known: leave it out, or set it to "aligned" (in a study file also "unchecked")'
+        if self.ids not in {"", ALIGNED} and not re.fullmatch(f"{LINKED}[0-9a-f]{{64}}", self.ids):
+            msg = (
+                f'ids = {self.ids!r} is not known: leave it out, or set it to "aligned", or to what a study that linked the rows said '
+                '("psi:" and 64 digits); in a study file also "unchecked"'
+            )
             raise UsageError(msg)
         names = [card.name for card in self.parties]
         if not names or len(set(names)) != len(names):
@@ -170,6 +177,16 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def target(self) -> Target:
         """The privacy that is asked for."""
         return Target(self.epsilon, self.delta, Unit(self.unit))
+
+    @property
+    def linked(self) -> str:
+        """The name of the row map by which the parties take their rows; empty without one."""
+        return self.ids.removeprefix(LINKED) if self.ids.startswith(LINKED) else ""
+
+    @property
+    def circle(self) -> str:
+        """The set of its parties, by the keys of their cards."""
+        return hashlib.sha256(" ".join(sorted(card.key for card in self.parties)).encode()).hexdigest()
 
     @property
     def row(self) -> str:

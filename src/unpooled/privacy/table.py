@@ -36,6 +36,8 @@ class Table:
 
     #: How many ids the rows belong to, and how many rows of each count, where that was bounded.
     household: tuple[int, int] | None = None
+    #: The name of the row map by which these rows were taken; empty where they stand as in the data.
+    linked: str = ""
 
     def __init__(self, columns: Mapping[str, Any], sparse: tuple[Sequence[str], Any] | None = None) -> None:
         self._columns = {str(name): as_column(str(name), values) for name, values in columns.items()}

@@ -15,6 +15,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
+from unpooled.privacy.plan import ALIGNED
 from unpooled.protocol.context import Context
 from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import Ask, Dropped, Nothing, Public, Sealed, digest
@@ -144,7 +145,7 @@ def _complete(names: Sequence[str], replies: Replies) -> Replies:
 
 
 def _parties(plan: Plan) -> list[str]:
-    if not plan.study.ids:
+    if plan.study.ids != ALIGNED:
         raise PlanMismatch("the plan does not ask for ids to be compared")
     return [card.name for card in plan.study.parties]
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 from unpooled.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from unpooled.privacy.mechanisms import Objective, Scores, Summand, Vector
     from unpooled.privacy.plan import Card, Plan, Release
     from unpooled.privacy.table import Table
-    from unpooled.protocol.messages import Partial, Released, Sealed, Signed
+    from unpooled.protocol.messages import Partial, Pseudonyms, Released, Sealed, Signed
 
 
 class Desk(Protocol):
@@ -38,6 +38,10 @@ class Desk(Protocol):
     def shared_key(self, other: str, purpose: tuple[bytes, ...]) -> bytes: ...  # noqa: D102
     def secret(self, purpose: bytes) -> bytes: ...  # noqa: D102
     def seal_secret(self, node: str, key: str, purpose: bytes, context: tuple[bytes, ...]) -> Sealed: ...  # noqa: D102
+    def align(self, guesses: int) -> None: ...  # noqa: D102
+    def seal(self, node: str, key: str, content: bytes, context: tuple[bytes, ...]) -> Sealed: ...  # noqa: D102
+    def pseudonyms(self, values: Sequence[bytes]) -> Pseudonyms: ...  # noqa: D102
+    def keep_map(self, digest: str, rows: NDArray[Any]) -> None: ...  # noqa: D102
     def keep(self, name: str, values: NDArray[Any]) -> None: ...  # noqa: D102
     def kept(self, name: str, plan: str | None) -> NDArray[Any]: ...  # noqa: D102
     def has(self, name: str) -> bool: ...  # noqa: D102
@@ -127,6 +131,22 @@ class Context:
     def seal_secret(self, node: str, key: str, purpose: bytes, *context: bytes) -> Sealed:
         """That secret, sealed for another party."""
         return self._desk.seal_secret(node, key, purpose, context)
+
+    def align(self, guesses: int) -> None:
+        """Write down, once for the plan, that others may try out so many ids on this party's set; refused where the policy says no."""
+        self._desk.align(guesses)
+
+    def seal(self, node: str, key: str, content: bytes, *context: bytes) -> Sealed:
+        """Bytes for another party alone, in a plan that links rows, after it was written down."""
+        return self._desk.seal(node, key, content, context)
+
+    def pseudonyms(self, values: Sequence[bytes]) -> Pseudonyms:
+        """Pseudonyms of this party's rows, sorted, in a plan that links rows, after it was written down."""
+        return self._desk.pseudonyms(values)
+
+    def keep_map(self, digest: str, rows: NDArray[Any]) -> None:
+        """Keep a row map under its own name, under which later studies look for it."""
+        self._desk.keep_map(digest, rows)
 
     def keep(self, name: str, values: NDArray[Any]) -> None:
         """Keep a value at this party; it never travels."""

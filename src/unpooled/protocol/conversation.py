@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted, UsageError
-from unpooled.privacy.plan import PLAN_VERSION, Study
+from unpooled.privacy.plan import ALIGNED, PLAN_VERSION, Study
 from unpooled.protocol import alignment
 from unpooled.protocol.messages import Ask, Dropped, Public
 from unpooled.protocol.step import Step
@@ -81,6 +81,6 @@ def converse(model: Model, plan: Plan) -> Conversation:
         if reply.plan.value != plan.hash:
             msg = f"party {card.name!r} agreed to plan {reply.plan.value[:16]}, not to {plan.hash[:16]}"
             raise PlanMismatch(msg)
-    if plan.study.ids:
+    if plan.study.ids == ALIGNED:
         yield from alignment.align(plan)
     return (yield from model.coordinate(plan))

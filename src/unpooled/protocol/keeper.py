@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+#: What the row map of linked parties is kept as, under its digest.
+ROW_MAP = "link_rows"
+#: And beside it the digest of the data whose rows it names.
+MAP_DATA = "link_data"
+
 
 class Keeper(Protocol):
     """A store of arrays by plan and name."""

@@ -8,7 +8,8 @@ A reply is a frozen struct whose every field is one of
 * :class:`Sealed`: ciphertext for one named node;
 * :class:`Partial`: a node's part of a total that the plan releases, uniform without the other nodes' parts;
 * :class:`Entrusted`: plain, for a named role that the policy trusts;
-* :class:`Disclosed`: columns declared public in the study.
+* :class:`Disclosed`: columns declared public in the study;
+* :class:`Pseudonyms`: of rows, in a plan that links rows between parties.
 
 The codec checks this when a message type is registered, and the party checks that each ``Released`` was issued by its own
 ledger. Arrays are raw bytes with dtype and shape; there is no pickle, no unknown key, no unknown version.
@@ -121,9 +122,23 @@ class Disclosed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: Array
 
 
-WRAPPERS: tuple[type, ...] = (Public, Released, Signed, Sealed, Partial, Entrusted, Disclosed)
+#: Bytes of a pseudonym.
+PSEUDONYM = 16
+
+
+class Pseudonyms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of every row a pseudonym that means nothing outside one plan, sorted: only where the plan links rows between parties."""
+
+    values: bytes
+
+    def split(self) -> list[bytes]:
+        """One by one."""
+        return [self.values[k : k + PSEUDONYM] for k in range(0, len(self.values), PSEUDONYM)]
+
+
+WRAPPERS: tuple[type, ...] = (Public, Released, Signed, Sealed, Partial, Entrusted, Disclosed, Pseudonyms)
 #: What only a party's context hands out, after plan and ledger were asked.
-ISSUED: tuple[type, ...] = (Released, Signed, Sealed, Partial)
+ISSUED: tuple[type, ...] = (Released, Signed, Sealed, Partial, Pseudonyms)
 #: What may stand inside Public: small plain values, no arrays and no bytes.
 _PLAIN = (int, float, str, bool)
 
@@ -167,7 +182,7 @@ def check_reply_type(kind: type[msgspec.Struct]) -> None:
         for part in _members(field.type):
             origin = typing.get_origin(part) or part
             if origin not in WRAPPERS:
-                msg = f"{kind.__name__}.{field.name} may leave a party but is not Public, Released, Signed, Sealed, Partial, Entrusted or Disclosed"
+                msg = f"{kind.__name__}.{field.name} may leave a party but is not Public, Released, Signed, Sealed, Partial, Entrusted, Disclosed or Pseudonyms"
                 raise ProtocolError(msg)
             if origin is Public and not _is_plain(typing.get_args(part)):
                 msg = f"{kind.__name__}.{field.name}: Public holds plain numbers and words only, never arrays"

@@ -12,26 +12,28 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from unpooled.errors import DataError, PlanMismatch, ProtocolError
+from unpooled.errors import DataError, PlanMismatch, ProtocolError, RowsError
 from unpooled.privacy.bounds import check
 from unpooled.privacy.exposure import release_costs, shared_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Objective, Summand
-from unpooled.privacy.plan import AGGREGATION, PLAN_VERSION, Card, Plan, Release, Study
+from unpooled.privacy.plan import AGGREGATION, ALIGNED, PLAN_VERSION, Card, Plan, Release, Study
 from unpooled.privacy.table import is_complete
 from unpooled.protocol.claims import signed_parts
 from unpooled.protocol.context import serving
 from unpooled.protocol.conversation import OPEN, OpenRequest, find_step
 from unpooled.protocol.identity import Identity
-from unpooled.protocol.keeper import Keeper, MemoryKeeper
+from unpooled.protocol.keeper import MAP_DATA, ROW_MAP, Keeper, MemoryKeeper
 from unpooled.protocol.messages import (
     ISSUED,
     SIZE_LIMIT,
     Array,
     Entrusted,
     Partial,
+    Pseudonyms,
     Released,
     Sealed,
     Signed,
@@ -108,12 +110,7 @@ class Party:
             (self.claim.check if only_check else self.claim.pay)()
         act = self.ledger.check if only_check else self.ledger.reserve
         rules = self.policy
-        act(
-            [*charges, *self._whole(plan)],
-            rules.budget,
-            scope=rules.scope,
-            allow_unbounded=rules.allows_unbounded,
-        )
+        act([*charges, *self._whole(plan)], rules.budget, scope=rules.scope, allow_unbounded=rules.allows_unbounded)
 
     def _whole(self, plan: Plan) -> list[Charge]:
         if plan.hash not in self._shared:
@@ -124,7 +121,10 @@ class Party:
         """Answer one request: from the store if it was answered before, else by running its step."""
         envelope = open_envelope(blob, limit)
         if envelope.step == OPEN.name:
-            self._agree(envelope.plan, open_body(envelope, OpenRequest))
+            try:
+                self._agree(envelope.plan, open_body(envelope, OpenRequest))
+            except RowsError as error:
+                raise error.told() from None
         plan = self._plans.get(envelope.plan)
         if plan is None:
             msg = f"party {self.name!r} has not opened plan {envelope.plan[:16]}: send the study first"
@@ -148,7 +148,9 @@ class Party:
         return answer
 
     def _times(self, plan: Plan, step: Step) -> int:
-        """How often a step can be asked for: as often as it, or the release that it belongs to, is planned; once where it releases nothing."""
+        """How often a step can be asked for: as it says itself, as often as it, or the release that it belongs to, is planned; once where it releases nothing."""
+        if step.times is not None:
+            return step.times(plan)
         own = (r for r in plan.releases if r.party == self.name)
         return max((r.count for r in own if r.step == step.name or r.name == step.of), default=1)
 
@@ -185,14 +187,21 @@ class Party:
         if together != self.table.household:
             msg = f"party {self.name!r}: its card declares other ids, or another number of rows that count of each, than its data have"
             raise DataError(msg)
+        if plan.links:
+            self.policy.check_link(plan, self.name)
+            self.ledger.align(plan.hash, plan.study.circle, 0, self.policy.psi_runs, only_check=True)
+        if plan.study.linked != self.table.linked:  # its own map, never what somebody sent
+            msg = f"party {self.name!r}: its rows are not those of the row map that the study names (`linked` in its party file)"
+            raise PlanMismatch(msg)
         self.policy.check(plan, approved_in_ledger=approved, party=f"party {self.name!r}")
         self.debit(plan, self.charges(plan), only_check=True)
-        if plan.study.ids:
+        if plan.study.ids == ALIGNED:
             self.table.ids_digest(b"")  # blank or repeated ids are refused here, before anything is sent
         for label in card.labels:
             if not is_complete(self.table[label]):
                 msg = f"column {label!r} holds a missing value: clean it, or leave those rows out at every party"
                 raise DataError(msg)
+        self.model(plan.study.row).check(plan, self.name, self.table)
         check(self.table, card.columns)  # bad data are refused here, before anything was charged or sent
 
 
@@ -302,6 +311,38 @@ class OpenDesk:
         sealed = Sealed(node, AESGCM(self.shared_key(key, context)).encrypt(_NONCE, self.secret(purpose), None))
         self.minted.append(sealed)
         return sealed
+
+    def align(self, guesses: int) -> None:
+        """Write an alignment down: once for a plan, and no more often than the policy allows for this circle of parties."""
+        party = self.party
+        party.policy.check_link(self.plan, party.name)
+        party.ledger.align(self.plan.hash, self.plan.study.circle, guesses, party.policy.psi_runs)
+
+    def seal(self, node: str, key: str, content: bytes, context: tuple[bytes, ...]) -> Sealed:
+        """Bytes for another party. The key is of the content: the same again gives the same bytes, other content another key."""
+        self._must_be_aligned()
+        salt = self.party.fingerprint(digest(b"salt", self.plan.hash.encode(), *context, content))
+        sealed = Sealed(node, AESGCM(self.shared_key(key, (*context, salt))).encrypt(_NONCE, content, None), salt)
+        self.minted.append(sealed)
+        return sealed
+
+    def pseudonyms(self, values: Sequence[bytes]) -> Pseudonyms:
+        """Pseudonyms of rows."""
+        self._must_be_aligned()
+        made = Pseudonyms(b"".join(sorted(values)))
+        self.minted.append(made)
+        return made
+
+    def _must_be_aligned(self) -> None:
+        if not self.party.ledger.aligned(self.plan.hash):
+            raise PlanMismatch(
+                "nothing about row ids leaves a party before its ledger says that they are linked in this plan"
+            )
+
+    def keep_map(self, digest: str, rows: NDArray[Any]) -> None:
+        """Keep a row map."""
+        self.party.keeper.keep(digest, MAP_DATA, np.frombuffer(self.party.table.digest, dtype=np.uint8))
+        self.party.keeper.keep(digest, ROW_MAP, rows)
 
     def keep(self, name: str, values: NDArray[Any]) -> None:
         """Keep a value at this party."""

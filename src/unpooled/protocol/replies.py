@@ -13,7 +13,7 @@ import numpy as np
 
 from unpooled.errors import ProtocolError
 from unpooled.privacy.mechanisms import Summand
-from unpooled.protocol.messages import Disclosed, Entrusted, Partial, Public, Released, Sealed
+from unpooled.protocol.messages import PSEUDONYM, Disclosed, Entrusted, Partial, Pseudonyms, Public, Released, Sealed
 
 if TYPE_CHECKING:
     import msgspec
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LARGEST = 1e90
 
 
-def check_reply(plan: Plan, ask: Ask, reply: msgspec.Struct) -> None:
+def check_reply(plan: Plan, ask: Ask, reply: msgspec.Struct) -> None:  # noqa: C901 - a case for every wrapper
     """Refuse a reply that no party which runs this plan would send."""
     fields = (getattr(reply, name) for name in reply.__struct_fields__)
     parts = [part for value in fields for part in (value if isinstance(value, tuple) else (value,))]
@@ -44,6 +44,8 @@ def check_reply(plan: Plan, ask: Ask, reply: msgspec.Struct) -> None:
             raise _refused(ask, "entrusts somebody whom the plan does not trust, or with values that are no numbers")
         elif isinstance(part, Disclosed):
             _check_disclosed(plan, ask, part)
+        elif isinstance(part, Pseudonyms):
+            _check_pseudonyms(plan, ask, part)
         elif isinstance(part, Sealed) and part.node not in {card.name for card in plan.study.parties}:
             raise _refused(ask, "seals something for nobody in the study")
         elif isinstance(part, Public) and not _plain(part.value):
@@ -73,6 +75,12 @@ def _check_disclosed(plan: Plan, ask: Ask, part: Disclosed) -> None:
     shape = part.values.shape
     if not known.issuperset(part.columns) or len(shape) != 2 or shape[0] != card.rows or not _real(part.values):  # noqa: PLR2004
         raise _refused(ask, "discloses something else than rows of its own columns")
+
+
+def _check_pseudonyms(plan: Plan, ask: Ask, part: Pseudonyms) -> None:
+    rows, whole = part.split(), len(part.values) % PSEUDONYM == 0
+    if not plan.links or not whole or len(rows) > plan.study.card(ask.to).rows or sorted(set(rows)) != rows:
+        raise _refused(ask, "gives pseudonyms in a plan that links no rows, or more than it has rows, or twice the same")
 
 
 def _real(values: Array) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.privacy.plan import Plan, Study
+    from unpooled.privacy.table import Table
     from unpooled.protocol.context import Context
     from unpooled.protocol.terms import ResultTerm
 
@@ -36,6 +37,8 @@ class Step:
     answer: Callable[[Context, Any], msgspec.Struct]
     #: The release that it belongs to without making it (adding up what others released): it is asked for as often as that one is made.
     of: str = ""
+    #: How often it may be asked for, of a plan without releases; else as often as its releases are planned.
+    times: Callable[[Plan], int] | None = None
 
     def __post_init__(self) -> None:
         check_reply_type(self.reply)
@@ -71,6 +74,10 @@ def no_kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> t
     return ()
 
 
+def no_check(plan: Plan, party: str, table: Table) -> None:
+    """Nothing that bounds do not say already."""
+
+
 def no_labels(study: Study, count: int, rng: np.random.Generator) -> Mapping[str, NDArray[Any]]:  # noqa: ARG001 - as above
     """-1 and 1 will do."""
     return {}
@@ -102,6 +109,8 @@ class Model:
     covers_labels: bool = False
     #: Whether a study of it may protect all rows of an id together.
     households: bool = False
+    #: Refuses, at a party and before anything is sent, data that a plan cannot use.
+    check: Callable[[Plan, str, Table], None] = no_check
 
     def compile(self, study: Study) -> Plan:
         """The plan of a study of this model, in this form."""

@@ -5,6 +5,7 @@ Every error names the file, the key and the remedy. An unknown key is an error: 
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,10 +14,10 @@ import msgspec
 import tomli_w
 
 from unpooled.errors import StudyError, UsageError
-from unpooled.models import load
+from unpooled.models import LINK, load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Household, Study, default_delta
-from unpooled.privacy.policy import Policy
+from unpooled.privacy.policy import INTERSECTION, NO, Policy
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.study.cited import with_cited
 from unpooled.study.reading import DataFormat
@@ -67,8 +68,9 @@ class StudyFile(_Section, frozen=True):
     """study.toml."""
 
     study: StudySection
-    privacy: PrivacySection
     party: tuple[PartyReference, ...]
+    #: Every study has it but one that links rows, which has no epsilon.
+    privacy: PrivacySection | None = None
     parameters: dict[str, Any] = {}
     trust: dict[str, str] = {}
 
@@ -89,6 +91,8 @@ class PartySection(_Section, frozen=True):
     household_rows: int = 1
     #: false: no other party holds rows of the same ids.
     household_elsewhere: bool = True
+    #: The name of a row map: the rows are those that every party of an earlier study has, in the order that all share.
+    linked: str = ""
 
 
 class PolicySection(_Section, frozen=True):
@@ -104,6 +108,11 @@ class PolicySection(_Section, frozen=True):
     #: "ask": a plan runs after `unpooled party check --approve`; or the list of plan hashes that may run.
     approval: str | tuple[str, ...] = "ask"
     allow_simulation: bool = False
+    #: "intersection": others may learn, by linking rows, whom this party shares with all of them. "no": they may not.
+    psi: str = NO
+    #: How often with the same set of parties, over all studies, and how many rows another party may bring (default: ten times the own rows).
+    psi_runs: int = 1
+    psi_max_rows: int | None = None
 
 
 class PartyFile(_Section, frozen=True):
@@ -123,7 +132,12 @@ def read_study(path: str | Path) -> Study:
     if not cards:
         msg = f'{path.name}: no party; add a [[party]] table with card = "..." for each participant'
         raise StudyError(msg)
-    privacy = text.privacy
+    linking = text.study.model == LINK
+    if (text.privacy is None) != linking:
+        what = "takes no [privacy]: membership is told exactly" if linking else "needs a [privacy] table with epsilon = ..."
+        msg = f"{path.name}: a study of model {text.study.model!r} {what}"
+        raise StudyError(msg)
+    privacy = text.privacy or PrivacySection(math.inf, 0.0)
     delta = default_delta(min(card.people for card in cards)) if privacy.delta is None else privacy.delta
     try:
         study = Study(
@@ -146,7 +160,7 @@ def read_study(path: str | Path) -> Study:
     except UsageError as error:
         msg = f"{path.name}: {error}"
         raise StudyError(msg) from None
-    return study if text.study.ids else _aligned(study)
+    return study if text.study.ids or linking else _aligned(study)
 
 
 def purpose_of(path: Path) -> str:
@@ -189,6 +203,9 @@ def read_party(path: str | Path) -> PartyFile:
 def policy_of(text: PartyFile) -> Policy:
     """The policy that a party file declares."""
     policy = text.policy
+    if policy.psi not in {NO, INTERSECTION} or policy.psi_runs < 1 or (policy.psi_max_rows or 1) < 1:
+        msg = f'psi is "{INTERSECTION}" or "{NO}", and psi_runs and psi_max_rows are at least 1'
+        raise UsageError(msg)
     if isinstance(policy.approval, str):
         if policy.approval != "ask":
             msg = 'approval must be "ask" or a list of plan hashes'
@@ -206,6 +223,9 @@ def policy_of(text: PartyFile) -> Policy:
         scope=Scope.parse(policy.bounds),
         allow_simulation=policy.allow_simulation,
         approved=approved,
+        psi=policy.psi,
+        psi_runs=policy.psi_runs,
+        psi_max_rows=policy.psi_max_rows,
     )
 
 
@@ -252,6 +272,8 @@ trust = []
 # Approved with `unpooled party check --approve`; or a list of the hashes of the plans that may run.
 approval = "ask"
 allow_simulation = false
+# "intersection": parties of a study that links rows may learn whom this one shares with all of them (docs/linkage.md).
+psi = "no"
 """
     )
 

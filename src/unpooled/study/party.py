@@ -20,6 +20,7 @@ from unpooled.protocol.party import Party
 from unpooled.study.budgets import digest_of, other_budgets, remember
 from unpooled.study.data import read_table
 from unpooled.study.files import PartySection, card_of, policy_of, read_party, write_card, write_party
+from unpooled.study.linked import linked_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +42,10 @@ def open_party(path: str | Path) -> Iterator[Party]:
     path = Path(path)
     text = read_party(path)
     names = (*(column.name for column in text.columns), *text.party.labels)
+    keeper = keeper_of(path)
     table = data_of(path.parent / text.party.data, names, text.party, text.format, text.columns)
+    if text.party.linked:
+        table = linked_table(table, keeper, text.party.linked)
     with Ledger.open(path.parent / text.party.ledger) as ledger:
         yield Party(
             text.party.name,
@@ -51,7 +55,7 @@ def open_party(path: str | Path) -> Iterator[Party]:
             KeySource(ledger.root_key),
             policy_of(text),
             load,
-            keeper_of(path),
+            keeper,
         )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import tomli_w
 
 from unpooled.errors import UsageError, listed
-from unpooled.models import load
+from unpooled.models import LINK, load
 from unpooled.study.files import read_study
 
 if TYPE_CHECKING:
@@ -115,16 +115,37 @@ response = "y"                      # a label column of every party that estimat
 }
 MODELS = tuple(_MODELS)
 
+_LINK = """\
+# Which people all parties have, told to all of them and to nobody else; then their rows can be used in the same order.
+# It has no epsilon: `unpooled plan` says in words who learns what. Every party's policy must say psi = "intersection".
+
+[study]
+model = "link"
+# purpose = "..."                   # what it is for: shown to those who approve it
+# run = 1                           # another run tells more: policies count them (psi_runs)
+# coordinator = "..."               # over a network: the coordinator's public key
+
+# One table for every key, tried in this order: rows that one of them matched leave the later ones.
+[[parameters.keys]]
+name = "id"
+columns = []                        # none: the id column of every card; else columns or labels of all cards
+normalise = ["strip"]               # in this order, of: "nfc", "casefold", "strip", "digits", "soundex"
+
+# One table for every party: the public card that its `unpooled party init` wrote.
+"""
+
 
 def template(model: str, cards: Sequence[str] = (), epsilon: float = 1.0) -> str:
     """A commented study of this model, over these cards (paths relative to the study file)."""
-    if model not in _MODELS:
-        msg = f"there is no model {model!r}: choose one of {listed(MODELS)}"
+    if model not in {*_MODELS, LINK}:
+        msg = f"there is no model {model!r}: choose one of {listed([*MODELS, LINK])}"
         raise UsageError(msg)
-    what, split, unit, parameters = _MODELS[model]
     parties = "".join(
         f"\n[[party]]\n{tomli_w.dumps({'card': card})}" for card in cards or ("first.card.toml", "second.card.toml")
     )
+    if model == LINK:
+        return f"{_LINK}{parties}"
+    what, split, unit, parameters = _MODELS[model]
     return f"""\
 # {what}
 # The parties hold {split}. See `unpooled plan` on this file before anybody looks at data.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from unpooled.errors import BudgetRefusal, ReleaseConflict
+from unpooled.errors import BudgetRefusal, PolicyRefusal, ReleaseConflict
 from unpooled.privacy.ledger.chain import Row, read_costs
 from unpooled.privacy.ledger.charges import (
     Charge,
@@ -179,6 +179,37 @@ class Ledger:
                 )
                 raise ReleaseConflict(msg)
             return self._store.body(known.content)
+
+    def align(self, plan: str, parties: str, guesses: int, most: int, *, only_check: bool = False) -> None:
+        """Record that rows are linked in this plan with this set of parties, who may try out so many ids; once for a plan.
+
+        Refused where ``most`` plans with that set are recorded already.
+        """
+        check_plan(plan)
+        with self._store.locked() as history:
+            history.stands(plan)
+            before = sum(row.name == parties for row in history.alignments.values())
+            if plan in history.alignments:
+                return
+            if before >= most:
+                msg = (
+                    f"rows were linked {before} time(s) with this set of parties, which is what the policy allows (psi_runs): every further run "
+                    "tells more about who is in the sets. Nothing was recorded"
+                )
+                raise PolicyRefusal(msg)
+            if not only_check:
+                self._store.append(Row(kind="alignment", plan=plan, name=parties, number=guesses))
+
+    def aligned(self, plan: str) -> bool:
+        """Whether rows are linked in this plan."""
+        with self._store.locked() as history:
+            return plan in history.alignments
+
+    @property
+    def guesses(self) -> int:
+        """How many ids other parties could try out on this one's set, over all plans that linked its rows."""
+        with self._store.locked() as history:
+            return sum(row.number for row in history.alignments.values())
 
     def belongs_to(self, file: str, digest: bytes) -> None:
         """Record the file whose budget this ledger keeps, and the SHA-256 of what it held then."""

@@ -9,6 +9,7 @@ A row is one of
 * ``withdrawal``: this party took its agreement back;
 * ``charge``: one release of this party, and what it costs each unit;
 * ``shared``: what a whole column-split plan costs the people in this party's rows, over all parties;
+* ``alignment``: rows were linked with a set of parties, who could try out so many guessed ids;
 * ``commit``: the reply of a step;
 * ``migration``: all rows before it were taken over from a ledger of an older version.
 

@@ -34,9 +34,10 @@ class History:
         self.approved: set[str] = set()
         self.withdrawn: set[str] = set()
         self.charges: dict[ReleaseKey, Charge] = {}
+        self.alignments: dict[str, Row] = {}
         self.answers: dict[tuple[str, str, int], Row] = {}
 
-    def take_in(self, columns: list[Any], digest: bytes) -> None:
+    def take_in(self, columns: list[Any], digest: bytes) -> None:  # noqa: C901 - a case for every kind
         """Verify the next row and take it in; raises where it does not follow from the rows before, and then changes nothing."""
         if digest != link(self.head.digest, columns):
             raise ValueError
@@ -54,6 +55,9 @@ class History:
             case "charge" | "shared":
                 charge = row.charge
                 if self.charges.setdefault(charge.key, charge) is not charge:
+                    raise ValueError
+            case "alignment":
+                if self.alignments.setdefault(row.plan, row) is not row:
                     raise ValueError
             case "commit":
                 self.answers[row.plan, row.step, row.number] = row

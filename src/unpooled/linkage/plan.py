@@ -1,0 +1,143 @@
+"""A study that links rows: its keys, its rounds, and in words who learns what. It has no release and no epsilon."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+
+from unpooled.errors import UsageError
+from unpooled.linkage.normalise import check_names
+from unpooled.privacy.plan import Plan, Study, check_parameters
+from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
+
+#: The steps of one pass, in their order.
+HELLO, MASK, PASS, FINISH, RETURN, CLOSE = "link-hello", "link-mask", "link-pass", "link-finish", "link-return", "link-close"
+#: What a party keeps the name of its row map as.
+MAP_NAME = "map"
+_FEWEST, _MOST_PARTIES, _MOST_KEYS = 2, 10, 10
+#: From so many parties on, all multiply a list at the same time and its owner adds: two rounds whatever their number.
+_SUM = 4
+
+_WHO = (
+    "Membership is not protected by epsilon: linking rows tells exactly what follows, without noise.",
+    "Every party learns which of its own ids are in ALL sets, and their number n.",
+    "The coordinator learns the whole incidence table (2^K - 1 cells: how many ids are held by exactly these parties), as pseudonyms.",
+    "A party together with the coordinator learns, for each of its ids, which other party has it.",
+    "K - 1 colluding parties learn which of the ids they choose to put in the last one holds: that is the function itself.",
+    "Two runs whose lists differ by one id disclose that id's membership by sizes.",
+)
+_SMALL = "With three or more parties small cells of that table are exact and outside epsilon."
+_WATERFALL = "The coordinator and every party learn the size of each pass, and which pass matched."
+_NOBODY = "Nobody learns an id it did not hold."
+
+
+class LinkKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What two rows must have in common: some columns (none: the id column of each card), normalised."""
+
+    name: str = "id"
+    columns: tuple[str, ...] = ()
+    normalise: tuple[str, ...] = ("strip",)
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[parameters]`` of a study that links rows."""
+
+    #: Tried one after the other; rows that one of them matched leave the later lists.
+    keys: tuple[LinkKey, ...] = (LinkKey(),)
+
+
+@dataclass(frozen=True)
+class LinkDesign:
+    """A study, understood."""
+
+    names: tuple[str, ...]
+    keys: tuple[LinkKey, ...]
+
+    @property
+    def ring(self) -> bool:
+        """Whether lists go round; else everybody multiplies the same list and its owner adds."""
+        return len(self.names) < _SUM
+
+    @property
+    def hops(self) -> int:
+        """Rounds in which lists are multiplied by others."""
+        return len(self.names) - 1 if self.ring else 1
+
+
+class LinkResult(msgspec.Struct, frozen=True):
+    """What the coordinator is left with: how many people all parties have, by which pass, and the name of the parties' row maps."""
+
+    rows: int
+    passes: tuple[int, ...]
+    ids: str
+
+
+def render(result: LinkResult) -> str:
+    """For a terminal."""
+    by_pass = "" if len(result.passes) == 1 else f" (by pass: {', '.join(map(str, result.passes))})"
+    if not result.rows:
+        return "the parties have nobody in common: no later study can use these rows"
+    return f'{result.rows} people are at every party{by_pass}\nlater studies of them say: ids = "{result.ids}"'
+
+
+def guesses(plan: Plan, party: str) -> int:
+    """How many ids the other parties can try out on this one's set by taking part: a guess for every row and key."""
+    design: LinkDesign = plan.design
+    return len(design.keys) * sum(card.rows for card in plan.study.parties if card.name != party)
+
+
+def design_of(study: Study) -> LinkDesign:
+    """What the study asks for, checked."""
+    keys = check_parameters(study, Parameters).keys
+    if not 1 <= len(keys) <= _MOST_KEYS or len({key.name for key in keys}) != len(keys):
+        msg = f"keys are between 1 and {_MOST_KEYS}, each of its own name"
+        raise UsageError(msg)
+    if not _FEWEST <= len(study.parties) <= _MOST_PARTIES or not all(card.key for card in study.parties):
+        msg = f"rows are linked between {_FEWEST} and {_MOST_PARTIES} parties whose cards carry a key, as `unpooled party init` writes them"
+        raise UsageError(msg)
+    for key in keys:
+        check_names(key.normalise)
+        if not key.name or not key.name.isprintable():
+            raise UsageError("a key has a name that can be printed")
+        for card in study.parties:
+            held = {*(column.name for column in card.columns), *card.labels, card.id}
+            missing = [column for column in key.columns if column not in held]
+            if missing or not (key.columns or card.id):
+                what = f"no column {missing[0]!r}" if missing else "no id column"
+                msg = f"key {key.name!r}: the card of {card.name!r} has {what}: `unpooled party init --id COLUMN`, or declare it as a label"
+                raise UsageError(msg)
+    return LinkDesign(tuple(card.name for card in study.parties), keys)
+
+
+def compile_plan(study: Study) -> Plan:
+    """No release: what is told is told exactly, and said in words."""
+    usual = (study.unit, study.adjacency, study.calibration) == (Unit.RECORD, Adjacency.REPLACE, Calibration.SOUND)
+    if study.epsilon != math.inf or not usual or study.trust or study.ids or study.simulation_seed is not None:
+        raise UsageError(
+            'model "link" has no epsilon: membership is told exactly. Leave [privacy], [trust], ids and simulation_seed out of its study'
+        )
+    design = design_of(study)
+    words = [
+        *_WHO,
+        *([_SMALL] if len(design.names) > _FEWEST else []),
+        *([_WATERFALL] if len(design.keys) > 1 else []),
+        _NOBODY,
+    ]
+    rows = ", ".join(f"{card.name} {card.rows}" for card in study.parties)
+    return Plan(
+        study,
+        Split.VERTICAL,
+        (),
+        public=tuple(words),
+        not_protected=(
+            f"Whoever takes part can try out as many guessed ids as its card has rows, with every key ({rows}; {len(design.keys)} key(s)).",
+        ),
+        assumptions=(
+            "Parties follow the protocol: one that does not masks inconsistently and gets a wrong, mostly empty, intersection.",
+        ),
+        voids=("Linking rows has no epsilon: membership of a person in the sets is told exactly, to those named below.",),
+        links=True,
+        design=design,
+    )

@@ -1,0 +1,231 @@
+"""From files with different people in different orders to a study of those whom all have: on disk, by commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+import pytest
+from tests.commands import command
+
+import unpooled
+from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, StudyError, UsageError
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.unit import Target
+from unpooled.protocol.conversation import OpenRequest
+from unpooled.protocol.messages import encode
+from unpooled.study.files import read_study
+from unpooled.study.linked_party import linked_party
+from unpooled.study.party import create_party, open_party
+from unpooled.study.run import compile_study, run_study
+
+pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
+
+COLUMNS = {"clinic": Column("age", 0.0, 100.0), "lab": Column("crp", 0.0, 300.0), "registry": Column("income", 0.0, 9.0)}
+COMMON = [f"00{k}" for k in range(20)]
+PRIVACY = "\n[privacy]\nepsilon = 5.0\ndelta = 1e-6\nunit = 'attribute'\n"
+
+
+def files(folder: Path, common: list[str] = COMMON) -> None:
+    """Three parties: the common people with values that follow from the id, and others, shuffled."""
+    rng = np.random.default_rng(3)
+    for k, (name, column) in enumerate(COLUMNS.items()):
+        ids = rng.permutation([*common, *(f"9{k}{j}" for j in range(5 + k))])
+        home = folder / name
+        home.mkdir()
+        values = [int(i) % 9 + 0.5 * k for i in ids]
+        pl.DataFrame({"patient": ids.tolist(), column.name: values, "y": [float(int(i) % 7) for i in ids]}).write_csv(
+            home / "data.csv"
+        )
+        create_party(home, name, home / "data.csv", (column,), Target(50.0, 1e-5), "patient", ("y",), new_budget=True)
+        allow(home / "party.toml")
+    (folder / "link.toml").write_text(f'[study]\nmodel = "link"\n{references("")}')
+
+
+def allow(config: Path) -> None:
+    config.write_text(config.read_text().replace('psi = "no"', 'psi = "intersection"'))
+
+
+def references(below: str) -> str:
+    return "".join(f'\n[[party]]\ncard = "{name}/{below}{name}.card.toml"\n' for name in COLUMNS)
+
+
+def parties(folder: Path, below: str = "") -> list[str]:
+    return [word for name in COLUMNS for word in ("--party", f"{name}/{below}party.toml")]
+
+
+def approved(folder: Path, study: str, below: str = "") -> None:
+    for name in COLUMNS:
+        command(folder, "party", "check", study, "--config", f"{name}/{below}party.toml", "--approve")
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("linked")
+    files(folder)
+    approved(folder, "link.toml")
+    said = command(folder, "link", "link.toml", *parties(folder))
+    assert "20 people are at every party" in said
+    assert "the whole incidence table" in said
+    return folder
+
+
+def ids_of(folder: Path) -> str:
+    data: dict[str, Any] = msgspec.json.decode(command(folder, "link", "link.toml", *parties(folder), "--json"))
+    return str(data["ids"])
+
+
+def test_linked_parties_hold_the_same_people_in_one_order_and_all_else_as_before(linked: Path) -> None:
+    held, tables = [], {}
+    for name in COLUMNS:
+        with open_party(linked / name / "linked" / "party.toml") as party:
+            held.append(party.table.ids())
+            tables[name] = party.table
+            assert party.card.rows == 20
+            assert party.ledger.guesses == {"clinic": 53, "lab": 52, "registry": 51}[name]
+            party.table.verify()
+    assert held[0] == held[1] == held[2]
+    assert sorted(map(str, held[0])) == sorted(COMMON)
+    for k, (name, column) in enumerate(COLUMNS.items()):
+        assert tables[name][column.name].tolist() == [int(str(i)) % 9 + 0.5 * k for i in held[0]]
+    said = command(linked, "party", "ledger", "--config", "clinic/party.toml")
+    assert "could try out 53 ids" in said
+
+
+def test_a_column_split_study_of_linked_rows_runs_and_names_its_row_map(linked: Path) -> None:
+    study = linked / "pride.toml"
+    study.write_text(
+        f'[study]\nmodel = "pride"\nids = "{ids_of(linked)}"\n\n[parameters]\nresponse = "y"\nsketch_dim = 1\nalpha = 1.0\n'
+        f"{PRIVACY}{references('linked/')}"
+    )
+    assert "by the row map" in command(linked, "plan", "pride.toml")
+    approved(linked, "pride.toml", "linked/")
+    command(linked, "run", "pride.toml", *parties(linked, "linked/"), "--force")
+    assert (linked / "pride.run" / "result.json").is_file()
+    assert "told every party without noise which of its ids" in (linked / "pride.run" / "statement.txt").read_text()
+
+
+def test_a_run_that_linked_rows_can_be_looked_at_like_any_other(linked: Path) -> None:
+    assert "20 people" in command(linked, "result", "link.run")
+    command(linked, "report", "link.run")
+    command(linked, "party", "show", "link.toml", "--config", "clinic/party.toml")
+    command(linked, "doctor", "--study", "link.toml", "--config", "clinic/party.toml")
+    assert "NO privacy guarantee" in command(linked, "plan", "link.toml")
+
+
+def test_a_study_that_names_another_map_or_none_is_refused_by_parties_that_were_linked(linked: Path) -> None:
+    text = f'[study]\nmodel = "pride"\nids = "{{ids}}"\n\n[parameters]\nresponse = "y"\nsketch_dim = 1\n{PRIVACY}{references("linked/")}'
+    for ids in ("psi:" + "0" * 64, "unchecked", "aligned"):
+        study = linked / "other.toml"
+        study.write_text(text.format(ids=ids))
+        asked = read_study(study)
+        plan = compile_study(asked)
+        with open_party(linked / "clinic" / "linked" / "party.toml") as party, pytest.raises(PlanMismatch, match="row map"):
+            party.answer(encode(plan.hash, "open", 0, OpenRequest(asked)))
+    with pytest.raises(StudyError, match="ids = "):
+        study.write_text(text.format(ids="psi:12"))
+        read_study(study)
+
+
+def test_a_changed_file_or_a_map_of_nobody_is_refused_in_words(tmp_path: Path) -> None:
+    files(tmp_path, ["001"])
+    approved(tmp_path, "link.toml")
+    configs = [tmp_path / name / "party.toml" for name in COLUMNS]
+    with pytest.raises(StudyError, match="run the study first"):
+        linked_party(configs[0], tmp_path / "link.toml", tmp_path / "early")
+    _, outcome = run_study(tmp_path / "link.toml", configs, tmp_path / "run")
+    assert outcome.result.rows == 1
+    with pytest.raises(DataError, match="1 people in common"):
+        linked_party(configs[0], tmp_path / "link.toml", tmp_path / "linked")
+    assert not (tmp_path / "linked" / "party.toml").exists()
+    data = tmp_path / "clinic" / "data.csv"
+    data.write_text(data.read_text() + "777,1.0,2.0\n")
+    with pytest.raises(DataError, match="changed since their rows were linked"):
+        linked_party(configs[0], tmp_path / "link.toml", tmp_path / "linked")
+
+
+def test_a_row_map_of_somebody_else_is_refused(linked: Path, tmp_path: Path) -> None:
+    config = linked / "clinic" / "linked" / "party.toml"
+    other = linked / "clinic" / "linked" / "other.toml"
+    other.write_text(config.read_text().replace(ids_of(linked)[4:], "1" * 64))
+    with pytest.raises(StudyError, match="keeps no row map"), open_party(other):
+        pass
+    with pytest.raises(StudyError, match="exists already"):
+        linked_party(linked / "clinic" / "party.toml", linked / "link.toml", linked / "clinic" / "linked")
+
+
+def test_studies_and_policies_that_mean_something_else_are_refused(linked: Path, tmp_path: Path) -> None:
+    study = linked / "wrong.toml"
+    study.write_text(f'[study]\nmodel = "link"\n{PRIVACY}{references("")}')
+    with pytest.raises(StudyError, match="membership is told exactly"):
+        read_study(study)
+    study.write_text(f'[study]\nmodel = "pride"\n{references("")}')
+    with pytest.raises(StudyError, match=r"needs a \[privacy\] table"):
+        read_study(study)
+    files(tmp_path)
+    config = tmp_path / "clinic" / "party.toml"
+    allowed = config.read_text()
+    for wrong in ('psi = "cardinality"', 'psi = "no"\npsi_runs = 0'):
+        config.write_text(allowed.replace('psi = "intersection"', wrong))
+        with pytest.raises(StudyError, match="psi is"), open_party(config):
+            pass
+    config.write_text(allowed.replace('psi = "intersection"', 'psi = "no"'))
+    with pytest.raises(PolicyRefusal, match="does not link rows"):
+        run_study(tmp_path / "link.toml", [tmp_path / name / "party.toml" for name in COLUMNS], tmp_path / "run")
+
+
+def test_the_template_of_a_study_that_links_rows_is_one(linked: Path) -> None:
+    cards = [word for name in COLUMNS for word in ("--card", f"{name}/{name}.card.toml")]
+    command(linked, "new", "link", *cards, "--out", "new.toml")
+    assert compile_study(read_study(linked / "new.toml")).links
+
+
+# --- in Python ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_frames_come_out_with_the_same_people_in_the_same_order() -> None:
+    ids = [10**17 + k for k in range(6)]
+    one = pl.DataFrame({"id": ids, "a": list(range(6))})
+    found = unpooled.link({"one": one, "two": {"id": ids[::-1][:4], "b": [5.0, 4.0, 3.0, 2.0]}}, on="id")
+    assert isinstance(found["one"], pl.DataFrame)
+    assert found["one"]["a"].to_list() == found["two"]["b"].tolist()
+    assert sorted(found["one"]["a"].to_list()) == [2, 3, 4, 5]
+
+
+def test_frames_of_pandas_stay_such() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": ["x", "y", "z"], "c": ["2", "3", "4"]})
+    found = unpooled.link({"one": frame, "two": {"id": ["z", "x"], "d": [4, 2]}}, on="id")
+    assert isinstance(found["one"], pandas.DataFrame)
+    assert [int(c) for c in found["one"]["c"]] == found["two"]["d"].tolist()
+
+
+def test_several_keys_and_what_is_no_key() -> None:
+    frames = {"one": {"id": ["1", "2"], "name": ["Robert", "Anna"]}, "two": {"id": ["2", "7"], "name": ["Eve", "Rupert"]}}
+    keys = ["id", {"name": "sound", "columns": ["name"], "normalise": ["soundex"]}]
+    found = unpooled.link(frames, on=keys)
+    assert found["one"]["name"].tolist() == ["Anna", "Robert"]
+    assert found["two"]["name"].tolist() == ["Eve", "Rupert"]
+    with pytest.raises(UsageError, match="A key is a column"):
+        unpooled.link(frames, on=[{"column": "id"}])
+    with pytest.raises(UsageError, match="no column 'other'"):
+        unpooled.link(frames, on="other")
+    with pytest.raises(DataError, match="before in row 2"):
+        unpooled.link({"one": {"id": [1, 1]}, "two": {"id": [1, 2]}}, on="id")
+    with pytest.raises(DataError, match="malformed"):
+        unpooled.link({"one": {"id": [1e17, 1.0]}, "two": {"id": [1, 2]}}, on="id")
+
+
+def test_the_command_that_links_says_what_it_needs(linked: Path) -> None:
+    assert "say where the parties are" in command(linked, "link", "link.toml", code=2)
+    (linked / "other-model.toml").write_text(
+        f'[study]\nmodel = "pride"\n\n[parameters]\nresponse = "y"\nsketch_dim = 1\n{PRIVACY}{references("linked/")}'
+    )
+    assert "`unpooled run` runs it" in command(linked, "link", "other-model.toml", *parties(linked), code=2)
+    command(linked, "link", "link.toml", "--config", "clinic/party.toml", "--folder", "again")
+    assert (linked / "clinic" / "again" / "clinic.card.toml").read_text() == (
+        linked / "clinic" / "linked" / "clinic.card.toml"
+    ).read_text()
