@@ -281,7 +281,9 @@ def test_a_forged_refusal_is_not_believed_and_an_unsigned_one_is_marked(simple: 
 def test_every_error_keeps_its_class_and_no_foreign_text_leaves() -> None:
     own = Identity(b"p" * 32)
     kinds = [
-        k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, UnpooledError) and k is not UnpooledError
+        k
+        for k in vars(errors).values()
+        if isinstance(k, type) and issubclass(k, UnpooledError) and k not in (UnpooledError, errors.RowsError)
     ]
     assert len(kinds) > 10
     for kind in kinds:
@@ -289,6 +291,12 @@ def test_every_error_keeps_its_class_and_no_foreign_text_leaves() -> None:
         with pytest.raises(kind, match="party 'north': in words") as caught:
             signing.open_answer(frame, "north", own.public, b"q")
         assert type(caught.value) is kind
+
+    frame = signing.sign_refusal(own, "north", b"q", errors.RowsError("row 17 is blank", "a row is blank"))
+    assert b"17" not in frame
+    with pytest.raises(DataError, match="a row is blank") as told:
+        signing.open_answer(frame, "north", own.public, b"q")
+    assert type(told.value) is DataError
 
     class Special(DataError):
         pass

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from unpooled import errors
-from unpooled.errors import ProtocolError, UnpooledError
+from unpooled.errors import ProtocolError, RowsError, UnpooledError
 from unpooled.protocol.identity import Identity, verify
 from unpooled.protocol.messages import SIZE_LIMIT, UNREADABLE, digest
 
@@ -78,6 +78,8 @@ def sign_refusal(own: Identity | None, party: str, question: bytes, error: Excep
 
     ``hide`` is cut out of the words: where on its disks a party keeps its files is nobody else's business.
     """
+    if isinstance(error, RowsError):  # row numbers are for whoever holds the rows
+        error = error.told()
     if isinstance(error, UnpooledError):
         name, words = (
             next(k.__name__ for k in type(error).__mro__ if k.__name__ in _CLASSES),
