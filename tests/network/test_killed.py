@@ -80,6 +80,7 @@ def spent(world: World, name: str) -> float:
         return party.ledger.composition(Unit(world.study.unit)).epsilon(world.study.delta)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("model", sorted(RELEASING))
 @pytest.mark.parametrize(("point", "debited"), [("asked", False), ("debited", True), ("stored", True)])
 def test_killed_and_restarted(model: str, point: str, debited: bool, tmp_path: Path) -> None:
@@ -109,6 +110,7 @@ def test_killed_and_restarted(model: str, point: str, debited: bool, tmp_path: P
     assert spent(world, victim) > 0
 
 
+@pytest.mark.no_cover
 def test_real_noise_is_drawn_once(tmp_path: Path) -> None:
     """Without a simulation seed, noise comes from a key that only the party has: killed after its debit or after it stored its
     reply, it sends the coordinators of two transcripts the very same bytes."""

@@ -129,6 +129,7 @@ def test_every_iterate_is_feasible_and_gaps_are_right(shape, name, rule, loss):
         assert values[-1] < values[0]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("shape", ["ball", "blocks"])
 @pytest.mark.parametrize("name", ["all", "nice"])
 def test_the_logistic_loss_converges(shape, name):
@@ -329,6 +330,7 @@ def test_paths_depend_on_the_seed_alone():
 # --- arithmetic ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("blocks", [None, 5])
 @pytest.mark.parametrize("rule", ["standard", "line-search"])
 @pytest.mark.parametrize("law", ["all", "distributed", "blocks"])

@@ -691,6 +691,7 @@ def test_the_attack_succeeds_on_an_unprotected_model() -> None:
     assert min(attacks(model)) > 10
 
 
+@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 @pytest.mark.parametrize("basis", ["none", "dct"])

@@ -656,6 +656,7 @@ def test_labels_of_text_are_no_numbers() -> None:
 # --- what to expect -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("family", ["poisson", "gamma", "negative-binomial", "quantile", "multinomial", "ordinal", "cox"])
 def test_outlooks_know_the_family(family: str) -> None:
