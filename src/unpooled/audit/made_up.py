@@ -38,7 +38,7 @@ def made_up(model: Model, study: Study, rows: int, seed: int = 0) -> tuple[Study
         count = sum(sizes) or card.rows
         columns = {column.name: _values(column, count, rng) for column in card.columns}
         if split is not Split.VERTICAL or not shared:
-            shared.update(model.labels(study, count, rng))
+            shared.update(model.made_up_labels(study, count, rng))
         for label in card.labels:
             known = shared.get(label) if split is Split.VERTICAL or label in shared else None
             columns[label] = shared[label] = rng.choice([-1.0, 1.0], count) if known is None else known

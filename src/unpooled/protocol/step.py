@@ -104,7 +104,7 @@ class Model:
     terms: Callable[[Plan, Any], tuple[ResultTerm, ...]] = no_terms
     kept_terms: Callable[[Plan, str, Mapping[str, NDArray[Any]]], tuple[ResultTerm, ...]] = no_kept_terms
     #: Made-up label columns, by name, of so many rows: where a study takes others than -1 and 1.
-    labels: Callable[[Study, int, np.random.Generator], Mapping[str, NDArray[Any]]] = no_labels
+    made_up_labels: Callable[[Study, int, np.random.Generator], Mapping[str, NDArray[Any]]] = no_labels
     #: Whether the guarantee of a whole row covers the parties' label columns too.
     covers_labels: bool = False
     #: Whether a study of it may protect all rows of an id together.

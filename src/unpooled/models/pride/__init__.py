@@ -21,6 +21,6 @@ MODEL = Model(
     results=(PrideResult,),
     terms=terms,
     kept_terms=kept_terms,
-    labels=admissible_labels,
+    made_up_labels=admissible_labels,
 )
 MODEL = replace(MODEL, outlook=partial(outlook, MODEL))

@@ -14,7 +14,7 @@ MODEL = Model(
     coordinate,
     render,
     panels,
-    labels=made_up_classes,
+    made_up_labels=made_up_classes,
     covers_labels=True,
     results=(StackingResult,),
     terms=terms,
