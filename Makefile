@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo check test coverage test-full test-network test-pythons lint papers papers-full docs bench wheel lock clean
+.PHONY: demo check test audit test-full test-network test-pythons lint papers papers-full docs bench wheel lock clean
 
 demo: .venv/core.stamp
 	@$(BIN)/unpooled demo
@@ -13,22 +13,24 @@ check: .venv/dev.stamp
 	$(BIN)/ruff check -q .
 	$(BIN)/pytest -q -n 2 --ff --no-header -m "not minutes and not network and not network_slow" tests/unit
 
-# Minutes: everything, on two processes.
+# Minutes: everything but attacks, the network engine and full sizes. COVERAGE=1, as in CI, holds that privacy/, protocol/ and party files are
+# covered fully by branch.
 test: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not network and not network_slow" --ignore tests/audit $(if $(COVERAGE),--cov --cov-report=term:skip-covered)
+	$(if $(COVERAGE),$(BIN)/python tests/coverage_floor.py)
 
-# The same once more under coverage, which nearly doubles the time: privacy/, protocol/ and party files fully, by branch. CI runs it.
-coverage: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not no_cover and not network" --cov --cov-report=term:skip-covered
-	$(BIN)/python tests/coverage_floor.py
+# Minutes: every model attacked, and everything that is broken on purpose caught.
+audit: .venv/dev.stamp
+	$(BIN)/pytest -q -n 2 --dist loadgroup tests/audit
 
 # Audits, mutated replies, deaths, random plans and properties, and statistical tests at full size (`sized` in tests/world.py).
 test-full: .venv/dev.stamp
-	UNPOOLED_FULL=1 $(BIN)/pytest -q -n 2 --dist loadgroup --timeout 3600
+	UNPOOLED_FULL=1 $(BIN)/pytest -q -n 2 --dist loadgroup -m "" --timeout 3600
 
-# The tests that start the network engine more than once, or wait for time-outs; walks the registry of models.
+# The tests that start the network engine (NETWORK=network: those that wait for no time-outs); walks the registry of models.
+NETWORK ?= network or network_slow
 test-network: .venv/dev.stamp
-	$(BIN)/pytest -q -m "network or network_slow" tests/network
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "$(NETWORK)" tests/network
 
 # The fast unit tests under each of these Pythons that is installed, each in an environment of its own.
 PYTHONS ?= 3.11 3.12 3.13

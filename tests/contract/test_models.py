@@ -10,10 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 from cases import CASES, Case
-from world import FULL, sized
 
 import unpooled.models
-from unpooled.audit.replay import replay
 from unpooled.errors import (
     BudgetRefusal,
     DataError,
@@ -31,7 +29,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import PLAN_VERSION, Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import ROWWISE, Calibration, Split, Target, Unit
+from unpooled.privacy.unit import Calibration, Split, Target, Unit
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.local import drive, in_process, recorded_only
 from unpooled.protocol.messages import Dropped, encode, open_envelope
@@ -175,17 +173,6 @@ def test_releases_are_equal_under_row_permutation_and_block_size(case: Case, mon
     for rows in (1, 7, 1000):
         monkeypatch.setattr(table.Table, "blocks", lambda self, names, _=0, rows=rows: original(self, names, rows))
         assert [entry.reply for entry in transcript_of(case).entries] == wanted
-
-
-@pytest.mark.no_cover
-def test_replay_audit_finds_nothing(case: Case) -> None:
-    """Under the study's own unit; under the other one test_replay_audit.py does it, on data that are made up."""
-    for unit in ROWWISE if FULL else [case.study.unit]:
-        study = msgspec.structs.replace(case.study, unit=str(unit))
-        report = replay(load(case.model), study, case.tables, registry=load, rounds=sized(8, 2))
-        assert report.passed, str(report)
-        if case.model != "stacking":  # perturbed objectives are held against their bound in test_stacking.py
-            assert max(report.largest.values()) > 0.3  # the bound is not vacuous
 
 
 # --- refusals: each leaves the ledger as it was -------------------------------------------------------------------------

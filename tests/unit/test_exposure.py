@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from world import covered, sized, truth
+from world import sized
 
+from unpooled.audit.account import cost_of, covered
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
@@ -132,7 +133,7 @@ def test_no_prefix_of_any_plan_in_any_order_costs_more_than_the_ledgers_say(seed
             books.release(release)
             for unit, scope in itertools.product(ROWWISE, Scope):
                 said = books.says(release.party, unit, scope)
-                for cost in truth(plan, books.made, unit, release.party, own=scope is Scope.PARTY):
+                for cost in cost_of(plan, books.made, unit, release.party, own=scope is Scope.PARTY):
                     assert covered(cost, said)
 
 

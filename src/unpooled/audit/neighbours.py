@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     #: What becomes of a party's audited unit: other values of its row, nothing, or other rows of the household.
     Change = Row | None | list[Row]
 
-#: The row that is changed in every neighbour (which one does not matter: statistics are symmetric or row-aligned).
-ROW = 0
-
 
 def _values(column: Column, rng: np.random.Generator) -> list[Any]:
     """Admissible values worth trying: the ends, the middle, beyond the ends, inside, and missing where it is allowed."""
@@ -58,37 +55,38 @@ def _pick(values: list[Any], rng: np.random.Generator) -> Any:  # noqa: ANN401 -
     return values[int(rng.integers(len(values)))]
 
 
-def _corner(card: Card, end: int) -> Row:
+def corner(card: Card, end: int) -> Row:
+    """A row with every value at one end of its range."""
     return {c.name: c.categories[-end] if c.categories is not None else c.range[end] for c in card.columns}
 
 
 def bases(
-    plan: Plan, tables: Tables, rng: np.random.Generator, rounds: int
+    plan: Plan, tables: Tables, rng: np.random.Generator, rounds: int, at: int
 ) -> Iterator[tuple[Tables, dict[str, Row | None]]]:
-    """The data as they are, and with the audited row at a corner of the bounds, anywhere inside them, or hollow; the only change to try, if any."""
+    """The data as they are, and with the audited row (number ``at``) at a corner of the bounds, anywhere inside them, or hollow; the only change to try, if any."""
     cards = plan.study.parties
     yield tables, {}
     for end in (0, 1):
-        yield {card.name: _at_corner(tables[card.name], card, end) for card in cards}, {}
-    yield {card.name: tables[card.name].replace(ROW, _random_row(card, rng)) for card in cards}, {}
+        yield {card.name: _at_corner(tables[card.name], card, end, at) for card in cards}, {}
+    yield {card.name: tables[card.name].replace(at, _random_row(card, rng)) for card in cards}, {}
     pairs = [(card, one, other) for card in cards for one in card.columns if one.may_be_absent for other in card.columns]
     for k in rng.permutation(len(pairs))[:rounds].tolist():
         card, one, other = pairs[k]
         row = _hollow(card, {one.name, other.name}, int(rng.integers(2)))
-        yield {**tables, card.name: tables[card.name].replace(ROW, row)}, {card.name: {one.name: _nothing(one)}}
+        yield {**tables, card.name: tables[card.name].replace(at, row)}, {card.name: {one.name: _nothing(one)}}
 
 
-def _at_corner(table: Table, card: Card, end: int) -> Table:
+def _at_corner(table: Table, card: Card, end: int, at: int) -> Table:
     """With the audited unit at a corner of the bounds, in all its rows."""
     if isinstance(table, BoundedTable):
-        return table.exchange([_corner(card, end)] * table.household[1])
-    return table.replace(ROW, _corner(card, end))
+        return table.exchange([corner(card, end)] * table.household[1])
+    return table.replace(at, corner(card, end))
 
 
 def _hollow(card: Card, full: set[str], end: int) -> Row:
     """Two values (a response may be one of them) at an end of their ranges, all others at the middle: here a value gone missing moves most."""
-    corner = _corner(card, end)
-    return {c.name: corner[c.name] if c.name in full else _middle(c) for c in card.columns}
+    ends = corner(card, end)
+    return {c.name: ends[c.name] if c.name in full else _middle(c) for c in card.columns}
 
 
 def _middle(column: Column) -> Any:  # noqa: ANN401 - a value of this column
@@ -102,13 +100,15 @@ def _nothing(column: Column) -> Any:  # noqa: ANN401 - a missing value of this c
 
 
 def neighbours(
-    plan: Plan, base: Tables, unit: Unit, rng: np.random.Generator, rounds: int, *, labels: bool
+    plan: Plan, base: Tables, unit: Unit, rng: np.random.Generator, rounds: int, at: int, *, labels: bool
 ) -> Iterator[Mapping[str, Change]]:
     """Changes per party; None is a row that contributes nothing. Where a row's guarantee covers labels, they change too."""
     if unit is Unit.HOUSEHOLD:
         yield from _other_households(plan, base, rng, rounds)
         return
-    for changes in _other_values(plan, base, unit, rng, rounds):
+    if labels and unit is Unit.ATTRIBUTE:
+        yield from _other_labels(plan, base, rng)
+    for changes in _other_values(plan, base, unit, rng, rounds, at):
         yield changes
         if labels and unit is Unit.RECORD and None not in changes.values():
             # The same response at every party that holds it: the smallest or the largest there is, or some class.
@@ -122,12 +122,22 @@ def neighbours(
             }
 
 
+def _other_labels(plan: Plan, base: Tables, rng: np.random.Generator) -> Iterator[Mapping[str, Row]]:
+    """One label of one person, wherever it is held, at the smallest and the largest there is; of words, at some other one."""
+    for label in sorted({label for card in plan.study.parties for label in card.labels}):
+        holders = [card.name for card in plan.study.parties if label in card.labels]
+        groups = [holders] if plan.split is Split.VERTICAL else [[name] for name in holders]
+        for group, end in itertools.product(groups, (np.min, np.max)):
+            place = rng.random()
+            yield {name: {label: _response(base[name][label], end, place)} for name in group}
+
+
 def _response(values: NDArray[Any], end: Callable[[NDArray[Any]], Any], place: float) -> Any:  # noqa: ANN401 - a number or a word
     return values[int(place * values.size)] if values.dtype == object else float(end(values))
 
 
 def _other_values(
-    plan: Plan, base: Tables, unit: Unit, rng: np.random.Generator, rounds: int
+    plan: Plan, base: Tables, unit: Unit, rng: np.random.Generator, rounds: int, at: int
 ) -> Iterator[Mapping[str, Row | None]]:
     cards = plan.study.parties
     zero_out = plan.study.adjacency == Adjacency.ZERO_OUT
@@ -144,13 +154,13 @@ def _other_values(
             yield dict.fromkeys((card.name for card in group), None)
             continue  # other rows are no neighbours under zero-out
         for end in (0, 1):
-            yield {card.name: _corner(card, end) for card in group}
-        yield {card.name: {c.name: _mirrored(c, base[card.name][c.name][ROW]) for c in card.columns} for card in group}
-        yield {card.name: {c.name: base[card.name][c.name][1] for c in card.columns} for card in group}
+            yield {card.name: corner(card, end) for card in group}
+        yield {card.name: {c.name: _mirrored(c, base[card.name][c.name][at]) for c in card.columns} for card in group}
+        yield {card.name: {c.name: base[card.name][c.name][at - 1] for c in card.columns} for card in group}
         yield {card.name: {c.name: _values(c, rng)[2 % len(_values(c, rng))] for c in card.columns} for card in group}
         for ends in itertools.islice(itertools.product((0, 1), repeat=sum(len(card.columns) for card in group)), rounds):
-            corner = iter(ends)
-            yield {card.name: {c.name: _corner(card, next(corner))[c.name] for c in card.columns} for card in group}
+            each = iter(ends)
+            yield {card.name: {c.name: corner(card, next(each))[c.name] for c in card.columns} for card in group}
         for _ in range(rounds):
             yield {card.name: _random_row(card, rng) for card in group}
 
@@ -164,8 +174,8 @@ def _other_households(plan: Plan, base: Tables, rng: np.random.Generator, rounds
         if plan.study.adjacency == Adjacency.ZERO_OUT:
             continue
         for end in (0, 1):
-            yield {card.name: [_corner(card, end)] * together.rows}
-        yield {card.name: [_corner(card, k % 2) for k in range(together.rows)]}
+            yield {card.name: [corner(card, end)] * together.rows}
+        yield {card.name: [corner(card, k % 2) for k in range(together.rows)]}
         yield {card.name: [{c.name: _mirrored(c, row[c.name]) for c in card.columns} for row in table.first()]}
         for _ in range(rounds):
             yield {card.name: [_random_row(card, rng)] * together.rows}
@@ -176,6 +186,14 @@ def _mirrored(column: Column, value: Any) -> Any:  # noqa: ANN401 - a value of t
     if column.categories is not None:
         return column.categories[0] if value != column.categories[0] else column.categories[-1]
     return 2 * column.centre - value
+
+
+def searchable(plan: Plan, changes: Mapping[str, Change]) -> bool:
+    """Whether one more value of a neighbour can be changed: something is left of its rows, and not a label alone changed."""
+    return all(
+        change and (isinstance(change, list) or not set(change) <= set(plan.study.card(name).labels))
+        for name, change in changes.items()
+    )
 
 
 def changed_once(plan: Plan, change: Mapping[str, Change], unit: Unit, rng: np.random.Generator) -> dict[str, Change]:

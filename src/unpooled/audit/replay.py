@@ -5,23 +5,28 @@ releases is the difference of two statistics, so it can be held against the decl
 a release must not move at all: shapes, the order of releases, public fields, refusals. Conditioning on the recorded
 requests is what adaptive composition asks for: a coordinator is a pure function of replies that are already private.
 
-The neighbours are those of :mod:`unpooled.audit.neighbours`, and a coordinate search from the worst found so far; under both units.
+The neighbours are those of :mod:`unpooled.audit.neighbours`, and a coordinate search from the worst found so far; under every unit that the
+plan prices. Vectors, parts of totals, choices and minimisers are measured (:mod:`unpooled.audit.shares`), each beside its own bound; and all
+releases that one neighbour moved, composed, beside what the whole plan states, which no bound of a single release can show.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
-from unpooled.audit.neighbours import ROW, bases, changed_once, neighbours, vanishing
+from unpooled.audit.neighbours import bases, changed_once, corner, neighbours, searchable, vanishing
+from unpooled.audit.shares import share
+from unpooled.audit.witness import Acts, watched
 from unpooled.errors import UnpooledError
+from unpooled.privacy.accounting import Composition
+from unpooled.privacy.events import NO_COST, Kind
 from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import KeySource, Stream
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Unit
@@ -42,19 +47,18 @@ from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Iterator, Mapping
 
     from unpooled.audit.neighbours import Change, Tables
-    from unpooled.privacy.mechanisms import Mechanism
-    from unpooled.privacy.noise import RandomBits
-    from unpooled.privacy.plan import Plan, Release, Study
+    from unpooled.audit.witness import Act
+    from unpooled.privacy.events import Event
+    from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
     from unpooled.protocol.step import Model
+    from unpooled.protocol.transcript import Exchanged
 
-#: A party that the coordinator may not even notice: relative slack for the last bits of a norm, nothing more.
-_ROUNDING = 1e-9
+#: Relative slack for the last bits of a norm, nothing more; and for minimisers, whose privacy loss takes difference quotients.
+_ROUNDING, _QUOTIENTS = 1e-9, 1e-3
 
 
 class FrozenKeys(KeySource):
@@ -106,43 +110,28 @@ def replay(
     model: Model, study: Study, tables: Tables, *, registry: Callable[[str], Model], rounds: int = 20, seed: int = 0
 ) -> Report:
     """Audit one study over these tables; ``rounds`` is the number of random neighbours and of search steps."""
-    plan = model.compile(study)
-    keys = FrozenKeys.secret()
+    world = _World(model, model.compile(study), registry)
     rng = np.random.default_rng(seed)
-    report = Report()
-    sealing: dict[str, SealedVectors] = {}
-    watched, rules = _watched(model, sealing), Policy.in_process()
-
-    def party(name: str, table: Table, sealed: SealedVectors) -> Party:
-        # Each party has one identity in all worlds, so that sealed fragments can be opened again.
-        ledger = Ledger.in_memory(root_key=sha256(name.encode()).digest())
-        sealing[name] = sealed
-        return Party(
-            name, table, study.card(name), ledger, keys, rules, lambda w: watched if w == model.name else registry(w)
-        )
-
-    for base, only in bases(plan, tables, rng, rounds):
-        transcript = Transcript()
-        sealed_vectors: dict[str, SealedVectors] = {name: [] for name in base}
+    plan, report = world.plan, world.report
+    for at, base, only in ((row, *base) for row in world.rows(tables) for base in bases(plan, tables, rng, rounds, row)):
         try:
-            people = {name: party(name, table, sealed_vectors[name]) for name, table in base.items()}
-            drive(model, plan, in_process(people), transcript)
+            run = world.record(base)
         except UnpooledError as error:
             words = f"a study on admissible data is refused ({type(error).__name__})"
             report.violations.append(Violation(Unit.RECORD, "any", "the whole study", words))
             continue
         for unit in (Unit.ATTRIBUTE,) if only else plan.units:
             best: tuple[float, dict[str, Change]] = (-1.0, {})
-            tried = [only] if only else neighbours(plan, base, unit, rng, rounds, labels=model.covers_labels)
+            tried = [only] if only else neighbours(plan, base, unit, rng, rounds, at, labels=unit in model.covers_labels)
             for changes in tried:
-                measured = _compare(model, plan, transcript, base, sealed_vectors, changes, unit, party, report)
-                if measured > best[0] and None not in changes.values() and [] not in changes.values():
+                measured = world.compare(run, changes, unit, at)
+                if measured > best[0] and searchable(plan, changes):
                     best = (measured, dict(changes))
             for _ in range(
                 rounds if best[1] and not only else 0
             ):  # search: change one more value of the worst neighbour so far
                 candidate = changed_once(plan, best[1], unit, rng)
-                measured = _compare(model, plan, transcript, base, sealed_vectors, candidate, unit, party, report)
+                measured = world.compare(run, candidate, unit, at)
                 if measured > best[0]:
                     best = (measured, candidate)
     moved = {(party, name) for (_, party, name), ratio in report.largest.items() if ratio}
@@ -153,162 +142,210 @@ def replay(
 # --- comparison ---------------------------------------------------------------------------------------------------------
 
 
-def _compare(
-    model: Model,
-    plan: Plan,
-    transcript: Transcript,
-    base: Tables,
-    sealed_vectors: Mapping[str, SealedVectors],
-    changes: Mapping[str, Change],
-    unit: Unit,
-    party: Callable[[str, Table, SealedVectors], Party],
-    report: Report,
-) -> float:
-    """Put the recorded requests to the changed parties; note what moved; return the largest part of a declared bound."""
-    report.neighbours += 1
-    largest = 0.0
-    for name, row in changes.items():
-        if isinstance(row, dict) and plan.study.adjacency == Adjacency.ZERO_OUT and unit is Unit.ATTRIBUTE:
-            row = vanishing(plan.study.card(name), row)  # noqa: PLW2901 - a value may vanish, not become another one
-            if row is None:
-                continue
-        sealed: SealedVectors = []
-        neighbour = party(name, _changed(base[name], row), sealed)
-        for entry in transcript.entries:
-            if entry.to != name or entry.reply is None:
-                continue
-            step = find_step(model, open_envelope(entry.request).step)
-            try:
-                answer = neighbour.answer(entry.request)
-            except UnpooledError as error:
-                report.violations.append(
-                    Violation(unit, name, step.name, f"the neighbour is refused ({type(error).__name__})")
-                )
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A study as it was recorded on some data."""
+
+    tables: Tables
+    transcript: Transcript
+    acts: dict[str, tuple[Act, ...]]
+    #: Whether somebody was entrusted with values in the clear.
+    entrusts: bool
+
+
+@dataclass(slots=True)
+class _World:
+    """The parties of a study, with one identity and one noise in all worlds: so sealed fragments can be opened again."""
+
+    model: Model
+    plan: Plan
+    registry: Callable[[str], Model]
+    report: Report = field(default_factory=Report)
+    keys: KeySource = field(default_factory=FrozenKeys.secret)
+    #: Where the witnesses write, of the party that answers.
+    _acts: dict[str, Acts] = field(default_factory=dict)
+    _watched: Model | None = None
+    #: (unit, releases that one neighbour moved) whose cost was held against the statement.
+    _composed: set[tuple[Unit, bool, frozenset[tuple[str, str, int]]]] = field(default_factory=set)
+
+    def party(self, name: str, table: Table, recorded: tuple[Act, ...] = ()) -> Party:
+        """The party of this name over other data, which gets what was recorded from its mechanisms."""
+        if self._watched is None:
+            self._watched = watched(self.model, self._acts)
+        model = self._watched
+        ledger = Ledger.in_memory(root_key=sha256(name.encode()).digest())
+        self._acts[name] = Acts(recorded)
+        card = self.plan.study.card(name)
+        rules = Policy.in_process()
+        return Party(
+            name, table, card, ledger, self.keys, rules, lambda w: model if w == self.model.name else self.registry(w)
+        )
+
+    def record(self, tables: Tables) -> _Run:
+        """Run the study."""
+        transcript = Transcript()
+        people = {name: self.party(name, table) for name, table in tables.items()}
+        drive(self.model, self.plan, in_process(people), transcript)
+        replies = [
+            open_body(open_envelope(entry.reply or b""), find_step(self.model, open_envelope(entry.request).step).reply)
+            for entry in transcript.entries
+        ]
+        fields = (getattr(reply, key) for reply in replies for key in reply.__struct_fields__)
+        entrusts = any(
+            isinstance(part, Entrusted) for value in fields for part in (value if isinstance(value, tuple) else (value,))
+        )
+        return _Run(tables, transcript, {name: tuple(self._acts[name].done) for name in tables}, entrusts)
+
+    def rows(self, tables: Tables) -> list[int]:
+        """Rows to audit: any one, but one of each public part of the rows where releases use a part only."""
+        wanted = {(r.party, r.name) for r in self.plan.releases if r.exposure.part}
+        found: list[int] = []
+        run = self.record(tables) if wanted else None
+        for at in range(min(table.n_rows for table in tables.values())):
+            if run is None or not wanted:
                 break
-            ours, theirs = (open_body(open_envelope(reply), step.reply) for reply in (entry.reply, answer))
-            for field_name in step.reply.__struct_fields__:
-                largest = max(
-                    largest,
-                    _moved(
-                        plan,
-                        unit,
-                        name,
-                        f"{step.name}.{field_name}",
-                        getattr(ours, field_name),
-                        getattr(theirs, field_name),
-                        report,
-                    ),
-                )
-        for (release, one), (_, other) in zip(sealed_vectors[name], sealed, strict=False):  # a refused neighbour seals less
-            largest = max(largest, _share_of_bound(plan, unit, name, release, one, other, report))
-    return largest
+            self.compare(run, {card.name: corner(card, 1) for card in self.plan.study.parties}, Unit.RECORD, at)
+            moved = {(party, name) for (_, party, name), ratio in self.report.largest.items() if ratio} & wanted
+            if moved:
+                found.append(at)
+                wanted -= moved
+        return found or [0]
+
+    def compare(self, run: _Run, changes: Mapping[str, Change], unit: Unit, at: int) -> float:
+        """Put the recorded requests to the changed parties; note what moved; return the largest part of a declared bound."""
+        self.report.neighbours += 1
+        moved: Counter[tuple[str, str]] = Counter()
+        largest, label = 0.0, False
+        people: dict[str, Party] = {}
+        for name, row in changes.items():
+            card = self.plan.study.card(name)
+            label = unit is Unit.ATTRIBUTE and isinstance(row, dict) and set(row) <= set(card.labels)
+            if (
+                isinstance(row, dict)
+                and self.plan.study.adjacency == Adjacency.ZERO_OUT
+                and unit is Unit.ATTRIBUTE
+                and not label
+            ):
+                row = vanishing(card, row)  # noqa: PLW2901 - a value may vanish, not become another one
+                if row is None:
+                    continue
+            people[name] = self.party(name, _changed(run.tables[name], row, at), run.acts[name])
+        for ours, answer in self._answers(run, people, unit):
+            step = find_step(self.model, open_envelope(ours.request).step)
+            one, other = (open_body(open_envelope(reply), step.reply) for reply in (ours.reply or b"", answer))
+            for key in step.reply.__struct_fields__:
+                for what in _differences(getattr(one, key), getattr(other, key)):
+                    self.report.violations.append(Violation(unit, ours.to, f"{step.name}.{key}", what))
+        for name in run.tables if people and run.entrusts else people:
+            for act, acted in zip(run.acts[name], self._acts[name].done, strict=False):  # a refused neighbour draws less
+                part = self._share(name, act, acted, unit, label=label)
+                moved[name, act.release] += part > 0
+                largest = max(largest, part)
+        self._compose(moved, unit, label=label)
+        return largest
+
+    def _answers(self, run: _Run, people: dict[str, Party], unit: Unit) -> Iterator[tuple[Exchanged, bytes]]:
+        """What was asked and said, and what is said of the neighbouring data.
+
+        The recorded requests are put to the changed parties. What a trusted coordinator was entrusted with is no release, though, and goes
+        on into its requests: such a study runs again as a whole, with the same releases.
+        """
+        if run.entrusts and people:
+            everybody = {
+                name: people.get(name) or self.party(name, table, run.acts[name]) for name, table in run.tables.items()
+            }
+            transcript = Transcript()
+            try:
+                drive(self.model, self.plan, in_process(everybody), transcript)
+            except UnpooledError as error:
+                words = f"the neighbour is refused ({type(error).__name__})"
+                self.report.violations.append(Violation(unit, "any", "the whole study", words))
+            for ours, theirs in zip(run.transcript.entries, transcript.entries, strict=False):
+                yield ours, theirs.reply or b""
+            return
+        refused: set[str] = set()
+        for entry in run.transcript.entries:
+            if entry.to not in people or entry.to in refused:
+                continue
+            try:
+                answer = people[entry.to].answer(entry.request)
+            except UnpooledError as error:
+                step = open_envelope(entry.request).step
+                words = f"the neighbour is refused ({type(error).__name__})"
+                self.report.violations.append(Violation(unit, entry.to, step, words))
+                refused.add(entry.to)
+                continue
+            yield entry, answer
+
+    def _share(self, party: str, ours: Act, theirs: Act, unit: Unit, *, label: bool) -> float:
+        """How far a release moved, as a part of what the plan declares; noted, and a violation beyond 1."""
+        if ours.release != theirs.release:
+            self.report.violations.append(Violation(unit, party, ours.release, "which release is made depends on the data"))
+            return 0.0
+        if ours.gave.shape != theirs.gave.shape:
+            return 0.0  # the messages say so
+        ratio = share(ours, theirs, self._declared(party, ours.release, unit, label=label))
+        if ratio is None:
+            return 0.0
+        key = (unit, party, ours.release)
+        self.report.largest[key] = max(self.report.largest.get(key, 0.0), ratio)
+        if ratio > 1 + (_ROUNDING if ours.perturbation is None else _QUOTIENTS):
+            what = f"moved {ratio:.4f} times the declared bound"
+            self.report.violations.append(Violation(unit, party, ours.release, what))
+        return ratio
+
+    def _declared(self, party: str, name: str, unit: Unit, *, label: bool) -> Event:
+        release = self.plan.release(party, name)
+        return (release.exposure.label or NO_COST) if label else release.event(unit)
+
+    def _compose(self, moved: Counter[tuple[str, str]], unit: Unit, *, label: bool) -> None:
+        """What one neighbour moved in all of its releases, beside the statement."""
+        counts = frozenset((party, name, count) for (party, name), count in moved.items() if count)
+        if (unit, label, counts) in self._composed:
+            return
+        self._composed.add((unit, label, counts))
+        events = [
+            replace(event, count=event.count * count)
+            for party, name, count in counts
+            if (event := self._declared(party, name, unit, label=label)).kind is not Kind.UNBOUNDED
+        ]
+        delta = self.plan.study.delta
+        cost, stated = Composition(events).epsilon(delta), self.plan.epsilon(delta, unit)
+        if cost > stated * (1 + _ROUNDING):
+            what = f"one neighbour moves releases that cost {cost:.4g} together; the plan states {stated:.4g}"
+            self.report.violations.append(Violation(unit, "all", "the whole plan", what))
 
 
-def _changed(table: Table, row: Change) -> Table:
+def _changed(table: Table, row: Change, at: int) -> Table:
     """The neighbouring table."""
     if isinstance(row, list):
         assert isinstance(table, BoundedTable)
         return table.exchange(row)
-    return table.omit(ROW) if row is None else table.replace(ROW, row)
+    return table.omit(at) if row is None else table.replace(at, row)
 
 
-def _share_of_bound(
-    plan: Plan, unit: Unit, party: str, release: str, ours: NDArray[Any], theirs: NDArray[Any], report: Report
-) -> float:
-    """How far a release or a sealed fragment moved, as a part of what the plan declares; noted, and a violation beyond 1."""
-    mechanism = plan.release(party, release).mechanism
-    moved, declared = mechanism.change(ours, theirs), mechanism.event(unit).value
-    if moved is None:
-        return 0.0
-    ratio = moved / declared if declared else 0.0
-    key = (unit, party, release)
-    report.largest[key] = max(report.largest.get(key, 0.0), ratio)
-    if ratio > 1 + _ROUNDING:
-        report.violations.append(Violation(unit, party, release, f"moved {ratio:.4f} times the declared bound"))
-    return ratio
-
-
-# --- what is inside a sealed fragment --------------------------------------------------------------------------------------
-
-#: The vectors that one party sealed, in order: (release, vector with noise).
-SealedVectors = list[tuple[str, "NDArray[np.int64]"]]
-
-
-@dataclass(frozen=True)
-class _Witness:
-    """A shared mechanism that also writes down what goes into the total. Everything else is the mechanism's own."""
-
-    mechanism: Mechanism
-    release: str
-    party: str
-    sealing: Mapping[str, SealedVectors]
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the mechanism has
-        return getattr(self.mechanism, name)
-
-    def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
-        vector = self.mechanism.draw(given, bits)
-        self.sealing[self.party].append((self.release, vector))
-        return vector
-
-
-def _watched(model: Model, sealing: Mapping[str, SealedVectors]) -> Model:
-    """The model with witnesses in its plans, which write to the list of the party that seals; hashes and costs stay what they are.
-
-    A plan is a function of its study alone, so each is compiled once, not anew for every neighbour.
-    """
-    plans: dict[bytes, Plan] = {}
-
-    def watch(release: Release) -> Release:
-        if release.mechanism.takes is not Summand:
-            return release
-        witness = _Witness(release.mechanism, release.name, release.party, sealing)
-        return replace(release, mechanism=cast("Mechanism", witness))
-
-    def compile_plan(study: Study) -> Plan:
-        asked = msgspec.msgpack.encode(study)
-        if asked not in plans:
-            plan = model.compile(study)
-            plans[asked] = replace(plan, releases=tuple(watch(release) for release in plan.releases))
-        return plans[asked]
-
-    return replace(model, compile_plan=compile_plan)
-
-
-def _moved(  # noqa: C901, PLR0911 - one line per way to move
-    plan: Plan,
-    unit: Unit,
-    party: str,
-    where: str,
-    ours: Any,  # noqa: ANN401 - any field of a reply
-    theirs: Any,  # noqa: ANN401
-    report: Report,
-) -> float:
-    """Compare one field of two replies."""
-
-    def violated(what: str) -> float:
-        report.violations.append(Violation(unit, party, where, what))
-        return 0.0
-
+def _differences(ours: Any, theirs: Any) -> Iterator[str]:  # noqa: ANN401, C901 - any field of two replies; a line per way to differ
+    """What differs between two fields although nothing but values of releases may."""
     if type(ours) is not type(theirs):
-        return violated("the message has another form")
-    if isinstance(ours, tuple):
+        yield "the message has another form"
+    elif isinstance(ours, tuple):
         if len(ours) != len(theirs):
-            return violated("the number of messages depends on the data")
-        return max((_moved(plan, unit, party, where, a, b, report) for a, b in zip(ours, theirs, strict=True)), default=0.0)
-    if isinstance(ours, Public) and ours != theirs:
-        return violated("a public field depends on the data")
-    if isinstance(ours, Sealed) and (ours.node, len(ours.ciphertext)) != (theirs.node, len(theirs.ciphertext)):
-        return violated("a sealed message's length or receiver depends on the data")
-    if isinstance(ours, Entrusted | Disclosed | Released | Partial) and _shape(ours.values) != _shape(theirs.values):
-        return violated("the shape of a message depends on the data")
-    if isinstance(ours, Partial) and ours != theirs:
-        return violated("a partial sum depends on the node's own data, not on its sealed fragment alone")
-    if not isinstance(ours, Released):
-        return 0.0
-    if (ours.name, ours.index) != (theirs.name, theirs.index):
-        return violated("which release is made depends on the data")
-    return _share_of_bound(plan, unit, party, ours.name, ours.values.numpy(), theirs.values.numpy(), report)
+            yield "the number of messages depends on the data"
+        for one, other in zip(ours, theirs, strict=False):
+            yield from _differences(one, other)
+    elif isinstance(ours, Public):
+        if ours != theirs:
+            yield "a public field depends on the data"
+    elif isinstance(ours, Sealed):
+        if (ours.node, len(ours.ciphertext)) != (theirs.node, len(theirs.ciphertext)):
+            yield "a sealed message's length or receiver depends on the data"
+    elif isinstance(ours, Entrusted | Disclosed | Released | Partial):
+        if _shape(ours.values) != _shape(theirs.values):
+            yield "the shape of a message depends on the data"
+        elif isinstance(ours, Partial) and ours != theirs:
+            yield "a partial sum depends on the node's own data, not on its sealed fragment alone"
+        elif isinstance(ours, Released) and (ours.name, ours.index) != (theirs.name, theirs.index):
+            yield "which release is made depends on the data"
 
 
 def _shape(array: Array) -> tuple[str, tuple[int, ...]]:

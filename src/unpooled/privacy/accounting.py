@@ -332,13 +332,17 @@ class Composition:
 
     def covers(self, other: Composition) -> bool:
         """Whether this one costs at least as much as the other in every respect, and so at every epsilon and delta."""
-
-        def respects(one: Composition) -> tuple[float, ...]:
-            return one._unbounded, one.mu, one.pure_epsilon, one.rho, one._rho_only, one.total_variation, one._constants
-
         return other._tails <= self._tails and all(
-            mine >= theirs for mine, theirs in zip(respects(self), respects(other), strict=True)
+            mine >= theirs for mine, theirs in zip(self.respects, other.respects, strict=True)
         )
+
+    @property
+    def respects(self) -> tuple[float, ...]:
+        """Numbers in which every curve grows, of compositions whose tails are alike but for their size: for audits, which compare by these."""
+        tails = self._tails.items()
+        lengths = (math.fsum(count * max(m for _, m in tail) ** power for tail, count in tails) for power in (1, 2))
+        plain = self._unbounded, self.mu, self.pure_epsilon, self.rho, self._rho_only, self.total_variation, self._constants
+        return *plain, *lengths
 
     def __add__(self, other: Composition) -> Composition:
         return Composition(self.events + other.events)

@@ -105,8 +105,8 @@ class Model:
     kept_terms: Callable[[Plan, str, Mapping[str, NDArray[Any]]], tuple[ResultTerm, ...]] = no_kept_terms
     #: Made-up label columns, by name, of so many rows: where a study takes others than -1 and 1.
     made_up_labels: Callable[[Study, int, np.random.Generator], Mapping[str, NDArray[Any]]] = no_labels
-    #: Whether the guarantee of a whole row covers the parties' label columns too.
-    covers_labels: bool = False
+    #: The units whose guarantee covers the parties' label columns too.
+    covers_labels: frozenset[Unit] = frozenset()
     #: Whether a study of it may protect all rows of an id together.
     households: bool = False
     #: Refuses, at a party and before anything is sent, data that a plan cannot use.

@@ -6,6 +6,7 @@ from unpooled.models.lasso.outlook import outlook
 from unpooled.models.lasso.party import STEPS
 from unpooled.models.lasso.standard_party import STANDARD_STEPS
 from unpooled.models.lasso.terms import terms
+from unpooled.privacy.unit import Unit
 from unpooled.protocol.step import Model
 
 MODEL = Model(
@@ -16,7 +17,7 @@ MODEL = Model(
     render,
     panels,
     outlook=outlook,
-    covers_labels=True,
+    covers_labels=frozenset({Unit.RECORD}),
     results=(LassoResult,),
     terms=terms,
 )

@@ -5,6 +5,7 @@ from unpooled.models.stacking.outlook import made_up_classes, outlook
 from unpooled.models.stacking.party import STEPS
 from unpooled.models.stacking.plan import compile_plan
 from unpooled.models.stacking.terms import kept_terms, terms
+from unpooled.privacy.unit import Unit
 from unpooled.protocol.step import Model
 
 MODEL = Model(
@@ -15,7 +16,7 @@ MODEL = Model(
     render,
     panels,
     made_up_labels=made_up_classes,
-    covers_labels=True,
+    covers_labels=frozenset({Unit.RECORD, Unit.ATTRIBUTE}),
     results=(StackingResult,),
     terms=terms,
     kept_terms=kept_terms,

@@ -1,0 +1,176 @@
+"""What a ledger must say of the part of a study that was released, worked out the slow way, apart from the code that ledgers use.
+
+A study may end after any message, and a coordinator may ask in any order: whatever it gets must be debited. The invariant
+(:func:`audit_account`): after every reply each ledger says at least what everything released so far costs whoever it costs most, under every unit.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.errors import UnpooledError
+from unpooled.privacy.accounting import Composition
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.mechanisms import Summand
+from unpooled.privacy.noise import KeySource
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.unit import Scope, Split, Unit
+from unpooled.protocol.conversation import OPEN, find_step
+from unpooled.protocol.local import drive
+from unpooled.protocol.messages import Released, Sealed, open_body, open_envelope
+from unpooled.protocol.party import Party
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from unpooled.privacy.exposure import Worst
+    from unpooled.privacy.plan import Plan, Study
+    from unpooled.privacy.table import Table
+    from unpooled.protocol.messages import Ask, Dropped
+    from unpooled.protocol.step import Model
+
+#: How often each release was made, by party and name.
+Made = Counter[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Undebited:
+    """A ledger that said less than what was released. Holds no data value."""
+
+    party: str
+    unit: Unit
+    #: Whose releases were added up: this party's own, or those of everybody who knows the person.
+    scope: Scope
+    #: How many replies there had been.
+    after: int
+
+    def __str__(self) -> str:
+        return f"{self.party}: after {self.after} replies its ledger ({self.scope}) says less than was released, per {self.unit}"
+
+
+def cost_of(plan: Plan, made: Made, unit: Unit, people: str, *, own: bool) -> list[Composition]:
+    """What was released so far costs, for everything that may change about somebody in the rows of the party ``people``."""
+    parts = {r.exposure.part for r in plan.releases} - {""} or {""}
+    found = []
+    for (holders, label), part in itertools.product(_places(plan, unit, people), parts):
+        events = []
+        for release in plan.releases:
+            counted = made[release.party, release.name]
+            if release.party not in holders or (own and release.party != people) or not counted:
+                continue
+            if release.exposure.part not in {"", part} or (label and release.exposure.label is None):
+                continue
+            event = release.event(unit) if not label or release.exposure.label is None else release.exposure.label
+            most = release.exposure.per_value if unit is Unit.ATTRIBUTE else None
+            events.append(replace(event, count=event.count * min(counted, counted if most is None else most)))
+        found.append(Composition(events))
+    return found
+
+
+def _places(plan: Plan, unit: Unit, people: str) -> list[tuple[set[str], bool]]:
+    """At which parties something may change together, and whether it is a label."""
+    everywhere = {card.name for card in plan.study.parties}
+    known = everywhere if plan.split is Split.VERTICAL else {people}
+    if unit is not Unit.ATTRIBUTE:
+        return [(everywhere if unit is Unit.HOUSEHOLD else known, False)]
+    found: list[tuple[set[str], bool]] = [(known, True)]
+    for column in plan.study.card(people).columns:
+        holders = {c.name for c in plan.study.parties if column in c.columns}
+        found.append((holders & known if plan.split is Split.VERTICAL else known, False))
+    return found
+
+
+def covered(one: Composition, by: Worst) -> bool:
+    """Whether some alternative of an account costs at least as much in every respect, and so at every epsilon and delta."""
+    return any((np.array(other.respects) >= np.array(one.respects) * (1 - 1e-9)).all() for other in by.compositions)
+
+
+def released_in(model: Model, plan: Plan, party: str, request: bytes, reply: bytes) -> list[tuple[str, str]]:
+    """The releases that a reply holds, as (party, name)."""
+    step = open_envelope(request).step
+    body = open_body(open_envelope(reply), find_step(model, step).reply)
+    found = []
+    for name in body.__struct_fields__:
+        value = getattr(body, name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Released):
+                found.append((party, part.name))
+            elif isinstance(part, Sealed):
+                own = (r for r in plan.releases if (r.party, r.step) == (party, step) and r.mechanism.takes is Summand)
+                found += [(party, r.name) for r in own]
+    return list(dict.fromkeys(found))  # a share is sealed in several parts
+
+
+def undebited(plan: Plan, parties: Mapping[str, Party], made: Made, after: int) -> list[Undebited]:
+    """Every ledger that says less than was released."""
+    found = []
+    for (name, party), unit, scope in itertools.product(parties.items(), plan.units, Scope):
+        own = scope is Scope.PARTY
+        if not own and not any(made[r.party, r.name] for r in plan.releases if r.party == name):
+            continue  # who has released nothing yet cannot know what others did
+        said = party.ledger.composition(unit, scope)
+        if not all(covered(cost, said) for cost in cost_of(plan, made, unit, name, own=own)):
+            found.append(Undebited(name, unit, scope, after))
+    return found
+
+
+def fresh_parties(
+    study: Study, tables: Mapping[str, Table], registry: Callable[[str], Model], rules: Policy | None = None
+) -> dict[str, Party]:
+    """Parties of this process with empty ledgers."""
+    made = {}
+    for card in study.parties:
+        ledger = Ledger.in_memory()
+        keys, policy = KeySource(ledger.root_key), rules or Policy.in_process()
+        made[card.name] = Party(card.name, tables[card.name], card, ledger, keys, policy, registry)
+    return made
+
+
+def audit_account(
+    model: Model,
+    study: Study,
+    tables: Mapping[str, Table],
+    *,
+    registry: Callable[[str], Model],
+    orders: int = 3,
+    seed: int = 0,
+) -> list[Undebited]:
+    """Run a study and look at every ledger after every reply; then ask the same in reverse and in random orders."""
+    plan, rng = model.compile(study), np.random.default_rng(seed)
+    parties, made, found = fresh_parties(study, tables, registry), Made(), list[Undebited]()
+    asked: list[tuple[str, bytes]] = []
+
+    def counted(batch: list[tuple[Ask, bytes]]) -> list[bytes | Dropped]:
+        answers: list[bytes | Dropped] = []
+        for ask, request in batch:
+            answer = parties[ask.to].answer(request)
+            answers.append(answer)
+            asked.append((ask.to, request))
+            made.update(released_in(model, plan, ask.to, request, answer))
+            found.extend(undebited(plan, parties, made, len(asked)))
+        return answers
+
+    drive(model, plan, counted)
+    opening = [entry for entry in asked if open_envelope(entry[1]).step == OPEN.name]
+    others = [entry for entry in asked if entry not in opening]
+    for turn in range(orders):
+        parties, made = fresh_parties(study, tables, registry), Made()
+        for to, request in opening:
+            parties[to].answer(request)
+        for after, at in enumerate(rng.permutation(len(others)) if turn else range(len(others) - 1, -1, -1), 1):
+            to, request = others[at]
+            try:
+                reply = parties[to].answer(request)
+            except UnpooledError:
+                continue
+            made.update(released_in(model, plan, to, request, reply))
+            found += undebited(plan, parties, made, after)
+    return found
+
+
+__all__ = ["Made", "Undebited", "audit_account", "cost_of", "covered", "fresh_parties", "released_in", "undebited"]

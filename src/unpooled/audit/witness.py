@@ -1,0 +1,106 @@
+"""What every mechanism of a replayed study was given and gave: the exact statistic, the scores, the objective and its perturbation.
+
+Witnesses stand in a model's plans in place of the mechanisms. Hashes and costs stay what they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from unpooled.privacy.mechanisms import Objective
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.mechanisms import Given, Mechanism
+    from unpooled.privacy.noise import RandomBits
+    from unpooled.privacy.plan import Plan, Release, Study
+    from unpooled.protocol.step import Model
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Act:
+    """One draw of a planned release."""
+
+    release: str
+    mechanism: Mechanism
+    given: Given
+    gave: NDArray[Any]
+    #: Of an objective: the linear term that its mechanism drew.
+    perturbation: NDArray[np.float64] | None = None
+
+
+@dataclass(slots=True)
+class Acts:
+    """What one party did, in order; and what was recorded in another world, which its steps are handed instead of their own.
+
+    What a party does next is a function of what it has released. With equal releases in both worlds each act is compared under
+    the condition on which adaptive composition rests, although a party may keep a release to itself.
+    """
+
+    recorded: tuple[Act, ...] = ()
+    done: list[Act] = field(default_factory=list)
+
+    def note(self, act: Act) -> NDArray[Any]:
+        """Write an act down; what its step is handed."""
+        at = len(self.done)
+        self.done.append(act)
+        same = at < len(self.recorded) and self.recorded[at].release == act.release
+        return self.recorded[at].gave if same and self.recorded[at].gave.shape == act.gave.shape else act.gave
+
+
+def _watching(mechanism: Mechanism, release: str, acts: Callable[[], Acts]) -> Mechanism:
+    """The same mechanism, of a class of its own, which also writes down each draw."""
+    kind = type(mechanism)
+
+    def draw(self: Mechanism, given: Given, bits: RandomBits) -> NDArray[Any]:
+        del self
+        terms: list[NDArray[np.float64]] = []
+        asked = given
+        if isinstance(given, Objective):
+            solve = given.solve
+
+            def noted(term: NDArray[np.float64]) -> NDArray[Any]:
+                terms.append(np.copy(term))
+                return solve(term)
+
+            asked = replace(given, solve=noted)
+        gave = mechanism.draw(asked, bits)
+        return acts().note(Act(release, mechanism, given, gave, terms[0] if terms else None))
+
+    made: Mechanism = object.__new__(
+        type(kind.__name__, (kind,), {"draw": draw, "describe": lambda _: mechanism.describe()})
+    )
+    for each in dataclasses.fields(mechanism):  # type: ignore[arg-type]
+        object.__setattr__(made, each.name, getattr(mechanism, each.name))
+    return made
+
+
+def watched(model: Model, written: Mapping[str, Acts]) -> Model:
+    """The model with witnesses in its plans, which write to the list of the party that draws.
+
+    A plan is a function of its study alone, so each is compiled once, not anew for every neighbour.
+    """
+    plans: dict[bytes, Plan] = {}
+
+    def watch(release: Release) -> Release:
+        return replace(release, mechanism=_watching(release.mechanism, release.name, lambda: written[release.party]))
+
+    def compile_plan(study: Study) -> Plan:
+        asked = msgspec.msgpack.encode(study)
+        if asked not in plans:
+            plan = model.compile(study)
+            plans[asked] = replace(plan, releases=tuple(watch(release) for release in plan.releases))
+        return plans[asked]
+
+    return replace(model, compile_plan=compile_plan)
+
+
+__all__ = ["Act", "Acts", "watched"]
