@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _ITERATIONS, _HALVINGS, _ARMIJO = 500, 60, 1e-4
 _TOLERANCE = 1e-10
+#: The criterion of a penalty whose minimum is out of reach: finite, since a parabola through infinity is none.
+_WORST = 1e77
 #: A small gradient may still leave an error of gradient / alpha in b: the last step must also have moved no decision by more
 #: than this, which Newton's method then squares; unless the gradient is at its rounding (separable classes, next to no
 #: penalty).
@@ -327,11 +329,15 @@ class NewtonPath:
         :math:`P(b, c) + \frac12 \log\det(I + H/\alpha)`, H the losses' Hessian in b. With an intercept H is its Schur complement, in
         which c follows b: unlike the plain block it does not change when columns are shifted. No prior is put on c, so its own factor
         :math:`(2\pi / \sum w_i)^{1/2}`, which diverges if only one class occurs, is left out. A loss that is no log likelihood as it
-        stands is one after division by a dispersion, the likeliest one.
+        stands is one after division by a dispersion, the likeliest one. A penalty at which the minimum is beyond double precision is never
+        the best.
         """
         with one_thread():
             problem = self._problem(alpha)[0]
-            point = problem.minimise(alpha)
+            try:
+                point = problem.minimise(alpha)
+            except ArithmeticError:
+                return _WORST
             objective, determinant = problem.objective(alpha, point), problem.log_determinant(alpha, point)
             determinant += self.loss.integrated(point.fitted + point.intercept, self.target)
         if not self.loss.dispersed:
