@@ -13,7 +13,7 @@ from world import FULL, sized
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.totals import Quantity
 from unpooled.audit.made_up import made_up
-from unpooled.audit.replay import Report, _differences, replay
+from unpooled.audit.replay import Report, differences, replay
 from unpooled.errors import DataError
 from unpooled.kernels import standard_rows
 from unpooled.models import load
@@ -124,8 +124,8 @@ def test_shapes_names_and_forms_that_depend_on_data_are_caught() -> None:
         "which release": (Released("sums", 0, release), Released("sums", 1, release)),
     }
     for words, (ours, theirs) in pairs.items():
-        assert any(words in found for found in _differences(ours, theirs)), words
-        assert not list(_differences(ours, ours))
+        assert any(words in found for found in differences(ours, theirs)), words
+        assert not list(differences(ours, ours))
 
 
 def test_every_registered_case_has_tables_that_fit_its_cards() -> None:

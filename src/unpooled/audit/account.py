@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -122,10 +123,10 @@ def undebited(plan: Plan, parties: Mapping[str, Party], made: Made, after: int) 
 def fresh_parties(
     study: Study, tables: Mapping[str, Table], registry: Callable[[str], Model], rules: Policy | None = None
 ) -> dict[str, Party]:
-    """Parties of this process with empty ledgers."""
+    """Parties of this process with empty ledgers; each has the same identity and keys whenever it is made."""
     made = {}
     for card in study.parties:
-        ledger = Ledger.in_memory()
+        ledger = Ledger.in_memory(root_key=sha256(card.name.encode()).digest())
         keys, policy = KeySource(ledger.root_key), rules or Policy.in_process()
         made[card.name] = Party(card.name, tables[card.name], card, ledger, keys, policy, registry)
     return made

@@ -234,7 +234,7 @@ class _World:
             step = find_step(self.model, open_envelope(ours.request).step)
             one, other = (open_body(open_envelope(reply), step.reply) for reply in (ours.reply or b"", answer))
             for key in step.reply.__struct_fields__:
-                for what in _differences(getattr(one, key), getattr(other, key)):
+                for what in differences(getattr(one, key), getattr(other, key)):
                     self.report.violations.append(Violation(unit, ours.to, f"{step.name}.{key}", what))
         for name in run.tables if people and run.entrusts else people:
             for act, acted in zip(run.acts[name], self._acts[name].done, strict=False):  # a refused neighbour draws less
@@ -324,7 +324,7 @@ def _changed(table: Table, row: Change, at: int) -> Table:
     return table.omit(at) if row is None else table.replace(at, row)
 
 
-def _differences(ours: Any, theirs: Any) -> Iterator[str]:  # noqa: ANN401, C901 - any field of two replies; a line per way to differ
+def differences(ours: Any, theirs: Any) -> Iterator[str]:  # noqa: ANN401, C901 - any field of two replies; a line per way to differ
     """What differs between two fields although nothing but values of releases may."""
     if type(ours) is not type(theirs):
         yield "the message has another form"
@@ -332,7 +332,7 @@ def _differences(ours: Any, theirs: Any) -> Iterator[str]:  # noqa: ANN401, C901
         if len(ours) != len(theirs):
             yield "the number of messages depends on the data"
         for one, other in zip(ours, theirs, strict=False):
-            yield from _differences(one, other)
+            yield from differences(one, other)
     elif isinstance(ours, Public):
         if ours != theirs:
             yield "a public field depends on the data"
@@ -352,4 +352,4 @@ def _shape(array: Array) -> tuple[str, tuple[int, ...]]:
     return array.dtype, array.shape
 
 
-__all__ = ["FrozenKeys", "Report", "Violation", "replay"]
+__all__ = ["FrozenKeys", "Report", "Violation", "differences", "replay"]

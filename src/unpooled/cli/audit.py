@@ -1,4 +1,4 @@
-"""``unpooled audit STUDY``: hold what a study's parties would send against what its plan declares, on made-up data."""
+"""``unpooled audit STUDY``: hold what a study's parties would send, and debit, against what its plan declares, on made-up data."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ def audit(
     rounds: int = typer.Option(10, "--rounds", min=1, help="Random neighbours, and steps of the search for worse ones."),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
-    """Replay a study on neighbouring made-up data with the noise frozen. Needs no data; exit code 1 if anything moves too far."""
+    """Attack a study on made-up data: replayed on neighbours with the noise frozen, cut and asked in any order, every byte looked at.
+
+    Needs no data. Exit code 1 if anything moves too far, is not debited, or leaves a party without being released.
+    """
+    from unpooled.audit.account import audit_account
     from unpooled.audit.made_up import made_up
+    from unpooled.audit.presence import audit_noise
     from unpooled.audit.replay import replay
+    from unpooled.audit.transcripts import audit_transcript
     from unpooled.cli.progress import progress
     from unpooled.models import load
     from unpooled.study.files import read_study
@@ -27,11 +33,19 @@ def audit(
     with progress(quiet=as_json) as say:
         say(f"replaying model {asked.model!r} on neighbouring data sets")
         report = replay(model, fitted, tables, registry=load, rounds=rounds)
+        say("cutting it after every message, and asking in other orders")
+        undebited = audit_account(model, fitted, tables, registry=load)
+        say("looking at every byte that leaves a party")
+        _, others = made_up(model, asked, rows, seed=1)
+        report.violations += audit_transcript(model, fitted, tables, others, registry=load)
+        say("holding its noise against the planned laws, under many keys")
+        report.violations += audit_noise(model, fitted, tables, registry=load)
+    passed = report.passed and not undebited
     if as_json:
         import msgspec
 
         data = {
-            "passed": report.passed,
+            "passed": passed,
             "neighbours": report.neighbours,
             "largest": [
                 {"unit": str(unit), "party": party, "release": name, "part_of_bound": share}
@@ -41,9 +55,15 @@ def audit(
             "violations": [
                 {"unit": str(v.unit), "party": v.party, "where": v.where, "what": v.what} for v in report.violations
             ],
+            "undebited": [
+                {"party": u.party, "unit": str(u.unit), "scope": str(u.scope), "after_replies": u.after} for u in undebited
+            ],
         }
         typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
     else:
         typer.echo(report)
-    if not report.passed:
+        typer.echo("ledgers: " + ("every prefix and order debited" if not undebited else "NOT EVERYTHING IS DEBITED"))
+        for found in undebited[:10]:
+            typer.echo(f"  {found}")
+    if not passed:
         raise typer.Exit(1)

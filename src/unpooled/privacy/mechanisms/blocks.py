@@ -86,6 +86,11 @@ class Blocked(Mechanism):
         """The standard deviation of a block's noise in floored steps."""
         return math.ldexp(self.scale * block.width, -self._shift(block))
 
+    @property
+    def steps(self) -> NDArray[np.float64]:
+        """The standard deviation of every coordinate's noise in the steps in which it is released."""
+        return np.concatenate([np.full(block.size, self._step(block)) for block in self.blocks])
+
     def _mu(self, reach: Reach) -> float:
         """(distance + flooring) / scale."""
         step = max((1 / self._step(b) if self._shift(b) else 0.0) for b in self.blocks)
@@ -138,8 +143,7 @@ class Blocked(Mechanism):
         """How far two vectors of released integers are apart, in standard deviations."""
         if not self.scale:
             return 0.0 if np.array_equal(one, other) else math.inf
-        per_step = np.concatenate([np.full(b.size, 1 / self._step(b)) for b in self.blocks])
-        return float(np.linalg.norm((one - other) * per_step))
+        return float(np.linalg.norm((one - other) / self.steps))
 
     @property
     def deviations(self) -> NDArray[np.float64]:

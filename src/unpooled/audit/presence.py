@@ -1,0 +1,159 @@
+"""The noise is there, with the planned law, under every key: a replay with frozen noise cannot see noise that is absent.
+
+A study runs under many root keys. Whatever a mechanism added to what it was given, in standard deviations of its planned law, must look like that
+law (chi-squared and Kolmogorov-Smirnov tests, which say no once in a million); two keys must never add the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from unpooled.audit.replay import Violation
+from unpooled.audit.witness import Acts, watched
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.mechanisms import (
+    DistributedGaussian,
+    GaussianObjective,
+    GaussianRelease,
+    NoisyChoice,
+    ObjectivePerturbation,
+    ScaledGaussian,
+    Scores,
+    Summand,
+    Vector,
+)
+from unpooled.privacy.noise import KeySource
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.unit import Unit
+from unpooled.protocol.local import drive, in_process
+from unpooled.protocol.party import Party
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.audit.witness import Act
+    from unpooled.privacy.plan import Study
+    from unpooled.privacy.table import Table
+    from unpooled.protocol.step import Model
+
+    Numbers = NDArray[np.float64]
+
+#: Where a test of many studies says no once in a million.
+RARE = 1e-6
+
+
+def audit_noise(
+    model: Model, study: Study, tables: Mapping[str, Table], *, registry: Callable[[str], Model], keys: int = 12
+) -> list[Violation]:
+    """Run a study under so many root keys, with real noise, and hold what was added against the planned laws."""
+    runs = [acts_under(model, study, tables, seed, registry=registry) for seed in range(keys)]
+    found = []
+    for party in tables:
+        every = [acts[party] for acts in runs]
+        wrong = (*_wrong_law([act for acts in every for act in acts]), *_repeated(every))
+        found += [Violation(Unit.RECORD, party, "noise", what) for what in wrong]
+    return found
+
+
+def acts_under(
+    model: Model, study: Study, tables: Mapping[str, Table], seed: int, *, registry: Callable[[str], Model]
+) -> dict[str, list[Act]]:
+    """What every party did in one run, with root keys that follow from ``seed`` and the party's name."""
+    real = msgspec.structs.replace(study, simulation_seed=None)
+    acts = {name: Acts() for name in tables}
+    mine, parties = watched(model, acts), {}
+    for card in real.parties:
+        ledger = Ledger.in_memory(sha256(f"{seed} {card.name}".encode()).digest())
+        keys, rules = KeySource(ledger.root_key), Policy.in_process()
+        parties[card.name] = Party(
+            card.name, tables[card.name], card, ledger, keys, rules, lambda w: mine if w == model.name else registry(w)
+        )
+    drive(model, model.compile(real), in_process(parties))
+    return {name: noted.done for name, noted in acts.items()}
+
+
+def added(act: Act) -> Numbers | None:
+    """What was added, in standard deviations of the planned law; None where an act adds nothing to a vector."""
+    mechanism, given = act.mechanism, act.given
+    if isinstance(mechanism, GaussianRelease | DistributedGaussian):
+        assert isinstance(given, Vector | Summand)
+        # Rounding to an integer adds a variance of 1/12 to a rounded Gaussian.
+        rounding = 1 / 12 if isinstance(mechanism, GaussianRelease) else 0.0
+        return np.asarray(
+            (act.gave - mechanism.floor(given.values)) / np.sqrt(mechanism.steps**2 + rounding), dtype=np.float64
+        )
+    if isinstance(mechanism, ScaledGaussian) and mechanism.multiplier:
+        assert isinstance(given, Vector)
+        assert given.sensitivity is not None
+        return np.asarray((act.gave - given.values) / (mechanism.multiplier * given.sensitivity), dtype=np.float64)
+    return None
+
+
+def _wrong_law(acts: Sequence[Act]) -> Iterator[str]:
+    """What does not look like its law, of all acts of one party."""
+    from scipy import stats
+
+    kinds: dict[str, list[Numbers]] = defaultdict(list)
+    for act in acts:
+        z = added(act)
+        if z is not None:
+            kinds[act.mechanism.name].append(z)
+        elif isinstance(act.mechanism, ObjectivePerturbation) and act.mechanism.scale:
+            kinds["objective perturbation"].append(_lengths(act))
+        elif isinstance(act.mechanism, NoisyChoice):
+            kinds["choice"].append(_ranks(act.mechanism, act))
+    for name, parts in kinds.items():
+        z = np.concatenate(parts)
+        law = stats.norm() if name not in {"objective perturbation", "choice"} else stats.uniform()
+        square = float((z**2).sum())
+        chi = min(stats.chi2.cdf(square, z.size), stats.chi2.sf(square, z.size)) if law.support()[0] < 0 else 1.0
+        if min(chi, float(stats.kstest(z, law.cdf).pvalue)) < RARE:
+            yield f"the noise of {name} is not of the planned law"
+
+
+def _lengths(act: Act) -> Numbers:
+    """Of a perturbation: uniform if its length has the planned law."""
+    from scipy import stats
+
+    mechanism = act.mechanism
+    assert isinstance(mechanism, ObjectivePerturbation)
+    assert act.perturbation is not None
+    law = (stats.chi if isinstance(mechanism, GaussianObjective) else stats.gamma)(mechanism.width, scale=mechanism.scale)
+    return np.array([law.cdf(np.linalg.norm(part)) for part in np.split(act.perturbation, mechanism.fits)])
+
+
+def _ranks(mechanism: NoisyChoice, act: Act) -> Numbers:
+    """Of a choice: uniform if its probabilities are the planned ones (with a public random number within the chosen one)."""
+    from scipy.special import softmax
+
+    given = act.given
+    assert isinstance(given, Scores)
+    values = np.asarray(given.values, dtype=np.float64)
+    every = np.concatenate([values, -values]) if given.signed else values
+    share = softmax(dict(mechanism.epsilon)[mechanism.unit] * every / (2 * given.sensitivity))
+    chosen = int(act.gave[0])
+    inside = int.from_bytes(sha256(share.tobytes() + bytes([chosen % 256])).digest()[:8], "big") / 2.0**64
+    return np.array([share[:chosen].sum() + inside * share[chosen]])
+
+
+def _repeated(runs: Sequence[Sequence[Act]]) -> Iterator[str]:
+    """Whether two keys, or two acts of one run, added the same."""
+    for same in zip(*runs, strict=False):
+        under = [z.tobytes() for act in same if (z := added(act)) is not None and z.size > 3]  # noqa: PLR2004 - fewer integers may be equal by chance
+        if len(set(under)) < len(under):
+            yield f"release {same[0].release!r} has the same noise under two keys"
+    for acts in runs:
+        within = [z.tobytes() for act in acts if (z := added(act)) is not None and z.size > 3]  # noqa: PLR2004
+        if len(set(within)) < len(within):
+            yield "two releases of one run have the same noise"
+            return
+
+
+__all__ = ["RARE", "acts_under", "added", "audit_noise"]
