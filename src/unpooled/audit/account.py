@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.audit.violation import Violation
 from unpooled.errors import UnpooledError
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.ledger import Ledger
@@ -37,21 +38,6 @@ if TYPE_CHECKING:
 
 #: How often each release was made, by party and name.
 Made = Counter[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Undebited:
-    """A ledger that said less than what was released. Holds no data value."""
-
-    party: str
-    unit: Unit
-    #: Whose releases were added up: this party's own, or those of everybody who knows the person.
-    scope: Scope
-    #: How many replies there had been.
-    after: int
-
-    def __str__(self) -> str:
-        return f"{self.party}: after {self.after} replies its ledger ({self.scope}) says less than was released, per {self.unit}"
 
 
 def cost_of(plan: Plan, made: Made, unit: Unit, people: str, *, own: bool) -> list[Composition]:
@@ -107,7 +93,7 @@ def released_in(model: Model, plan: Plan, party: str, request: bytes, reply: byt
     return list(dict.fromkeys(found))  # a share is sealed in several parts
 
 
-def undebited(plan: Plan, parties: Mapping[str, Party], made: Made, after: int) -> list[Undebited]:
+def undebited(plan: Plan, parties: Mapping[str, Party], made: Made, after: int) -> list[Violation]:
     """Every ledger that says less than was released."""
     found = []
     for (name, party), unit, scope in itertools.product(parties.items(), plan.units, Scope):
@@ -116,7 +102,8 @@ def undebited(plan: Plan, parties: Mapping[str, Party], made: Made, after: int) 
             continue  # who has released nothing yet cannot know what others did
         said = party.ledger.composition(unit, scope)
         if not all(covered(cost, said) for cost in cost_of(plan, made, unit, name, own=own)):
-            found.append(Undebited(name, unit, scope, after))
+            what = f"the ledger ({scope}) says less than was released"
+            found.append(Violation(unit, name, f"after {after} replies", what))
     return found
 
 
@@ -140,10 +127,10 @@ def audit_account(
     registry: Callable[[str], Model],
     orders: int = 3,
     seed: int = 0,
-) -> list[Undebited]:
-    """Run a study and look at every ledger after every reply; then ask the same in reverse and in random orders."""
+) -> list[Violation]:
+    """Run a study, ask everything twice and look at every ledger after every reply; then ask the same in reverse and in random orders."""
     plan, rng = model.compile(study), np.random.default_rng(seed)
-    parties, made, found = fresh_parties(study, tables, registry), Made(), list[Undebited]()
+    parties, made, found = fresh_parties(study, tables, registry), Made(), list[Violation]()
     asked: list[tuple[str, bytes]] = []
 
     def counted(batch: list[tuple[Ask, bytes]]) -> list[bytes | Dropped]:
@@ -154,6 +141,8 @@ def audit_account(
             asked.append((ask.to, request))
             made.update(released_in(model, plan, ask.to, request, answer))
             found.extend(undebited(plan, parties, made, len(asked)))
+            if parties[ask.to].answer(request) != answer:
+                found.append(Violation(Unit.RECORD, ask.to, ask.step, "the same request is answered with other bytes"))
         return answers
 
     drive(model, plan, counted)
@@ -174,4 +163,4 @@ def audit_account(
     return found
 
 
-__all__ = ["Made", "Undebited", "audit_account", "cost_of", "covered", "fresh_parties", "released_in", "undebited"]
+__all__ = ["Made", "audit_account", "cost_of", "covered", "fresh_parties", "released_in", "undebited"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.audit.replay import Violation
+from unpooled.audit.violation import Violation
 from unpooled.audit.witness import Acts, watched
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import (
@@ -109,6 +109,9 @@ def _wrong_law(acts: Sequence[Act]) -> Iterator[str]:
             kinds["objective perturbation"].append(_lengths(act))
         elif isinstance(act.mechanism, NoisyChoice):
             kinds["choice"].append(_ranks(act.mechanism, act))
+        if isinstance(act.mechanism, ScaledGaussian) and act.mechanism.multiplier and not _on_grid(act.mechanism, act):
+            yield f"release {act.release!r} is off its grid: the last bits of a number tell what was added to it"
+            return
     for name, parts in kinds.items():
         z = np.concatenate(parts)
         law = stats.norm() if name not in {"objective perturbation", "choice"} else stats.uniform()
@@ -116,6 +119,13 @@ def _wrong_law(acts: Sequence[Act]) -> Iterator[str]:
         chi = min(stats.chi2.cdf(square, z.size), stats.chi2.sf(square, z.size)) if law.support()[0] < 0 else 1.0
         if min(chi, float(stats.kstest(z, law.cdf).pvalue)) < RARE:
             yield f"the noise of {name} is not of the planned law"
+
+
+def _on_grid(mechanism: ScaledGaussian, act: Act) -> bool:
+    """Whether every released number is a multiple of a power of two that is public (integers always are)."""
+    assert isinstance(act.given, Vector)
+    assert act.given.sensitivity is not None
+    return bool((act.gave % mechanism.step(act.given.sensitivity) == 0).all())
 
 
 def _lengths(act: Act) -> Numbers:

@@ -21,6 +21,7 @@ import numpy as np
 
 from unpooled.audit.neighbours import bases, changed_once, corner, neighbours, searchable, vanishing
 from unpooled.audit.shares import share
+from unpooled.audit.violation import Violation
 from unpooled.audit.witness import Acts, watched
 from unpooled.errors import UnpooledError
 from unpooled.privacy.accounting import Composition
@@ -67,16 +68,6 @@ class FrozenKeys(KeySource):
     def stream(self, *names: str | int | bytes, content: bytes = b"") -> Stream:  # noqa: ARG002 - that is the point
         """The stream of these names, whatever the content."""
         return super().stream(*names)
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """Something that moved where it must not, or farther than declared. Holds no data value."""
-
-    unit: Unit
-    party: str
-    where: str
-    what: str
 
 
 @dataclass(slots=True)
@@ -352,4 +343,4 @@ def _shape(array: Array) -> tuple[str, tuple[int, ...]]:
     return array.dtype, array.shape
 
 
-__all__ = ["FrozenKeys", "Report", "Violation", "differences", "replay"]
+__all__ = ["FrozenKeys", "Report", "differences", "replay"]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.audit.account import fresh_parties
-from unpooled.audit.replay import Violation, differences
+from unpooled.audit.replay import differences
+from unpooled.audit.violation import Violation
 from unpooled.audit.witness import Acts, watched
 from unpooled.errors import UnpooledError
 from unpooled.privacy.unit import Unit

@@ -76,13 +76,17 @@ class ScaledGaussian(Mechanism):
             msg = f"this release is of {self.size} numbers with a positive finite sensitivity"
             raise UsageError(msg)
 
+    def step(self, sensitivity: float) -> float:
+        """The grid of the released numbers, a power of two."""
+        return 2.0 ** math.floor(math.log2(self.multiplier * sensitivity) - 12)
+
     def draw(self, given: Vector, bits: RandomBits) -> NDArray[np.float64]:
         """The released numbers, multiples of the step; as they were given where there is no noise."""
         self.check(given)
         if not self.multiplier:
             return given.values
         assert given.sensitivity is not None
-        step = 2.0 ** math.floor(math.log2(self.multiplier * given.sensitivity) - 12)
+        step = self.step(given.sensitivity)
         scale = self.multiplier * (given.sensitivity / step + math.sqrt(self.size))
         integers = np.rint(given.values / step).astype(np.int64) + noise.rounded_gaussian(scale, self.size, stream=bits)
         return np.asarray(integers * step, dtype=np.float64)
