@@ -125,7 +125,10 @@ def _perturbation_for(
     """The perturbation whose minimiser is ``wanted``, by steps along another world's slopes: one row more or less changes them little."""
     term = start
     for _ in range(_STEPS):
-        step = np.linalg.solve(slopes, wanted - solve(term))
+        try:
+            step = np.linalg.solve(slopes, wanted - solve(term))
+        except np.linalg.LinAlgError:
+            return None
         term = term + step
         if np.linalg.norm(step) <= close:
             return term
