@@ -121,6 +121,7 @@ FOREIGN: dict[str, tuple[int, tuple[str, str, int], Callable[[Any, Any], Any]]] 
     ),
     "a list that was not finished": (3, ("p0", "link-finish", 0), lambda own, other: first(own["p0", "link-pass", 1])),
     "two parties' digests in each other's place": (3, ("p0", "link-close", 0), lambda own, other: swapped),
+    "a list in the place of a digest": (2, ("p0", "link-close", 0), lambda own, other: first(own["p0", "link-pass", 0])),
     "a digest of another run": (3, ("p0", "link-close", 0), lambda own, other: first(other["p0", "link-close", 0])),
 }
 
