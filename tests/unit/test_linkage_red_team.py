@@ -318,6 +318,21 @@ def test_a_party_s_view_has_one_size_whatever_the_other_pairs_share() -> None:
     assert views[0] == views[1]
 
 
+@pytest.mark.parametrize("words", [b"link hello", b"link returned"])
+def test_what_a_party_says_without_its_signature_is_refused(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A digest of what came back is signed beside being sealed: whoever could open letters still could not write them."""
+    from unpooled.protocol.party import OpenDesk
+
+    attest = OpenDesk.attest
+
+    def forged(self: Any, parts: tuple[bytes, ...]) -> str:
+        return attest(self, (*parts, b"more") if self.party.name == "p1" and parts[0] == words else parts)
+
+    monkeypatch.setattr(OpenDesk, "attest", forged)
+    with pytest.raises(ProtocolError, match="signature"):
+        world(*sets(3)).link()
+
+
 def test_a_key_for_sealing_that_is_none_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     from unpooled.protocol.party import OpenDesk
 
