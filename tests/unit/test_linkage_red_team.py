@@ -238,9 +238,8 @@ def test_places_and_opaque_strings_say_nothing_about_who_is_who() -> None:
     one, two = ([[1, 2, 3, 4, 5], [5, 11, 12, 13, 14]], [[90, 2, 7, 8, 9], [1, 90, 6, 13, 14]])
     for ids in (one, two):
         made = world(*(words(*own) for own in ids))
-        assert (
-            far_from_even(ranks([of_roots(made, seed) for seed in range(60)])) < 18.5
-        )  # 0.999 of chi squared with 4 degrees
+        for places in (ranks, first_places):  # below the 0.999 quantile of chi squared with 4 degrees
+            assert far_from_even(places([of_roots(made, seed) for seed in range(60)])) < 18.5
         strings = [string for seed in range(10) for string in seen(of_roots(made, seed))[2]]
         assert len(set(strings)) == len(strings)
     # The control: where secrets do not come from the parties' keys, the place gives the person away.
@@ -316,6 +315,32 @@ def test_a_party_s_view_has_one_size_whatever_the_other_pairs_share() -> None:
         views.append([(len(e.request), len(e.reply)) for e in transcript.entries if e.to == "p0"])
         assert made.linked(result)["p0"] == ["person-1"]
     assert views[0] == views[1]
+
+
+@pytest.mark.parametrize("party", ["p0", "p1", "p2"])
+def test_the_order_of_rows_and_the_name_of_a_map_hang_on_every_party_s_share(
+    party: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who knows all points, but not all shares, can neither tell the order nor try out a list against the name."""
+    from unpooled.protocol.party import OpenDesk
+
+    secret, found = OpenDesk.secret, []
+    for other in range(8):
+
+        def shares(self: Any, purpose: bytes, other: int = other) -> bytes:
+            own = secret(self, purpose)
+            mine = self.party.name == party and purpose == b"link order of rows"
+            return hashlib.sha256(own + bytes([other])).digest() if mine else own
+
+        made, transcript = world(*(words(*range(1, 8)) for _ in range(3))), Transcript()
+        with monkeypatch.context() as patch:
+            patch.setattr(OpenDesk, "secret", shares)
+            result = made.link(transcript=transcript)
+        rows = [e.reply for e in transcript.entries if open_envelope(e.reply).step == "link-finish"]
+        found.append((result.ids, tuple(made.linked(result)["p0"]), tuple(rows)))
+    names, orders, points = (set(one) for one in zip(*found, strict=True))
+    assert (len(names), len(points)) == (8, 1)
+    assert len(orders) > 4
 
 
 @pytest.mark.parametrize("words", [b"link hello", b"link returned"])

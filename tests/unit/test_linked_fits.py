@@ -189,8 +189,10 @@ def test_a_fit_that_failed_after_linking_leaves_no_key_behind_in_a_file(tmp_path
     broken["lab"] = broken["lab"].with_columns(crp=pl.lit(float("nan")))
     with pytest.raises(ValueError, match="NaN"):
         model.fit(broken, "y", on="patient")
+    assert "_linked_roots" in vars(model)
     model.save(tmp_path / "model.bin")
     assert b"_linked_roots" not in (tmp_path / "model.bin").read_bytes()
+    assert b"_linked_roots" not in pickle.dumps(model)
     model.fit(pl.DataFrame(X, schema=NAMES), Y)
     assert model.plan_.study.ids == ""
 

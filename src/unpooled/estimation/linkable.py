@@ -63,6 +63,11 @@ class Linkable:
     #: Root keys of the parties between linking and the run: both are one party's. No file and no copy has them.
     _roots: ClassVar[str] = "_linked_roots"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without root keys, which a fit that failed after linking leaves behind until the next one."""
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != self._roots}
+
     def _joined(self, X: Any, y: Any, on: On | None, *more: Any) -> tuple[Any, ...]:  # noqa: ANN401 - whatever a user passes
         """Rows, response and what belongs to it, as they are, or where ``on`` names keys those of the people whom all frames have.
 
