@@ -55,6 +55,15 @@ def test_ids_are_hashed_to_the_group_as_the_standard_says() -> None:
     assert found.hex() == "3066f82a1a747d45120d1740f14358531a8f04bbffe6a819f86dfe50f44a0a46"
 
 
+def test_an_id_is_another_point_and_another_row_in_every_plan_run_and_key() -> None:
+    """Even for parties whose secrets were the same."""
+    places = [("plan", 1, "key"), ("other", 1, "key"), ("plan", 2, "key"), ("plan", 1, "other")]
+    masks = [Mask.of(*place, lambda _: bytes(32)) for place in places]
+    assert len({mask.hashes([b"person"])[0] for mask in masks}) == len(places)
+    rows = {masking.pseudonym(plan, key, group.hashed(b"T")) for plan, _, key in places}
+    assert len(rows) == 3
+
+
 # --- lists of elsewhere -----------------------------------------------------------------------------------------------------------------
 
 TWO_KEYS = ({"name": "id", "columns": ["id"]}, {"name": "digits", "columns": ["id"], "normalise": ["digits"]})
@@ -233,6 +242,7 @@ def far_from_even(counts: np.ndarray) -> float:
     return float(((counts - even) ** 2 / even).sum())
 
 
+@pytest.mark.minutes
 def test_places_and_opaque_strings_say_nothing_about_who_is_who() -> None:
     """With other keys of the parties every place is as likely as any, and no string comes twice: none is a function of ids alone."""
     one, two = ([[1, 2, 3, 4, 5], [5, 11, 12, 13, 14]], [[90, 2, 7, 8, 9], [1, 90, 6, 13, 14]])
