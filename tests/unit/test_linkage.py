@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.linkage_world import MODEL, ONE, World, altered, words, world
 from tests.world import sized
 
 from unpooled.errors import (
@@ -30,84 +31,16 @@ from unpooled.linkage.normalise import keys_of, normalised, soundex
 from unpooled.linkage.plan import LinkResult
 from unpooled.models import fitted, load
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.noise import KeySource
-from unpooled.privacy.plan import Card, Plan, Study
+from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.protocol.identity import Identity
-from unpooled.protocol.keeper import ROW_MAP, MemoryKeeper
+from unpooled.protocol.keeper import ROW_MAP
 from unpooled.protocol.local import drive, in_process, recorded_only
 from unpooled.protocol.messages import Ask, Nothing, Pseudonyms, encode, open_body, open_envelope
-from unpooled.protocol.party import Party
 from unpooled.protocol.replies import check_reply
 from unpooled.protocol.transcript import Transcript
 
 rbcl = pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
-MODEL = load("link")
-ONE = ({"name": "id", "columns": ["id"]},)
-
-
-@dataclass
-class World:
-    """Parties with ids, and what they keep over crashes: ledger and kept values."""
-
-    tables: dict[str, Table]
-    keys: tuple[dict[str, Any], ...] = ONE
-    policy: Policy = field(default_factory=Policy.in_process)
-    run: int = 1
-    ledgers: dict[str, Ledger] = field(default_factory=dict)
-    keepers: dict[str, MemoryKeeper] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for k, name in enumerate(self.tables):
-            self.ledgers.setdefault(name, Ledger.in_memory(bytes([k + 1]) * 32))
-            self.keepers.setdefault(name, MemoryKeeper())
-
-    @property
-    def study(self) -> Study:
-        cards = tuple(
-            Card(name, table.n_rows, (), table.names, Identity(self.ledgers[name].root_key).public)
-            for name, table in self.tables.items()
-        )
-        return Study("link", cards, math.inf, 0.0, parameters={"keys": list(self.keys)}, run=self.run, derived=())
-
-    @property
-    def plan(self) -> Plan:
-        return MODEL.compile(self.study)
-
-    def parties(self) -> dict[str, Party]:
-        return {
-            card.name: Party(
-                card.name,
-                self.tables[card.name],
-                card,
-                self.ledgers[card.name],
-                KeySource(self.ledgers[card.name].root_key),
-                self.policy,
-                load,
-                self.keepers[card.name],
-            )
-            for card in self.study.parties
-        }
-
-    def link(self, exchange: Any = None, transcript: Transcript | None = None) -> LinkResult:
-        return drive(MODEL, self.plan, exchange or in_process(self.parties()), transcript).result
-
-    def linked(self, result: LinkResult, column: str = "id") -> dict[str, list[Any]]:
-        """Of every party its ids in the order of its row map."""
-        name = result.ids.removeprefix("psi:")
-        return {
-            party: [self.tables[party][column][row] for row in self.keepers[party].kept(name, ROW_MAP)]
-            for party in self.tables
-        }
-
-
-def world(*sets: Any, **more: Any) -> World:
-    return World({f"p{k}": Table({"id": np.array(list(ids), dtype=object)}) for k, ids in enumerate(sets)}, **more)
-
-
-def words(*numbers: int) -> list[str]:
-    return [f"person-{n}" for n in numbers]
 
 
 def agree(made: World, expected: set[str]) -> LinkResult:
@@ -269,22 +202,6 @@ def test_what_is_said_is_exact_and_holds_no_guarantee() -> None:
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------------------------
-
-
-def altered(made: World, step: str, change: Any, to: str | None = None) -> Any:
-    """An exchange whose coordinator changes what it asks of one step."""
-    parties = made.parties()
-
-    def exchange(batch: Any) -> Any:
-        requests = []
-        for ask, request in batch:
-            payload = change(ask.payload) if ask.step == step and to in (None, ask.to) else ask.payload
-            requests.append(
-                (ask, encode(made.plan.hash, ask.step, ask.index, payload) if payload is not ask.payload else request)
-            )
-        return in_process(parties)(requests)
-
-    return exchange
 
 
 def first_flipped(payload: Any) -> Any:
@@ -735,6 +652,26 @@ def test_sets_of_full_size(parties: int, full: int) -> None:
     rng = np.random.default_rng(parties)
     sets = [rng.choice(size * 3 // 2, size, replace=False) for _ in range(parties)]
     agree(world(*(words(*one.tolist()) for one in sets)), set.intersection(*(set(words(*one.tolist())) for one in sets)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("parties", "full"), [(2, 100_000), (3, 100_000), (5, 10_000), (10, 10_000)])
+def test_sets_of_every_size_from_two_people_on(parties: int, full: int) -> None:
+    """The first has two people, the last as many as there may be, the others sizes between; the first two people are everywhere, or in all but one."""
+    largest = sized(full, 20)
+    rng, everywhere = np.random.default_rng(parties), Policy.in_process()
+    everywhere = replace(everywhere, psi_max_rows=largest)
+    for shared in (2, 1):
+        sets = [
+            [
+                *range(2 if k < parties - 1 else shared),
+                *range(10 + k * full, 10 + k * full + int(size) - (2 if k < parties - 1 else shared)),
+            ]
+            for k, size in enumerate(np.geomspace(2, largest, parties).round())
+        ]
+        assert [len(one) for one in sets][:: parties - 1] == [2, largest]
+        people = [words(*rng.permutation(one).tolist()) for one in sets]
+        agree(world(*people, policy=everywhere), set(words(*range(shared))))
 
 
 @settings(max_examples=10, deadline=None)

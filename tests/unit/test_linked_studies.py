@@ -108,6 +108,32 @@ def test_a_column_split_study_of_linked_rows_runs_and_names_its_row_map(linked: 
     assert "told every party without noise which of its ids" in (linked / "pride.run" / "statement.txt").read_text()
 
 
+def test_new_rows_of_a_linked_party_are_not_those_of_its_row_map_and_who_only_sent_predicts_nothing(
+    linked: Path, tmp_path: Path
+) -> None:
+    study, cards = linked / "sending.toml", []
+    own = references("linked/").replace("registry/linked/registry.card.toml", "registry/linked/sending.card.toml")
+    card = (linked / "registry/linked/registry.card.toml").read_text()
+    (linked / "registry/linked/sending.card.toml").write_text(card.replace('labels = [\n    "y",\n]', "labels = []"))
+    study.write_text(
+        f'[study]\nmodel = "pride"\nids = "{ids_of(linked)}"\n\n[parameters]\nresponse = "y"\nsketch_dim = 1\n{PRIVACY}{own}'
+    )
+    for name, column in COLUMNS.items():
+        fresh = tmp_path / f"{name}.csv"
+        pl.DataFrame({"patient": ["n1", "n2", "n3"], column.name: [1.0, 2.0, 3.0]}).write_csv(fresh)
+        words = ("--config", f"{name}/linked/party.toml", "--folder", str(tmp_path / name))
+        command(linked, "party", "rows", str(fresh), *words)
+        with open_party(tmp_path / name / "party.toml") as party:
+            assert [str(one) for one in party.table.ids()] == ["n1", "n2", "n3"]
+            assert party.table.linked == ""
+        cards += ["--card", str(tmp_path / name / f"{name}.card.toml")]
+    command(linked, "new", "pride", "--fitted", "sending.toml", *cards, "--out", str(tmp_path / "predict.toml"))
+    asked = read_study(tmp_path / "predict.toml")
+    assert asked.parameters["predicting"] == ["clinic", "lab"]
+    assert asked.ids == "aligned"
+    compile_study(asked)
+
+
 def test_a_run_that_linked_rows_can_be_looked_at_like_any_other(linked: Path) -> None:
     assert "20 people" in command(linked, "result", "link.run")
     command(linked, "report", "link.run")

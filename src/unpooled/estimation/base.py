@@ -19,6 +19,7 @@ from unpooled.aggregation.saving import Savable, unpack
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.exporting import linear_model
 from unpooled.estimation.households import planned_counts
+from unpooled.estimation.linkable import Linkable, Linkage
 from unpooled.estimation.parameters import SHARED, WHOLE, Constraints, check
 from unpooled.estimation.tables import RESPONSE, checked, names_of, part, table_of
 from unpooled.estimation.utility import warn_if_poor
@@ -29,7 +30,7 @@ from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table, as_column
 from unpooled.privacy.unit import Calibration, check_epsilon
-from unpooled.protocol.local import columns_of_parties, run_in_process
+from unpooled.protocol.local import run_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +69,7 @@ class Declared:
         return [column.name for column in self.columns]
 
 
-class StudyEstimator(Savable, BaseEstimator):
+class StudyEstimator(Linkable, Savable, BaseEstimator):
     """A scikit-learn estimator whose ``fit`` runs a study over parties of this process.
 
     A model's estimator says what is its own: its parameters and their kinds (``_parameter_constraints``), its model, the study that
@@ -83,8 +84,8 @@ class StudyEstimator(Savable, BaseEstimator):
     _takes_sparse: ClassVar[bool] = False
     _columns: tuple[Column, ...]
     #: Fitted attributes that no file holds: what parties keep would be carried away from them.
-    _unsaved: ClassVar[frozenset[str]] = frozenset({"kept_"})
-    _saved_types: ClassVar[tuple[type, ...]] = (Classes, Declared, LinearFit, Moments)
+    _unsaved: ClassVar[frozenset[str]] = frozenset({"kept_", Linkable._roots})  # noqa: SLF001 - its base
+    _saved_types: ClassVar[tuple[type, ...]] = (Classes, Declared, LinearFit, Linkage, Moments)
 
     def __init__(
         self,
@@ -198,19 +199,6 @@ class StudyEstimator(Savable, BaseEstimator):
         """The columns as the study codes them."""
         return bounds.columns(names)
 
-    def _groups(self, names: Sequence[str]) -> dict[str, list[str]]:
-        """Which columns each party holds (columns split)."""
-        parties: Any = self.parties
-        if isinstance(parties, Mapping):
-            return columns_of_parties(parties, names)
-        if not 1 <= parties <= len(names):
-            msg = (
-                f"parties must be at least 1 and at most the number of columns (n_features = {len(names)}), "
-                "or a mapping from names to columns"
-            )
-            raise UsageError(msg)
-        return columns_of_parties(int(parties), names)
-
     def _asked(
         self,
         cards: tuple[Card, ...],
@@ -250,9 +238,10 @@ class StudyEstimator(Savable, BaseEstimator):
 
     def _run(self, study: Study, tables: Mapping[str, Table], keepers: Mapping[str, Keeper] | None = None) -> LocalRun:
         """Run a study over these parties; what it promised, debited and sent becomes attributes."""
+        study, roots = self._as_linked(study, tables)
         row = self._row_of(study)
         warn_if_poor(row, study, stacklevel=3)
-        self.plan_, found = run(row, study, tables, keepers, self.budget)
+        self.plan_, found = run(row, study, tables, keepers, self.budget, roots)
         self.ledger_, self.communication_ = found.ledger, found.outcome.communication
         return found
 
@@ -373,10 +362,11 @@ def run(
     tables: Mapping[str, Table],
     keepers: Mapping[str, Keeper] | None = None,
     budget: Budget | None = None,
+    roots: Mapping[str, bytes] | None = None,
 ) -> tuple[Plan, LocalRun]:
     """The plan of a study, and its run over tables of this process."""
     plan = model.compile(study)
-    return plan, run_in_process(model, plan, dict(tables), Policy.in_process(), lambda _: model, keepers, budget)
+    return plan, run_in_process(model, plan, dict(tables), Policy.in_process(), lambda _: model, keepers, budget, roots)
 
 
 def cards_of(groups: Mapping[str, Sequence[str]], declared: Declared, rows: int, *, labels: bool = True) -> tuple[Card, ...]:

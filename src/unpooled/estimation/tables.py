@@ -132,6 +132,11 @@ def _numbered(count: int) -> list[str]:
     return [f"x{j}" for j in range(count)]
 
 
+def columns_of(frame: Any) -> list[str]:  # noqa: ANN401 - a frame, or a mapping from names to columns
+    """The names of a frame's columns."""
+    return [str(name) for name in (frame if isinstance(frame, Mapping) else frame.columns)]
+
+
 def _is_frame(data: Any) -> bool:  # noqa: ANN401
     """Whether data are a frame of pandas, polars or their like, without importing any of them."""
     return hasattr(data, "columns") and hasattr(data, "__getitem__") and not isinstance(data, Mapping)

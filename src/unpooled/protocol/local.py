@@ -173,14 +173,15 @@ def run_in_process(
     registry: Callable[[str], Model],
     keepers: Mapping[str, Keeper] | None = None,
     budget: Budget | None = None,
+    roots: Mapping[str, bytes] | None = None,
 ) -> LocalRun:
-    """Run a plan over tables of this process, with ledgers in memory: what every estimator's ``fit`` does."""
+    """Run a plan over tables of this process, with ledgers in memory (``roots``: their root keys): what every estimator's ``fit`` does."""
     parties, shared = {}, _shared(model, plan)
     if budget is None:
         notice(plan, tables)
     claim = None if budget is None else budget.claim(plan)
     for card in plan.study.parties:
-        ledger = Ledger.in_memory()
+        ledger = Ledger.in_memory((roots or {}).get(card.name))
         keys = KeySource(ledger.root_key)
         parties[card.name] = Party(
             card.name,

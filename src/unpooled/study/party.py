@@ -143,6 +143,7 @@ def party_of_rows(config: Path, data: Path, folder: Path) -> tuple[Path, Path]:
         data=os.path.relpath(data, folder),
         ledger=os.path.relpath(config.parent / own.ledger, folder),
         labels=(),
+        linked="",  # other people than those whose rows were linked
     )
     names = tuple(column.name for column in text.columns)
     table = data_of(data, names, party, text.format, text.columns)

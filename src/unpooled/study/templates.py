@@ -183,6 +183,9 @@ def prediction(study: Path, cards: Sequence[str], epsilon: float | None) -> str:
     if parameters.get("alpha") == "global-cv":
         del parameters["alpha"]  # new rows choose no penalty
     parameters |= {"fitted": plan.hash, "sketch_dim": sizes_of(plan.design)}
+    estimated = [card.name for card in asked.parties if card.labels]
+    if len(estimated) < len(asked.parties):  # the others only sent, and keep no coefficients
+        parameters["predicting"] = estimated
     study_ = {"model": "pride", "public_seed": asked.public_seed, "coordinator": asked.coordinator}
     privacy = {
         "epsilon": asked.epsilon if epsilon is None else epsilon,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from unpooled.estimation.linking import Frames, On
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.plan import Study
     from unpooled.privacy.table import Table
@@ -110,6 +111,8 @@ class PrivateLasso(LinearRegressor):
         Frank-Wolfe's gap of the noise-free algorithm (``epsilon=inf``); None otherwise, for it needs the data.
     n_iter_ : int
         Rounds.
+    linkage_ : Linkage
+        Where ``fit`` linked frames: what that told whom, without noise.
     statement_ : Statement
         What the fit promises, and what it does not.
     plan_ : Plan
@@ -266,15 +269,15 @@ class PrivateLasso(LinearRegressor):
         cards = cards_of(self._groups(declared.names), declared, rows[ALL])
         return self._asked(cards, parameters, declared.derived)
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:  # noqa: ANN401 - an array, a frame or a sparse matrix
-        """Run T rounds over in-process parties. X may be sparse, and stays so."""
-        features, declared, y = self._numeric(X, y)
+    def fit(self, X: Any, y: ArrayLike | str, *, on: On | None = None) -> Self:  # noqa: ANN401 - an array, a frame, a sparse matrix, frames
+        """Run over in-process parties. X may be sparse. ``on``: the ids by which their frames, {name: frame}, are linked; y names a column then."""
+        features, declared, response_values = self._numeric(*self._joined(X, y, on))
         assert declared.response is not None
         response, columns = declared.response, declared.columns
         study = self._study({ALL: features.n_rows}, declared)
         if features.sparse_names and self.method == Form.AUTO:  # standardised columns are sparse no more
             study = msgspec.structs.replace(study, parameters={**study.parameters, "method": Form.ROUNDS.value})
-        centred = y - response.centre
+        centred = response_values - response.centre
         tables = tables_of(study, features, centred)
         result = self._run(study, tables).outcome.result
         self.shared_, self.n_iter_ = result.shared, max(len(result.path), 1)
@@ -339,14 +342,8 @@ class PrivateLassoClassifier(DeclaredClassifier):
         The two labels.
     shared_ : list
         As of :class:`PrivateLasso`.
-    statement_ : Statement
-        What the fit promises, and what it does not.
-    plan_ : Plan
-        What was released, with which noise.
-    ledger_ : tuple of Entry
-        What was debited.
-    communication_ : dict
-        Bytes sent to and received from each party.
+    statement_, plan_, ledger_, communication_
+        What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
 
     Examples
     --------
@@ -389,11 +386,12 @@ class PrivateLassoClassifier(DeclaredClassifier):
         cards = cards_of(self._groups(declared.names), declared, rows[ALL])
         return self._asked(cards, {"response": RESPONSE, "radius": float(self.radius), "loss": LOGISTIC}, declared.derived)
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Release moments of in-process parties, and fit the log odds."""
-        table, declared, _ = self._labelled(X, y)
+    def fit(self, X: ArrayLike | Frames, y: ArrayLike | str, *, on: On | None = None) -> Self:
+        """Release moments of in-process parties, and fit the log odds. ``on`` as of :class:`PrivateLasso`."""
+        rows, labels = self._joined(X, y, on)
+        table, declared, _ = self._labelled(rows, labels)
         study = self._study({ALL: table.n_rows}, declared)
-        signs = np.where(np.asarray(y) == self.classes_[1], 1.0, -1.0)
+        signs = np.where(np.asarray(labels) == self.classes_[1], 1.0, -1.0)
         result = self._run(study, tables_of(study, table, signs)).outcome.result
         self.shared_, self._columns = result.shared, declared.columns
         self.coef_, self.intercept_ = in_place(study, declared.columns, result), result.intercept

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.estimation.base import Declared
+    from unpooled.estimation.linking import Frames, On
     from unpooled.privacy.bounds import Bounds
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.table import Table
@@ -136,14 +137,10 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
         Privately published coefficients of each party's coded columns.
     kept_ : dict
         What each party keeps for new rows: raw functions of its data, in no pickle and no copy.
-    statement_ : Statement
-        What the fit promises, and what it does not.
-    plan_ : Plan
-        What was released, with which noise.
-    ledger_ : tuple of Entry
-        What was debited.
-    communication_ : dict
-        Bytes sent to and received from each party.
+    linkage_ : Linkage
+        Where ``fit`` linked frames: what that told whom, without noise.
+    statement_, plan_, ledger_, communication_
+        What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
 
     Examples
     --------
@@ -161,9 +158,9 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
     def _of_family(self, declared: Declared) -> dict[str, Any]:
         return _own_loss("regression", self.loss, self.threshold, declared)
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit every party's columns."""
-        table, response = self._read(X, y, y_numeric=True)
+    def fit(self, X: ArrayLike | Frames, y: ArrayLike | str, *, on: On | None = None) -> Self:
+        """Fit every party's columns. ``on``: the ids by which frames of the parties, {name: frame}, are linked; y names a column then."""
+        table, response = self._read(*self._joined(X, y, on), y_numeric=True)
         return self._fit(table, self._declared(table.names, table), response.astype(np.float64))
 
     def predict(self, X: ArrayLike) -> Vector:
@@ -227,9 +224,9 @@ class PrideClassifier(PrideEstimator, DeclaredClassifier):
     def _of_family(self, declared: Declared) -> dict[str, Any]:
         return _own_loss("classification", self.loss, self.threshold, declared)
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit every party's columns."""
-        return self._fit(*self._labelled(X, y))
+    def fit(self, X: ArrayLike | Frames, y: ArrayLike | str, *, on: On | None = None) -> Self:
+        """Fit every party's columns. ``on`` as of :class:`PrideRegressor`."""
+        return self._fit(*self._labelled(*self._joined(X, y, on)))
 
     def predict_at(self, party: str, X: ArrayLike) -> NDArray[Any]:
         """Classes of new rows at one party, from its own columns and newly released sketches of the others'."""
@@ -370,8 +367,9 @@ class PrideGLM(FamilyEstimator):
 
     # --- the fit -----------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: ArrayLike, event: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: Any, event: Any = None, *, on: On | None = None) -> Self:  # noqa: ANN401 - as PrideRegressor's
         """Fit every party's columns. "cox": ``y`` are times, ``event`` 1 where one ends with an event, else 0 (None: all do)."""
+        X, y, event = self._joined(X, y, on, event)
         table, told = self._read(X, y, y_numeric=self.family not in CLASSES)
         declared = self._declared(table.names, table, told)
         if declared.classes is not None:

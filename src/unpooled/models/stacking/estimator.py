@@ -215,6 +215,8 @@ class PrivateStackingClassifier(StackedClassifier):
         predictions are of the rows as they are.
     released_, classes_
         Weights of each party, for ``source``; and the two labels.
+    linkage_
+        Where ``fit`` linked frames: what that told whom, without noise.
     statement_, plan_, ledger_, communication_
         What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
 

@@ -23,6 +23,8 @@ from unpooled.privacy.plan import Card, Plan, Study
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from unpooled.estimation.linking import Frames, On
+
 
 class StackedClassifier(StackEstimator):
     """What ``PrivateStackingClassifier`` does with its parameters."""
@@ -48,7 +50,12 @@ class StackedClassifier(StackEstimator):
     def _weighed(self, names: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, float]]:
         """Columns and importance of every party."""
         declared = None if self._ranked else self.importance
-        return weighed(super()._groups(names), names, declared, seed=None if self._named else int(self.public_seed))
+        return weighed(
+            super()._groups(names),
+            names,
+            declared,
+            seed=None if isinstance(self._who(names), Mapping) else int(self.public_seed),
+        )
 
     @property
     def _ranked(self) -> bool:
@@ -64,10 +71,6 @@ class StackedClassifier(StackEstimator):
             msg = f'importance is "private", or public numbers, not {self.importance!r}'
             raise UsageError(msg)
         return list(default_ranks(parties)) if self.falling is None else [float(q) for q in self.falling]
-
-    @property
-    def _named(self) -> bool:
-        return isinstance(self.parties, Mapping)
 
     def _dealt(self, rows: int) -> list[str]:
         """Which of the random groups every row is dealt to, where rows are split without sites."""
@@ -117,9 +120,21 @@ class StackedClassifier(StackEstimator):
         holder = (self.holder or cards[-1].name) if self.meta == "high-level" else ""
         return self._fits(cards, declared, parameters | {"holder": holder}, Meta.PUBLIC)
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:
-        """Release the low-level models, and learn the high level where it is asked for (``sites``: a label per row, rows split)."""
-        table, declared, labels = self._labelled(X, y)
+    def fit(
+        self,
+        X: ArrayLike | Frames,
+        y: ArrayLike | str,
+        sites: Sequence[object] | None = None,
+        *,
+        on: On | None = None,
+    ) -> Self:
+        """Release the low-level models, and learn the high level where it is asked for (``sites``: a label per row, rows split).
+
+        ``on``: the ids by which frames of the parties, {name: frame}, are linked where columns are split; y names a column then.
+        """
+        if on is not None and self.split == "samples":
+            raise UsageError('on= links the rows of parties with columns: split="samples" has the rows themselves')
+        table, declared, labels = self._labelled(*self._joined(X, y, on))
         if self.split == "samples":
             whole = part(table, table.names, labels)
             tables = whole.by_site(self._dealt(table.n_rows) if sites is None else sites)

@@ -1,0 +1,193 @@
+"""Who holds which columns, and estimators of columns whose parties have different people in different orders: frames in, linked, fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from unpooled.errors import DataError, UsageError, listed
+from unpooled.estimation.linking import key_columns, keys_of_study, link_rows, rows_of
+from unpooled.estimation.tables import columns_of, table_of
+from unpooled.privacy.noise import seed_of
+from unpooled.protocol.identity import Identity
+from unpooled.protocol.local import columns_of_parties
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.estimation.linking import On
+    from unpooled.privacy.plan import Study
+    from unpooled.privacy.table import Table
+
+#: Fewer people than these are in no study.
+_FEWEST = 2
+
+
+@dataclass(frozen=True)
+class Linkage:
+    """What a fit to frames of several parties found of their rows, and told them without noise. It holds no id."""
+
+    #: How many people all parties have, and how many of them each key matched.
+    rows: int
+    passes: tuple[int, ...]
+    #: The name of the parties' row maps, as the study of the fit says it.
+    ids: str
+    #: Of each party the columns of its frame that were fitted.
+    columns: dict[str, tuple[str, ...]]
+    #: Of each party how many ids the others could try out on it.
+    guesses: dict[str, int]
+    #: Parties whose frame has no response: they were handed that of the linked rows, as ``fit(X, y)`` hands it to everybody.
+    handed: tuple[str, ...]
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        tried = ", ".join(f"{name} {count}" for name, count in self.guesses.items())
+        lines = [f"{self.rows} people are at every party", *self.words, f"Ids that the others could try out: {tried}."]
+        if self.handed:
+            lines.append(f"The response of these people was handed to {', '.join(self.handed)}, whose frame has none.")
+        return "\n".join(lines)
+
+
+class Linkable:
+    """The part of an estimator that knows who holds which columns, and takes frames of parties with different people in different orders."""
+
+    parties: Any
+    random_state: int | None
+    linkage_: Linkage
+    #: Root keys of the parties between linking and the run: both are one party's. No file and no copy has them.
+    _roots: ClassVar[str] = "_linked_roots"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without root keys, which a fit that failed after linking leaves behind until the next one."""
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != self._roots}
+
+    def _joined(self, X: Any, y: Any, on: On | None, *more: Any) -> tuple[Any, ...]:  # noqa: ANN401 - whatever a user passes
+        """Rows, response and what belongs to it, as they are, or where ``on`` names keys those of the people whom all frames have.
+
+        ``y`` and what belongs to it are then names of columns.
+        """
+        vars(self).pop("linkage_", None)
+        vars(self).pop(self._roots, None)
+        if on is None:
+            if (
+                isinstance(X, Mapping)
+                and X
+                and all(isinstance(frame, Mapping) or hasattr(frame, "columns") for frame in X.values())
+            ):
+                raise UsageError(
+                    "X holds frames of several parties: say on=, the column with the ids by which their rows are linked"
+                )
+            return X, y, *more
+        if not isinstance(X, Mapping):
+            raise UsageError("with on=, X is a mapping from the parties' names to their frames")
+        if not all(isinstance(name, str) for name in (y, *(one for one in more if one is not None))):
+            raise UsageError("with on=, the response is the name of its column in the frames, for rows have no order yet")
+        return self._of_frames(X, on, y, more)
+
+    def _of_frames(self, frames: Mapping[str, Any], on: On, y: str, more: tuple[str | None, ...]) -> tuple[Any, ...]:
+        import polars as pl
+
+        labels = [y, *(one for one in more if one is not None)]
+        columns = self._columns_of(frames, {*key_columns(keys_of_study(on, ())), *labels})
+        linked = link_rows(frames, on, seed=seed_of(self.random_state))
+        count = next(iter(linked.rows.values())).size
+        if count < _FEWEST:
+            msg = f"the parties have {count} people in common: at least {_FEWEST} are needed for a fit"
+            raise DataError(msg)
+        taken = {name: rows_of(frame, linked.rows[name]) for name, frame in frames.items()}
+        told = [None if one is None else _agreed(taken, one) for one in (y, *more)]
+        held = {name: table_of(taken[name], own) for name, own in columns.items() if own}
+        features = {column: _plain(held[name][column]) for name, own in columns.items() for column in own}
+        told_to = getattr(self, "estimating", None) or frames
+        handed = tuple(name for name in frames if name in told_to and not set(labels) <= set(columns_of(frames[name])))
+        self.linkage_ = Linkage(
+            int(count),
+            linked.passes,
+            linked.ids,
+            {name: tuple(own) for name, own in columns.items()},
+            linked.guesses,
+            handed,
+            linked.words,
+        )
+        vars(self)[self._roots] = linked.roots
+        return pl.DataFrame(features), *told
+
+    def _columns_of(self, frames: Mapping[str, Any], apart: set[str]) -> dict[str, list[str]]:
+        """Which columns of every frame are fitted: those that ``parties`` names, or all but keys and response."""
+        if isinstance(self.parties, Mapping):
+            if set(self.parties) != set(frames):
+                msg = f"parties names {listed([str(name) for name in self.parties])}, and X has frames of {listed(list(frames))}"
+                raise UsageError(msg)
+            found = {name: [str(column) for column in self.parties[name]] for name in frames}
+        else:
+            found = {name: [one for one in columns_of(frame) if one not in apart] for name, frame in frames.items()}
+        for name, own in found.items():
+            missing = [column for column in own if column not in columns_of(frames[name]) or column in apart]
+            if missing or not own:
+                what = f"has no column {missing[0]!r} beside keys and response" if missing else "has no column to fit"
+                msg = f"the frame of {name!r} {what}"
+                raise UsageError(msg)
+        every = [column for own in found.values() for column in own]
+        twice = [column for column in every if every.count(column) > 1]
+        if twice:
+            msg = (
+                f"column {twice[0]!r} stands in two frames: rename it, or say which columns are fitted, "
+                "parties={name: columns, ..}"
+            )
+            raise UsageError(msg)
+        return found
+
+    def _who(self, names: Sequence[str]) -> int | Mapping[str, Sequence[int | str]]:
+        """Who holds these columns: as the frames of the fit said that had them, else as ``parties`` does."""
+        linkage: Linkage | None = vars(self).get("linkage_")
+        framed = linkage is not None and sorted(c for own in linkage.columns.values() for c in own) == sorted(names)
+        who: int | Mapping[str, Sequence[int | str]] = linkage.columns if linkage is not None and framed else self.parties
+        return who
+
+    def _groups(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """Which columns each party holds (columns split)."""
+        parties = self._who(names)
+        if isinstance(parties, Mapping):
+            return columns_of_parties(parties, names)
+        if not 1 <= parties <= len(names):
+            msg = (
+                f"parties must be at least 1 and at most the number of columns (n_features = {len(names)}), "
+                "or a mapping from names to columns"
+            )
+            raise UsageError(msg)
+        return columns_of_parties(int(parties), names)
+
+    def _as_linked(self, study: Study, tables: Mapping[str, Table]) -> tuple[Study, dict[str, bytes]]:
+        """The study as it is of linked rows: it names their row map, and its cards carry keys. The parties' root keys."""
+        roots: dict[str, bytes] = vars(self).pop(self._roots, {})
+        if not roots:
+            return study, roots
+        cards = tuple(msgspec.structs.replace(card, key=Identity(roots[card.name]).public) for card in study.parties)
+        study = msgspec.structs.replace(study, parties=cards, ids=self.linkage_.ids)
+        for table in tables.values():
+            table.linked = study.linked
+        return study, roots
+
+
+def _agreed(taken: Mapping[str, Any], column: str) -> NDArray[Any]:
+    """A column of the linked rows, which all frames that have it must tell alike."""
+    held = [np.asarray(frame[column]) for frame in taken.values() if column in columns_of(frame)]
+    if not held:
+        msg = f"no frame has a column {column!r}: y names the column with the response"
+        raise UsageError(msg)
+    if not all(np.array_equal(held[0], other) for other in held[1:]):
+        msg = f"the frames that have column {column!r} do not tell the same of the people whom all have: correct it, or leave it in one of them"
+        raise DataError(msg)
+    return held[0]
+
+
+def _plain(values: NDArray[Any]) -> Any:  # noqa: ANN401
+    """A column as a frame takes it."""
+    return values.tolist() if values.dtype == object else values
