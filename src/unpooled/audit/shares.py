@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 #: Objectives of more numbers than this are left to the tests of their mechanism: every column costs solutions on both sides.
 MOST_COLUMNS = 12
-#: Steps of Newton's method at most, and where it may stop: in units of the noise.
-_STEPS, _CLOSE = 60, 1e-6
-#: A difference quotient's width in units of the noise.
-_WIDTH = 1e-3
+#: Steps of Newton's method at most, after how many its slopes are old, and where it may stop: in units of the noise.
+_STEPS, _STALE, _CLOSE = 60, 6, 1e-6
+#: A difference quotient's width in units of the noise; and what such quotients make of a loss of nothing.
+_WIDTH, _STILL = 1e-3, 1e-4
 
 
 def share(one: Act, other: Act, declared: Event) -> float | None:
@@ -97,17 +97,20 @@ def _objective(one: Act, other: Act, declared: Event) -> float | None:
     theirs, noise = other.given.solve, mechanism.scale
     assert one.perturbation is not None
     wanted, slopes = _recorded(one)
-    same = _perturbation_for(theirs, wanted, one.perturbation, slopes, _CLOSE * noise)
+    same = _perturbation_for(theirs, wanted, one.perturbation, slopes, noise)
     if same is None:
         return math.inf  # no perturbation leads there: the other world's minimiser is another function of it altogether
     determinants = _log_determinant(_jacobian(theirs, same, noise)) - _log_determinant(slopes)
     parts = [np.split(term, mechanism.fits) for term in (one.perturbation, same)]
-    if isinstance(mechanism, GaussianObjective):
+    if declared.tails and isinstance(mechanism, GaussianObjective):
         farthest = max(float(np.linalg.norm(a - b)) for a, b in zip(*parts, strict=True)) / noise
         bend = mechanism.fits * (declared.value - mechanism.covering)
         return max(farthest / declared.tails[0][1], abs(determinants) / bend if bend else 0.0)
     pulled = math.fsum(float(np.linalg.norm(b) - np.linalg.norm(a)) for a, b in zip(*parts, strict=True)) / noise
-    return abs(pulled + determinants) / (declared.value * declared.count)
+    loss = abs(pulled + determinants)
+    if not declared.value:
+        return math.inf if loss > _STILL else 0.0
+    return loss / (declared.value * declared.count)
 
 
 @lru_cache(maxsize=256)
@@ -120,17 +123,22 @@ def _recorded(act: Act) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _perturbation_for(
-    solve: Solver, wanted: NDArray[np.float64], start: NDArray[np.float64], slopes: NDArray[np.float64], close: float
+    solve: Solver, wanted: NDArray[np.float64], start: NDArray[np.float64], slopes: NDArray[np.float64], noise: float
 ) -> NDArray[np.float64] | None:
-    """The perturbation whose minimiser is ``wanted``, by steps along another world's slopes: one row more or less changes them little."""
+    """The perturbation whose minimiser is ``wanted``, by steps along another world's slopes: one row more or less changes them little.
+
+    Where it changes them much, they are worked out anew every few steps.
+    """
     term = start
-    for _ in range(_STEPS):
+    for k in range(_STEPS):
+        if k % _STALE == _STALE - 1:
+            slopes = _jacobian(solve, term, noise)
         try:
             step = np.linalg.solve(slopes, wanted - solve(term))
         except np.linalg.LinAlgError:
             return None
         term = term + step
-        if np.linalg.norm(step) <= close:
+        if np.linalg.norm(step) <= _CLOSE * noise:
             return term
     return None
 
