@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -58,14 +60,15 @@ class Connection:
         folder: Path,
     ) -> None:
         duckdb = engine()
-        self._folder = tempfile.TemporaryDirectory(prefix="unpooled-", ignore_cleanup_errors=True)
+        own = tempfile.mkdtemp(prefix="unpooled-")  # of mode 700
+        self._gone = weakref.finalize(self, shutil.rmtree, own, ignore_errors=True)
         credentials = Credentials(secrets)
         config = {
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "allow_community_extensions": False,
             "allow_persistent_secrets": False,
-            "temp_directory": self._folder.name,
+            "temp_directory": own,
             "memory_limit": _MEMORY,
             "threads": cores(),
             "file_search_path": str(folder.resolve()),
@@ -91,7 +94,7 @@ class Connection:
     def close(self) -> None:
         """Give everything back."""
         self.raw.close()
-        self._folder.cleanup()
+        self._gone()
 
     def _set(self, name: str, value: object) -> None:
         self.raw.execute(f"SET GLOBAL {name} = {_quoted(str(value))}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from unpooled.errors import SourceError
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 #: Whole numbers up to here, and no further, are float64 one by one.
 _WHOLE = 1 << 53
-#: Powers of ten that are float64 themselves: dividing by one of these rounds once.
-_DIGITS, _POWERS = 15, 22
+#: Decimals of so many digits are below that, and those of so many are 64-bit integers over a power of ten that is a float64 itself.
+_DIGITS, _DIVIDED = 15, 18
 _SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "FLOAT", "DOUBLE"}
 _WIDE = {"BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"}
 _TEXT = {"VARCHAR", "UUID", "JSON"}
@@ -87,27 +88,28 @@ class Query:
         return f"{self._exactly(name, kind, own)} AS {own}"
 
     def _exactly(self, name: str, kind: str, own: str) -> str:
+        double = f"CAST({own} AS DOUBLE)"
         if kind in _WIDE:
-            return self._within(name, own, str(_WHOLE))
+            return self._within(name, own, str(_WHOLE), double)
         if found := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", kind):
             digits, places = map(int, found.groups())
-            if digits > _DIGITS and places <= _POWERS:
-                return self._within(name, own, f"CAST('{_WHOLE}e-{places}' AS {kind})")
-            kind = "DOUBLE" if digits <= _DIGITS else kind
+            if digits > _DIGITS:
+                # One division of two float64 rounds once; of wider numbers the engine's own text does.
+                read = double if digits <= _DIVIDED else f"CAST(CAST({own} AS VARCHAR) AS DOUBLE)"
+                return self._within(name, own, f"CAST('{Decimal(_WHOLE).scaleb(-places):f}' AS {kind})", read)
+            return double
         if kind in _SMALL:
-            return f"CAST({own} AS DOUBLE)"
+            return double
         if kind in _TEXT or kind.startswith("ENUM("):
             return f"CAST({own} AS VARCHAR)"
-        if kind in _KEPT:
-            return own
-        if kind in _MOMENTS:
-            return f"CAST({own} AS TIMESTAMP)"
+        if kind in _KEPT | _MOMENTS:
+            return own if kind in _KEPT else f"CAST({own} AS TIMESTAMP)"
         msg = f"source {self.label!r}: column {name!r} {_advice(kind)}"
         raise SourceError(msg)
 
-    def _within(self, name: str, own: str, most: str) -> str:
+    def _within(self, name: str, own: str, most: str, read: str) -> str:
         place = list(self.types).index(name)
-        return f"CASE WHEN {own} IS NULL OR {own} BETWEEN -{most} AND {most} THEN CAST({own} AS DOUBLE) ELSE error('{INEXACT}{place}') END"
+        return f"CASE WHEN {own} IS NULL OR {own} BETWEEN -{most} AND {most} THEN {read} ELSE error('{INEXACT}{place}') END"
 
     def inexact(self, error: Exception) -> str | None:
         """The column of which the engine said so."""
@@ -163,8 +165,6 @@ def _keeps_order(plan: list[dict[str, Any]]) -> bool:
 def _advice(kind: str) -> str:
     if kind.startswith(("TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE")):
         return "is a time with a zone, which is another day elsewhere: say which clock is meant, timezone('Europe/Zurich', column) in the query"
-    if kind.startswith("DECIMAL"):
-        return f"is {kind}, which has more decimal places than any float64: cast it to DOUBLE in the query if that is meant"
     return f"is {kind.split('(', maxsplit=1)[0]}, which is neither a number, a date nor text: cast it in the query"
 
 

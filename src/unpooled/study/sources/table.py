@@ -159,7 +159,7 @@ class SourceTable(Table):
             self._open.close()
             self._open = None
             if INEXACT in str(error) and (column := self._query.inexact(error)):
-                msg = f"source {self._source.name!r}: column {column!r} holds a number of more digits than a float64 has (beyond 2^53): read it as text if it is a name, round it in the query if it is a quantity"
+                msg = f"source {self._source.name!r}: column {column!r} holds a number of more digits than a float64 has (beyond 2^53): cast it in the query, to VARCHAR if it is a name, to DECIMAL(15, ..) or DOUBLE if it is a quantity"
                 raise SourceError(msg) from None
             refuse(self._source.name, error)
 
