@@ -83,7 +83,8 @@ class Connection:
             for name, value in settings.items():
                 self._set(name, value)
             for kind in sorted({_STORES[scheme] for scheme in remote if scheme in _STORES}):
-                self._secret(f"store_{kind}", kind, credentials.store())
+                if keys := credentials.store():
+                    self._secret(f"store_{kind}", kind, keys)
             for name, address in attach.items():
                 self._attach(name, address, credentials.login(name), folder)
             self.raw.execute("SET lock_configuration = true")
@@ -99,18 +100,17 @@ class Connection:
     def _set(self, name: str, value: object) -> None:
         self.raw.execute(f"SET GLOBAL {name} = {_quoted(str(value))}")
 
-    def _secret(self, name: str, kind: str, parts: dict[str, str]) -> bool:
-        if parts:
-            told = ", ".join(f"{part} {_quoted(value)}" for part, value in parts.items())
-            self.raw.execute(f'CREATE SECRET "{name}" (TYPE {kind}, {told})')
-        return bool(parts)
+    def _secret(self, name: str, kind: str, parts: dict[str, str]) -> None:
+        told = "".join(f", {part} {_quoted(value)}" for part, value in parts.items())
+        self.raw.execute(f'CREATE SECRET "{name}" (TYPE {kind}{told})')
 
     def _attach(self, name: str, address: str, login: dict[str, str], folder: Path) -> None:
         kind, _, where = address.partition(":")
         if DATABASES[kind][1]:
             where = str(folder / where)
         options = [f"TYPE {kind}", "READ_ONLY"]
-        if kind == "postgres" and self._secret(name, kind, login):
+        if kind == "postgres":  # also where it holds nothing: the engine would look for one on the disk
+            self._secret(name, kind, login)
             options.append(f'SECRET "{name}"')
         self.raw.execute(f'ATTACH {_quoted(where)} AS "{name}" ({", ".join(options)})')
 
