@@ -23,7 +23,7 @@ def frame(table: Table) -> pl.DataFrame:
     columns = {"row_id": [f"r{k:05}" for k in range(table.n_rows)]}
     for name in table.names:
         values = table[name]
-        columns[name] = values.tolist() if values.dtype == object else [None if v != v else v for v in values.tolist()]
+        columns[name] = values.tolist() if values.dtype == object else [None if np.isnan(v) else v for v in values.tolist()]
     return pl.DataFrame(columns, infer_schema_length=None)
 
 
@@ -74,7 +74,9 @@ def asked(source: Source, like: Table, columns=()) -> SourceTable:
 def bits(case, tables: dict[str, Table]) -> bytes:
     """Everything that a study releases about these tables, its noise drawn from the study's simulation seed."""
     model = load(case.study.row)
-    return msgspec.msgpack.encode(run_in_process(model, model.compile(case.study), tables, Policy.in_process(), load).outcome.result)
+    return msgspec.msgpack.encode(
+        run_in_process(model, model.compile(case.study), tables, Policy.in_process(), load).outcome.result
+    )
 
 
 def shuffled(table: Table, seed: int) -> Table:

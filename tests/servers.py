@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PLACES = [Path("/usr/lib/postgresql"), Path("/usr/local/pgsql"), Path("/opt/homebrew/opt")]
-PASSWORD = "correct horse"  # noqa: S105
+PASSWORD = "correct horse"
 READER = "reader"
 
 
@@ -84,7 +84,19 @@ def postgres() -> Iterator[Postgres]:
             command = [*user, str(binaries / program), *arguments]
             subprocess.run(command, check=True, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
 
-        call("initdb", "-D", str(data), "-U", "owner", "--no-sync", "-E", "UTF8", "--locale=C", "--auth-local=trust", "--auth-host=scram-sha-256")
+        call(
+            "initdb",
+            "-D",
+            str(data),
+            "-U",
+            "owner",
+            "--no-sync",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--auth-local=trust",
+            "--auth-host=scram-sha-256",
+        )
         options = f"-p {port} -c listen_addresses=127.0.0.1 -k {folder} -c fsync=off -c max_connections=40"
         call("pg_ctl", "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
         try:

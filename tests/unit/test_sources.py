@@ -25,10 +25,10 @@ from unpooled.protocol.messages import Nothing, encode
 from unpooled.study.files import read_party
 from unpooled.study.party import create_party, open_party
 from unpooled.study.sources import connection as engine_room
-from unpooled.study.sources.source import Source
-from unpooled.study.sources.table import SourceTable
 from unpooled.study.sources.query import looked_at
 from unpooled.study.sources.snapshot import Snapshot, words_of
+from unpooled.study.sources.source import Source
+from unpooled.study.sources.table import SourceTable
 
 #: Stands in every file and every query of a test that must not find it in an error.
 VALUE = 4711.25
@@ -120,7 +120,14 @@ def test_files_need_no_sorting_and_everything_else_is_sorted(tmp_path: Path) -> 
     assert t["a"].tolist() == [1.0, 2.0, 3.0]
 
 
-@pytest.mark.parametrize("query", ["SELECT a FROM 'a.parquet' ORDER BY b", "SELECT a FROM 'a.parquet' ORDER BY -a", "SELECT a FROM 'a.parquet' ORDER BY 1"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a FROM 'a.parquet' ORDER BY b",
+        "SELECT a FROM 'a.parquet' ORDER BY -a",
+        "SELECT a FROM 'a.parquet' ORDER BY 1",
+    ],
+)
 def test_an_order_that_cannot_be_kept_is_refused(query: str, tmp_path: Path) -> None:
     pl.DataFrame({"a": [3.0, 1.0], "b": [1, 2]}).write_parquet(tmp_path / "a.parquet")
     with pytest.raises(SourceError, match=r"'query'.*ORDER BY names columns"):
@@ -222,7 +229,13 @@ def test_whatever_is_wrong_is_said_with_the_source_and_without_a_value(query: st
 def test_the_engine_is_locked(monkeypatch) -> None:
     opened = Source("SELECT 1 AS a", settings={"threads": 1}).connection()
     settings = dict(opened.raw.execute("SELECT name, value FROM duckdb_settings()").fetchall())
-    for name in ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions", "allow_persistent_secrets", "python_enable_replacements"):
+    for name in (
+        "autoinstall_known_extensions",
+        "autoload_known_extensions",
+        "allow_community_extensions",
+        "allow_persistent_secrets",
+        "python_enable_replacements",
+    ):
         assert settings[name] == "false", name
     assert settings["lock_configuration"] == "true"
     assert settings["threads"] == "1"
@@ -266,7 +279,15 @@ def test_without_the_extra_the_words_say_what_to_install(monkeypatch) -> None:
 
 
 def test_a_database_is_opened_for_reading_only(tmp_path: Path, cases) -> None:
-    source = WAYS["in_sqlite"](frame(cases["describe"].tables["harbour"] if "harbour" in cases["describe"].tables else next(iter(cases["describe"].tables.values()))), "a", tmp_path)
+    source = WAYS["in_sqlite"](
+        frame(
+            cases["describe"].tables["harbour"]
+            if "harbour" in cases["describe"].tables
+            else next(iter(cases["describe"].tables.values()))
+        ),
+        "a",
+        tmp_path,
+    )
     opened = source.connection()
     import duckdb
 
@@ -290,10 +311,15 @@ def test_an_object_store_is_read_through_the_engine_s_own_settings(tmp_path: Pat
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            t = table(f"SELECT a FROM 'http://127.0.0.1:{server.server_port}/rows.parquet'", settings={"force_download": True})
+            t = table(
+                f"SELECT a FROM 'http://127.0.0.1:{server.server_port}/rows.parquet'", settings={"force_download": True}
+            )
             assert t["a"].tolist() == [1.0, 2.0, 3.0]
             with pytest.raises(SourceError, match="cannot be read"):
-                table(f"SELECT a FROM 'http://127.0.0.1:{server.server_port}/nothing.parquet'", settings={"force_download": True})
+                table(
+                    f"SELECT a FROM 'http://127.0.0.1:{server.server_port}/nothing.parquet'",
+                    settings={"force_download": True},
+                )
         finally:
             server.shutdown()
             thread.join()
@@ -304,7 +330,12 @@ def test_an_object_store_is_read_through_the_engine_s_own_settings(tmp_path: Pat
 
 @pytest.mark.parametrize(
     "address",
-    ["postgres:host=x password=hunter2", "postgres:postgresql://me:hunter2@x/y", "postgres:host=x PASSWORD = hunter2", "postgres:host=x sslpassword=hunter2"],
+    [
+        "postgres:host=x password=hunter2",
+        "postgres:postgresql://me:hunter2@x/y",
+        "postgres:host=x PASSWORD = hunter2",
+        "postgres:host=x sslpassword=hunter2",
+    ],
 )
 def test_a_password_in_an_address_is_refused_and_not_repeated(address: str) -> None:
     with pytest.raises(StudyError, match="no place for one") as caught:
@@ -414,7 +445,8 @@ def test_the_fingerprint_is_the_formula() -> None:
     for chunk, part in enumerate((words[:CHUNK], words[CHUNK:])):
         for shift in (0, 2):
             total = sum(
-                ((int(w) % 2**32 + int(keys[2 * i + shift])) % 2**32) * ((int(w) // 2**32 + int(keys[2 * i + 1 + shift])) % 2**32)
+                ((int(w) % 2**32 + int(keys[2 * i + shift])) % 2**32)
+                * ((int(w) // 2**32 + int(keys[2 * i + 1 + shift])) % 2**32)
                 for i, w in enumerate(part)
             )
             assert int(found[2 * chunk + shift // 2]) == total % 2**64
@@ -487,7 +519,12 @@ def test_a_second_budget_for_the_same_query_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="is kept already"):  # other words for the same rows
         party_of(tmp_path / "other", "SELECT a, b FROM read_parquet('rows.parquet')", folder=tmp_path)
     config, _ = create_party(
-        tmp_path / "other", "two", Source("SELECT a, b FROM 'rows.parquet'", folder=tmp_path), COLUMNS, Target(1.0, 1e-3), new_budget=True
+        tmp_path / "other",
+        "two",
+        Source("SELECT a, b FROM 'rows.parquet'", folder=tmp_path),
+        COLUMNS,
+        Target(1.0, 1e-3),
+        new_budget=True,
     )
     with open_party(config) as party:  # its paths start from where they did
         assert party.table.n_rows == 100

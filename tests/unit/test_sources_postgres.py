@@ -73,7 +73,11 @@ def test_releases_are_the_same_bits_as_in_memory(name: str, permuted: bool, serv
         if not permuted:
             for column in inside.names:
                 values = tables[card.name][column]
-                same = values.tolist() == inside[column].tolist() if values.dtype == object else values.tobytes() == inside[column].tobytes()
+                same = (
+                    values.tolist() == inside[column].tolist()
+                    if values.dtype == object
+                    else values.tobytes() == inside[column].tobytes()
+                )
                 assert same, column
     assert bits(case, tables) == bits(case, case.tables)
 
@@ -114,7 +118,11 @@ def test_kinds_of_columns(server: Postgres) -> None:
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [("9007199254740993::bigint", "more digits"), ("123456789012345678.25::numeric(20,2)", "more digits"), ("'infinity'::float", "infinite")],
+    [
+        ("9007199254740993::bigint", "more digits"),
+        ("123456789012345678.25::numeric(20,2)", "more digits"),
+        ("'infinity'::float", "infinite"),
+    ],
 )
 def test_numbers_that_no_float64_equals_are_refused(value: str, words: str, server: Postgres) -> None:
     server.run(f"DROP TABLE IF EXISTS big; CREATE TABLE big AS SELECT {value} AS a FROM generate_series(1, 3);")
@@ -162,7 +170,9 @@ def test_a_reader_cannot_write_and_a_missing_table_is_named_as_such(server: Post
 
 
 def test_a_server_that_is_not_there() -> None:
-    source = Source("SELECT 1 AS a", attach={"clinic": "postgres:host=127.0.0.1 port=1 dbname=x connect_timeout=2"}, name="ward")
+    source = Source(
+        "SELECT 1 AS a", attach={"clinic": "postgres:host=127.0.0.1 port=1 dbname=x connect_timeout=2"}, name="ward"
+    )
     with pytest.raises(SourceError, match="source 'ward': the database cannot be reached"):
         SourceTable(source)
 
@@ -266,4 +276,6 @@ def test_a_table_that_stays_is_answered_again(server: Postgres, tmp_path: Path) 
         opened(party)
         assert party.answer(encode(plan, "sums", 0, Nothing())) == first
         assert spent(party) == 1
-    assert PASSWORD not in "".join(path.read_text(errors="replace") for path in (tmp_path / "home").rglob("*") if path.is_file())
+    assert PASSWORD not in "".join(
+        path.read_text(errors="replace") for path in (tmp_path / "home").rglob("*") if path.is_file()
+    )

@@ -6,7 +6,6 @@ What the engine needs beside memory lies in a folder of its own that only its ow
 from __future__ import annotations
 
 import importlib
-import os
 import re
 import shutil
 import tempfile
@@ -14,6 +13,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from unpooled.aggregation.threads import threads
 from unpooled.errors import SourceError, StudyError
 from unpooled.study.sources.credentials import Credentials, no_password
 
@@ -70,7 +70,7 @@ class Connection:
             "allow_persistent_secrets": False,
             "temp_directory": own,
             "memory_limit": _MEMORY,
-            "threads": cores(),
+            "threads": threads(),
             "file_search_path": str(folder.resolve()),
             "python_enable_replacements": False,  # a table's name never means a variable of this program
         }
@@ -194,11 +194,6 @@ def _words(error: Exception) -> str:
         kind,
         f"it cannot be read ({kind}): look at paths, addresses and rights; the database's own words may quote data, so they are not shown",
     )
-
-
-def cores() -> int:
-    """The processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _quoted(text: str) -> str:
