@@ -70,7 +70,9 @@ def child(path: Path, rows: int, way: str, threads: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10**8)
-    parser.add_argument("--folder", type=Path, default=None, help="where the file is written, and deleted (8 bytes per value)")
+    parser.add_argument(
+        "--folder", type=Path, default=None, help="where the file is written, and deleted (8 bytes per value)"
+    )
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
         path = Path(folder) / "rows.parquet"

@@ -228,6 +228,7 @@ def test_whatever_is_wrong_is_said_with_the_source_and_without_a_value(query: st
 
 def test_the_engine_is_locked(monkeypatch) -> None:
     opened = Source("SELECT 1 AS a", settings={"threads": 1}).connection()
+    opened.lock()
     settings = dict(opened.raw.execute("SELECT name, value FROM duckdb_settings()").fetchall())
     for name in (
         "autoinstall_known_extensions",

@@ -87,10 +87,15 @@ class Connection:
                     self._secret(f"store_{kind}", kind, keys)
             for name, address in attach.items():
                 self._attach(name, address, credentials.login(name), folder)
-            self.raw.execute("SET lock_configuration = true")
         except duckdb.Error as error:
             self.close()
             refuse(label, error)
+
+    def lock(self, *, streams: bool = False) -> None:
+        """Let no query change a setting. One that only streams a file is decoded fastest by one thread, others beside it add up."""
+        if streams:
+            self.raw.execute("SET GLOBAL threads = 1")
+        self.raw.execute("SET lock_configuration = true")
 
     def close(self) -> None:
         """Give everything back."""

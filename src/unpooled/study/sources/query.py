@@ -59,6 +59,11 @@ class Query:
     #: ASC or DESC of every key.
     ways: tuple[str, ...] = ()
 
+    @property
+    def streams(self) -> bool:
+        """Whether rows come straight from files, in their order."""
+        return self.in_file_order and not self.keys
+
     def is_ordered_by(self, ids: str | None) -> bool:
         """Whether the query itself says which row comes first, by the column of row ids."""
         return ids is not None and ids in self.keys
@@ -69,7 +74,7 @@ class Query:
         told = f"SELECT {', '.join(parts)} FROM (\n{self.text}\n) AS source"  # noqa: S608 - the query is the party's own, and names are quoted
         if self.is_ordered_by(ids):
             return f"{told} ORDER BY {', '.join(self._keys)}"
-        if self.by_all or (self.in_file_order and not self.keys):
+        if self.by_all or self.streams:
             return told
         rest = [f"source.{_name(name)}" for name in self.types if name not in self.keys]
         return f"{told} ORDER BY {', '.join([*self._keys, *rest])}"

@@ -30,6 +30,9 @@ class Snapshot:
     def __init__(self) -> None:
         self._keys = np.frombuffer(secrets.token_bytes(4 * KEYS), dtype=np.uint32).astype(np.uint64)
         self._known: dict[str, list[bytes]] = {}
+        #: Columns in which some values are missing, and those in which some are infinite.
+        self.gaps: set[str] = set()
+        self.infinite: set[str] = set()
         self._total = hashlib.sha256()
         self._rows = 0
 
@@ -37,6 +40,7 @@ class Snapshot:
         """The next block of the source, all of its columns."""
         self._rows += len(block)
         for series in block:
+            self._note(series)
             name, words = series.name.encode("utf-8", "surrogatepass"), words_of(series)
             content = hashlib.sha256(words.data).digest()
             for part in (len(name).to_bytes(8, "big"), name, words.size.to_bytes(8, "big"), content):
@@ -59,26 +63,35 @@ class Snapshot:
         """Whether a block (any of the columns) is the one that was added at this place."""
         for series in block:
             known = self._known[series.name]
-            if place >= len(known) or known[place] != self._fingerprint(words_of(series)):
+            # Where nothing was missing, a nan has other words than the number that was there, whichever nan it is.
+            if place >= len(known) or known[place] != self._fingerprint(words_of(series, one_nan=series.name in self.gaps)):
                 return False
         return True
+
+    def _note(self, series: pl.Series) -> None:
+        if series.null_count() or (series.dtype.is_float() and series.is_nan().any()):
+            self.gaps.add(series.name)
+        if series.dtype.is_float() and series.is_infinite().any():
+            self.infinite.add(series.name)
 
     def _fingerprint(self, words: Words) -> bytes:
         return summed_up(words, self._keys)
 
 
-def words_of(series: pl.Series) -> Words:
-    """A column's block as 64-bit words; different blocks of one kind have different words."""
+def words_of(series: pl.Series, *, one_nan: bool = True) -> Words:
+    """A column's block as 64-bit words; different blocks of one kind have different words.
+
+    Which nan stands for a missing number no statistic sees, and databases do not keep it: ``one_nan`` takes all for the same.
+    """
     import polars as pl
 
     if series.dtype == pl.String:
         return _texts(series)
     if series.dtype == pl.Float64:
         found = series.to_numpy()
-        missing = np.isnan(
-            found
-        )  # one nan for all: which one stands for a missing number no statistic sees, and databases do not keep it
-        return np.ascontiguousarray(np.where(missing, np.nan, found) if missing.any() else found).view(np.uint64)
+        if one_nan and (missing := np.isnan(found)).any():
+            found = np.where(missing, np.nan, found)
+        return np.ascontiguousarray(found).view(np.uint64)
     return series.to_physical().cast(pl.Int64).fill_null(_NOTHING).to_numpy().view(np.uint64)
 
 

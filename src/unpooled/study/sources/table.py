@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -50,19 +51,18 @@ class SourceTable(Table):
         self._whole = False
         with self._asking() as connection:
             self._query = looked_at(source.name, source.query, connection.raw)
+            connection.lock(streams=self._query.streams)
         self.names = names or tuple(name for name in self._query.types if name != ids)
         self._must_have((*self.names, *([ids] if ids else [])))
         self.unordered = self._disorder()
         self._snapshot = Snapshot()
-        nulls: set[str] = set()
         for block in self._blocks(tuple(dict.fromkeys((*self.names, *([ids] if ids else []))))):
             self._snapshot.add(block)
-            nulls |= {series.name for series in block if series.null_count()}
         self.n_rows = self._snapshot.rows
         if self.n_rows < _FEWEST:
             msg = f"source {source.name!r}: the query gives fewer than {_FEWEST} rows, in which nobody could hide"
             raise SourceError(msg)
-        self._gaps = {name for name in nulls if name in self._declared and not self._declared[name].may_be_absent}
+        self._gaps = {column.name for column in declared if not column.may_be_absent} & self._snapshot.gaps
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -82,6 +82,9 @@ class SourceTable(Table):
             self._check(name)
             if name in self._gaps:
                 msg = f"source {self._source.name!r}: column {name!r} holds NULL, and its declaration refuses missing values: declare what is missing (missing = 'absent' or 'indicator'), or leave such rows out in the query"
+                raise SourceError(msg)
+            if name in self._snapshot.infinite:
+                msg = f"source {self._source.name!r}: column {name!r} holds an infinite value: make it NULL in the query, or a number"
                 raise SourceError(msg)
         for frame in _cut(self._checked(tuple(dict.fromkeys(names))), rows):
             yield tuple(self._values(frame[name]) for name in names)
@@ -113,7 +116,11 @@ class SourceTable(Table):
         return [text for frame in self._checked((self._ids,)) for text in frame[self._ids].to_list()]
 
     def _values(self, series: pl.Series) -> NDArray[Any]:
-        return as_column(series.name, values_of(series, self._declared.get(series.name), self._form))
+        values = values_of(series, self._declared.get(series.name), self._form)
+        if values.dtype != np.float64:
+            return as_column(series.name, values)
+        values.setflags(write=False)  # nobody else has them: no copy is needed
+        return values
 
     def _checked(self, names: tuple[str, ...]) -> Iterator[pl.DataFrame]:
         """Blocks that are those of the snapshot."""
@@ -145,14 +152,20 @@ class SourceTable(Table):
         with self._asking() as connection:
             # A cursor of its own: one reading may go on while another begins.
             relation = connection.raw.cursor().sql(self._query.reading(names, self._ids))
-            for batch in nanoarrow.c_array_stream(relation):
-                yield pl.Series(batch).struct.unnest()
+            stream = iter(nanoarrow.c_array_stream(relation))
+            with ThreadPoolExecutor(1) as ahead:  # the next batch is decoded while this one is added up
+                coming = ahead.submit(next, stream, None)
+                while (batch := coming.result()) is not None:
+                    coming = ahead.submit(next, stream, None)
+                    yield pl.Series(batch).struct.unnest()
 
     @contextmanager
     def _asking(self) -> Iterator[Connection]:
         """A connection; one that fails is closed, and the next reading opens another."""
         if self._open is None:
             self._open = self._source.connection()
+            if hasattr(self, "_query"):
+                self._open.lock(streams=self._query.streams)
         try:
             yield self._open
         except (engine().Error, RuntimeError, OSError) as error:  # nanoarrow hands on what the engine says as a RuntimeError
