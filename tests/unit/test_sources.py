@@ -666,3 +666,55 @@ def test_the_public_class() -> None:
     with source.connection().raw.cursor() as raw:
         assert looked_at("made up", source.query, raw).keys == ()
     assert os.environ.get("UNPOOLED_CLINIC_PASSWORD") is None
+
+
+def test_the_command_line_sets_up_a_party_of_a_query_and_the_doctor_looks_at_it(tmp_path: Path, monkeypatch) -> None:
+    from typer.testing import CliRunner
+
+    from unpooled.cli.main import app
+    from unpooled.network.doctor import examine
+
+    rows(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    query = "sql:SELECT a, b FROM 'rows.parquet'"
+    proposed = CliRunner().invoke(app, ["party", "init", query, "--name", "ward"])
+    assert "--column 'a=LOW:HIGH'" in proposed.output
+    made = CliRunner().invoke(
+        app, ["party", "init", query, "--name", "ward", "--column", "a=-10:10", "--column", "b=-10:10"]
+    )
+    assert made.exit_code == 0, made.output
+    assert read_party(tmp_path / "party.toml").party.data == query
+    config = tmp_path / "party.toml"
+    (party,) = [finding for finding in examine(None, config, None) if finding.what == "party"]
+    assert party.fine, party.words
+    (tmp_path / "rows.parquet").unlink()
+    (party,) = [finding for finding in examine(None, config, None) if finding.what == "party"]
+    assert not party.fine
+    assert party.words.startswith("source 'ward': it cannot be read")
+
+
+def test_a_party_file_that_somebody_wrote_is_completed(tmp_path: Path) -> None:
+    rows(tmp_path)
+    first = party_of(tmp_path, "SELECT a, b FROM 'rows.parquet' WHERE a > 0")
+    home = tmp_path / "written"
+    home.mkdir()
+    text = first.read_text().replace('"one.ledger"', '"two.ledger"').replace('name = "one"', 'name = "two"')
+    (home / "party.toml").write_text(text)
+    from unpooled.study.party import complete_party
+
+    complete_party(home / "party.toml", new_budget=True)
+    with open_party(home / "party.toml") as party:
+        assert 2 <= party.table.n_rows < 100
+
+
+def test_what_a_study_would_refuse_is_listed_with_its_rows(tmp_path: Path) -> None:
+    from unpooled.study.inspect import inspect
+    from unpooled.study.reading import DataFormat
+
+    source = Source("SELECT CASE i WHEN 3 THEN NULL ELSE i END AS a FROM range(10) AS t(i) ORDER BY ALL", name="ward")
+    columns = (Column("a", 0.0, 8.0),)
+    found = inspect(source, columns, None, (), DataFormat(), SourceTable(source, ("a",), declared=columns))
+    told = {fault.what: fault.count for fault in found.faults}
+    assert told["a missing value, and the declaration refuses those"] == 1
+    assert told["a value above the declared range, which is clipped"] == 1
+    assert found.counted == "from 1"
