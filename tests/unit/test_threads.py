@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.standard import Scales
+from unpooled.aggregation.standard import Scales, StandardRows
 from unpooled.aggregation.threads import THREADS, cores, shared_out, threads
 from unpooled.errors import DataError, UsageError
 from unpooled.models.describe.party import sums
@@ -57,6 +57,25 @@ def test_the_same_bits_for_every_number_of_threads_and_every_size_of_a_block(cou
         alone = work(table())
         monkeypatch.setenv(THREADS, str(count))
         assert work(in_blocks(size)).tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("size", [1, 17, 1000, 5000])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_rounds_over_standardised_rows_are_the_same_bits_too(count: int, size: int, monkeypatch) -> None:
+    layout = MomentsLayout.of(COLUMNS, "y", 4 * ROWS)
+    rows = StandardRows(layout, ROWS, 3.0)
+    standard = np.array([0.1, -0.1, 0.2]), np.array([0.4, 0.3, 0.5])
+    start = np.array([0.3, -0.2, 0.1])
+    works = (
+        lambda blocks: rows.gradient(blocks, start),
+        lambda blocks: rows.squares(blocks, start),
+        lambda blocks: rows.products(blocks, start, 1.5),
+    )
+    for work in works:
+        alone = work(rows.blocks(table(), standard))
+        assert np.abs(alone).max() > 0
+        monkeypatch.setenv(THREADS, str(count))
+        assert shared_out(rows.blocks(in_blocks(size), standard), work).tobytes() == alone.tobytes()
 
 
 def test_several_threads_are_at_work(monkeypatch) -> None:

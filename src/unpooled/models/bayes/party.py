@@ -77,19 +77,19 @@ def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
 def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: BayesDesign = context.design
     standard, start, _ = public_numbers(design.standard.layout, settings, 0)
-    return design.standard.gradient(_rows(context, standard), start)
+    return shared_out(_rows(context, standard), lambda own: design.standard.gradient(own, start))
 
 
 def _spread(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: BayesDesign = context.design
     standard, start, _ = public_numbers(design.standard.layout, settings, 0)
-    return design.standard.squares(_rows(context, standard), start)
+    return shared_out(_rows(context, standard), lambda own: design.standard.squares(own, start))
 
 
 def _residual(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: BayesDesign = context.design
     standard, start, (clip,) = public_numbers(design.standard.layout, settings, 1)
-    return design.standard.products(_rows(context, standard), start, float(clip))
+    return shared_out(_rows(context, standard), lambda own: design.standard.products(own, start, float(clip)))
 
 
 def _rows(context: Context, standard: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Blocks:
