@@ -28,7 +28,7 @@ from unpooled.study.sources import connection as engine_room
 from unpooled.study.sources.query import looked_at
 from unpooled.study.sources.snapshot import Snapshot, words_of
 from unpooled.study.sources.source import Source
-from unpooled.study.sources.table import SourceTable
+from unpooled.study.sources.table import BLOCK, SourceTable
 
 #: Stands in every file and every query of a test that must not find it in an error.
 VALUE = 4711.25
@@ -89,14 +89,15 @@ def test_permuted_rows_are_the_same_bits_where_rows_are_split(name: str, cases, 
     assert bits(case, other) == bits(case, case.tables)
 
 
-@pytest.mark.parametrize("rows", [1, 7, 1000, 65_536, 100_000])
+@pytest.mark.parametrize("rows", [1, 70, 1000, 65_536, 100_000])
 def test_blocks_are_cut_anywhere_and_hold_the_same(rows: int) -> None:
     t = table("SELECT i::DOUBLE AS a, (i % 5)::VARCHAR AS b FROM range(150000) AS t(i) ORDER BY a", ("a", "b"))
     if rows == 1:
         assert [next(t.blocks(("a",), 1))[0].tolist()] == [[0.0]]
         return
     found = list(t.blocks(("a", "b"), rows))
-    assert [len(a) for a, _ in found[:-1]] == [rows] * (len(found) - 1)
+    assert max(len(a) for a, _ in found) <= rows
+    assert len(found) <= 150_000 / min(rows, BLOCK) + 3
     assert np.concatenate([a for a, _ in found]).tobytes() == np.arange(150_000.0).tobytes()
     assert np.concatenate([b for _, b in found]).tolist() == [str(i % 5) for i in range(150_000)]
 

@@ -1,6 +1,6 @@
 """What a source said when it was opened, block by block and column by column, and whether it still says so.
 
-A block is 65,536 rows whatever batches rows come in. Of every column of it two things are taken when a source is opened: a SHA-256, of which the
+A block is 62,500 rows whatever batches rows come in. Of every column of it two things are taken when a source is opened: a SHA-256, of which the
 source's digest is made, and a fingerprint with a secret key of this process, with which every later reading is compared as it goes by.
 """
 
