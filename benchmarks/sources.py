@@ -50,9 +50,10 @@ def moments(path: Path, rows: int, way: str) -> dict[str, float]:
     layout.statistic(read_table(path.with_name("small.parquet"), NAMES))  # compiles
     start = time.perf_counter()
     table = read_table(path if way == "file" else Source(f"SELECT * FROM '{path}'"), NAMES)
-    opened = time.perf_counter()
+    opened, before = time.perf_counter(), time.process_time()
     layout.statistic(table)
-    return {"open": opened - start, "seconds": time.perf_counter() - opened}
+    seconds, cpu = time.perf_counter() - opened, time.process_time() - before
+    return {"open": opened - start, "seconds": seconds, "cpu": cpu}
 
 
 def child(path: Path, rows: int, way: str, threads: int) -> dict[str, float]:
@@ -89,9 +90,9 @@ def main() -> None:
         if way == "sums":
             continue
         seconds, peak = statistics.median(one["seconds"] for one in told), max(one["peak"] for one in told)
-        opened = statistics.median(one["open"] for one in told)
+        opened, cpu = (statistics.median(one[key] for one in told) for key in ("open", "cpu"))
         print(
-            f"  moments from a {way:<5} on {threads} thread(s) {seconds:7.2f} s  {seconds / floor:5.2f} x the sums (aim: {AIM} on two)  "
+            f"  moments from a {way:<5} on {threads} thread(s) {seconds:7.2f} s  {seconds / floor:5.2f} x the sums (aim: {AIM} on two)  cpu {cpu:.2f} s  "
             f"peak {peak:.2f} GB (aim: below {MEMORY:g})  opened in {opened:.2f} s"
         )
 

@@ -9,8 +9,9 @@ import pytest
 
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.standard import Scales, StandardRows
-from unpooled.aggregation.threads import THREADS, cores, shared_out, threads
+from unpooled.aggregation.threads import THREADS, shared_out, threads
 from unpooled.errors import DataError, UsageError
+from unpooled.kernels.threads import processors
 from unpooled.models.describe.party import sums
 from unpooled.models.describe.plan import compile_plan
 from unpooled.privacy.bounds import Column
@@ -155,7 +156,7 @@ def test_a_reader_is_not_far_ahead_of_the_threads(monkeypatch) -> None:
 
 def test_the_number_of_threads_is_what_is_said_or_all_cores(monkeypatch) -> None:
     monkeypatch.delenv(THREADS, raising=False)
-    assert threads() == cores() >= 1
+    assert threads() == processors() >= 1
     monkeypatch.setenv(THREADS, "3")
     assert threads() == 3
     for wrong in ("0", "-1", "two", "1.5"):

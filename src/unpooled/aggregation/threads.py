@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from unpooled.errors import UsageError
+from unpooled.kernels.threads import one_thread, processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,28 +32,24 @@ def threads() -> int:
     """How many threads work on one sum."""
     said = os.environ.get(THREADS, "")
     if not said:
-        return cores()
+        return processors()
     if not said.isdecimal() or not int(said):
         msg = f"{THREADS} is a whole number from 1 on"
         raise UsageError(msg)
     return int(said)
 
 
-def cores() -> int:
-    """The processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def shared_out(blocks: Iterable[Block], total: Callable[[Iterator[Block]], NDArray[np.int64]]) -> NDArray[np.int64]:
-    """``total(blocks)`` for a function that adds up integers over blocks, worked out by several threads on some blocks each."""
+    """``total(blocks)`` for a function that adds up integers over blocks, worked out by several threads on some blocks each.
+
+    ``total`` must not itself ask for BLAS on one thread: it would wait for this function, which has asked already.
+    """
     source = iter(blocks)
     first = list(_some(source, 2))
     count = threads() if len(first) > 1 else 1
     if count == 1:
         return total(_chained(first, source))
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, user_api="blas"):  # one per thread of ours
+    with one_thread():  # of BLAS, per thread of ours
         return _Crew(count, total).work(_chained(first, source))
 
 
