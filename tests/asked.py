@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from unpooled.models import load
+from unpooled.privacy.plan import Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import run_in_process
@@ -71,11 +72,11 @@ def asked(source: Source, like: Table, columns=()) -> SourceTable:
     return SourceTable(source, like.names, "row_id", declared=columns)
 
 
-def bits(case, tables: dict[str, Table]) -> bytes:
+def bits(study: Study, tables: dict[str, Table]) -> bytes:
     """Everything that a study releases about these tables, its noise drawn from the study's simulation seed."""
-    model = load(case.study.row)
+    model = load(study.row)
     return msgspec.msgpack.encode(
-        run_in_process(model, model.compile(case.study), tables, Policy.in_process(), load).outcome.result
+        run_in_process(model, model.compile(study), tables, Policy.in_process(), load).outcome.result
     )
 
 

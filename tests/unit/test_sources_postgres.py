@@ -79,7 +79,7 @@ def test_releases_are_the_same_bits_as_in_memory(name: str, permuted: bool, serv
                     else values.tobytes() == inside[column].tobytes()
                 )
                 assert same, column
-    assert bits(case, tables) == bits(case, case.tables)
+    assert bits(case.study, tables) == bits(case.study, case.tables)
 
 
 def test_rows_without_an_order_are_given_one(server: Postgres) -> None:

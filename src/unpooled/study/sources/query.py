@@ -65,8 +65,8 @@ class Query:
         return self.in_file_order and not self.keys
 
     def is_ordered_by(self, ids: str | None) -> bool:
-        """Whether the query itself says which row comes first, by the column of row ids."""
-        return ids is not None and ids in self.keys
+        """Whether the query itself says which row comes first, by the column of row ids and nothing before it, upwards as everybody's."""
+        return ids is not None and self.keys[:1] == (ids,) and self.ways[0] == "ASC"
 
     def reading(self, names: tuple[str, ...], ids: str | None) -> str:
         """The statement that reads these columns, the same rows in the same order whenever it runs."""

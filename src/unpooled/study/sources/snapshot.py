@@ -15,6 +15,8 @@ import numpy as np
 from unpooled.kernels.fingerprint import KEYS, summed_up
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     import polars as pl
     from numpy.typing import NDArray
 
@@ -36,13 +38,13 @@ class Snapshot:
         self._total = hashlib.sha256()
         self._rows = 0
 
-    def add(self, block: pl.DataFrame) -> None:
-        """The next block of the source, all of its columns."""
+    def add(self, block: pl.DataFrame, over: Callable[..., Iterable[bytes]] = map) -> None:
+        """The next block of the source, all of its columns; ``over`` is a map, perhaps that of several threads."""
         self._rows += len(block)
-        for series in block:
+        found = [words_of(series) for series in block]
+        for series, words, content in zip(block, found, over(_hashed, found), strict=True):
             self._note(series)
-            name, words = series.name.encode("utf-8", "surrogatepass"), words_of(series)
-            content = hashlib.sha256(words.data).digest()
+            name = series.name.encode("utf-8", "surrogatepass")
             for part in (len(name).to_bytes(8, "big"), name, words.size.to_bytes(8, "big"), content):
                 self._total.update(part)
             self._known.setdefault(series.name, []).append(self._fingerprint(words))
@@ -76,6 +78,10 @@ class Snapshot:
 
     def _fingerprint(self, words: Words) -> bytes:
         return summed_up(words, self._keys)
+
+
+def _hashed(words: Words) -> bytes:
+    return hashlib.sha256(words.data).digest()
 
 
 def words_of(series: pl.Series, *, one_nan: bool = True) -> Words:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.aggregation.threads import threads
 from unpooled.errors import SourceError
 from unpooled.privacy.table import Table, as_column
 from unpooled.study.reading import DataFormat, values_of
@@ -58,8 +59,9 @@ class SourceTable(Table):
         self._must_have((*self.names, *([ids] if ids else [])))
         self.unordered = self._disorder()
         self._snapshot = Snapshot()
-        for block in self._blocks(tuple(dict.fromkeys((*self.names, *([ids] if ids else []))))):
-            self._snapshot.add(block)
+        with ThreadPoolExecutor(threads()) as hashing:
+            for block in self._blocks(tuple(dict.fromkeys((*self.names, *([ids] if ids else []))))):
+                self._snapshot.add(block, hashing.map)
         self.n_rows = self._snapshot.rows
         if self.n_rows < _FEWEST:
             msg = f"source {source.name!r}: the query gives fewer than {_FEWEST} rows, in which nobody could hide"
