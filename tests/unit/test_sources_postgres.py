@@ -22,7 +22,10 @@ from unpooled.study.party import create_party, open_party
 from unpooled.study.sources.source import Source
 from unpooled.study.sources.table import SourceTable
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "a server is there")
+pytestmark = [
+    pytest.mark.skipif(bool(why_not()), reason=why_not() or "a server is there"),
+    pytest.mark.xdist_group("postgres"),  # one server
+]
 
 
 @pytest.fixture(scope="module")

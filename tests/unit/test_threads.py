@@ -185,7 +185,9 @@ def test_releases_of_a_large_source_are_the_same_bits_on_one_thread_and_on_two_a
     cards = (Card("one", n, COLUMNS), Card("two", n, COLUMNS))
     studies = {
         "describe": Study("describe", cards, 1.0, 1e-6, simulation_seed=3, derived=()),
-        "bayes": Study("bayes", cards, 1.0, 1e-6, parameters={"response": "y", "method": "moments"}, simulation_seed=3, derived=()),
+        "bayes": Study(
+            "bayes", cards, 1.0, 1e-6, parameters={"response": "y", "method": "moments"}, simulation_seed=3, derived=()
+        ),
     }
     monkeypatch.setenv(THREADS, "1")
     source = SourceTable(Source(query), ("a", "b", "y"), declared=COLUMNS)
