@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.budget import Budget as Budget
     from unpooled.study.link import link as link
     from unpooled.study.saved import load as load
+    from unpooled.study.sources.source import Source as Source
 
 #: Public name -> module that defines it; loaded when first used, so that importing unpooled stays fast.
 _HOME = {
@@ -51,6 +52,7 @@ _HOME = {
     "PrivatePLSRegression": "unpooled.models.pls.estimator",
     "PrivateStackingClassifier": "unpooled.models.stacking.estimator",
     "Refusal": "unpooled.errors",
+    "Source": "unpooled.study.sources.source",
     "UnpooledError": "unpooled.errors",
     "UtilityWarning": "unpooled.errors",
     "describe": "unpooled.models.describe.estimator",
@@ -78,6 +80,7 @@ __all__ = [
     "PrivatePLSRegression",
     "PrivateStackingClassifier",
     "Refusal",
+    "Source",
     "UnpooledError",
     "UtilityWarning",
     "describe",

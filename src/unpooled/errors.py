@@ -5,7 +5,8 @@
     UnpooledError
     ├── UsageError (also ValueError)   something you passed is wrong; the text says what and how to mend it
     │   ├── DataError                  a column, a row count or a value kind does not fit what was declared
-    │   │   └── RowsError              rows cannot be used; their numbers are told to their own party alone
+    │   │   ├── RowsError              rows cannot be used; their numbers are told to their own party alone
+    │   │   └── SourceError            a database or a query cannot be read, or not exactly, or no longer says what it said
     │   └── StudyError                 a study, party or card file is wrong: file, key, remedy
     ├── Refusal                        everything was understood and the answer is no; nothing has changed
     │   ├── PolicyRefusal              the party's policy does not allow this plan
@@ -64,6 +65,10 @@ class RowsError(DataError):
     def told(self) -> DataError:
         """What others are told: row numbers are for whoever holds the rows."""
         return DataError(self.outside)
+
+
+class SourceError(DataError):
+    """A database or a query cannot be read, or not exactly, or no longer says what it said. Names the source, never a value."""
 
 
 class StudyError(UsageError):

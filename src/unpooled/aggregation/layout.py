@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Coding, Column, integer_grid
@@ -200,6 +201,9 @@ class MomentsLayout:
 
     def added_up(self, blocks: Iterable[tuple[NDArray[Any], ...]]) -> NDArray[np.int64]:
         """The same for blocks of raw features and, last, the responses: of a table, or made from one row by row."""
+        return shared_out(blocks, self._added_up)
+
+    def _added_up(self, blocks: Iterator[tuple[NDArray[Any], ...]]) -> NDArray[np.int64]:
         from unpooled.kernels.moments import add_gram
 
         responses = 1 + len(self.others)

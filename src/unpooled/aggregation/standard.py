@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import PlanMismatch
 from unpooled.kernels import standard_rows
@@ -120,8 +121,12 @@ class Scales:
 
     def statistic(self, table: Table) -> Ints:
         """The exact sums of one party's rows."""
+        names = (*self.layout.coding.names, *([self.layout.response.name] if self.response else []))
+        return shared_out(table.blocks(names), self._added_up)
+
+    def _added_up(self, blocks: Iterable[tuple[Any, ...]]) -> Ints:
         total = np.zeros(2 * (self.count + self.response), dtype=np.int64)
-        for coded, *response in coded_blocks(self.layout, table) if self.response else coded_features(self.layout, table):
+        for coded, *response in _coded(self.layout, blocks) if self.response else _features(self.layout, blocks):
             rows = np.column_stack([coded, *response]).astype(np.int64)
             total += np.concatenate([rows.sum(axis=0), (rows * rows).sum(axis=0)])
         return total
@@ -299,8 +304,12 @@ class StandardRows:
 
 def coded_blocks(layout: MomentsLayout, table: Table) -> Iterator[tuple[Floats, Floats]]:
     """Coded features and responses of a table, block by block, as floats that hold integers."""
+    yield from _coded(layout, table.blocks((*layout.coding.names, layout.response.name)))
+
+
+def _coded(layout: MomentsLayout, blocks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Floats, Floats]]:
     coding, response = layout.coding, Coding((layout.response,), layout.grid)
-    for block in table.blocks((*coding.names, layout.response.name)):
+    for block in blocks:
         coded = np.empty((block[0].size, len(coding.attribute)), order="F")
         if coding.columns:
             coding.code_into(block[:-1], coded)
@@ -311,8 +320,12 @@ def coded_blocks(layout: MomentsLayout, table: Table) -> Iterator[tuple[Floats, 
 
 def coded_features(layout: MomentsLayout, table: Table, others: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Coded features of a table, block by block, and after them other columns as they are."""
+    yield from _features(layout, table.blocks((*layout.coding.names, *others)))
+
+
+def _features(layout: MomentsLayout, blocks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     coding = layout.coding
-    for block in table.blocks((*coding.names, *others)):
+    for block in blocks:
         coded = np.empty((block[0].size, len(coding.attribute)), order="F")
         coding.code_into(block[: len(coding.columns)], coded)
         yield coded, *block[len(coding.columns) :]

@@ -207,6 +207,34 @@ def changed_once(plan: Plan, change: Mapping[str, Change], unit: Unit, rng: np.r
     return {**change, name: changed if isinstance(own, list) else changed[0]}
 
 
+def changed_tables(plan: Plan, tables: Tables, changes: Mapping[str, Change], unit: Unit, at: int) -> Tables | None:
+    """The neighbouring data as a whole; None where this change makes none under the study's adjacency."""
+    found = dict(tables)
+    for name, row in changes.items():
+        changed = allowed(plan, name, row, unit)
+        if isinstance(changed, dict) and not changed:
+            return None
+        found[name] = changed_table(tables[name], changed, at)
+    return found
+
+
+def allowed(plan: Plan, name: str, row: Change, unit: Unit) -> Change:
+    """The change, or what of it the adjacency admits: under zero-out a value may vanish, not become another one (empty: nothing)."""
+    card = plan.study.card(name)
+    label = unit is Unit.ATTRIBUTE and isinstance(row, dict) and set(row) <= set(card.labels)
+    if not isinstance(row, dict) or plan.study.adjacency != Adjacency.ZERO_OUT or unit is not Unit.ATTRIBUTE or label:
+        return row
+    return vanishing(card, row) or {}
+
+
+def changed_table(table: Table, row: Change, at: int) -> Table:
+    """The neighbouring table."""
+    if isinstance(row, list):
+        assert isinstance(table, BoundedTable)
+        return table.exchange(row)
+    return table.omit(at) if row is None else table.replace(at, row)
+
+
 def vanishing(card: Card, row: Row) -> Row | None:
     """Under zero-out a single value may only become missing, where that is allowed."""
     missing = {name: _nothing(card.column(name)) for name in row}

@@ -63,11 +63,17 @@ def audit_noise(
 
 
 def acts_under(
-    model: Model, study: Study, tables: Mapping[str, Table], seed: int, *, registry: Callable[[str], Model]
+    model: Model,
+    study: Study,
+    tables: Mapping[str, Table],
+    seed: int,
+    *,
+    registry: Callable[[str], Model],
+    recorded: Mapping[str, Sequence[Act]] | None = None,
 ) -> dict[str, list[Act]]:
-    """What every party did in one run, with root keys that follow from ``seed`` and the party's name."""
+    """What every party did in one run, with root keys that follow from ``seed`` and the party's name; releases as recorded, if any are."""
     real = msgspec.structs.replace(study, simulation_seed=None)
-    acts = {name: Acts() for name in tables}
+    acts = {name: Acts(tuple((recorded or {}).get(name, ()))) for name in tables}
     mine, parties = watched(model, acts), {}
     for card in real.parties:
         ledger = Ledger.in_memory(sha256(f"{seed} {card.name}".encode()).digest())

@@ -19,18 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.audit.neighbours import bases, changed_once, corner, neighbours, searchable, vanishing
+from unpooled.audit.neighbours import allowed, bases, changed_once, changed_table, corner, neighbours, searchable
 from unpooled.audit.shares import share
 from unpooled.audit.violation import Violation
 from unpooled.audit.witness import Acts, watched
 from unpooled.errors import UnpooledError
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.events import NO_COST, Kind
-from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource, Stream
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.privacy.unit import Unit
 from unpooled.protocol.conversation import find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import (
@@ -209,18 +208,11 @@ class _World:
         largest, label = 0.0, False
         people: dict[str, Party] = {}
         for name, row in changes.items():
-            card = self.plan.study.card(name)
-            label = unit is Unit.ATTRIBUTE and isinstance(row, dict) and set(row) <= set(card.labels)
-            if (
-                isinstance(row, dict)
-                and self.plan.study.adjacency == Adjacency.ZERO_OUT
-                and unit is Unit.ATTRIBUTE
-                and not label
-            ):
-                row = vanishing(card, row)  # noqa: PLW2901 - a value may vanish, not become another one
-                if row is None:
-                    continue
-            people[name] = self.party(name, _changed(run.tables[name], row, at), run.acts[name])
+            label = unit is Unit.ATTRIBUTE and isinstance(row, dict) and set(row) <= set(self.plan.study.card(name).labels)
+            changed = allowed(self.plan, name, row, unit)
+            if changed == {}:
+                continue
+            people[name] = self.party(name, changed_table(run.tables[name], changed, at), run.acts[name])
         for ours, answer in self._answers(run, people, unit):
             step = find_step(self.model, open_envelope(ours.request).step)
             one, other = (open_body(open_envelope(reply), step.reply) for reply in (ours.reply or b"", answer))
@@ -305,14 +297,6 @@ class _World:
         if cost > stated * (1 + _ROUNDING):
             what = f"one neighbour moves releases that cost {cost:.4g} together; the plan states {stated:.4g}"
             self.report.violations.append(Violation(unit, "all", "the whole plan", what))
-
-
-def _changed(table: Table, row: Change, at: int) -> Table:
-    """The neighbouring table."""
-    if isinstance(row, list):
-        assert isinstance(table, BoundedTable)
-        return table.exchange(row)
-    return table.omit(at) if row is None else table.replace(at, row)
 
 
 def differences(ours: Any, theirs: Any) -> Iterator[str]:  # noqa: ANN401, C901 - any field of two replies; a line per way to differ

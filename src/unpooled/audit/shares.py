@@ -1,26 +1,22 @@
 r"""How far two acts of one mechanism are apart, with equal noise and on neighbouring data, as a part of what is declared.
 
-Vectors and parts of totals move by a distance, scores by the largest difference of one, and a minimiser by its privacy loss: the ratio of its
-densities in both worlds, at what was drawn. With w the minimiser for the perturbation b, and b' the one for which the other world has the same w,
-
-.. math:: \log\frac{p(b)}{p(b')} + \log\frac{|\partial w'/\partial b'|}{|\partial w/\partial b|}
-
-holds at every w and must stay below a pure claim; of a Gaussian one |b - b'| and the determinants are each held against their own bound (S.11).
+Vectors and parts of totals move by a distance, scores by the largest difference of one, and a minimiser by its privacy loss
+(:mod:`unpooled.audit.minimisers`): it must stay below a pure claim; of a Gaussian one the perturbations' distance and the determinants are each
+held against their own bound (S.11).
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.audit.minimisers import MOST_COLUMNS, same_minimiser
 from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.mechanisms import (
     GaussianObjective,
     NoisyChoice,
-    Objective,
     ObjectivePerturbation,
     ScaledGaussian,
     Scores,
@@ -28,20 +24,10 @@ from unpooled.privacy.mechanisms import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
     from unpooled.audit.witness import Act
 
-    Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-
-#: Objectives of more numbers than this are left to the tests of their mechanism: every column costs solutions on both sides.
-MOST_COLUMNS = 12
-#: Steps of Newton's method at most, and where it may stop: in units of the noise.
-_STEPS, _CLOSE = 60, 1e-6
-#: A difference quotient's width in units of the noise.
-_WIDTH = 1e-3
+#: What difference quotients make of a loss of nothing.
+_STILL = 1e-4
 
 
 def share(one: Act, other: Act, declared: Event) -> float | None:
@@ -84,66 +70,24 @@ def _scaled(mechanism: ScaledGaussian, one: Act, other: Act) -> float:
     return float(np.linalg.norm(ours.values - theirs.values)) / (mechanism.multiplier * ours.sensitivity)
 
 
-# --- minimisers -------------------------------------------------------------------------------------------------------------
-
-
 def _objective(one: Act, other: Act, declared: Event) -> float | None:
     mechanism = one.mechanism
     assert isinstance(mechanism, ObjectivePerturbation)
-    assert isinstance(one.given, Objective)
-    assert isinstance(other.given, Objective)
     if mechanism.size > MOST_COLUMNS:
         return None
-    theirs, noise = other.given.solve, mechanism.scale
-    assert one.perturbation is not None
-    wanted, slopes = _recorded(one)
-    same = _perturbation_for(theirs, wanted, one.perturbation, slopes, _CLOSE * noise)
-    if same is None:
-        return math.inf  # no perturbation leads there: the other world's minimiser is another function of it altogether
-    determinants = _log_determinant(_jacobian(theirs, same, noise)) - _log_determinant(slopes)
-    parts = [np.split(term, mechanism.fits) for term in (one.perturbation, same)]
-    if isinstance(mechanism, GaussianObjective):
-        farthest = max(float(np.linalg.norm(a - b)) for a, b in zip(*parts, strict=True)) / noise
+    found = same_minimiser(one, other)
+    if found is None:
+        return math.inf
+    parts, determinants = found
+    if declared.tails and isinstance(mechanism, GaussianObjective):
+        farthest = max(float(np.linalg.norm(a - b)) for a, b in parts) / mechanism.scale
         bend = mechanism.fits * (declared.value - mechanism.covering)
         return max(farthest / declared.tails[0][1], abs(determinants) / bend if bend else 0.0)
-    pulled = math.fsum(float(np.linalg.norm(b) - np.linalg.norm(a)) for a, b in zip(*parts, strict=True)) / noise
-    return abs(pulled + determinants) / (declared.value * declared.count)
+    pulled = math.fsum(float(np.linalg.norm(b) - np.linalg.norm(a)) for a, b in parts) / mechanism.scale
+    loss = abs(pulled + determinants)
+    if not declared.value:
+        return math.inf if loss > _STILL else 0.0
+    return loss / (declared.value * declared.count)
 
 
-@lru_cache(maxsize=256)
-def _recorded(act: Act) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The minimiser that was drawn, without what covers its residual, and its Jacobian: the same for every neighbour."""
-    assert isinstance(act.given, Objective)
-    assert act.perturbation is not None
-    assert act.mechanism.scale is not None
-    return act.given.solve(act.perturbation), _jacobian(act.given.solve, act.perturbation, act.mechanism.scale)
-
-
-def _perturbation_for(
-    solve: Solver, wanted: NDArray[np.float64], start: NDArray[np.float64], slopes: NDArray[np.float64], close: float
-) -> NDArray[np.float64] | None:
-    """The perturbation whose minimiser is ``wanted``, by steps along another world's slopes: one row more or less changes them little."""
-    term = start
-    for _ in range(_STEPS):
-        try:
-            step = np.linalg.solve(slopes, wanted - solve(term))
-        except np.linalg.LinAlgError:
-            return None
-        term = term + step
-        if np.linalg.norm(step) <= close:
-            return term
-    return None
-
-
-def _jacobian(solve: Solver, term: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
-    """Of the minimiser in the perturbation."""
-    width = _WIDTH * noise
-    ends = np.eye(term.size) * width
-    return np.column_stack([(solve(term + end) - solve(term - end)) / (2 * width) for end in ends])
-
-
-def _log_determinant(slopes: NDArray[np.float64]) -> float:
-    return float(np.linalg.slogdet(slopes).logabsdet)
-
-
-__all__ = ["MOST_COLUMNS", "share"]
+__all__ = ["share"]

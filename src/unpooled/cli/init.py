@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +19,17 @@ if TYPE_CHECKING:
     from unpooled.study.inspect import Findings
     from unpooled.study.reading import DataFormat
     from unpooled.study.sniff import Sniffed
+    from unpooled.study.sources.source import Source
 
 #: So many columns are listed where none is declared.
 _LISTED = 40
 
 
 def init(
-    data: Path | None = typer.Argument(
-        None, help="The data file (CSV, Parquet, Feather, Excel, or .npz of sparse columns); it stays where it is."
+    given: str | None = typer.Argument(
+        None,
+        metavar="[DATA]",
+        help="The data file (CSV, Parquet, Feather, Excel, or .npz of sparse columns), which stays where it is; or 'sql:SELECT ...' over files.",
     ),
     name: str | None = typer.Option(None, "--name", help="The party's name in studies."),
     column: list[str] = typer.Option(
@@ -72,14 +74,17 @@ def init(
     from unpooled.errors import StudyError, UsageError
 
     if config is not None:
-        if data is not None or column or template:
+        if given is not None or column or template:
             msg = "a party file says all of it: give --config alone (with --new-budget, if it is meant), or the data and its declarations"
             raise UsageError(msg)
         _complete(config, new_budget=new_budget, as_json=as_json)
         return
-    if data is None or name is None:
+    if given is None or name is None:
         msg = "give the data file and --name, or --config with a party file that you wrote"
         raise UsageError(msg)
+    from unpooled.study.party import written_in
+
+    data = _named(given, folder, name)
     said = {
         "separator": "\t" if separator in {"tab", "\\t"} else separator,
         "decimal": decimal,
@@ -95,7 +100,7 @@ def init(
     from unpooled.study.files import PartySection
 
     rows = household_rows if household else 1
-    ledger, place = f"{name}.ledger", os.path.relpath(data, folder)
+    ledger, place = f"{name}.ledger", written_in(data, folder)
     party = PartySection(name, place, ledger, id_column, tuple(label), household, rows, household_elsewhere)
     asked = _Total(epsilon, delta, unit or ("household" if household else "record"))
     if template:
@@ -149,16 +154,24 @@ class _Total:
         return Target(self.epsilon, default_delta(people) if self.delta is None else self.delta, Unit.parse(self.unit))
 
 
-def _sniffed(data: Path, given: dict[str, Any]) -> Sniffed:
+def _named(given: str, folder: Path, name: str) -> Path | Source:
+    from unpooled.study.sources.source import SourceSection, source_of
+
+    return source_of(given, SourceSection(), folder, name) or Path(given)
+
+
+def _sniffed(data: Path | Source, given: dict[str, Any]) -> Sniffed:
     from unpooled.study.data import SPARSE, must_exist, sparse_kinds
     from unpooled.study.reading import DataFormat
-    from unpooled.study.sniff import Sniffed, read_or_words
+    from unpooled.study.sniff import Sniffed, read_or_words, sniff_source
 
+    if not isinstance(data, Path):
+        return sniff_source(data, given)
     must_exist(data)
     return Sniffed(DataFormat(**given), sparse_kinds(data)) if data.suffix == SPARSE else read_or_words(data, given)
 
 
-def _show(data: Path, sniffed: Sniffed) -> None:
+def _show(data: Path | Source, sniffed: Sniffed) -> None:
     if sniffed.words:
         typer.echo(f"{data.name} is read with {sniffed.words} (written down under [format]; say otherwise if that is wrong)")
     for note in sniffed.notes:
@@ -176,7 +189,7 @@ def _propose(sniffed: Sniffed, others: set[str | None]) -> None:
 
 
 def _inspected(
-    data: Path, columns: Sequence[Column], party: PartySection, form: DataFormat, *, as_json: bool
+    data: Path | Source, columns: Sequence[Column], party: PartySection, form: DataFormat, *, as_json: bool
 ) -> tuple[Findings, dict[str, int]]:
     """What was found, and the number of rows (and of ids, where rows belong together)."""
     from unpooled.study.data import read_table
@@ -202,7 +215,9 @@ def _told(findings: Findings, form: DataFormat) -> dict[str, Any]:
     return {"format": form, "findings": faults}
 
 
-def _template(folder: Path, data: Path, sniffed: Sniffed, asked: _Total, party: PartySection, *, as_json: bool) -> None:
+def _template(
+    folder: Path, data: Path | Source, sniffed: Sniffed, asked: _Total, party: PartySection, *, as_json: bool
+) -> None:
     from unpooled.errors import StudyError
     from unpooled.study.data import read_table
     from unpooled.study.declare import template
@@ -226,10 +241,10 @@ def _template(folder: Path, data: Path, sniffed: Sniffed, asked: _Total, party: 
 
 def _complete(config: Path, *, new_budget: bool, as_json: bool) -> None:
     from unpooled.study.files import read_party
-    from unpooled.study.party import complete_party
+    from unpooled.study.party import complete_party, place_in
 
     text = read_party(config)
-    data = config.parent / text.party.data
+    data = place_in(config.parent, text)
     findings, people = _inspected(data, text.columns, text.party, text.format, as_json=as_json)
     card = complete_party(config, new_budget=new_budget)
     if as_json:

@@ -76,9 +76,11 @@ class Linkable:
         vars(self).pop("linkage_", None)
         vars(self).pop(self._roots, None)
         if on is None:
+            # A sparse matrix of keys is a mapping too, and has a shape.
             if (
                 isinstance(X, Mapping)
-                and X
+                and not hasattr(X, "shape")
+                and len(X)
                 and all(isinstance(frame, Mapping) or hasattr(frame, "columns") for frame in X.values())
             ):
                 raise UsageError(

@@ -36,6 +36,7 @@ class BoundedTable(Table):
         self._owners = found[self._kept]
         self.household: tuple[int, int] = (int(np.unique(found).size), most)
         self.n_rows = self.household[0] * most
+        self.unordered = table.unordered
         check_rows(self.household[0])
 
     def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:

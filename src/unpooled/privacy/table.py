@@ -36,6 +36,8 @@ class Table:
 
     #: How many ids the rows belong to, and how many rows of each count, where that was bounded.
     household: tuple[int, int] | None = None
+    #: Why the order of the rows says nothing about who is who, in words; empty where it may.
+    unordered: str = ""
     #: The name of the row map by which these rows were taken; empty where they stand as in the data.
     linked: str = ""
 

@@ -22,6 +22,7 @@ from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Objective, Summand
 from unpooled.privacy.plan import AGGREGATION, ALIGNED, PLAN_VERSION, Card, Plan, Release, Study
 from unpooled.privacy.table import is_complete
+from unpooled.privacy.unit import Split
 from unpooled.protocol.claims import signed_parts
 from unpooled.protocol.context import serving
 from unpooled.protocol.conversation import OPEN, OpenRequest, find_step
@@ -190,6 +191,8 @@ class Party:
         if plan.links:
             self.policy.check_link(plan, self.name)
             self.ledger.align(plan.hash, plan.study.circle, 0, self.policy.psi_runs, only_check=True)
+        if self.table.unordered and plan.split is Split.VERTICAL and len(plan.study.parties) > 1:
+            raise DataError(self.table.unordered)
         if plan.study.linked != self.table.linked:  # its own map, never what somebody sent
             msg = f"party {self.name!r}: its rows are not those of the row map that the study names (`linked` in its party file)"
             raise PlanMismatch(msg)

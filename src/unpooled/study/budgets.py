@@ -1,4 +1,4 @@
-"""Finds ledgers that already keep the budget of a data file, so that nobody spends it twice by setting up a second party.
+"""Finds ledgers that already keep the budget of a data file or a query, so that nobody spends it twice by setting up a second party.
 
 Ledgers are looked for beside the data, beside the new party's folder, and in a list of this user's ledgers (in the state folder of
 the user, where there is one that can be written). A copy of the data somewhere else is found by what it holds. No list is
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from unpooled.errors import UnpooledError
 from unpooled.privacy.ledger import Ledger
+from unpooled.study.sources.address import QueryAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,15 +24,22 @@ if TYPE_CHECKING:
 _MOST = 200
 
 
+def place_of(data: Path | QueryAddress) -> str:
+    """Which file this is, or which query of which databases."""
+    return data.place if isinstance(data, QueryAddress) else str(data.resolve())
+
+
 def digest_of(data: Path) -> bytes:
     """SHA-256 of a data file."""
     with data.open("rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
 
 
-def other_budgets(data: Path, folder: Path) -> tuple[Path, ...]:
-    """Ledgers that keep the budget of this file already: of this very place, or of a file that held the same."""
-    place, digest = str(data.resolve()), digest_of(data)
+def other_budgets(data: Path | QueryAddress, folder: Path, digest: bytes | None = None) -> tuple[Path, ...]:
+    """Ledgers that keep the budget of these data already: of this very place, or of one that held the same."""
+    place = place_of(data)
+    if digest is None and isinstance(data, Path):
+        digest = digest_of(data)
     found = []
     for ledger in dict.fromkeys(path.resolve() for path in _candidates(data, folder)):
         with suppress(UnpooledError, OSError), Ledger.open(ledger) as opened:
@@ -49,11 +57,12 @@ def remember(ledger: Path) -> None:
             out.write(f"{ledger.resolve()}\n")
 
 
-def _candidates(data: Path, folder: Path) -> Iterator[Path]:
+def _candidates(data: Path | QueryAddress, folder: Path) -> Iterator[Path]:
     with suppress(OSError, UnicodeDecodeError):
         for line in _list().read_text(encoding="utf-8").splitlines()[-_MOST:]:
             yield Path(line)
-    for place in dict.fromkeys((data.resolve().parent, folder.resolve(), folder.resolve().parent)):
+    beside = data.folder.resolve() if isinstance(data, QueryAddress) else data.resolve().parent
+    for place in dict.fromkeys((beside, folder.resolve(), folder.resolve().parent)):
         for pattern in ("*.ledger", "*/*.ledger"):
             with suppress(OSError):
                 yield from sorted(place.glob(pattern))[:_MOST]

@@ -15,6 +15,8 @@ import numpy as np
 from unpooled.errors import DataError, StudyError, UnpooledError
 from unpooled.privacy.table import BLOCK_ROWS, Table, as_column, check_rows
 from unpooled.study.reading import KINDS, DataFormat, frame_of, values_of
+from unpooled.study.sources.address import QueryAddress
+from unpooled.study.sources.table import SourceTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -297,19 +299,21 @@ def _archive(path: Path) -> Iterator[NpzFile]:
 
 
 def read_table(
-    path: Path,
+    path: Path | QueryAddress,
     names: tuple[str, ...],
     never: str | None = None,
     form: DataFormat | None = None,
     declared: Sequence[Column] = (),
 ) -> Table:
-    """The named columns of a data file; ``never`` is the id column, which is not data and only ever compared.
+    """The named columns of a data file or of a query; ``never`` is the id column, which is not data and only ever compared.
 
     ``form`` is how the file is written, ``declared`` what is known of its columns: they are read as that says.
     """
     if never is not None and never in names:
         msg = f"column {never!r} is the id column and cannot be declared as data"
         raise StudyError(msg)
+    if isinstance(path, QueryAddress):
+        return SourceTable(path, names, never, form, declared)
     if path.suffix == SPARSE:
         return SparseFileTable(path, names, never)
     return FileTable(path, names, never, form, declared)

@@ -21,6 +21,7 @@ from unpooled.privacy.policy import INTERSECTION, NO, Policy
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.study.cited import with_cited
 from unpooled.study.reading import DataFormat
+from unpooled.study.sources.source import SourceSection
 
 T = TypeVar("T")
 
@@ -122,6 +123,7 @@ class PartyFile(_Section, frozen=True):
     columns: tuple[Column, ...]
     policy: PolicySection
     format: DataFormat = DataFormat()
+    source: SourceSection = SourceSection()
 
 
 def read_study(path: str | Path) -> Study:
@@ -250,15 +252,23 @@ def write_card(card: Card) -> str:
 
 
 def write_party(
-    party: PartySection, columns: tuple[Column, ...], budget: Target, form: DataFormat | None = None, *, template: str = ""
+    party: PartySection,
+    columns: tuple[Column, ...],
+    budget: Target,
+    form: DataFormat | None = None,
+    *,
+    source: SourceSection | None = None,
+    template: str = "",
 ) -> str:
     """A party file with the strictest policy: sound studies only, each approved by somebody. ``template`` stands after its columns."""
     limits = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": str(budget.unit)}
     written = msgspec.to_builtins(form) if form else {}
+    asked = msgspec.to_builtins(source) if source else {}
     return (
         "[party]\n"
         + tomli_w.dumps(msgspec.to_builtins(party))
         + (f"\n[format]\n{tomli_w.dumps(written)}" if written else "")
+        + (f"\n{tomli_w.dumps({'source': asked})}" if asked else "")
         + _columns_as_toml(columns)
         + template
         + f"""

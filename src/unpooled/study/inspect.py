@@ -14,6 +14,8 @@ from unpooled.errors import DataError
 from unpooled.privacy.bounds import Coding
 from unpooled.study.data import FileTable, SparseFileTable
 from unpooled.study.reading import EXCEL, FEATHER, PARQUET, DataFormat, dates, numbers, unread, values_of, without_nulls
+from unpooled.study.sources.address import QueryAddress
+from unpooled.study.sources.table import SourceTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,15 +86,21 @@ class Findings:
 
 
 def inspect(
-    path: Path, columns: Sequence[Column], id_column: str | None, labels: tuple[str, ...], form: DataFormat, table: Table
+    path: Path | QueryAddress,
+    columns: Sequence[Column],
+    id_column: str | None,
+    labels: tuple[str, ...],
+    form: DataFormat,
+    table: Table,
 ) -> Findings:
-    """Hold a file against its declarations, every row of it."""
-    text = path.suffix.lower() not in {*PARQUET, *FEATHER}
+    """Hold a file, or what a query gives, against its declarations, every row of it."""
+    kind = "" if isinstance(path, QueryAddress) else path.suffix.lower()
+    text = not isinstance(path, QueryAddress) and kind not in {*PARQUET, *FEATHER}
     first = 2 if text else 1
     counted = "as a spreadsheet does, the header being row 1" if text else "from 1"
     if isinstance(table, SparseFileTable):
         return Findings(table.n_rows, (), counted)
-    assert isinstance(table, FileTable)
+    assert isinstance(table, FileTable | SourceTable)
     faults: dict[tuple[str, str], Fault] = {}
 
     def note(column: str, what: str, places: Any, start: int, *, refused: bool) -> None:  # noqa: ANN401 - booleans
@@ -111,7 +119,7 @@ def inspect(
         blank, twice = _of_ids(table.ids())
         note(id_column, "a blank id (refused where ids are compared)", blank, first, refused=False)
         note(id_column, "an id that another row has (refused where ids are compared)", twice, first, refused=False)
-    if path.suffix.lower() in EXCEL:
+    if kind in EXCEL:
         counted += " (of the sheet's own table)"
     return Findings(table.n_rows, tuple(fault for fault in faults.values() if fault.count), counted)
 

@@ -11,7 +11,7 @@ import msgspec
 from unpooled.errors import StudyError
 from unpooled.linkage.plan import MAP_NAME
 from unpooled.study.files import policy_of, read_party, read_study, write_card, write_party
-from unpooled.study.party import keeper_of, open_party
+from unpooled.study.party import keeper_of, open_party, place_in, section_in
 from unpooled.study.run import compile_study
 
 if TYPE_CHECKING:
@@ -35,16 +35,17 @@ def linked_party(config: Path, study: Path, folder: Path) -> tuple[Path, Path]:
         if path.exists():
             msg = f"{path} exists already: choose another folder"
             raise StudyError(msg)
+    place = place_in(config.parent, text)
     party = msgspec.structs.replace(
         own,
-        data=os.path.relpath(config.parent / own.data, folder),
+        data=os.path.relpath(place, folder) if isinstance(place, Path) else own.data,
         ledger=os.path.relpath(config.parent / own.ledger, folder),
         linked=name,
     )
     budget = policy_of(text).budget
     assert budget is not None  # a party file always has one
     folder.mkdir(parents=True, exist_ok=True)
-    new.write_text(write_party(party, text.columns, budget, text.format))
+    new.write_text(write_party(party, text.columns, budget, text.format, source=section_in(place, folder)))
     try:
         with open_party(new) as opened:
             card.write_text(write_card(msgspec.structs.replace(opened.card)))

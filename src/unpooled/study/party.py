@@ -17,10 +17,11 @@ from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.party import Party
-from unpooled.study.budgets import digest_of, other_budgets, remember
+from unpooled.study.budgets import digest_of, other_budgets, place_of, remember
 from unpooled.study.data import read_table
-from unpooled.study.files import PartySection, card_of, policy_of, read_party, write_card, write_party
+from unpooled.study.files import PartyFile, PartySection, card_of, policy_of, read_party, write_card, write_party
 from unpooled.study.linked import linked_table
+from unpooled.study.sources.source import Source, SourceSection, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +44,7 @@ def open_party(path: str | Path) -> Iterator[Party]:
     text = read_party(path)
     names = (*(column.name for column in text.columns), *text.party.labels)
     keeper = keeper_of(path)
-    table = data_of(path.parent / text.party.data, names, text.party, text.format, text.columns)
+    table = data_of(place_in(path.parent, text), names, text.party, text.format, text.columns)
     if text.party.linked:
         table = linked_table(table, keeper, text.party.linked)
     with Ledger.open(path.parent / text.party.ledger) as ledger:
@@ -59,8 +60,17 @@ def open_party(path: str | Path) -> Iterator[Party]:
         )
 
 
+def place_in(folder: Path, text: PartyFile) -> Path | Source:
+    """The data of a party file in this folder: a file, or a query and where it is asked."""
+    return source_of(text.party.data, text.source, folder, text.party.name) or folder / text.party.data
+
+
 def data_of(
-    data: Path, names: tuple[str, ...], party: PartySection, form: DataFormat | None = None, columns: Sequence[Column] = ()
+    data: Path | Source,
+    names: tuple[str, ...],
+    party: PartySection,
+    form: DataFormat | None = None,
+    columns: Sequence[Column] = (),
 ) -> Table:
     """The data of a party; where rows belong together, those that count."""
     household = party.household
@@ -81,7 +91,7 @@ def keeper_of(path: Path) -> DiskKeeper:
 def create_party(
     folder: Path,
     name: str,
-    data: Path,
+    data: Path | Source,
     columns: tuple[Column, ...],
     budget: Target,
     id_column: str | None = None,
@@ -104,7 +114,7 @@ def create_party(
             raise StudyError(msg)
     party = PartySection(
         name,
-        os.path.relpath(data, folder),
+        written_in(data, folder),
         f"{name}.ledger",
         id_column,
         labels,
@@ -112,7 +122,7 @@ def create_party(
         1 if household is None else household_rows,
         household_elsewhere,
     )
-    text = write_party(party, columns, budget, form)
+    text = write_party(party, columns, budget, form, source=section_in(data, folder))
     _establish(party, data, folder, columns, form, new_budget=new_budget)
     config.write_text(text)
     return config, card
@@ -126,8 +136,18 @@ def complete_party(config: Path, *, new_budget: bool = False) -> Path:
     if card.exists():
         msg = f"{card} exists already: this party has been set up"
         raise StudyError(msg)
-    _establish(party, folder / party.data, folder, text.columns, text.format, new_budget=new_budget)
+    _establish(party, place_in(folder, text), folder, text.columns, text.format, new_budget=new_budget)
     return card
+
+
+def written_in(data: Path | Source, folder: Path) -> str:
+    """What a party file in this folder says of these data."""
+    return data.written if isinstance(data, Source) else os.path.relpath(data, folder)
+
+
+def section_in(data: Path | Source, folder: Path) -> SourceSection | None:
+    """What a party file in this folder says beside, where the data are a query."""
+    return data.section(folder) if isinstance(data, Source) else None
 
 
 def party_of_rows(config: Path, data: Path, folder: Path) -> tuple[Path, Path]:
@@ -159,13 +179,20 @@ def party_of_rows(config: Path, data: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def _establish(
-    party: PartySection, data: Path, folder: Path, columns: tuple[Column, ...], form: DataFormat | None, *, new_budget: bool
+    party: PartySection,
+    data: Path | Source,
+    folder: Path,
+    columns: tuple[Column, ...],
+    form: DataFormat | None,
+    *,
+    new_budget: bool,
 ) -> None:
     """Look at the data, then make the ledger and the card."""
     table = data_of(data, (*(column.name for column in columns), *party.labels), party, form, columns)
     # Refused, if it is to be, before anything is made.
     card = card_of(party, columns, table.n_rows, "", (table.household or (0,))[0])
-    if not new_budget and (others := other_budgets(data, folder)):
+    digest = digest_of(data) if isinstance(data, Path) else table.digest
+    if not new_budget and (others := other_budgets(data, folder, digest)):
         msg = (
             f"{data.name}: the budget of these data is kept already, in {listed([str(other) for other in others])}. A second ledger would let "
             "them be spent twice: use that party, or add --new-budget if people's total may grow by this one"
@@ -175,7 +202,7 @@ def _establish(
     ledger = folder / party.ledger
     with Ledger.create(ledger) as created:
         key = Identity(created.root_key).public
-        created.belongs_to(str(data.resolve()), digest_of(data))
+        created.belongs_to(place_of(data), digest)
     remember(ledger)
     (folder / f"{party.name}.card.toml").write_text(write_card(msgspec.structs.replace(card, key=key)))
 

@@ -165,6 +165,10 @@ def _sheet(path: Path, form: DataFormat) -> pl.DataFrame:
 
 def values_of(series: pl.Series, column: Column | None, form: DataFormat) -> NDArray[Any]:
     """A column as a table holds it, read as it was declared; ``None``: an id or a label, which nobody declares."""
+    import polars as pl
+
+    if series.dtype == pl.Float64 and (column is None or (column.categories is None and not column.dates)):
+        return series.to_numpy()  # what follows would say the same, in ten times the time
     if column is None:
         return _to_numpy(series)
     if column.categories is not None:

@@ -15,12 +15,15 @@ import msgspec
 
 from unpooled.errors import DataError
 from unpooled.study.reading import EXCEL, FEATHER, PARQUET, DataFormat, frame_of, moments_of, numbers, unread, without_nulls
+from unpooled.study.sources.table import SourceTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     import polars as pl
+
+    from unpooled.study.sources.address import QueryAddress
 
 #: So much of a text file is looked at for its separator and its decimal sign.
 _SAMPLE = 1 << 18
@@ -241,6 +244,13 @@ def ragged_row(path: Path, form: DataFormat) -> int | None:
     except (csv.Error, UnicodeError, TypeError):
         return None
     return None
+
+
+def sniff_source(source: QueryAddress, given: dict[str, Any]) -> Sniffed:
+    """The kind of every column of a query; how it is written is no question."""
+    form = DataFormat(**given)
+    frame = next(SourceTable(source).frames(_ROWS))
+    return Sniffed(form, {series.name: kind_of(series, form) for series in frame})
 
 
 def read_or_words(path: Path, given: dict[str, Any] | None = None) -> Sniffed:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.standard import DESCENT, RESIDUAL, SCALES, SPREAD, public_numbers, remembered
+from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
 from unpooled.errors import PlanMismatch
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, SQUARE
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from unpooled.protocol.context import Context
 
     Blocks = Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]
+    Raw = Iterator[tuple[NDArray[Any], ...]]
     Settings = tuple[float, ...]
 
 
@@ -35,8 +37,12 @@ def _moments(context: Context, settings: Settings) -> NDArray[np.int64]:
 def _square(context: Context, settings: Settings) -> NDArray[np.int64]:
     layout = _narrowed(context, settings)
     coding = Coding((layout.response,), layout.grid)
-    coded = (coding.code(block)[0] for block in context.table.blocks(coding.names))
-    return np.array([sum(int((part * part).sum()) for part in coded)], dtype=np.int64)
+
+    def added_up(blocks: Raw) -> NDArray[np.int64]:
+        coded = (coding.code(block)[0] for block in blocks)
+        return np.array([sum(int((part * part).sum()) for part in coded)], dtype=np.int64)
+
+    return shared_out(context.table.blocks(coding.names), added_up)
 
 
 def _narrowed(context: Context, settings: Settings) -> MomentsLayout:
@@ -50,12 +56,16 @@ def _deviations(context: Context, settings: Settings) -> NDArray[np.int64]:
     no_settings(settings)
     coding = context.design.coding
     count = len(coding.columns)
-    total = np.zeros(2 * count, dtype=np.int64)
     first = np.searchsorted(coding.attribute, range(count))
-    for block in context.table.blocks(coding.names):
-        coded = coding.code(block)[0][:, first]  # without missing-value indicators
-        total += np.concatenate([coded.sum(axis=0), (coded * coded).sum(axis=0)])
-    return total
+
+    def added_up(blocks: Raw) -> NDArray[np.int64]:
+        total = np.zeros(2 * count, dtype=np.int64)
+        for block in blocks:
+            coded = coding.code(block)[0][:, first]  # without missing-value indicators
+            total += np.concatenate([coded.sum(axis=0), (coded * coded).sum(axis=0)])
+        return total
+
+    return shared_out(context.table.blocks(coding.names), added_up)
 
 
 def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
@@ -67,19 +77,19 @@ def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
 def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: BayesDesign = context.design
     standard, start, _ = public_numbers(design.standard.layout, settings, 0)
-    return design.standard.gradient(_rows(context, standard), start)
+    return shared_out(_rows(context, standard), lambda own: design.standard.gradient(own, start))
 
 
 def _spread(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: BayesDesign = context.design
     standard, start, _ = public_numbers(design.standard.layout, settings, 0)
-    return design.standard.squares(_rows(context, standard), start)
+    return shared_out(_rows(context, standard), lambda own: design.standard.squares(own, start))
 
 
 def _residual(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: BayesDesign = context.design
     standard, start, (clip,) = public_numbers(design.standard.layout, settings, 1)
-    return design.standard.products(_rows(context, standard), start, float(clip))
+    return shared_out(_rows(context, standard), lambda own: design.standard.products(own, start, float(clip)))
 
 
 def _rows(context: Context, standard: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Blocks:

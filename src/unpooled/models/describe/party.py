@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.aggregation.threads import shared_out
 from unpooled.models.describe.messages import SumsReply
 from unpooled.models.describe.plan import HISTOGRAM, RELEASE, STEP
 from unpooled.privacy.bounds import Coding
@@ -16,6 +18,8 @@ from unpooled.protocol.messages import Nothing
 from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from unpooled.models.describe.plan import SumsLayout
@@ -24,10 +28,14 @@ if TYPE_CHECKING:
 
 def sums(table: Table, layout: SumsLayout, block_rows: int = BLOCK_ROWS) -> NDArray[np.int64]:
     """The statistic: exact in int64, so neither row order nor blocking can change a bit of it."""
+    return shared_out(table.blocks(tuple(column.name for column in layout.columns), block_rows), partial(_added_up, layout))
+
+
+def _added_up(layout: SumsLayout, blocks: Iterator[tuple[NDArray[Any], ...]]) -> NDArray[np.int64]:
     coding = Coding(layout.columns, layout.grid)
     starts = np.searchsorted(coding.attribute, range(len(layout.columns)))
     total = np.zeros(sum(layout.width(i) for i in range(len(layout.columns))), dtype=np.int64)
-    for block in table.blocks(coding.names, block_rows):
+    for block in blocks:
         coded, present = coding.code(block)
         at = 0
         for i, column in enumerate(layout.columns):

@@ -131,7 +131,7 @@ class Coding:
         return self._columns(block, out, rounded=rounded)
 
     def _columns(self, block: Sequence[NDArray[Any]], out: NDArray[Any], *, rounded: bool) -> NDArray[np.bool_]:
-        present = np.empty((block[0].size, len(self.columns)), dtype=np.bool_)
+        present = np.empty((block[0].size, len(self.columns)), dtype=np.bool_, order="F")
         at = 0
         for i, (column, raw) in enumerate(zip(self.columns, block, strict=True)):
             width = self._width(column)

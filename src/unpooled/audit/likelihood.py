@@ -1,0 +1,149 @@
+"""The strongest attack there is on a whole study: the likelihood ratio of everything that it released, between two neighbouring data sets.
+
+The attacker knows both data sets and all parties' steps, not the noise: it puts the recorded requests to parties with either data (:mod:`unpooled.audit.witness`), and
+so knows the exact statistic that each would have given. Of a total with distributed noise it sees the total alone, and whoever colludes
+(all but the ``honest`` fragments that the plan counts on) has told it theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.audit.minimisers import same_minimiser
+from unpooled.audit.presence import acts_under
+from unpooled.privacy.mechanisms import (
+    Contribution,
+    DistributedGaussian,
+    GaussianObjective,
+    GaussianRelease,
+    NoisyChoice,
+    ObjectivePerturbation,
+    ScaledGaussian,
+    Scores,
+    Summand,
+    Vector,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from unpooled.audit.witness import Act
+    from unpooled.privacy.plan import Study
+    from unpooled.privacy.table import Table
+    from unpooled.protocol.step import Model
+
+    Numbers = NDArray[np.float64]
+    Pair = tuple[Act, Act]
+
+
+@dataclass(frozen=True)
+class LikelihoodRatio:
+    """A release for :func:`~unpooled.audit.empirical.empirical_epsilon`: one run over some tables, as the number that tells neighbours apart best."""
+
+    model: Model
+    study: Study
+    #: The two worlds.
+    tables: Mapping[str, Table]
+    neighbour: Mapping[str, Table]
+    registry: Callable[[str], Model]
+    _seeds: Iterator[int]
+
+    def __call__(self, which: int) -> float:
+        """The log likelihood ratio of a fresh run over the first (0) or the second (1) world's data."""
+        worlds = (self.tables, self.neighbour) if which == 0 else (self.neighbour, self.tables)
+        seed = next(self._seeds)
+        ours = acts_under(self.model, self.study, worlds[0], seed, registry=self.registry)
+        theirs = acts_under(self.model, self.study, worlds[1], seed, registry=self.registry, recorded=ours)
+        found = log_ratio(ours, theirs)
+        return found if which == 0 else -found
+
+
+def log_ratio(ours: Mapping[str, list[Act]], theirs: Mapping[str, list[Act]]) -> float:
+    """Log p(released | our data) - log p(released | their data), over all acts of a run."""
+    total, shared = 0.0, defaultdict[tuple[str, int], list["Pair"]](list)
+    for party, acts in ours.items():
+        counted: dict[str, int] = defaultdict(int)
+        for one, other in zip(acts, theirs[party], strict=True):
+            place = counted[one.release]
+            counted[one.release] += 1
+            if isinstance(one.mechanism, DistributedGaussian):
+                shared[one.release, place].append((one, other))
+            else:
+                total += _of_act(one, other)
+    return total + math.fsum(_of_total(pairs) for pairs in shared.values())
+
+
+def _of_act(one: Act, other: Act) -> float:
+    mechanism, given, elsewhere = one.mechanism, one.given, other.given
+    if isinstance(mechanism, Contribution):
+        return 0.0  # exact, sealed to the aggregator, whose own release is counted
+    if isinstance(mechanism, ObjectivePerturbation):
+        return _of_minimiser(one, other)
+    if isinstance(mechanism, NoisyChoice):
+        chosen = int(one.gave[0])
+        return float(_shares(mechanism, one)[chosen] - _shares(mechanism, other)[chosen])
+    assert isinstance(given, Vector)
+    assert isinstance(elsewhere, Vector)
+    if isinstance(mechanism, GaussianRelease):
+        means = (mechanism.floor(given.values), mechanism.floor(elsewhere.values))
+        return _gaussian(one.gave, means, np.sqrt(mechanism.steps**2 + 1 / 12))
+    assert isinstance(mechanism, ScaledGaussian)
+    assert given.sensitivity is not None
+    step = mechanism.step(given.sensitivity)
+    deviation = mechanism.multiplier * (given.sensitivity + step * math.sqrt(mechanism.size))
+    return _gaussian(one.gave, (given.values, elsewhere.values), np.full(mechanism.size, deviation))
+
+
+def _gaussian(x: NDArray[Any], means: tuple[NDArray[Any], NDArray[Any]], deviation: Numbers) -> float:
+    ours, theirs = (np.asarray(x - mean, dtype=np.float64) / deviation for mean in means)
+    return float(theirs @ theirs - ours @ ours) / 2
+
+
+def _of_total(pairs: list[Pair]) -> float:
+    """Of one total: the noise of as many fragments as are guaranteed, the changed one's among them; who else took part has told its own."""
+    mechanism = pairs[0][0].mechanism
+    assert isinstance(mechanism, DistributedGaussian)
+    moved: list[Numbers] = []
+    noise: list[Numbers] = []
+    for one, other in pairs:
+        assert isinstance(one.given, Summand)
+        assert isinstance(other.given, Summand)
+        ours, theirs = mechanism.floor(one.given.values), mechanism.floor(other.given.values)
+        moved.append(np.asarray(theirs - ours, dtype=np.float64))
+        noise.append(np.asarray(one.gave - ours, dtype=np.float64))
+    order = sorted(range(len(pairs)), key=lambda k: not moved[k].any())
+    total = np.sum([noise[k] for k in order[: mechanism.honest]], axis=0)
+    return _gaussian(total, (np.zeros(total.size), np.sum(moved, axis=0)), mechanism.steps * math.sqrt(mechanism.honest))
+
+
+def _shares(mechanism: NoisyChoice, act: Act) -> Numbers:
+    """Log probabilities of the candidates."""
+    from scipy.special import log_softmax
+
+    assert isinstance(act.given, Scores)
+    values = np.asarray(act.given.values, dtype=np.float64)
+    every = np.concatenate([values, -values]) if act.given.signed else values
+    found: Numbers = log_softmax(dict(mechanism.epsilon)[mechanism.unit] * every / (2 * act.given.sensitivity))
+    return found
+
+
+def _of_minimiser(one: Act, other: Act) -> float:
+    mechanism = one.mechanism
+    assert isinstance(mechanism, ObjectivePerturbation)
+    found = same_minimiser(one, other)
+    if found is None:
+        return math.inf
+    parts, determinants = found
+    power = 2 if isinstance(mechanism, GaussianObjective) else 1
+    lengths = ((np.linalg.norm(b) / mechanism.scale, np.linalg.norm(same) / mechanism.scale) for b, same in parts)
+    return determinants + math.fsum(float(s**power - b**power) / power for b, s in lengths)
+
+
+__all__ = ["LikelihoodRatio", "log_ratio"]

@@ -1,0 +1,108 @@
+"""What a source said when it was opened, block by block and column by column, and whether it still says so.
+
+A block is 62,500 rows whatever batches rows come in. Of every column of it two things are taken when a source is opened: a SHA-256, of which the
+source's digest is made, and a fingerprint with a secret key of this process, with which every later reading is compared as it goes by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.kernels.fingerprint import KEYS, summed_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import polars as pl
+    from numpy.typing import NDArray
+
+    Words = NDArray[np.uint64]
+
+#: What stands for no number where there is no nan to say so.
+_NOTHING = np.iinfo(np.int64).min
+
+
+class Snapshot:
+    """Of the columns of one source."""
+
+    def __init__(self) -> None:
+        self._keys = np.frombuffer(secrets.token_bytes(4 * KEYS), dtype=np.uint32).astype(np.uint64)
+        self._known: dict[str, list[bytes]] = {}
+        #: Columns in which some values are missing, and those in which some are infinite.
+        self.gaps: set[str] = set()
+        self.infinite: set[str] = set()
+        self._total = hashlib.sha256()
+        self._rows = 0
+
+    def add(self, block: pl.DataFrame, over: Callable[..., Iterable[bytes]] = map) -> None:
+        """The next block of the source, all of its columns; ``over`` is a map, perhaps that of several threads."""
+        self._rows += len(block)
+        found = [words_of(series) for series in block]
+        for series, words, content in zip(block, found, over(_hashed, found), strict=True):
+            self._note(series)
+            name = series.name.encode("utf-8", "surrogatepass")
+            for part in (len(name).to_bytes(8, "big"), name, words.size.to_bytes(8, "big"), content):
+                self._total.update(part)
+            self._known.setdefault(series.name, []).append(self._fingerprint(words))
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of everything that was added, of the names and of the number of rows."""
+        total = self._total.copy()
+        total.update(self._rows.to_bytes(8, "big"))
+        return total.digest()
+
+    @property
+    def rows(self) -> int:
+        """How many rows were added."""
+        return self._rows
+
+    def agrees(self, place: int, block: pl.DataFrame) -> bool:
+        """Whether a block (any of the columns) is the one that was added at this place."""
+        for series in block:
+            known = self._known[series.name]
+            # Where nothing was missing, a nan has other words than the number that was there, whichever nan it is.
+            if place >= len(known) or known[place] != self._fingerprint(words_of(series, one_nan=series.name in self.gaps)):
+                return False
+        return True
+
+    def _note(self, series: pl.Series) -> None:
+        if series.null_count() or (series.dtype.is_float() and series.is_nan().any()):
+            self.gaps.add(series.name)
+        if series.dtype.is_float() and series.is_infinite().any():
+            self.infinite.add(series.name)
+
+    def _fingerprint(self, words: Words) -> bytes:
+        return summed_up(words, self._keys)
+
+
+def _hashed(words: Words) -> bytes:
+    return hashlib.sha256(words.data).digest()
+
+
+def words_of(series: pl.Series, *, one_nan: bool = True) -> Words:
+    """A column's block as 64-bit words; different blocks of one kind have different words.
+
+    Which nan stands for a missing number no statistic sees, and databases do not keep it: ``one_nan`` takes all for the same.
+    """
+    import polars as pl
+
+    if series.dtype == pl.String:
+        return _texts(series)
+    if series.dtype == pl.Float64:
+        found = series.to_numpy()
+        if one_nan and (missing := np.isnan(found)).any():
+            found = np.where(missing, np.nan, found)
+        return np.ascontiguousarray(found).view(np.uint64)
+    return series.to_physical().cast(pl.Int64).fill_null(_NOTHING).to_numpy().view(np.uint64)
+
+
+def _texts(series: pl.Series) -> Words:
+    """Lengths (one more than there are bytes; 0 where there is no text), then all texts one after the other."""
+    lengths = series.str.len_bytes().to_physical().cast(int).fill_null(-1).to_numpy().astype(np.int64) + 1
+    joined: bytes = series.str.join("").item().encode()
+    return np.concatenate([lengths.view(np.uint64), np.frombuffer(joined + bytes(-len(joined) % 8), dtype=np.uint64)])
