@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import random
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,12 +28,11 @@ from unpooled.errors import UnpooledError, UsageError
 from unpooled.models import load
 from unpooled.network.signing import check_request, open_answer, read_request, sign_answer, sign_refusal, sign_request
 from unpooled.privacy.bounds import Column, check
-from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.unit import Target
-from unpooled.protocol.conversation import converse, find_step
+from unpooled.protocol.conversation import find_step
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive, in_process
-from unpooled.protocol.messages import encode, open_body, open_envelope
+from unpooled.protocol.messages import open_body, open_envelope
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.data import read_table, write_sparse
 from unpooled.study.files import policy_of, read_party, read_study, write_card
@@ -48,8 +46,31 @@ SPOKEN = ("describe", "pride", "bayes", "stacking")
 #: What stands in the place of a value of a text.
 WORDS = b"""0 1 -1 1e308 -0.0 nan inf 1e-320 9223372036854775807 99999999999999999999 "" "x" "record" true false [] {} [1] [[]] {a=1} 2020-01-01
 '/' "../../x" "\\u0000" """.split()
-LINES = (b"[study]", b"[privacy]", b"[policy]", b"[[columns]]", b"[format]", b"x = 1", b"epsilon = 1", b'name = "x"', b"]", b"\xff\xfe", b"[a.b]")
-BYTES = (b"\x00", b"\xff", b"\x91" * 40, b"\xc0", b"\xdd\xff\xff\xff\xff", b"\xc6\x7f\xff\xff\xff", b"\n", b",", b'"', b"\xcb\x7f\xf0" + bytes(6))
+LINES = (
+    b"[study]",
+    b"[privacy]",
+    b"[policy]",
+    b"[[columns]]",
+    b"[format]",
+    b"x = 1",
+    b"epsilon = 1",
+    b'name = "x"',
+    b"]",
+    b"\xff\xfe",
+    b"[a.b]",
+)
+BYTES = (
+    b"\x00",
+    b"\xff",
+    b"\x91" * 40,
+    b"\xc0",
+    b"\xdd\xff\xff\xff\xff",
+    b"\xc6\x7f\xff\xff\xff",
+    b"\n",
+    b",",
+    b'"',
+    b"\xcb\x7f\xf0" + bytes(6),
+)
 
 
 def spoilt(blob: bytes, rng: random.Random, others: list[bytes], *, text: bool) -> bytes:
@@ -138,7 +159,9 @@ def campaign(target: Target_, seed: str, count: int) -> tuple[Counter[str], floa
 
 def held(seed: str, target: Target_) -> None:
     answers, most = campaign(target, seed, COUNT)
-    print(f"{seed}: {COUNT} inputs, {answers['taken']} taken, {len(answers)} different answers, work {most:.2f} of what is allowed")
+    print(
+        f"{seed}: {COUNT} inputs, {answers['taken']} taken, {len(answers)} different answers, work {most:.2f} of what is allowed"
+    )
     assert 0 < answers["taken"] < COUNT
     assert len(answers) >= 10, answers  # damage reaches more than the first check
     assert most <= 1, "more work than in proportion to the input"
@@ -159,7 +182,9 @@ def spoken(model: str) -> Spoken:
     drive(row, row.compile(case.study), in_process(fresh_parties(case.study, case.tables, load)), record)
     steps = [open_envelope(entry.request).step for entry in record.entries]
     sent = [(step, entry.to, entry.request) for step, entry in zip(steps, record.entries, strict=True)]
-    came = [(step, entry.to, entry.reply) for step, entry in zip(steps, record.entries, strict=True) if entry.reply is not None]
+    came = [
+        (step, entry.to, entry.reply) for step, entry in zip(steps, record.entries, strict=True) if entry.reply is not None
+    ]
     return Spoken(sent, came)
 
 
@@ -172,7 +197,9 @@ def test_messages_are_read_or_refused(model: str) -> None:
         envelope = open_envelope(blob)
         open_body(envelope, find_step(row, envelope.step).reply)
 
-    answers, most = campaign(Target_([blob for _, _, blob in said], act, lambda: None, text=False), f"replies of {model}", COUNT // 4)
+    answers, most = campaign(
+        Target_([blob for _, _, blob in said], act, lambda: None, text=False), f"replies of {model}", COUNT // 4
+    )
     assert len(answers) >= 5
     assert most <= 1
 
@@ -318,7 +345,10 @@ def test_party_files_are_opened_or_refused_and_the_ledger_stays_as_it_is(tmp_pat
     pl.DataFrame(values).write_csv(tmp_path / "data.csv")
     budget = Target(1.0, 1e-5)
     config, _ = create_party(tmp_path, card.name, tmp_path / "data.csv", card.columns, budget, new_budget=True)
-    honest = [config.read_bytes(), config.read_bytes().replace(b"[policy]", b'[format]\nseparator = ","\nnulls = ["NA"]\n[policy]')]
+    honest = [
+        config.read_bytes(),
+        config.read_bytes().replace(b"[policy]", b'[format]\nseparator = ","\nnulls = ["NA"]\n[policy]'),
+    ]
     opened = 0
 
     def act(blob: bytes) -> None:
@@ -358,7 +388,9 @@ def data_files(kind: str, folder: Path) -> Iterator[tuple[bytes, DataFormat]]:
     elif kind == "npz":
         file = folder / "honest.npz"
         numbers = np.column_stack([np.nan_to_num(np.array(FRAME[c], dtype=float)) for c in ("age", "dose")])
-        write_sparse(file, csc_array(numbers), ["age", "dose"], smoker=np.array(FRAME["smoker"], dtype=object), seen=np.arange(30.0))
+        write_sparse(
+            file, csc_array(numbers), ["age", "dose"], smoker=np.array(FRAME["smoker"], dtype=object), seen=np.arange(30.0)
+        )
         yield file.read_bytes(), DataFormat()
     else:
         whole = io.BytesIO()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
 import os
-import random
 import time
 import tomllib
 from collections import Counter
@@ -24,16 +24,38 @@ from server import run, warm
 
 ROOT = Path(__file__).resolve().parents[2]
 LISTED = Path(__file__).with_name("survivors.toml")
-FIELDS = ("number", "package", "file", "line", "kind", "before", "after", "outcome", "test", "ran", "of", "seconds", "statement")
+FIELDS = (
+    "key",
+    "package",
+    "file",
+    "line",
+    "kind",
+    "before",
+    "after",
+    "outcome",
+    "test",
+    "ran",
+    "of",
+    "seconds",
+    "statement",
+)
 #: The first round asks so many tests of so few files: most mutants die there, without the import of every test file.
 FIRST, FILES = 60, 5
 
 
-def sample(seed: int) -> list[tuple[str, Site]]:
-    """All faults of all files, shuffled."""
-    found = [(name, site) for name, file in sources(ROOT).items() for site in sites(file.read_text())]
-    random.Random(seed).shuffle(found)
-    return found
+def sample(seed: int) -> list[tuple[str, str, Site]]:
+    """All faults of all files, each with its key, in the order of a digest of seed and key: another line in a file leaves the order of the rest
+    as it is."""
+    found = []
+    for name, file in sources(ROOT).items():
+        source, seen = file.read_text(), Counter()
+        text = source.splitlines()
+        for site in sites(source):
+            words = (name, text[site.line - 1].strip(), site.kind, site.before, site.after)
+            seen[words] += 1
+            key = hashlib.sha256(repr((seed, seen[words], *words)).encode()).hexdigest()[:16]
+            found.append((key, name, site))
+    return sorted(found, key=lambda fault: fault[0])
 
 
 def rounds(tests: dict[str, float], file: str) -> list[dict[str, float]]:
@@ -57,7 +79,7 @@ def one(site: Site, file: str, known: Map, seconds: float, also: list[str], scra
     """What became of one mutant."""
     path = sources(ROOT)[file]
     module = ".".join(("unpooled", *Path(file).with_suffix("").parts)).removesuffix(".__init__")
-    tests = dict.fromkeys(also, 0.0) | known.of(file, site.lines)
+    tests = dict.fromkeys(also, 0.0) | known.of(file, site.lines, current=known.digests.get(file) == digest(path))
     parts = [part for part in rounds(tests, file) if part]
     outcome, test, ran, used = "survived", "", 0, 0.0
     for part in parts:
@@ -67,9 +89,18 @@ def one(site: Site, file: str, known: Map, seconds: float, also: list[str], scra
             break
     statement = path.read_text().splitlines()[site.lines[0] - 1].strip()
     return {
-        **{"package": file.split("/")[0], "file": file, "line": site.line, "kind": site.kind, "before": site.before},
-        **{"after": site.after, "outcome": outcome, "test": test, "ran": ran, "of": len(tests)},
-        **{"seconds": round(used, 1), "statement": statement},
+        "package": file.split("/", maxsplit=1)[0],
+        "file": file,
+        "line": site.line,
+        "kind": site.kind,
+        "before": site.before,
+        "after": site.after,
+        "outcome": outcome,
+        "test": test,
+        "ran": ran,
+        "of": len(tests),
+        "seconds": round(used, 1),
+        "statement": statement,
     }
 
 
@@ -83,8 +114,12 @@ def report(rows: list[dict[str, Any]]) -> str:
         for package in (row["package"], "all", *(("privacy and aggregation",) if row["package"] in PACKAGES[:2] else ())):
             fate[package, state] += 1
         if state == "survived":
-            lines.append(f"{row['file']}:{row['line']} [{row['kind']}] {row['before']}  ->  {row['after']}  ({row['ran']} of {row['of']} tests)")
-    table = [f"{'package':<24}{'sampled':>8}{'killed':>8}{'timed out':>10}{'survived':>9}{'equivalent':>11}{'excused':>8}  noticed, without equivalent ones (95 %)"]
+            lines.append(
+                f"{row['file']}:{row['line']} [{row['kind']}] {row['before']}  ->  {row['after']}  ({row['ran']} of {row['of']} tests)"
+            )
+    table = [
+        f"{'package':<24}{'sampled':>8}{'killed':>8}{'timed out':>10}{'survived':>9}{'equivalent':>11}{'excused':>8}  noticed, without equivalent ones (95 %)"
+    ]
     for package in (*PACKAGES, "privacy and aggregation", "all"):
         count = {state: fate[package, state] for state in ("killed", "timed out", "survived", "equivalent", "excused")}
         real = sum(count.values()) - count["equivalent"]
@@ -92,30 +127,44 @@ def report(rows: list[dict[str, Any]]) -> str:
             noticed = count["killed"] + count["timed out"]
             low, high = binomtest(noticed, real).proportion_ci(0.95)
             share = f"{noticed / real:.1%} ({low:.1%} to {high:.1%})"
-            table.append(f"{package:<24}{sum(count.values()):>8}" + "".join(f"{count[s]:>{w}}" for s, w in zip(count, (8, 10, 9, 11, 8), strict=True)) + f"  {share}")
+            table.append(
+                f"{package:<24}{sum(count.values()):>8}"
+                + "".join(f"{count[s]:>{w}}" for s, w in zip(count, (8, 10, 9, 11, 8), strict=True))
+                + f"  {share}"
+            )
     return "\n".join([*table, "", "Noticed by nothing:", *(lines or ["none"])])
 
 
 def control(rows: list[dict[str, Any]], known: Map, scratch: Path) -> str:
-    """The tests that killed must pass without a fault, run as they were run: or a kill would say nothing."""
-    killers = {row["test"]: 0.0 for row in rows if row["outcome"] == "killed" and "::" in row["test"]}
-    killers = {test: s for test, s in known.tests if test in killers}
+    """The tests that killed must pass without a fault, run as they were run: or a kill would say nothing. A file that could not be loaded
+    is stood for by its cheapest test."""
+    words = {row["test"] for row in rows if row["outcome"] != "survived"}
+    killers = {test: s for test, s in known.tests if test in words}
+    for test, s in sorted(known.tests, key=lambda test: test[1]):
+        if (home := test.split("::")[0]) in words:
+            killers[test] = s
+            words.remove(home)
     verdict = run(ROOT, None, killers, 10 * sum(killers.values()) + 600, scratch)
-    return f"control: the {len(killers)} tests that killed, without a fault: {verdict.outcome} {verdict.test} ({verdict.ran} ran)"
+    return f"control: the {len(killers)} tests that noticed, without a fault: {verdict.outcome} {verdict.test} ({verdict.ran} ran)"
 
 
 def main() -> None:
     words = argparse.ArgumentParser(prog="mutants", description=__doc__)
     words.add_argument("--count", type=int, default=400)
-    words.add_argument("--first", type=int, default=0, help="leave out so many of the shuffle")
     words.add_argument("--minutes", type=float, default=60.0)
     words.add_argument("--seed", type=int, default=21)
     words.add_argument("--each", type=float, default=60.0, help="seconds of tests for one mutant")
-    words.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants", help="where the map of tests lies, or is made")
+    words.add_argument(
+        "--folder", type=Path, default=ROOT / "build" / "mutants", help="where the map of tests lies, or is made"
+    )
     words.add_argument("--measured", nargs="*", default=[], help="make the map of these pairs coverage:durations")
-    words.add_argument("--out", type=Path, help="a CSV file of the outcomes; what it holds already is kept and not run again")
+    words.add_argument(
+        "--out", type=Path, help="a CSV file of the outcomes; what it holds already is kept and not run again"
+    )
     words.add_argument("--again", action="store_true", help="run those that survived, and only those, again")
-    words.add_argument("--also", nargs="*", default=[], help="test ids that are newer than the map: run first for every mutant")
+    words.add_argument(
+        "--also", nargs="*", default=[], help="test ids that are newer than the map: run first for every mutant"
+    )
     said = words.parse_args()
     said.folder.mkdir(parents=True, exist_ok=True)
     kept = said.folder / "map.json"
@@ -124,34 +173,42 @@ def main() -> None:
     elif not kept.exists():
         save(measure(ROOT, said.folder), kept)
     known = load(kept)
-    stale = [name for name, file in sources(ROOT).items() if known.digests.get(name) != digest(file)]
-    if stale:
-        words.error(f"{kept} was measured before {stale[0]} changed: delete it, and it is measured anew")
     warm()
     out = said.out or said.folder / "mutants.csv"
-    rows: dict[int, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     if out.exists():
         with out.open(newline="") as file:
-            rows = {int(row["number"]): row | {"line": int(row["line"])} for row in csv.DictReader(file)}
-    until, chosen = time.monotonic() + 60 * said.minutes, sample(said.seed)
-    for number in range(said.first, min(said.count, len(chosen))):
-        if time.monotonic() > until:
-            print(f"the time is used up after {number} mutants")
-            break
-        if (rows[number]["outcome"] != "survived" if number in rows else False) or (said.again != (number in rows)):
+            rows = {row["key"]: row | {"line": int(row["line"])} for row in csv.DictReader(file)}
+    scratch = said.folder / f"scratch-{os.getpid()}"
+    cheapest = {test.split("::")[0]: test for test, _ in sorted(known.tests, key=lambda test: -test[1])}
+    whole = run(ROOT, None, dict.fromkeys(cheapest.values(), 1.0), 600.0, scratch)
+    if whole.outcome != "survived":
+        words.error(f"without a fault, {whole.test} is {whole.outcome}: what it says of mutants would mean nothing")
+    until, left = time.monotonic() + 60 * said.minutes, 0
+    chosen = sample(said.seed)[: said.count]
+    for key, name, site in chosen:
+        if (rows[key]["outcome"] != "survived" or not said.again) if key in rows else said.again:
             continue
-        name, site = chosen[number]
-        scratch = said.folder / f"scratch-{os.getpid()}"
-        rows[number] = {"number": number} | one(site, name, known, said.each, said.also, scratch)
-        row = rows[number]
-        print(f"{number} {row['outcome']} {row['seconds']}s {name}:{site.line} {site.before} -> {site.after} {row['test'][:100]}", flush=True)
+        if time.monotonic() > until:
+            left += 1
+            continue
+        row = rows[key] = {"key": key} | one(site, name, known, said.each, said.also, scratch)
+        print(
+            f"{key} {row['outcome']} {row['seconds']}s {name}:{site.line} {site.before} -> {site.after} {row['test'][:100]}",
+            flush=True,
+        )
         with out.open("w", newline="") as file:
             writer = csv.DictWriter(file, FIELDS)
             writer.writeheader()
-            writer.writerows(rows[k] for k in sorted(rows))
-    shown = [rows[k] for k in sorted(rows)]
+            writer.writerows(rows.values())
+    shown = [rows[key] for key, _, _ in chosen if key in rows]
+    print(
+        f"{len(shown)} of {len(sample(said.seed))} mutants; {left} were left when the time was used up"
+        if left
+        else f"{len(shown)} mutants"
+    )
     print(report(shown))
-    print(control(shown, known, said.folder / f"scratch-{os.getpid()}"))
+    print(control(shown, known, scratch))
 
 
 if __name__ == "__main__":

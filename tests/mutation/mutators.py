@@ -138,7 +138,13 @@ def _left_alone(node: ast.AST) -> bool:
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
     """The parts of a node in which a fault can lie."""
-    skipped = {"decorator_list", "annotation", "returns", "type_params", *(("exc", "cause") if isinstance(node, ast.Raise) else ())}
+    skipped = {
+        "decorator_list",
+        "annotation",
+        "returns",
+        "type_params",
+        *(("exc", "cause") if isinstance(node, ast.Raise) else ()),
+    }
     for name, value in ast.iter_fields(node):
         if name in skipped or (name == "slice" and isinstance(value, ast.Constant) and isinstance(value.value, str)):
             continue

@@ -24,21 +24,71 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from typing import NamedTuple
 
+import hypothesis
 import pytest
 from mutators import mutated
 
 #: What the forks need not load again. Some are optional: whatever is missing is loaded by whoever can.
-HEAVY = (
-    "numpy numpy.random numpy.testing scipy scipy.stats scipy.special scipy.optimize scipy.integrate scipy.linalg sklearn "
-    "sklearn.base sklearn.linear_model sklearn.model_selection sklearn.datasets sklearn.utils.validation numba msgspec polars "
-    "cryptography.hazmat.primitives.asymmetric.ed25519 cryptography.hazmat.primitives.asymmetric.x25519 "
-    "cryptography.hazmat.primitives.ciphers.aead cryptography.hazmat.primitives.kdf.hkdf dp_accounting dp_accounting.rdp "
-    "dp_accounting.pld hypothesis hypothesis.extra.numpy mpmath typer typer.testing rich rich.table jinja2 tomli_w sqlite3 "
-    "matplotlib.pyplot rbcl _pytest.doctest _pytest.junitxml pytest_timeout opendp.prelude threadpoolctl"
-).split()
+HEAVY = [
+    "numpy",
+    "numpy.random",
+    "numpy.testing",
+    "scipy",
+    "scipy.stats",
+    "scipy.special",
+    "scipy.optimize",
+    "scipy.integrate",
+    "scipy.linalg",
+    "sklearn",
+    "sklearn.base",
+    "sklearn.linear_model",
+    "sklearn.model_selection",
+    "sklearn.datasets",
+    "sklearn.utils.validation",
+    "numba",
+    "msgspec",
+    "polars",
+    "cryptography.hazmat.primitives.asymmetric.ed25519",
+    "cryptography.hazmat.primitives.asymmetric.x25519",
+    "cryptography.hazmat.primitives.ciphers.aead",
+    "cryptography.hazmat.primitives.kdf.hkdf",
+    "dp_accounting",
+    "dp_accounting.rdp",
+    "dp_accounting.pld",
+    "hypothesis",
+    "hypothesis.extra.numpy",
+    "mpmath",
+    "typer",
+    "typer.testing",
+    "rich",
+    "rich.table",
+    "jinja2",
+    "tomli_w",
+    "sqlite3",
+    "matplotlib.pyplot",
+    "rbcl",
+    "_pytest.doctest",
+    "_pytest.junitxml",
+    "pytest_timeout",
+    "opendp.prelude",
+    "threadpoolctl",
+]
 #: A test that takes this many times as long as without a fault, and this many seconds, hangs.
-TIMES, AT_LEAST = 20.0, 30.0
-OPTIONS = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:cov", "-p", "no:xdist", "-m", "", "--no-header", "--tb=line", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+TIMES, AT_LEAST = 20.0, 15.0
+OPTIONS = [
+    "-q",
+    "-x",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "-m",
+    "",
+    "--no-header",
+    "--tb=line",
+    "-W",
+    "ignore::pytest.PytestAssertRewriteWarning",
+]
 
 
 class Verdict(NamedTuple):
@@ -62,9 +112,7 @@ class _Mutant(SourceFileLoader, importlib.abc.MetaPathFinder):
         if fullname != self.name:
             return None
         inside = [str(self._file.parent)] if self._file.name == "__init__.py" else None
-        return importlib.util.spec_from_file_location(
-            fullname, self._file, loader=self, submodule_search_locations=inside
-        )
+        return importlib.util.spec_from_file_location(fullname, self._file, loader=self, submodule_search_locations=inside)
 
     def get_code(self, fullname: str) -> object:
         return compile(self._tree, str(self._file), "exec", dont_inherit=True)
@@ -97,9 +145,7 @@ class _Reporter:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Only the chosen ones, in their order. One that a fault makes vanish (a parameter that is worked out) is no failure."""
-        items[:] = sorted(
-            (item for item in items if item.nodeid in self._place), key=lambda item: self._place[item.nodeid]
-        )
+        items[:] = sorted((item for item in items if item.nodeid in self._place), key=lambda item: self._place[item.nodeid])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
@@ -129,6 +175,10 @@ def _child(pipe: int, root: Path, finder: _Mutant | None, tests: list[str], seco
         os.dup2(silent, stream)
     os.chdir(root)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(scratch / "hypothesis")
+    hypothesis.settings.register_profile(
+        "mutant", phases=[p for p in hypothesis.Phase if p.name in {"explicit", "generate"}], deadline=None
+    )
+    hypothesis.settings.load_profile("mutant")  # that it fails is enough: no search for the smallest example
     if finder is not None:
         sys.meta_path.insert(0, finder)
     files = dict.fromkeys(test.split("::")[0] for test in tests)
@@ -136,7 +186,9 @@ def _child(pipe: int, root: Path, finder: _Mutant | None, tests: list[str], seco
     os.write(pipe, json.dumps(["over", int(code)]).encode() + b"\n")
 
 
-def run(root: Path, mutant: tuple[str, Path, int, int] | None, tests: dict[str, float], seconds: float, scratch: Path) -> Verdict:
+def run(
+    root: Path, mutant: tuple[str, Path, int, int] | None, tests: dict[str, float], seconds: float, scratch: Path
+) -> Verdict:
     """One mutant (None: the package as it is) against these tests, which take so many seconds each without a fault."""
     began = time.monotonic()
     finder = None if mutant is None else _Mutant(*mutant)
