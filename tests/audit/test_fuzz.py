@@ -8,8 +8,10 @@ is in proportion to the input.
 
 from __future__ import annotations
 
+import functools
 import io
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -117,7 +119,7 @@ def _in_lines(blob: bytes, rng: random.Random) -> bytes:
     return b"\n".join(lines)
 
 
-class Target_(NamedTuple):
+class Attacked(NamedTuple):
     """What is attacked: honest inputs, what is done with an input, what must not change, and which inputs are text."""
 
     honest: list[bytes]
@@ -126,12 +128,24 @@ class Target_(NamedTuple):
     text: bool
 
 
-def campaign(target: Target_, seed: str, count: int) -> tuple[Counter[str], float]:
-    """Damage, and look at what came of it: the kinds of answers, and the most calls for an input as a multiple of what is allowed."""
-    rng, answers, most = random.Random(seed), Counter(), 0.0
+def forget() -> None:
+    """Empty what the package has kept of earlier results: a new number in a study is calibrated anew."""
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "unpooled":
+            for kept in vars(module).values():
+                if isinstance(kept, functools._lru_cache_wrapper):
+                    kept.cache_clear()
+
+
+def campaign(target: Attacked, seed: str, count: int) -> Counter[str]:
+    """Damage, and look at what came of it: the kinds of answers."""
+    rng, answers, most = random.Random(seed), Counter(), (0.0, b"")
     for blob in target.honest:
         target.act(blob)  # whatever is loaded at the first call; and an honest input is taken
-    dearest = max(calls(lambda blob=blob: target.act(blob)) for blob in target.honest)
+    dearest = 0
+    for blob in target.honest:
+        forget()
+        dearest = max(dearest, calls(lambda blob=blob: target.act(blob)))
     before = target.state()
     for number in range(count):
         blob = spoilt(rng.choice(target.honest), rng, target.honest, text=target.text)
@@ -145,7 +159,7 @@ def campaign(target: Target_, seed: str, count: int) -> tuple[Counter[str], floa
                 said = f"{type(error).__name__}: {error}"
 
         try:
-            most = max(most, calls(act) / (3 * dearest + 20 * len(blob)))
+            most = max(most, (calls(act) / (3 * dearest + 20 * len(blob)), blob))
         except BaseException as error:
             msg = f"input {number} of {seed!r} ended in {type(error).__name__}: {error}\n{blob[:3000]!r}"
             raise AssertionError(msg) from error
@@ -154,17 +168,17 @@ def campaign(target: Target_, seed: str, count: int) -> tuple[Counter[str], floa
         if number % 50 == 0:
             assert target.state() == before, f"something changed by input {number} of {seed!r}"
     assert target.state() == before
-    return answers, most
-
-
-def held(seed: str, target: Target_) -> None:
-    answers, most = campaign(target, seed, COUNT)
     print(
-        f"{seed}: {COUNT} inputs, {answers['taken']} taken, {len(answers)} different answers, work {most:.2f} of what is allowed"
+        f"{seed}: {count} inputs, {answers['taken']} taken, {len(answers)} different answers, work {most[0]:.2f} of what is allowed"
     )
+    assert most[0] <= 1, f"more work than in proportion to the input: {most[1][:3000]!r}"
+    return answers
+
+
+def held(seed: str, target: Attacked) -> None:
+    answers = campaign(target, seed, COUNT)
     assert 0 < answers["taken"] < COUNT
     assert len(answers) >= 10, answers  # damage reaches more than the first check
-    assert most <= 1, "more work than in proportion to the input"
 
 
 # --- messages and frames --------------------------------------------------------------------------------------------------------
@@ -197,11 +211,10 @@ def test_messages_are_read_or_refused(model: str) -> None:
         envelope = open_envelope(blob)
         open_body(envelope, find_step(row, envelope.step).reply)
 
-    answers, most = campaign(
-        Target_([blob for _, _, blob in said], act, lambda: None, text=False), f"replies of {model}", COUNT // 4
+    answers = campaign(
+        Attacked([blob for _, _, blob in said], act, lambda: None, text=False), f"replies of {model}", COUNT // 4
     )
     assert len(answers) >= 5
-    assert most <= 1
 
 
 @pytest.mark.parametrize("model", SPOKEN)
@@ -220,9 +233,8 @@ def test_a_party_answers_or_refuses_and_a_refusal_leaves_no_trace(model: str) ->
 
     before = state()
     assert before[2] == tuple(heard.values())
-    answers, most = campaign(Target_(list(heard), party.answer, state, text=False), f"requests of {model}", COUNT // 4)
+    answers = campaign(Attacked(list(heard), party.answer, state, text=False), f"requests of {model}", COUNT // 4)
     assert len(answers) >= 5
-    assert most <= 1
 
 
 def test_frames_of_the_network_are_read_or_refused() -> None:
@@ -235,9 +247,8 @@ def test_frames_of_the_network_are_read_or_refused() -> None:
         else:
             open_answer(blob, "clinic", own.public, question)
 
-    answers, most = campaign(Target_(frames, act, lambda: None, text=False), "frames", COUNT)
+    answers = campaign(Attacked(frames, act, lambda: None, text=False), "frames", COUNT)
     assert len(answers) >= 5
-    assert most <= 1
     refusal = sign_refusal(own, "clinic", question, UsageError("no"))
     with pytest.raises(UnpooledError, match="no"):
         act(refusal)
@@ -259,9 +270,8 @@ def test_transcripts_are_played_cut_where_they_are_torn_or_refused(tmp_path: Pat
         record.close()
         assert all(isinstance(entry.request, bytes) for entry in record.entries)
 
-    answers, most = campaign(Target_(honest, act, lambda: sorted(tmp_path.iterdir()), text=False), "transcripts", COUNT // 2)
+    answers = campaign(Attacked(honest, act, lambda: sorted(tmp_path.iterdir()), text=False), "transcripts", COUNT // 2)
     assert len(answers) >= 2
-    assert most <= 1
 
 
 # --- files ------------------------------------------------------------------------------------------------------------------------
@@ -321,7 +331,7 @@ def test_study_files_are_a_plan_or_refused_in_words(tmp_path: Path) -> None:
         read = read_study(file)
         load(read.row).compile(read)
 
-    held("study files", Target_(list(STUDIES), act, lambda: tree(tmp_path, file), text=True))
+    held("study files", Attacked(list(STUDIES), act, lambda: tree(tmp_path, file), text=True))
 
 
 def test_cards_are_read_or_refused_in_words(tmp_path: Path) -> None:
@@ -334,7 +344,7 @@ def test_cards_are_read_or_refused_in_words(tmp_path: Path) -> None:
         read = read_study(study)
         load(read.row).compile(read)
 
-    held("cards", Target_(cards, act, lambda: tree(tmp_path, file), text=True))
+    held("cards", Attacked(cards, act, lambda: tree(tmp_path, file), text=True))
 
 
 def test_party_files_are_opened_or_refused_and_the_ledger_stays_as_it_is(tmp_path: Path) -> None:
@@ -360,7 +370,7 @@ def test_party_files_are_opened_or_refused_and_the_ledger_stays_as_it_is(tmp_pat
             with open_party(config) as party:
                 check(party.table, party.card.columns)
 
-    held("party files", Target_(honest, act, lambda: tree(tmp_path, config), text=True))
+    held("party files", Attacked(honest, act, lambda: tree(tmp_path, config), text=True))
     assert opened > COUNT // 20
 
 
@@ -417,15 +427,13 @@ def test_data_files_are_a_table_or_refused_in_words(kind: str, tmp_path: Path) -
         check(table, COLUMNS)
         assert all(table[name].shape == (table.n_rows,) for name in names)
 
-    answers, most = campaign(
-        Target_([blob for blob, _ in pairs], act, lambda: [f.name for f in tmp_path.iterdir()], text=kind == "csv"),
+    answers = campaign(
+        Attacked([blob for blob, _ in pairs], act, lambda: [f.name for f in tmp_path.iterdir()], text=kind == "csv"),
         f"data files, {kind}",
         COUNT // 4,
     )
-    print(f"{kind}: {answers['taken']} taken, {len(answers)} different answers, work {most:.2f}")
     assert 0 < answers["taken"] < COUNT // 4
     assert len(answers) >= 3
-    assert most <= 1
 
 
 # --- broken on purpose ---------------------------------------------------------------------------------------------------------------
@@ -447,7 +455,8 @@ def test_an_untyped_error_a_trace_and_work_that_grows_faster_are_found() -> None
             len(blob)
 
     with pytest.raises(AssertionError, match="KeyError"):
-        campaign(Target_(honest, untyped, lambda: None, text=True), "untyped", 500)
+        campaign(Attacked(honest, untyped, lambda: None, text=True), "untyped", 500)
     with pytest.raises(AssertionError, match="something changed"):
-        campaign(Target_(honest, traced, lambda: len(seen), text=True), "traced", 500)
-    assert campaign(Target_(honest, slow, lambda: None, text=True), "slow", 500)[1] > 1
+        campaign(Attacked(honest, traced, lambda: len(seen), text=True), "traced", 500)
+    with pytest.raises(AssertionError, match="more work"):
+        campaign(Attacked(honest, slow, lambda: None, text=True), "slow", 500)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -86,7 +86,7 @@ def convert(root: Path, measured: list[tuple[Path, Path]]) -> Map:
     seconds: dict[str, float] = {}
     broken: set[str] = set()
     for _, durations in measured:
-        for case in ElementTree.parse(durations).iter("testcase"):
+        for case in ET.parse(durations).iter("testcase"):
             name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
             seconds[name] = float(case.get("time", "0"))
             if any(part.tag in {"failure", "error", "skipped"} for part in case):

@@ -512,6 +512,14 @@ def test_a_party_that_cannot_be_made_leaves_nothing_behind(world: Path) -> None:
 
 
 @pytest.mark.minutes
+def test_a_card_whose_path_no_file_system_takes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(
+        '[study]\nmodel = "describe"\n[privacy]\nepsilon = 1.0\n[[party]]\ncard = "\\u0000"\n'
+    )
+    with pytest.raises(StudyError, match="not the path of a file"):
+        read_study(tmp_path / "study.toml")
+
+
 def test_the_file_systems_refusals_are_words(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES)
