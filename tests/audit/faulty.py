@@ -108,14 +108,19 @@ class World:
                 for name in self.names
             }
 
-    def attempt(self, deaths: dict[str, int], transcript: str = "transcript", study: Study | None = None) -> dict[str, Ended]:
+    def attempt(
+        self, deaths: dict[str, int], transcript: str = "transcript", study: Study | None = None
+    ) -> dict[str, Ended]:
         """Run the study, or go on with it, in processes of its own that die at these lines."""
         plan = self.plan if study is None else self.row.compile(study)
         sockets, children = {}, {}
         for name in self.names:
             sockets[name], theirs = socket.socketpair()
             children[name] = fork(
-                counting(lambda pipe, name=name, theirs=theirs: self._serve(name, theirs, list(sockets.values())), deaths.get(name))
+                counting(
+                    lambda pipe, name=name, theirs=theirs: self._serve(name, theirs, list(sockets.values())),
+                    deaths.get(name),
+                )
             )
             theirs.close()
         children[COORDINATOR] = fork(
@@ -174,7 +179,9 @@ class World:
             for name, party in parties.items():
                 listed = entries_of(party.ledger)
                 assert len({entry[:5] for entry in listed}) == len(listed), "debited twice"
-                assert {entry[:5] for entry in listed} <= {entry[:5] for entry in calm.entries[name]}, "debited, though not planned"
+                assert {entry[:5] for entry in listed} <= {entry[:5] for entry in calm.entries[name]}, (
+                    "debited, though not planned"
+                )
                 if over:
                     assert sorted(listed) == sorted(calm.entries[name])
         assert not over or found == calm.recorded
@@ -211,7 +218,7 @@ def fork(work: Callable[[int], None]) -> tuple[int, int]:
         os.close(reading)
         work(writing)
         code = 0
-    except UnpooledError as error:
+    except (UnpooledError, OSError) as error:  # the file system's own words: `unpooled` and the network pass them on
         sys.settrace(None)
         code = REFUSED
         os.write(writing, f"{type(error).__name__}: {error}".encode())

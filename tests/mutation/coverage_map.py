@@ -23,6 +23,7 @@ source_pkgs =
 """ + "".join(f"    unpooled.{package}\n" for package in PACKAGES)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """As a plugin of the measured run: tests that the project's own coverage leaves out (no_cover) may kill a mutant too."""
     for item in items:
