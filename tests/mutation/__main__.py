@@ -1,6 +1,6 @@
 """`make mutants`: a random sample of small faults in what the guarantee rests on, each of which a test should notice.
 
-Prints a table per package with the share that was noticed and its Clopper-Pearson interval, then every fault that nothing noticed, but for
+Prints, and writes beside the outcomes, a table per package with the share that was noticed and its Clopper-Pearson interval, then every fault that nothing noticed, but for
 those that ``survivors.toml`` lists with the reason why no test could or need notice them. Mutants are taken in the order of a seeded
 shuffle of all of them: whatever the time allows is a random sample.
 """
@@ -39,8 +39,14 @@ FIELDS = (
     "seconds",
     "statement",
 )
+HEAD = """# Mutants
+
+`make mutants`: a seeded random sample of small faults, and whether a test noticed. Survivors that a line of `tests/mutation/survivors.toml` explains are
+"equivalent" (no test could notice) or "excused" (none need); the share is of all but the equivalent ones, with its 95 % Clopper-Pearson interval.
+
+"""
 #: The first round asks so many tests of so few files: most mutants die there, without the import of every test file.
-FIRST, FILES = 60, 5
+FIRST, FILES = 100, 6
 
 
 def sample(seed: int) -> list[tuple[str, str, Site]]:
@@ -59,15 +65,19 @@ def sample(seed: int) -> list[tuple[str, str, Site]]:
 
 
 def rounds(tests: dict[str, float], file: str) -> list[dict[str, float]]:
-    """The cheapest tests of the files nearest to the module; then the rest."""
-    stem = Path(file).stem
+    """The files nearest to the module, then the rest; in both one test of each function, the cheapest, before a second one of any."""
+    stem, turns = Path(file).stem, Counter()
     near: dict[str, tuple[bool, int]] = {}
-    for test in tests:
-        home = test.split("::")[0]
+    turn: dict[str, int] = {}
+    for test in sorted(tests, key=tests.__getitem__):
+        home, function = test.split("::")[0], test.split("[")[0]
         near[home] = (stem not in home, near.get(home, (True, 0))[1] - 1)
+        turn[test] = turns[function].bit_length()  # the first, the second, the next two, the next four
+        turns[function] += 1
+    order = sorted(tests, key=lambda test: (turn[test], tests[test]))
     homes = set(sorted(near, key=near.__getitem__)[:FILES])
-    first = dict([(test, s) for test, s in tests.items() if test.split("::")[0] in homes][:FIRST])
-    return [first, {test: s for test, s in tests.items() if test not in first}]
+    first = dict([(test, tests[test]) for test in order if test.split("::")[0] in homes][:FIRST])
+    return [first, {test: tests[test] for test in order if test not in first}]
 
 
 def listed() -> dict[tuple[str, str, str, str], dict[str, Any]]:
@@ -104,35 +114,29 @@ def one(site: Site, file: str, known: Map, seconds: float, also: list[str], scra
     }
 
 
-def report(rows: list[dict[str, Any]]) -> str:
-    """The table and the survivors that nobody has looked at."""
-    excused, lines = listed(), []
-    fate = Counter()
+def table(rows: list[dict[str, Any]]) -> tuple[str, list[str]]:
+    """A line per package, and the survivors that nobody has looked at."""
+    excused, lines, fate = listed(), [], Counter()
+    both = " and ".join(PACKAGES[:2])
     for row in rows:
         entry = excused.get((row["file"], row["statement"], row["before"], row["after"]))
         state = row["outcome"] if row["outcome"] != "survived" else (entry or {}).get("kind", "survived")
-        for package in (row["package"], "all", *(("privacy and aggregation",) if row["package"] in PACKAGES[:2] else ())):
+        for package in (row["package"], "all", *((both,) if row["package"] in PACKAGES[:2] else ())):
             fate[package, state] += 1
         if state == "survived":
             lines.append(
                 f"{row['file']}:{row['line']} [{row['kind']}] {row['before']}  ->  {row['after']}  ({row['ran']} of {row['of']} tests)"
             )
-    table = [
-        f"{'package':<24}{'sampled':>8}{'killed':>8}{'timed out':>10}{'survived':>9}{'equivalent':>11}{'excused':>8}  noticed, without equivalent ones (95 %)"
-    ]
-    for package in (*PACKAGES, "privacy and aggregation", "all"):
-        count = {state: fate[package, state] for state in ("killed", "timed out", "survived", "equivalent", "excused")}
-        real = sum(count.values()) - count["equivalent"]
+    states = ("killed", "timed out", "survived", "excused", "equivalent")
+    shown = [f"| package | sampled | {' | '.join(states)} | noticed, % | from | to |", "|---" * (len(states) + 5) + "|"]
+    for package in (*PACKAGES, both, "all"):
+        count = {state: fate[package, state] for state in states}
+        real, noticed = sum(count.values()) - count["equivalent"], count["killed"] + count["timed out"]
         if real:
-            noticed = count["killed"] + count["timed out"]
             low, high = binomtest(noticed, real).proportion_ci(0.95)
-            share = f"{noticed / real:.1%} ({low:.1%} to {high:.1%})"
-            table.append(
-                f"{package:<24}{sum(count.values()):>8}"
-                + "".join(f"{count[s]:>{w}}" for s, w in zip(count, (8, 10, 9, 11, 8), strict=True))
-                + f"  {share}"
-            )
-    return "\n".join([*table, "", "Noticed by nothing:", *(lines or ["none"])])
+            cells = [sum(count.values()), *count.values(), *(f"{100 * share:.1f}" for share in (noticed / real, low, high))]
+            shown.append(f"| {package} | {' | '.join(map(str, cells))} |")
+    return "\n".join(shown), lines
 
 
 def control(rows: list[dict[str, Any]], known: Map, scratch: Path) -> str:
@@ -207,7 +211,9 @@ def main() -> None:
         if left
         else f"{len(shown)} mutants"
     )
-    print(report(shown))
+    said_of_packages, survivors = table(shown)
+    print("\n".join([said_of_packages, "", "Noticed by nothing:", *(survivors or ["none"])]))
+    out.with_suffix(".md").write_text(HEAD + said_of_packages + "\n")
     print(control(shown, known, scratch))
 
 
