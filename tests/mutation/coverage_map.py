@@ -15,7 +15,7 @@ import pytest
 
 PACKAGES = ("privacy", "aggregation", "protocol", "linkage")
 #: What may kill a mutant; the network engine's tests take too long for it.
-TESTS = ("tests/unit", "tests/contract", "tests/audit")
+TESTS = ("tests/unit", "tests/contract", "tests/audit", "tests/stats")
 CONFIG = """[run]
 branch = false
 core = ctrace
