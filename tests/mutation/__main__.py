@@ -165,7 +165,9 @@ def main() -> None:
     words.add_argument(
         "--out", type=Path, help="a CSV file of the outcomes; what it holds already is kept and not run again"
     )
-    words.add_argument("--again", action="store_true", help="run those that survived, and only those, again")
+    words.add_argument(
+        "--again", action="store_true", help="run those that survived or took too long, and only those, again"
+    )
     words.add_argument(
         "--also", nargs="*", default=[], help="test ids that are newer than the map: run first for every mutant"
     )
@@ -191,7 +193,7 @@ def main() -> None:
     until, left = time.monotonic() + 60 * said.minutes, 0
     chosen = sample(said.seed)[: said.count]
     for key, name, site in chosen:
-        if (rows[key]["outcome"] != "survived" or not said.again) if key in rows else said.again:
+        if (rows[key]["outcome"] == "killed" or not said.again) if key in rows else said.again:
             continue
         if time.monotonic() > until:
             left += 1

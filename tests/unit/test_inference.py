@@ -120,6 +120,14 @@ def test_pandas_is_asked_for_only_when_it_is_used(monkeypatch) -> None:
     assert (index, rows[0]["term"]) == ("term", "age")
 
 
+def test_a_summary_is_asked_for_in_known_words() -> None:
+    with pytest.raises(UsageError, match="adjust is None or 'holm', not 'bonferroni'"):
+        fitted().summary(adjust="bonferroni")
+    for level in (0.0, 1.0, -0.5, 2.0):
+        with pytest.raises(UsageError, match="level"):
+            fitted().summary(level=level)
+
+
 def test_what_is_not_identified_says_so() -> None:
     table = fitted(epsilon=0.05).summary()
     assert not any(t.identified for t in table.terms[:4])
