@@ -199,9 +199,16 @@ def main() -> None:
     if whole.outcome != "survived":
         words.error(f"without a fault, {whole.test} is {whole.outcome}: what it says of mutants would mean nothing")
     until, left = time.monotonic() + 60 * said.minutes, 0
-    chosen = sample(said.seed)[: said.count]
+    chosen, known_survivors = sample(said.seed)[: said.count], listed()
     for key, name, site in chosen:
-        if (rows[key]["outcome"] == "killed" or not said.again) if key in rows else said.again:
+        if key in rows:
+            row = rows[key]
+            settled = (
+                row["outcome"] == "killed" or (row["file"], row["statement"], row["before"], row["after"]) in known_survivors
+            )
+            if settled or not said.again:
+                continue
+        elif said.again:
             continue
         if time.monotonic() > until:
             left += 1
