@@ -12,7 +12,7 @@ import pytest
 
 from unpooled import Bounds, PrivateBayesianRegression
 from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.standard import CONSTANT, Scales, StandardRows, public_numbers
+from unpooled.aggregation.standard import CAP, CONSTANT, Scales, StandardRows, public_numbers
 from unpooled.aggregation.totals import Total
 from unpooled.errors import PlanMismatch, StudyAborted, UsageError
 from unpooled.kernels import standard_rows
@@ -184,6 +184,18 @@ def test_ceil_root_is_exact() -> None:
         assert standard_rows.ceil_root(float(root * root)) == root
         assert standard_rows.ceil_root(float(root * root + 1)) == root + 1
     assert standard_rows.ceil_root(float((2**26 - 1) ** 2 - 1)) == 2**26 - 1
+
+
+def test_a_residual_of_a_round_counts_up_to_twice_the_cap_and_no_farther() -> None:
+    rows = StandardRows(layout_of("one", intercept=False), 100, 4.0)
+    z, response, coordinates = 0.1, 0.9 * CAP, np.zeros((1, rows.width))
+    coordinates[0, 0] = z * rows.grid
+    for predicted in (0.0, -0.5 * CAP, -0.9 * CAP, -1.8 * CAP):
+        start = np.zeros(rows.width)
+        start[0] = predicted / z
+        found = rows.gradient(iter([(coordinates.copy(order="F"), np.array([response]))]), start)
+        wanted = min(response - predicted, 2 * CAP) * z
+        assert found[0] / rows.grid**2 == pytest.approx(wanted, rel=1e-3)
 
 
 def test_released_sums_are_read_as_far_as_their_noise_lets_them() -> None:
