@@ -198,6 +198,14 @@ def test_a_residual_of_a_round_counts_up_to_twice_the_cap_and_no_farther() -> No
         assert found[0] / rows.grid**2 == pytest.approx(wanted, rel=1e-3)
 
 
+@pytest.mark.parametrize("rows", [2, 100, 10**6, 10**9])
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_squared_lengths_on_the_grid_are_exact_in_float64(kind: str, rows: int) -> None:
+    summed = StandardRows(layout_of(kind, rows=rows), rows, 4.0)
+    assert (CAP * summed.grid) ** 2 * (summed.width + 1) <= 2.0**53
+    assert rows * (4.0 * summed.grid) ** 2 < 2.0**63, "nor does a sum of products leave 64 bits"
+
+
 def test_released_sums_are_read_as_far_as_their_noise_lets_them() -> None:
     """Means shrink to the middle by what they may be (0.35) and their noise; deviations are no smaller than what noise alone looks like."""
     layout, n = layout_of("numbers"), 50
