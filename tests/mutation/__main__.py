@@ -97,8 +97,8 @@ def one(
     """What became of one mutant."""
     path = sources(ROOT)[file]
     module = ".".join(("unpooled", *Path(file).with_suffix("").parts)).removesuffix(".__init__")
-    tests = dict.fromkeys(also, 0.0) | known.of(file, site.lines, current=known.digests.get(file) == digest(path))
-    parts = [part for part in rounds(tests, file, kills, seconds / 2) if part]
+    tests = known.of(file, site.lines, current=known.digests.get(file) == digest(path))
+    parts = [part for part in (dict.fromkeys(also, 0.0), *rounds(tests, file, kills, seconds / 2)) if part]
     outcome, test, ran, used = "survived", "", 0, 0.0
     for part in parts:
         verdict = run(ROOT, (module, path, site.node, site.choice), part, max(5.0, seconds - used), scratch)
