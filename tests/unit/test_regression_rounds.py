@@ -206,6 +206,17 @@ def test_squared_lengths_on_the_grid_are_exact_in_float64(kind: str, rows: int) 
     assert rows * (4.0 * summed.grid) ** 2 < 2.0**63, "nor does a sum of products leave 64 bits"
 
 
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_a_product_of_two_columns_is_released_once_with_noise_smaller_by_root_two(adjacency: Adjacency) -> None:
+    """A matrix has it twice, so its length counts it twice (Theorem F.9.3): more noise than this would be for nothing."""
+    rows = StandardRows(layout_of("numbers"), 100, 4.0)
+    d = rows.width
+    squares, products, responses = rows.residual(1.0, adjacency).blocks
+    assert (squares.size, products.size, responses.size) == (d, d * (d - 1) // 2, d)
+    assert squares.width == responses.width
+    assert products.width == pytest.approx(squares.width / math.sqrt(2))
+
+
 def test_released_sums_are_read_as_far_as_their_noise_lets_them() -> None:
     """Means shrink to the middle by what they may be (0.35) and their noise; deviations are no smaller than what noise alone looks like."""
     layout, n = layout_of("numbers"), 50
