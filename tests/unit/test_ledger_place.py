@@ -209,7 +209,8 @@ def test_a_new_ledger_has_nothing_to_say_of_old_entries_and_a_name_of_its_own(tm
     names = set()
     for name in "ab":
         with Ledger.create(tmp_path / name) as ledger:
-            ledger.reserve([charge(0.0, "ab" * 32)], Target(1.5, 1e-5))
+            for plan in ("ab" * 32, "cd" * 32):
+                ledger.reserve([charge(0.0, plan)], Target(1.5, 1e-5))
             assert ledger.warnings == ()
         names.add(json.loads((tmp_path / f"{name}.anchor").read_text())["ledger"])
     assert [len(name) for name in names] == [64, 64]
