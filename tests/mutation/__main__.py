@@ -116,7 +116,7 @@ def one(
         "outcome": outcome,
         "test": test,
         "ran": ran,
-        "of": len(tests),
+        "of": len({*tests, *also}),
         "seconds": round(used, 1),
         "statement": statement,
     }

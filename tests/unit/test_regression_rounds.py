@@ -206,6 +206,12 @@ def test_squared_lengths_on_the_grid_are_exact_in_float64(kind: str, rows: int) 
     assert rows * (4.0 * summed.grid) ** 2 < 2.0**63, "nor does a sum of products leave 64 bits"
 
 
+def test_squared_lengths_of_many_columns_are_exact_too() -> None:
+    layout = MomentsLayout.of((*(Column(f"x{k}", 0.0, 1.0) for k in range(2000)), Y), "y", 2)
+    summed = StandardRows(layout, 2, 4.0)
+    assert 2.0**49 < (CAP * summed.grid) ** 2 * (summed.width + 1) <= 2.0**53
+
+
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_a_product_of_two_columns_is_released_once_with_noise_smaller_by_root_two(adjacency: Adjacency) -> None:
     """A matrix has it twice, so its length counts it twice (Theorem F.9.3): more noise than this would be for nothing."""
