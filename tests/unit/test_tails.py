@@ -156,6 +156,15 @@ def test_moments_bound_those_of_the_law_and_edges_rise() -> None:
     assert (np.diff(edges) > 0).all()
 
 
+def test_so_many_edges_as_were_asked_for_and_a_third_more() -> None:
+    """Evenly up to where a normal loss certainly exceeds what is left, as far as 8 deviations and the mean beyond; a law costs work by the edge."""
+    for epsilon, mu, points in ((0.0, 0.5, 300), (-2.0, 0.5, 300), (3.0, 0.1, 90)):
+        edges = edges_of(epsilon, mu, points)
+        assert edges.size == points + points // 3
+        assert edges[points - 1] == pytest.approx(max(epsilon, 0.0) + 8 * mu + mu * mu)
+        assert edges[0] == 0.0
+
+
 def test_with_less_added_some_would_be_below() -> None:
     """Tails without their smaller corners, or with a root of the count, are below the exact value."""
     wanted = exact(REPLACED, 0.05)
