@@ -40,6 +40,8 @@ class Table:
     unordered: str = ""
     #: The name of the row map by which these rows were taken; empty where they stand as in the data.
     linked: str = ""
+    #: The row that a neighbour under zero-out was made without.
+    _left_out: int | None = None
 
     def __init__(self, columns: Mapping[str, Any], sparse: tuple[Sequence[str], Any] | None = None) -> None:
         self._columns = {str(name): as_column(str(name), values) for name, values in columns.items()}
@@ -110,8 +112,18 @@ class Table:
     def omit(self, row: int) -> Table:
         """The neighbour under zero-out: this row contributes nothing, and the public number of rows stays what it was."""
         table = self.take(np.delete(np.arange(self.n_rows), row))
-        table.n_rows = self.n_rows
+        table.n_rows, table._left_out = self.n_rows, row  # noqa: SLF001 - another of this class
         return table
+
+    def whole(self, values: NDArray[Any]) -> NDArray[Any]:
+        """A value for every row of something that was worked out from those that are held; at one that was left out stands any."""
+        return values if self._left_out is None else np.insert(values, self._left_out, values[:1], axis=0)
+
+    def blank(self, values: NDArray[Any], rows: NDArray[np.intp] | None = None) -> NDArray[Any]:
+        """The same (of these rows), with zeros for a row that was left out: it contributes nothing."""
+        if self._left_out is not None:
+            values[(np.arange(self.n_rows) if rows is None else rows) == self._left_out] = 0
+        return values
 
     def replace(self, row: int, values: Mapping[str, Any]) -> Table:
         """The neighbour under replace: other values in some columns of one row."""
