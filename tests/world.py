@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 
 from unpooled.privacy.mechanisms import Objective, Scores, Summand, Vector
 
@@ -36,3 +38,23 @@ def chosen(mechanism, scores, sensitivity, bits, *, signed=False):
 def minimised(mechanism, solve, bits):
     """The minimiser that is released."""
     return mechanism.draw(Objective(solve), bits)
+
+
+# --- work, counted and not timed ----------------------------------------------------------------------------------------
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions were entered, of Python and of C."""
+    count = 0
+
+    def seen(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(seen)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count

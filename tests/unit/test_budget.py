@@ -187,6 +187,11 @@ def test_a_budget_is_a_finite_promise(wrong: dict) -> None:
 def test_a_budget_says_what_it_has(budget: Budget) -> None:
     assert str(budget) == "epsilon = 0 of 1 spent at delta = 1e-06 per record, by 0 fits"
     assert repr(budget) == "Budget(epsilon=1, delta=1e-06, unit='record')"
+    bayes(epsilon=0.25, budget=budget).fit(X, Y)
+    assert str(budget) == f"epsilon = {budget.spent:.6g} of 1 spent at delta = 1e-06 per record, by 1 fit"
+    assert 0.2 < budget.spent <= 0.25
+    bayes(epsilon=0.25, budget=budget).fit(X, Y)
+    assert str(budget).endswith("by 2 fits")
 
 
 # --- without a budget --------------------------------------------------------------------------------------------------------

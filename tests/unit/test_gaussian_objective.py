@@ -130,6 +130,9 @@ def test_corners_are_counted_as_the_theorem_does() -> None:
     for classes in (2, 3, 5):
         ends = np.eye(classes)
         pulls = [np.subtract(ends[j], ends[0]) for j in range(classes)]
+        alone = sorted(float(np.linalg.norm(pull)) for pull in pulls if pull.any())
+        ((many, length),) = LossShape(LossSign.SOFTMAX, classes).corners(replaces=False)
+        assert alone == pytest.approx([length] * many)
         other = [np.subtract(ends[j], ends[1]) for j in range(classes)]
         lengths = sorted(
             math.sqrt(max(float(((a - b) ** 2).sum()), float(((a + b) ** 2).sum()))) for a in pulls for b in other

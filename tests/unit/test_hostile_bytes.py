@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
 from collections.abc import Callable
 from typing import ClassVar
@@ -10,6 +9,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 import pytest
+from world import calls
 
 from unpooled.errors import ProtocolError
 from unpooled.models.describe.messages import SumsReply
@@ -104,23 +104,6 @@ HOSTILE: dict[str, tuple[Callable[[int], bytes], type[msgspec.Struct]]] = {
     "claims more than there is": (lambda n: message(b"\x81\xa4sums\xdd\xff\xff\xff\xff" + bytes(n)), SumsReply),
     "nothing": (lambda n: b"\xc0" * n, SumsReply),
 }
-
-
-def calls(work: Callable[[], object]) -> int:
-    """How many functions were entered, of Python and of C."""
-    count = 0
-
-    def seen(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    before = sys.getprofile()
-    sys.setprofile(seen)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def refused(blob: bytes, kind: type[msgspec.Struct]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from unpooled import PrivateBayesianRegression
 from unpooled.aggregation.derived import correlation, inflation, principal_components
 from unpooled.aggregation.inference import CONSTANT_TERM, DRAWS, JointTest, LinearSummary, holm
 from unpooled.errors import UsageError
+from unpooled.kernels.evidence import least_squares_state
+from unpooled.kernels.noisy_gram import repaired
 
 N, NAMES = 4000, ("age", "dose", "<b>weight</b>", "none")
 METHODS = ("moments", "refinement")
@@ -117,6 +120,14 @@ def test_pandas_is_asked_for_only_when_it_is_used(monkeypatch) -> None:
     assert (index, rows[0]["term"]) == ("term", "age")
 
 
+def test_a_summary_is_asked_for_in_known_words() -> None:
+    with pytest.raises(UsageError, match="adjust is None or 'holm', not 'bonferroni'"):
+        fitted().summary(adjust="bonferroni")
+    for level in (0.0, 1.0, -0.5, 2.0):
+        with pytest.raises(UsageError, match="level"):
+            fitted().summary(level=level)
+
+
 def test_what_is_not_identified_says_so() -> None:
     table = fitted(epsilon=0.05).summary()
     assert not any(t.identified for t in table.terms[:4])
@@ -169,6 +180,61 @@ def test_a_submodel_is_the_model_of_its_columns(method: str) -> None:
         whole.submodel(["height"])
     with pytest.raises(UsageError, match="at least one"):
         whole.submodel([])
+
+
+def test_the_noise_of_a_submodel_is_that_of_a_simulation() -> None:
+    """What columns that are left out had explained goes back to the response, with the noise of their moments."""
+    whole, rng = fitted("refinement", epsilon=5.0).moments_, np.random.default_rng(5)
+    start = np.array([0.8, -0.5, 0.6, 0.3, 0.2])
+    whole = replace(whole, standard=replace(whole.frame, start=start))
+    kept, out, d, draws = [0, 4], [1, 2, 3], 5, 40_000
+    small = whole.submodel(["age"])
+    noise = rng.normal(size=(draws, d + 1, d + 1)) * np.sqrt(np.nan_to_num(whole.variance))
+    noise = np.triu(noise) + np.triu(noise, 1).transpose(0, 2, 1)
+    b = start[out]
+    squares = rng.normal(size=draws) * math.sqrt(whole.frame.squares[1])
+    squares += 2 * noise[:, out, d] @ b + np.einsum("i,nij,j->n", b, noise[:, out][:, :, out], b)
+    assert small.frame.squares[1] == pytest.approx(squares.var(), rel=0.05)
+    cross = noise[:, kept, d] + noise[:, kept][:, :, out] @ b
+    assert small.xy[1] == pytest.approx(cross.var(axis=0), rel=0.05)
+    exact = whole.frame.squares[0] + 2 * b @ whole.gram[out, d] + b @ whole.gram[np.ix_(out, out)] @ b
+    assert small.frame.squares[0] == pytest.approx(exact)
+
+
+def test_a_prior_about_the_rounds_is_the_law_of_two_draws() -> None:
+    """First what the rows' own coefficients may be, given the release; then the coefficients given those (Theorem B.9's last step)."""
+    moments, rng, draws = fitted("refinement", epsilon=3.0).moments_, np.random.default_rng(6), 200_000
+    frame, prior, noise = moments.frame, moments._prior(20_000.0), 0.02
+    found, spread = least_squares_state(moments.noisy, frame.least)
+    information = moments.rows / moments.weight / noise * repaired(*moments.xx)
+    own = frame.start + found + rng.multivariate_normal(np.zeros(5), spread, draws)
+    precision = np.diag(1 / prior) + information
+    drawn = own @ np.linalg.solve(precision, information).T
+    drawn += rng.multivariate_normal(np.zeros(5), np.linalg.inv(precision), draws)
+    fit = moments._about_start(prior, noise)
+    wanted = moments._in_own_units(drawn.mean(axis=0), np.cov(drawn.T), noise)
+    assert fit.coef_ == pytest.approx(wanted.coef_, abs=0.01 * abs(wanted.coef_).max())
+    assert fit.covariance_ == pytest.approx(wanted.covariance_, abs=0.02 * abs(wanted.covariance_).max())
+    plain = moments._about_start(None, noise)
+    assert abs(plain.covariance_ - fit.covariance_).max() > 0.1 * abs(fit.covariance_).max(), "the prior counts here"
+
+
+def test_r_squared_of_columns_far_from_the_middle_of_their_ranges() -> None:
+    import polars as pl
+
+    shifted = np.clip(X + 2.0, -5, 5)
+    options = {"bounds": dict.fromkeys(NAMES, (-5, 5)), "y_bounds": (-12, 12), "delta": 1e-5, "random_state": 0}
+    model = PrivateBayesianRegression(epsilon=math.inf, method="moments", **options)
+    table = model.fit(pl.DataFrame(shifted, schema=list(NAMES)), Y).summary()
+    assert table.r_squared == pytest.approx(LinearRegression().fit(shifted, Y).score(shifted, Y), abs=0.01)
+
+
+def test_an_interval_of_r_squared_is_as_wide_as_its_noise() -> None:
+    """Sampling alone moves it by about 2 (1 - R^2) sqrt(R^2 / n) (Olkin and Finn); at this epsilon privacy adds less than ten times as much."""
+    table = fitted("refinement", epsilon=20.0).summary()
+    low, high = table.r_squared_interval
+    alone = 4 * 1.96 * (1 - table.r_squared) * math.sqrt(table.r_squared / N)
+    assert 0.5 * alone < high - low < 10 * alone
 
 
 @pytest.mark.parametrize("method", METHODS)

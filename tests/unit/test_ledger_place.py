@@ -192,7 +192,7 @@ def test_a_ledger_that_was_taken_over_keeps_what_it_spent_and_says_what_it_did_n
         ]
         assert ledger.reply(PLAN, "sums", 0, REQUEST) == b"an old reply"
         assert ledger.approved(PLAN)
-        assert any("at nothing" in words and "cdcdcdcd" in words for words in ledger.warnings)
+        assert any(f"at nothing ({'cd' * 8})" in words for words in ledger.warnings)
         with pytest.raises(BudgetRefusal):
             ledger.reserve([charge(0.5, "ef" * 32)], Target(1.5, 1e-5))
     with Ledger.open(old) as again:

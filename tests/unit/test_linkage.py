@@ -515,12 +515,20 @@ def test_a_coordinator_refuses_pseudonyms_that_no_honest_party_sends() -> None:
         ("Tymczak", "T522"),
         ("Pfister", "P236"),
         ("Honeyman", "H555"),
+        ("Zoe Ruiz", "Z620"),
         ("É", "E000"),
         ("12", ""),
     ],
 )
 def test_soundex_is_the_american_one(name: str, code: str) -> None:
     assert soundex(name) == code
+
+
+def test_of_a_key_of_several_columns_the_row_says_what_is_wrong() -> None:
+    with pytest.raises(DataError, match="blank in row 2"):  # somebody left it empty
+        keys_of([["a", "b"], ["1970", ""]], (), "person")
+    with pytest.raises(DataError, match=r"malformed.* in row 2"):  # something stands there, of which nothing is left
+        keys_of([["1", "2"], ["1970", "x"]], ["digits"], "person")
 
 
 def test_normalisers_are_applied_in_their_order() -> None:

@@ -37,6 +37,7 @@ from unpooled.privacy.mechanisms import (
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.unit import ROWWISE, Split, Unit
+from unpooled.protocol.identity import Identity
 
 RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
 
@@ -530,6 +531,14 @@ def test_what_a_mechanism_does_not_take_is_refused_by_kind(kind: type[Mechanism]
         if type(given) is not kind.takes:
             with pytest.raises(UsageError, match=f"takes a {kind.takes.__name__}"):
                 EXAMPLES[kind].check(given)
+
+
+def test_no_key_is_ever_printed() -> None:
+    source = KeySource(b"k" * 32)
+    for holder in (source, source.stream("a"), KeySource.simulation(7), Identity(b"k" * 32)):
+        for shown in (repr(holder), str(holder), f"{[holder]}"):
+            assert "kkkk" not in shown
+            assert "b'" not in shown
 
 
 def test_what_is_given_is_in_the_noise_key() -> None:

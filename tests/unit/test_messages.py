@@ -443,6 +443,11 @@ def test_a_torn_frame_is_dropped_and_a_damaged_one_refused(tmp_path: Path) -> No
     path.write_bytes(whole[:40] + b"\xff" + whole[41:])
     with pytest.raises(ProtocolError, match="damaged"):
         Transcript.open(path)
+    path.write_bytes(b"\x7f" + whole[1:])  # a length that no memory holds
+    reopened = Transcript.open(path)
+    reopened.close()
+    assert reopened.entries == []
+    assert path.read_bytes() == b""
 
 
 def test_a_transcript_of_another_study_is_refused(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.plan import Card
 from unpooled.privacy.unit import Target, Unit
+from unpooled.study.about import moment
 from unpooled.study.data import read_table, write_sparse
 from unpooled.study.files import read_card, read_party, read_study, write_card
 from unpooled.study.party import DiskKeeper, create_party, open_party
@@ -224,6 +225,47 @@ def test_kept_values_are_private_files(tmp_path: Path) -> None:
         keeper.kept("b" * 64, "coef")
     with pytest.raises(UsageError, match="letters"):
         keeper.keep("a" * 64, "../x", np.zeros(1))
+
+
+def test_what_a_dead_process_left_is_in_nobodys_way_and_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes of a party may keep the same value at the same time: each writes under a name of its own."""
+    keeper, folder = DiskKeeper(tmp_path / "kept"), tmp_path / "kept"
+    real = np.save
+
+    def interrupted(out: object, values: np.ndarray, **words: bool) -> None:
+        DiskKeeper(folder).keep("a" * 64, "coef", values + 1)
+        real(out, values, **words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "save", lambda *given, **words: (patch.setattr(np, "save", real), interrupted(*given, **words)))
+        keeper.keep("a" * 64, "coef", np.arange(3.0))
+    assert keeper.kept("a" * 64, "coef").tolist() == [0, 1, 2]
+    assert [file.suffix for file in folder.iterdir()] == [".npy"]
+
+    def full(*_: object, **__: bool) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "save", full)
+        with pytest.raises(OSError, match="No space"):
+            keeper.keep("a" * 64, "coef", np.arange(5.0))
+    assert keeper.kept("a" * 64, "coef").tolist() == [0, 1, 2]
+    assert [file.suffix for file in folder.iterdir()] == [".npy"]
+
+    for plan in "ab":
+        (folder / f"{plan * 32}-coef.xyz.tmp").touch()
+    assert keeper.names("a" * 64) == ["coef"]
+    assert keeper.forget("a" * 64) == ["coef"]
+    assert [file.name[0] for file in folder.iterdir()] == ["b"]
+    assert keeper.forget("b" * 64) == []
+    assert list(folder.iterdir()) == []
+
+
+def test_times_that_no_calendar_has_are_no_error() -> None:
+    assert moment(0) == moment(-5.0) == moment(4e11) == moment(1e300) == ""
+    assert moment(1.7e9) == "2023-11-14 22:13"
 
 
 @pytest.mark.minutes
@@ -512,6 +554,14 @@ def test_a_party_that_cannot_be_made_leaves_nothing_behind(world: Path) -> None:
 
 
 @pytest.mark.minutes
+def test_a_card_whose_path_no_file_system_takes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(
+        '[study]\nmodel = "describe"\n[privacy]\nepsilon = 1.0\n[[party]]\ncard = "\\u0000"\n'
+    )
+    with pytest.raises(StudyError, match="not the path of a file"):
+        read_study(tmp_path / "study.toml")
+
+
 def test_the_file_systems_refusals_are_words(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES)

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from unpooled.errors import DataError, UsageError, listed
-from unpooled.privacy.table import BLOCK_ROWS, Table
+from unpooled.privacy.table import BLOCK_ROWS, Table, is_complete
 
 
 @pytest.mark.parametrize(
@@ -362,3 +362,11 @@ def test_numpys_booleans_and_pandas_missing_values_stand_for_what_they_are() -> 
 def test_a_row_without_a_site_is_refused(labels) -> None:
     with pytest.raises(UsageError, match="missing label"):
         Table({"x": [1.0, 2.0, 3.0, 4.0]}).by_site(labels)
+
+
+def test_a_column_with_one_gap_is_not_complete() -> None:
+    for gap, full in ((None, "x"), (math.nan, 1.0)):
+        kind = object if gap is None else np.float64
+        assert is_complete(np.array([full, full], dtype=kind))
+        assert not is_complete(np.array([full, gap], dtype=kind))
+        assert not is_complete(np.array([gap, gap], dtype=kind))

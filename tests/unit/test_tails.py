@@ -126,6 +126,16 @@ def test_epsilon_and_delta_are_inverse_and_fall() -> None:
         assert all(later <= earlier * (1 + 1e-3) for earlier, later in itertools.pairwise(points))
 
 
+@pytest.mark.parametrize("tail", [((1, 12.0),), ((2, 30.0), (1, 3.0))])
+def test_losses_that_are_large_have_an_epsilon(tail) -> None:
+    """Where the search for it ends, grows with the square of the tail's mu."""
+    for events in ([perturbed(tail)], [perturbed(tail, count=3), Event(Kind.GAUSSIAN, 0.5)]):
+        made = Composition(events)
+        epsilon = made.epsilon(1e-6)
+        assert math.isfinite(epsilon)
+        assert made.delta(epsilon) <= 1e-6 < made.delta(0.95 * epsilon)
+
+
 def test_what_covers_what() -> None:
     one, two = Composition([perturbed(REPLACED)]), Composition([perturbed(REPLACED, 0.1), perturbed(REPLACED)])
     assert two.covers(one)

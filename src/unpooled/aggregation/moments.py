@@ -290,7 +290,9 @@ class Moments:
         variance[:d, d] += self.variance[:d, out] @ b**2
         cross, own = self.gram[out, d], self.gram[np.ix_(out, out)]
         squares = frame.squares[0] + 2 * b @ cross + b @ own @ b
-        spread = frame.squares[1] + 4 * self.variance[out, d] @ b**2 + b**2 @ self.variance[np.ix_(out, out)] @ b**2
+        # A symmetric noise N moves b'Nb by the sum of V_jj b_j^4 + 4 sum over pairs of V_jk b_j^2 b_k^2, in variance.
+        noise = self.variance[np.ix_(out, out)] * np.outer(b**2, b**2)
+        spread = frame.squares[1] + 4 * self.variance[out, d] @ b**2 + 2 * noise.sum() - np.trace(noise)
         at = [*kept, d]
         frame = replace(
             frame,

@@ -45,11 +45,12 @@ class Transcript:
         path = Path(path)
         path.touch(mode=0o600, exist_ok=True)
         transcript._file = file = path.open("r+b")
-        whole = 0
+        whole, size = 0, path.stat().st_size
         while len(header := file.read(_HEADER)) == _HEADER:
-            body = file.read(int.from_bytes(header[:8], "big"))
-            if len(body) < int.from_bytes(header[:8], "big"):
+            length = int.from_bytes(header[:8], "big")
+            if length > size - file.tell():  # asked before anything is read: a damaged length may be any number
                 break  # torn by a crash: the reply is asked for again, and the party sends the same bytes
+            body = file.read(length)
             if digest(body)[:4] != header[8:]:
                 file.close()
                 msg = f"transcript {path.name} is damaged: delete it to start again (parties answer from their stores)"

@@ -299,6 +299,9 @@ def _read(path: Path, kind: type[T]) -> T:
     except OSError as error:
         msg = f"{path}: cannot be read ({error.strerror}): check the path"
         raise StudyError(msg) from None
+    except ValueError:  # a zero byte within it, which no file system takes
+        msg = f"{str(path)!r} is not the path of a file"
+        raise StudyError(msg) from None
     try:
         return msgspec.toml.decode(raw, type=kind, strict=True)
     except msgspec.ValidationError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -218,12 +219,18 @@ class DiskKeeper:
         if not self._folder.exists():
             self._folder.mkdir(mode=0o700, exist_ok=True)
             _sync(self._folder.parent)
-        temporary = self._file(plan, name).with_suffix(".tmp")
-        with open(temporary, "wb", opener=lambda file, flags: os.open(file, flags, 0o600)) as out:
-            np.save(out, values, allow_pickle=False)
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(self._file(plan, name))
+        file = self._file(plan, name)
+        # A name of its own: another process of this party may answer the same request of another coordinator right now.
+        temporary = file.with_name(f"{file.stem}.{secrets.token_hex(8)}.tmp")
+        try:
+            with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as out:
+                np.save(out, values, allow_pickle=False)
+                out.flush()
+                os.fsync(out.fileno())
+            temporary.replace(file)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
         _sync(self._folder)  # a debit that follows must not outlive what is kept for it
 
     def kept(self, plan: str, name: str) -> NDArray[Any]:
@@ -244,7 +251,10 @@ class DiskKeeper:
         gone = self.names(plan)
         for name in gone:
             self._file(plan, name).unlink()
-        if gone:
+        left = [file for file in self._folder.glob("*.tmp") if file.name.startswith(f"{plan[:_PLAN]}-")]
+        for file in left:  # by a process that died while it wrote
+            file.unlink()
+        if gone or left:
             _sync(self._folder)
         return gone
 
