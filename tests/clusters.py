@@ -43,3 +43,15 @@ def in_shards(table: Table, name: str, folder: Path, engine=None, rows: int = 7,
 
 def rows_of_a_file(path: Path, names: tuple[str, ...], engine=None, rows: int = 1_000_000, columns=()) -> ClusterTable:
     return ClusterTable(file_address(path), names, None, None, columns, engine or Here(), by=ROW_NUMBER, shard_rows=rows)
+
+
+def rows_file(folder: Path, n: int = 150_000, seed: int = 0, name: str = "rows.parquet") -> Path:
+    """Three columns of numbers, one of them with gaps, and an id; several groups of rows."""
+    import numpy as np
+    import polars as pl
+
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(2, n))
+    rows = pl.DataFrame({"i": np.arange(n), "a": a, "b": np.where(rng.random(n) < 0.1, np.nan, b), "y": 0.5 * a + rng.normal(size=n)})
+    rows.with_columns(pl.col("b").fill_nan(None)).write_parquet(folder / name, row_group_size=20_000)
+    return folder / name

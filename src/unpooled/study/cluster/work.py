@@ -101,8 +101,7 @@ class Answer:
         if self.refused is None:
             return self
         kind, words = self.refused
-        known = getattr(errors, kind, ClusterError)
-        raise (errors.DataError if known is RowsError else known)(words)
+        raise getattr(errors, kind, ClusterError)(words)
 
 
 def versions() -> tuple[str, ...]:
@@ -116,6 +115,8 @@ def serve(task: Task) -> Answer:
         scratch = _fit(task)
         with alone():
             return _served(task, scratch)
+    except RowsError as error:  # the numbers of rows stay where they are
+        return Answer(refused=(errors.DataError.__name__, str(error.told())))
     except UnpooledError as error:
         return Answer(refused=(type(error).__name__, str(error)))
     except Exception as error:  # noqa: BLE001 - its words may quote data, and logs are written of what is raised
