@@ -13,16 +13,13 @@ import numpy as np
 import polars as pl
 import pytest
 from asked import bits, frame, shuffled
-from clusters import Here, in_shards, rows_file, rows_of_a_file
+from clusters import COLUMNS, NAMES, Here, agreed, in_shards, party_of, rows_file, rows_of_a_file, spent
 
 from unpooled.errors import ClusterError, DataError, RowsError, SourceError, StudyError
-from unpooled.models import load
 from unpooled.privacy.bounds import Column, Declared
 from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Target
-from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.messages import Nothing, encode
 from unpooled.study.cluster import scheduler, section, table, work
 from unpooled.study.cluster.scheduler import DaskEngine
@@ -31,12 +28,10 @@ from unpooled.study.cluster.shards import ROW_NUMBER, Shard, cut, file_address
 from unpooled.study.cluster.table import ClusterTable
 from unpooled.study.cluster.work import Answer, Task, serve
 from unpooled.study.files import read_party
-from unpooled.study.party import create_party, open_party
+from unpooled.study.party import open_party
 from unpooled.study.sources.source import Source
 from unpooled.study.sources.table import BLOCK, SourceTable
 
-COLUMNS = (Column("a", -3.0, 3.0), Column("b", -3.0, 3.0, missing="absent"), Column("y", -9.0, 9.0))
-NAMES = tuple(column.name for column in COLUMNS)
 #: Studies whose noise does not depend on how their data are held, and which of their passes go to the workers.
 PASSES = {
     "describe": {"_sums"},
@@ -85,9 +80,8 @@ def test_a_statistic_that_counts_a_shard_twice_is_found_by_these_tests(cases, tm
 
     def twice(self, tasks):
         for place, answer in run(self, tasks):
-            if answer.values is not None and place == 1:
-                answer = Answer(values=2 * answer.values)
-            yield place, answer
+            double = answer.values is not None and place == 1
+            yield place, Answer(values=2 * answer.values) if double else answer
 
     monkeypatch.setattr(Here, "run", twice)
     shards = {n: in_shards(t, n, tmp_path, engine, columns=case.study.card(n).columns) for n, t in case.tables.items()}
@@ -116,7 +110,9 @@ def test_a_parquet_file_is_cut_by_its_rows_and_has_the_digest_of_the_whole(tmp_p
         assert studied({"one": rows_of_a_file(path, NAMES, rows=rows, columns=COLUMNS)}) == one
 
 
-@pytest.mark.parametrize(("by", "cuts"), [("k", ()), ("k", ("-3", "0", "7")), ("word", ()), ("day", ()), ("share", ("0.5",))])
+@pytest.mark.parametrize(
+    ("by", "cuts"), [("k", ()), ("k", ("-3", "0", "7")), ("word", ()), ("day", ()), ("share", ("0.5",))]
+)
 def test_every_row_is_in_one_shard_whatever_rows_are_cut_by(by: str, cuts, tmp_path: Path) -> None:
     query = (
         "SELECT sin(i) * 2 AS a, cos(i) AS b, i % 7 AS y, CASE WHEN i % 11 > 0 THEN i % 13 - 5 END AS k, "
@@ -153,27 +149,6 @@ def test_ids_are_in_the_order_of_shards(tmp_path: Path) -> None:
 
 
 # --- shards that are not what they were ------------------------------------------------------------------------------------------
-
-
-def party_of(home: Path, n: int = 200, said: dict | None = None, columns=COLUMNS) -> Path:
-    config, _ = create_party(home / "home", "one", rows_file(home, n), columns, Target(9.0, 1e-3))
-    engine = {"name": "dask", "scheduler": "tcp://127.0.0.1:1", **(said or {})}
-    lines = "\n".join(f"{key} = {msgspec.json.encode(value).decode()}" for key, value in engine.items())
-    text = config.read_text().replace('approval = "ask"', "approval = []")
-    config.write_text(text.replace("[[columns]]", f"[engine]\n{lines}\n\n[[columns]]", 1))
-    return config
-
-
-def agreed(party, card=None) -> str:
-    study = Study("describe", (card or party.card,), 1.0, 1e-6, derived=())
-    plan = load("describe").compile(study)
-    party.ledger.approve(plan.hash)
-    party.answer(encode(plan.hash, "open", 0, OpenRequest(study)))
-    return plan.hash
-
-
-def spent(party) -> int:
-    return len([entry for entry in party.ledger.entries() if entry.kind == "charge"])
 
 
 @pytest.fixture
@@ -243,7 +218,9 @@ def test_shards_that_overlap_or_leave_rows_out_are_refused(tmp_path: Path, monke
     path = rows_file(tmp_path, 2 * BLOCK)
     monkeypatch.setattr(table, "cut", other)
     for where in (BLOCK - 1, BLOCK + 1):
-        with pytest.raises(ClusterError, match=f"2 shards have {3 * BLOCK - where} rows together, the query has {2 * BLOCK}"):
+        with pytest.raises(
+            ClusterError, match=f"2 shards have {3 * BLOCK - where} rows together, the query has {2 * BLOCK}"
+        ):
             rows_of_a_file(path, NAMES, rows=BLOCK)
 
 
@@ -262,7 +239,9 @@ def test_values_that_no_declaration_allows_are_refused_by_the_worker(tmp_path: P
 def test_a_worker_of_another_version_is_refused(tmp_path: Path, monkeypatch) -> None:
     path = rows_file(tmp_path, 100)
     monkeypatch.setattr(table, "versions", lambda: (*work.versions()[:-1], "duckdb 0.9"))
-    with pytest.raises(ClusterError, match=r"shard 1 of 1: a worker has another version than this party \(duckdb .* instead of duckdb 0.9\)"):
+    with pytest.raises(
+        ClusterError, match=r"shard 1 of 1: a worker has another version than this party \(duckdb .* instead of duckdb 0.9\)"
+    ):
         rows_of_a_file(path, NAMES)
 
 
@@ -308,12 +287,18 @@ def test_a_worker_that_would_leave_results_on_a_disk_is_refused(bad: str | None,
     tmp_path.chmod(0o755 if bad == "folder" else 0o700)
     if bad == "folder":  # pytest's own folders are its user's alone
         monkeypatch.setattr(work, "_OTHERS", 0o7777)
-    memory = SimpleNamespace(memory_target_fraction=0.6 if bad == "target" else False, memory_spill_fraction=0.7 if bad == "spill" else False)
-    monkeypatch.setattr(distributed, "get_worker", lambda: SimpleNamespace(memory_manager=memory, local_directory=str(tmp_path)))
+    memory = SimpleNamespace(
+        memory_target_fraction=0.6 if bad == "target" else False, memory_spill_fraction=0.7 if bad == "spill" else False
+    )
+    monkeypatch.setattr(
+        distributed, "get_worker", lambda: SimpleNamespace(memory_manager=memory, local_directory=str(tmp_path))
+    )
     path = rows_file(tmp_path, 100)
     if bad is None:
         assert rows_of_a_file(path, NAMES).n_rows == 100
-        assert not list(tmp_path.glob("unpooled-*")) or all(p.stat().st_mode & 0o077 == 0 for p in tmp_path.glob("unpooled-*"))
+        assert not list(tmp_path.glob("unpooled-*")) or all(
+            p.stat().st_mode & 0o077 == 0 for p in tmp_path.glob("unpooled-*")
+        )
         return
     words = "mode 700" if bad == "folder" else r"memory\.target and \.spill to false"
     with pytest.raises(ClusterError, match=words):
@@ -403,7 +388,7 @@ def test_certificates_are_passed_on_and_a_key_that_others_can_read_is_not_used(t
     assert asked["security"].tls_client_key == str(tmp_path / "own.key")
     assert asked["security"].tls_ca_file == str(tmp_path / "ca.pem")
     (tmp_path / "own.pem").unlink()
-    with pytest.raises(StudyError, match="own.pem cannot be read"):
+    with pytest.raises(StudyError, match=r"own\.pem cannot be read"):
         said.files("one", tmp_path)
     moved = said.moved(tmp_path, tmp_path / "deeper")
     assert (moved.ca, moved.key) == ("../ca.pem", "../own.key")

@@ -81,9 +81,7 @@ class Context:
         """What the model made of the study when the plan was compiled."""
         return self.plan.design
 
-    def added_up(
-        self, statistic: Statistic, settings: tuple[float, ...] = (), *, joined: bool = False
-    ) -> NDArray[np.int64]:
+    def added_up(self, statistic: Statistic, settings: tuple[float, ...] = (), *, joined: bool = False) -> NDArray[np.int64]:
         """``statistic(self, settings)``, worked out where the rows are: shard by shard, where they lie on a cluster.
 
         The statistic is a function at the top of its module that adds up integers over the rows of ``context.table`` (``joined``: that has

@@ -267,7 +267,9 @@ def write_party(
     limits = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": str(budget.unit)}
     written = msgspec.to_builtins(form) if form else {}
     asked = {
-        name: said for name, part in (("source", source), ("engine", engine)) if (said := msgspec.to_builtins(part) if part else {})
+        name: said
+        for name, part in (("source", source), ("engine", engine))
+        if (said := msgspec.to_builtins(part) if part else {})
     }
     return (
         "[party]\n"

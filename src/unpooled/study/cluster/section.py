@@ -51,16 +51,19 @@ class EngineSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
                 raise _wrong(party, "a scheduler at tls:// needs `ca`, `certificate` and `key`")
         elif not self.scheduler.startswith(_LOOPBACK):
             raise _wrong(
-                party, 'scheduler is "tls://HOST:PORT"; exact sums go over that line, so plain "tcp://" is for 127.0.0.1 alone'
+                party,
+                'scheduler is "tls://HOST:PORT"; exact sums go over that line, so plain "tcp://" is for 127.0.0.1 alone',
             )
-        if not 1 <= self.shard_rows or not self.patience > 0:
+        if not self.shard_rows >= 1 or not self.patience > 0:
             raise _wrong(party, "shard_rows and patience are positive")
         if self.cuts and not self.by:
             raise _wrong(party, "cuts are values of the column that `by` names")
 
     def moved(self, old: Path, new: Path) -> EngineSection:
         """The same for a party file in another folder."""
-        there = {name: os.path.relpath(old / said, new) for name in ("ca", "certificate", "key") if (said := getattr(self, name))}
+        there = {
+            name: os.path.relpath(old / said, new) for name in ("ca", "certificate", "key") if (said := getattr(self, name))
+        }
         return msgspec.structs.replace(self, **there)
 
     def files(self, party: str, folder: Path) -> dict[str, str]:

@@ -61,7 +61,9 @@ class ClusterTable(Table):
         self.names = names
         self._reading = Reading(address, query, names, ids, form or DataFormat(), tuple(declared), new_key())
         self._versions = versions()
-        found = {shard: answer.known for shard, answer in self._asked([Task(self._versions, self._reading, s) for s in shards])}
+        found = {
+            shard: answer.known for shard, answer in self._asked([Task(self._versions, self._reading, s) for s in shards])
+        }
         opened = [(shard, found[shard.number]) for shard in shards]
         self.n_rows = sum(known.rows for _, known in opened if known is not None)
         if self.n_rows != counted:
@@ -175,9 +177,7 @@ def cluster_table(
         data, by = file_address(data), ROW_NUMBER
     engine = DaskEngine(said, party, folder)
     try:
-        return ClusterTable(
-            data, names, ids, form, declared, engine, by=by, cuts=said.cuts, shard_rows=said.shard_rows
-        )
+        return ClusterTable(data, names, ids, form, declared, engine, by=by, cuts=said.cuts, shard_rows=said.shard_rows)
     except BaseException:
         engine.close()
         raise

@@ -146,7 +146,9 @@ def _opened(task: Task, scratch: str | None) -> ShardTable:
 def _fit(task: Task) -> str | None:
     """Where the worker may write; refused where it is another version, or would leave partial results where others can read them."""
     if task.versions != (own := versions()):
-        other = ", ".join(f"{here} instead of {there}" for here, there in zip(own, task.versions, strict=False) if here != there)
+        other = ", ".join(
+            f"{here} instead of {there}" for here, there in zip(own, task.versions, strict=False) if here != there
+        )
         msg = f"engine 'dask', {task.shard}: a worker has another version than this party ({other}): install the same there"
         raise ClusterError(msg)
     try:

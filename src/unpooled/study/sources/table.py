@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 #: Rows of a block of the snapshot: sixteen to a batch of the engine, so that hardly any block is pieced together.
 BLOCK = 62_500
 
+
 class SourceTable(Table):
     """The named columns of a query. Nothing is kept in memory but the batch that is being worked on.
 
@@ -65,7 +66,9 @@ class SourceTable(Table):
         self.names = names or tuple(name for name in self._query.types if name != ids)
         self._must_have((*self.names, *([ids] if ids else [])))
         self.unordered = self._disorder()
-        self._snapshot = known or self._noted(Snapshot(self._key), tuple(dict.fromkeys((*self.names, *([ids] if ids else [])))))
+        self._snapshot = known or self._noted(
+            Snapshot(self._key), tuple(dict.fromkeys((*self.names, *([ids] if ids else []))))
+        )
         self.n_rows = self._snapshot.rows
         if self.n_rows < self.fewest:
             msg = f"source {source.name!r}: the query gives fewer than {self.fewest} rows, in which nobody could hide"
