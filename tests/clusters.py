@@ -18,7 +18,7 @@ from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.messages import encode
 from unpooled.study.cluster.shards import ROW_NUMBER, file_address
 from unpooled.study.cluster.table import ClusterTable
-from unpooled.study.cluster.work import Answer, Task, serve
+from unpooled.study.cluster.work import ShardAnswer, ShardTask, serve
 from unpooled.study.party import create_party
 from unpooled.study.sources.source import Source
 
@@ -30,10 +30,10 @@ class Here:
     """An engine that does what a worker does, in the order in which no scheduler would: last shard first. Everything travels."""
 
     def __init__(self) -> None:
-        self.tasks: list[Task] = []
+        self.tasks: list[ShardTask] = []
         self.closed = False
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Answer]]:
+    def run(self, tasks: Sequence[ShardTask]) -> Iterator[tuple[int, ShardAnswer]]:
         for place in reversed(range(len(tasks))):
             self.tasks.append(tasks[place])
             answer = pickle.loads(pickle.dumps(serve(pickle.loads(pickle.dumps(tasks[place])))))

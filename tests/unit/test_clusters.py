@@ -16,7 +16,7 @@ from asked import bits, frame, shuffled
 from clusters import COLUMNS, NAMES, Here, agreed, in_shards, party_of, rows_file, rows_of_a_file, spent
 
 from unpooled.errors import ClusterError, DataError, RowsError, SourceError, StudyError
-from unpooled.privacy.bounds import Column, Declared
+from unpooled.privacy.bounds import AsDeclared, Column
 from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
@@ -26,7 +26,7 @@ from unpooled.study.cluster.scheduler import DaskEngine
 from unpooled.study.cluster.section import EngineSection
 from unpooled.study.cluster.shards import ROW_NUMBER, Shard, cut, file_address
 from unpooled.study.cluster.table import ClusterTable
-from unpooled.study.cluster.work import Answer, Task, serve
+from unpooled.study.cluster.work import ShardAnswer, ShardTask, serve
 from unpooled.study.files import read_party
 from unpooled.study.party import open_party
 from unpooled.study.sources.source import Source
@@ -67,7 +67,7 @@ def test_releases_are_the_same_bits_in_memory_and_in_shards(name: str, cases, tm
     shards = {n: in_shards(t, n, tmp_path, engine, columns=case.study.card(n).columns) for n, t in tables.items()}
     assert bits(case.study, shards) == bits(case.study, case.tables)
     asked = [task.work for task in engine.tasks if task.work is not None]
-    assert {one.statistic.__name__ for one in asked if not isinstance(one, Declared)} == PASSES[name]
+    assert {one.statistic.__name__ for one in asked if not isinstance(one, AsDeclared)} == PASSES[name]
     for n, t in case.tables.items():  # every shard is part of every pass
         assert shards[n].n_rows == t.n_rows
     assert len({task.shard.number for task in engine.tasks}) > 2
@@ -81,7 +81,7 @@ def test_a_statistic_that_counts_a_shard_twice_is_found_by_these_tests(cases, tm
     def twice(self, tasks):
         for place, answer in run(self, tasks):
             double = answer.values is not None and place == 1
-            yield place, Answer(values=2 * answer.values) if double else answer
+            yield place, ShardAnswer(values=2 * answer.values) if double else answer
 
     monkeypatch.setattr(Here, "run", twice)
     shards = {n: in_shards(t, n, tmp_path, engine, columns=case.study.card(n).columns) for n, t in case.tables.items()}
@@ -164,7 +164,7 @@ def test_a_party_file_names_its_engine_and_answers(here: Here, tmp_path: Path) -
         assert spent(party) == 1
         assert not here.closed
     assert here.closed
-    assert {type(task.work).__name__ for task in here.tasks} == {"NoneType", "Declared", "Sent"}
+    assert {type(task.work).__name__ for task in here.tasks} == {"NoneType", "AsDeclared", "Sent"}
 
 
 @pytest.mark.parametrize("change", ["a value", "a row more", "a row less", "gone"])
@@ -189,7 +189,7 @@ def test_a_shard_that_changed_is_refused_and_nothing_is_debited(change: str, her
 def test_what_a_worker_kept_is_held_against_the_shard_too(tmp_path: Path) -> None:
     t = rows_of_a_file(rows_file(tmp_path, 100), NAMES)
     t.verify()
-    t.passed(Declared(COLUMNS))
+    t.passed(AsDeclared(COLUMNS))
     t.verify()  # was read for that
     rows_file(tmp_path, 100, seed=1)
     with pytest.raises(SourceError, match="has changed since this party opened it"):
@@ -228,9 +228,9 @@ def test_values_that_no_declaration_allows_are_refused_by_the_worker(tmp_path: P
     strict = (COLUMNS[0], Column("b", -3.0, 3.0), COLUMNS[2])
     t = rows_of_a_file(rows_file(tmp_path, 100), NAMES, columns=strict)
     with pytest.raises(SourceError, match="shard 1 of 1': column 'b' holds NULL"):
-        t.passed(Declared(strict))
+        t.passed(AsDeclared(strict))
     with pytest.raises(DataError, match="'b' holds a missing value"):
-        rows_of_a_file(rows_file(tmp_path, 100), NAMES).passed(Declared(strict))
+        rows_of_a_file(rows_file(tmp_path, 100), NAMES).passed(AsDeclared(strict))
 
 
 # --- workers that are not what they must be --------------------------------------------------------------------------------------
@@ -273,10 +273,10 @@ class Rows:
 def test_whatever_fails_on_a_worker_is_told_without_a_value_and_nothing_is_raised_there(tmp_path: Path) -> None:
     t = rows_of_a_file(rows_file(tmp_path, 100), NAMES)
     shard, known = t._shards[0]
-    answer = serve(Task(t._versions, t._reading, shard, known, Broken()))
+    answer = serve(ShardTask(t._versions, t._reading, shard, known, Broken()))
     assert answer.refused == ("ClusterError", "engine 'dask', shard 1 of 1: it cannot be worked on (ValueError)")
     with pytest.raises(DataError, match="some rows") as caught:
-        serve(Task(t._versions, t._reading, shard, known, Rows())).or_refuse()
+        serve(ShardTask(t._versions, t._reading, shard, known, Rows())).or_refuse()
     assert "17" not in str(caught.value)
 
 
@@ -418,4 +418,4 @@ def test_the_engine_is_left_where_the_data_cannot_be_used(tmp_path: Path, here: 
 def test_loopback_is_this_machine() -> None:
     assert all(address.endswith(":") for address in section._LOOPBACK)
     assert file_address(Path("it's.parquet")).query.count("''") == 1
-    assert scheduler.Answer is Answer
+    assert scheduler.ShardAnswer is ShardAnswer

@@ -16,7 +16,7 @@ from servers import PASSWORD, Postgres, postgres, why_not
 
 from unpooled.aggregation.threads import THREADS
 from unpooled.errors import ClusterError
-from unpooled.privacy.bounds import Column, Declared
+from unpooled.privacy.bounds import AsDeclared, Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.protocol.messages import Nothing, encode
@@ -182,7 +182,7 @@ def test_a_worker_that_dies_of_a_shard_is_told_with_the_shard(cluster: Cluster, 
     monkeypatch.setattr(cluster.cluster.scheduler, "allowed_failures", 0)
     with pytest.raises(ClusterError, match=r"shard 1 of 1: no worker could finish it \(KilledWorker\)"):
         one.passed(_by_value(Dies)())
-    assert one.passed(Declared(COLUMNS)).size == 0  # another worker goes on
+    assert one.passed(AsDeclared(COLUMNS)).size == 0  # another worker goes on
 
 
 def _by_value(kind: type) -> type:

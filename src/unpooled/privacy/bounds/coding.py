@@ -201,7 +201,7 @@ def _texts(raw: NDArray[np.float64], categories: tuple[str, ...]) -> NDArray[Any
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class AsDeclared:
     """The look at data that goes before a plan: it gives no number, and refuses what does not fit its declaration."""
 
     columns: tuple[Column, ...]

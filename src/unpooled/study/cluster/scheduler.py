@@ -7,7 +7,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
 from unpooled.errors import ClusterError, StudyError
-from unpooled.study.cluster.work import Answer, Task, serve
+from unpooled.study.cluster.work import ShardAnswer, ShardTask, serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ _LOOK = 1.0
 class Engine(Protocol):
     """Something that works on shards."""
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Answer]]:
+    def run(self, tasks: Sequence[ShardTask]) -> Iterator[tuple[int, ShardAnswer]]:
         """(the task's place, what came of it), in whatever order."""
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class DaskEngine:
             msg = f"party {party!r}: engine 'dask': its scheduler cannot be reached ({type(error).__name__}): look at `scheduler` and the certificates under [engine], and whether it runs"
             raise ClusterError(msg) from None
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Answer]]:
+    def run(self, tasks: Sequence[ShardTask]) -> Iterator[tuple[int, ShardAnswer]]:
         """Answers as they come. Every task is sent at once; the scheduler gives each to a worker that is free."""
         done: SimpleQueue[Any] = SimpleQueue()
         waiting = {}
@@ -77,7 +77,7 @@ class DaskEngine:
                     msg = f"engine 'dask': the cluster has no worker, and none came within {self._patience:g} seconds: start one, and ask again"
                     raise ClusterError(msg) from None
 
-    def _answer(self, task: Task, future: Any) -> Answer:  # noqa: ANN401 - a future
+    def _answer(self, task: ShardTask, future: Any) -> ShardAnswer:  # noqa: ANN401 - a future
         failed = ""
         if future.status == "finished":
             try:
@@ -89,7 +89,7 @@ class DaskEngine:
         if failed:
             msg = f"engine 'dask', {task.shard}: no worker could finish it ({failed}): look at the workers' memory, and whether unpooled is installed there as here"
             raise ClusterError(msg)
-        if not isinstance(found, Answer):
+        if not isinstance(found, ShardAnswer):
             msg = f"engine 'dask', {task.shard}: a worker answered something else: install equal versions of unpooled"
             raise ClusterError(msg)
         return found.or_refuse()

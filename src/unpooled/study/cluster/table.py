@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.errors import ClusterError, StudyError
-from unpooled.privacy.bounds import Declared
+from unpooled.privacy.bounds import AsDeclared
 from unpooled.privacy.table import Table, check_rows
 from unpooled.study.cluster.scheduler import DaskEngine
 from unpooled.study.cluster.shards import ROW_NUMBER, Reading, ShardTable, cut, file_address
-from unpooled.study.cluster.work import Sent, Task, versions
+from unpooled.study.cluster.work import Sent, ShardTask, versions
 from unpooled.study.reading import PARQUET, DataFormat
 from unpooled.study.sources.address import QueryAddress
 from unpooled.study.sources.snapshot import digest_of_parts, new_key
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import OverRows
     from unpooled.study.cluster.scheduler import Engine
     from unpooled.study.cluster.section import EngineSection
-    from unpooled.study.cluster.work import Answer
+    from unpooled.study.cluster.work import ShardAnswer
 
 
 class ClusterTable(Table):
@@ -62,7 +62,8 @@ class ClusterTable(Table):
         self._reading = Reading(address, query, names, ids, form or DataFormat(), tuple(declared), new_key())
         self._versions = versions()
         found = {
-            shard: answer.known for shard, answer in self._asked([Task(self._versions, self._reading, s) for s in shards])
+            shard: answer.known
+            for shard, answer in self._asked([ShardTask(self._versions, self._reading, s) for s in shards])
         }
         opened = [(shard, found[shard.number]) for shard in shards]
         self.n_rows = sum(known.rows for _, known in opened if known is not None)
@@ -92,7 +93,7 @@ class ClusterTable(Table):
     def passed(self, work: OverRows) -> NDArray[np.int64]:
         """What the work gives of all rows: added up, or put together in the order of shards, as workers answer."""
         sent = Sent.of(work)
-        tasks = [Task(self._versions, self._reading, shard, known, sent) for shard, known in self._shards]
+        tasks = [ShardTask(self._versions, self._reading, shard, known, sent) for shard, known in self._shards]
         total: NDArray[np.int64] | None = None
         parts: dict[int, NDArray[np.int64]] = {}
         for number, answer in self._asked(tasks):
@@ -109,7 +110,7 @@ class ClusterTable(Table):
         assert total is not None
         return total
 
-    def _asked(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Answer]]:
+    def _asked(self, tasks: Sequence[ShardTask]) -> Iterator[tuple[int, ShardAnswer]]:
         """(number of the shard, answer) of every task."""
         for place, answer in self._engine.run(tasks):
             yield tasks[place].shard.number, answer
@@ -142,7 +143,7 @@ class ClusterTable(Table):
     def verify(self) -> None:
         """Refuse shards that changed. What was read since the last time was held against what is known; if nothing was, all are read now."""
         if not self._whole:
-            self.passed(Declared(()))  # gives nothing: every worker looks at its shards again
+            self.passed(AsDeclared(()))  # gives nothing: every worker looks at its shards again
         self._whole = False
 
     def close(self) -> None:

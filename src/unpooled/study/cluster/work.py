@@ -78,7 +78,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Task:
+class ShardTask:
     """One shard to be opened (``work`` is None) or to be worked on."""
 
     versions: tuple[str, ...]
@@ -89,14 +89,14 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ShardAnswer:
     """What a worker says: integers, or what it opened, or (kind of error, words)."""
 
     values: NDArray[np.int64] | None = None
     known: Snapshot | None = None
     refused: tuple[str, str] | None = None
 
-    def or_refuse(self) -> Answer:
+    def or_refuse(self) -> ShardAnswer:
         """Itself, or the error that the worker met."""
         if self.refused is None:
             return self
@@ -109,31 +109,31 @@ def versions() -> tuple[str, ...]:
     return (platform.python_version(), *(f"{name} {metadata.version(name)}" for name in _PACKAGES))
 
 
-def serve(task: Task) -> Answer:
+def serve(task: ShardTask) -> ShardAnswer:
     """Do what the task says; never raise."""
     try:
         scratch = _fit(task)
         with alone():
             return _served(task, scratch)
     except RowsError as error:  # the numbers of rows stay where they are
-        return Answer(refused=(errors.DataError.__name__, str(error.told())))
+        return ShardAnswer(refused=(errors.DataError.__name__, str(error.told())))
     except UnpooledError as error:
-        return Answer(refused=(type(error).__name__, str(error)))
+        return ShardAnswer(refused=(type(error).__name__, str(error)))
     except Exception as error:  # noqa: BLE001 - its words may quote data, and logs are written of what is raised
         words = f"engine 'dask', {task.shard}: it cannot be worked on ({type(error).__name__})"
-        return Answer(refused=(ClusterError.__name__, words))
+        return ShardAnswer(refused=(ClusterError.__name__, words))
 
 
-def _served(task: Task, scratch: str | None) -> Answer:
+def _served(task: ShardTask, scratch: str | None) -> ShardAnswer:
     table = _opened(task, scratch)
     if task.work is None:
-        return Answer(known=table.snapshot)
+        return ShardAnswer(known=table.snapshot)
     values = task.work.over(table)
     table.verify()  # of rows that were kept from the round before, too
-    return Answer(values=values)
+    return ShardAnswer(values=values)
 
 
-def _opened(task: Task, scratch: str | None) -> ShardTable:
+def _opened(task: ShardTask, scratch: str | None) -> ShardTable:
     """The table of the task's shard: the same as before, if it is small and still there."""
     at = (task.reading.key, task.shard.number)
     table = _HELD.pop(at, None) or ShardTable(task.reading, task.shard, task.known, scratch)
@@ -143,7 +143,7 @@ def _opened(task: Task, scratch: str | None) -> ShardTable:
     return table
 
 
-def _fit(task: Task) -> str | None:
+def _fit(task: ShardTask) -> str | None:
     """Where the worker may write; refused where it is another version, or would leave partial results where others can read them."""
     if task.versions != (own := versions()):
         other = ", ".join(
