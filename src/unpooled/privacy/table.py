@@ -10,7 +10,7 @@ import hmac
 import unicodedata
 from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 
 #: Rows that are coded at a time: a block of a few columns stays in the cache.
 BLOCK_ROWS = 1 << 16
+
+
+class OverRows(Protocol):
+    """Something to be worked out of a table: what some rows give and what others give add up, or stand one below the other."""
+
+    @property
+    def joined(self) -> bool:
+        """Whether what shards give stands one below the other, in their order, instead of adding up."""
+
+    def over(self, table: Table) -> NDArray[np.int64]:
+        """What these rows give."""
 
 
 class Table:
@@ -90,6 +101,10 @@ class Table:
             self._check(name)
         for start in range(0, self._held, rows):
             yield tuple(self._rows(name, start, min(start + rows, self._held)) for name in names)
+
+    def passed(self, work: OverRows) -> NDArray[np.int64]:
+        """What the work gives of all rows, whoever does it. Here: this process."""
+        return work.over(self)
 
     def take(self, rows: NDArray[Any]) -> Table:
         """The table of some of its rows."""
@@ -226,6 +241,9 @@ class Table:
 
     def verify(self) -> None:
         """Refuse if the data are no longer those of :attr:`digest`. Those in memory cannot change."""
+
+    def close(self) -> None:
+        """Give back what was opened for reading. Data in memory were not."""
 
     def __repr__(self) -> str:
         return f"Table(n_rows={self.n_rows}, columns=[{listed([repr(name) for name in self.names])}])"

@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from unpooled.privacy.bounds import Column
     from unpooled.study.sources.address import QueryAddress
     from unpooled.study.sources.connection import Connection
+    from unpooled.study.sources.query import Query
 
 #: Rows of a block of the snapshot: sixteen to a batch of the engine, so that hardly any block is pieced together.
 BLOCK = 62_500
-#: Fewer rows than these are no data.
-_FEWEST = 2
 
 
 class SourceTable(Table):
@@ -39,6 +38,13 @@ class SourceTable(Table):
     came or changed places are refused before anything is computed to the end, so nothing is debited for them.
     """
 
+    #: Fewer rows than these are no data.
+    fewest = 2
+    #: Which rows of the query, in the engine's words; empty: all.
+    where = ""
+    #: A key of fingerprints; empty: one of its own.
+    _key = b""
+
     def __init__(
         self,
         source: QueryAddress,
@@ -46,6 +52,8 @@ class SourceTable(Table):
         ids: str | None = None,
         form: DataFormat | None = None,
         declared: Sequence[Column] = (),
+        known: Snapshot | None = None,
+        query: Query | None = None,
     ) -> None:
         self._source, self._ids, self._form = source, ids, form or DataFormat()
         self._declared = {column.name: column for column in declared}
@@ -53,20 +61,26 @@ class SourceTable(Table):
         self._open: Connection | None = None
         self._whole = False
         with self._asking() as connection:
-            self._query = looked_at(source.name, source.query, connection.raw)
+            self._query = query or looked_at(source.name, source.query, connection.raw)
             connection.lock(streams=self._query.streams)
         self.names = names or tuple(name for name in self._query.types if name != ids)
         self._must_have((*self.names, *([ids] if ids else [])))
         self.unordered = self._disorder()
-        self._snapshot = Snapshot()
-        with ThreadPoolExecutor(threads()) as hashing:
-            for block in self._blocks(tuple(dict.fromkeys((*self.names, *([ids] if ids else []))))):
-                self._snapshot.add(block, hashing.map)
+        self._snapshot = known or self._noted(
+            Snapshot(self._key), tuple(dict.fromkeys((*self.names, *([ids] if ids else []))))
+        )
         self.n_rows = self._snapshot.rows
-        if self.n_rows < _FEWEST:
-            msg = f"source {source.name!r}: the query gives fewer than {_FEWEST} rows, in which nobody could hide"
+        if self.n_rows < self.fewest:
+            msg = f"source {source.name!r}: the query gives fewer than {self.fewest} rows, in which nobody could hide"
             raise SourceError(msg)
         self._gaps = {column.name for column in declared if not column.may_be_absent} & self._snapshot.gaps
+
+    def _noted(self, snapshot: Snapshot, names: tuple[str, ...]) -> Snapshot:
+        """What the source says of these columns now."""
+        with ThreadPoolExecutor(threads()) as hashing:
+            for block in self._blocks(names):
+                snapshot.add(block, hashing.map)
+        return snapshot
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -159,7 +173,7 @@ class SourceTable(Table):
 
         with self._asking() as connection:
             # A cursor of its own: one reading may go on while another begins.
-            relation = connection.raw.cursor().sql(self._query.reading(names, self._ids))
+            relation = connection.raw.cursor().sql(self._query.reading(names, self._ids, self.where))
             stream = iter(nanoarrow.c_array_stream(relation))
             with ThreadPoolExecutor(1) as ahead:  # the next batch is decoded while this one is added up
                 coming = ahead.submit(next, stream, None)
