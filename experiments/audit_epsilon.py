@@ -47,8 +47,9 @@ from test_households import MODELS as HOUSEHOLDS
 from test_households import study as of_households
 
 EPSILONS = (0.5, 1.0, 4.0)
-#: Ways to add up, where a model has several.
+#: Ways to add up, of the first study of every model that has several; of others the default.
 TRUSTS: dict[str, tuple[str, ...]] = dict.fromkeys(("bayes", "glm", "pls"), ("distributed", "trusted", "local"))
+SUMMED = frozenset(TRUSTS)
 ROWS, HOUSEHOLD_ROWS, SEARCH, MOST, LEAST, CONFIDENCE = 12, 24, 8, 10_000, 100, 0.999
 
 
@@ -79,15 +80,9 @@ class Cell:
 def cells(epsilons: tuple[float, ...], only: str) -> list[Cell]:
     """Everything that is offered: what is refused before it starts is not."""
     wanted = [
-        (name, str(unit), trust)
-        for name in CASES
-        for unit, trust in itertools.product(ROWWISE, TRUSTS.get(CASES[name]().model, ("",)))
+        (name, str(unit), trust) for name in CASES for unit, trust in itertools.product(ROWWISE, TRUSTS.get(name, ("",)))
     ]
-    wanted += [
-        (name, "household", trust)
-        for name, (model, _) in HOUSEHOLDS.items()
-        for trust in (("distributed", "trusted", "local") if model in TRUSTS else ("",))
-    ]
+    wanted += [(name, "household", "distributed" if model in SUMMED else "") for name, (model, _) in HOUSEHOLDS.items()]
     found = []
     for (name, unit, trust), adjacency in itertools.product(wanted, Adjacency):
         try:
