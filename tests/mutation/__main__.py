@@ -45,8 +45,8 @@ HEAD = """# Mutants
 "equivalent" (no test could notice) or "excused" (none need); the share is of all but the equivalent ones, with its 95 % Clopper-Pearson interval.
 
 """
-#: The first round asks so many tests of so few files: most mutants die there, without the import of every test file.
-FIRST, FILES = 100, 6
+#: The first round asks tests of so few files: most mutants die there, without the import of every test file.
+FILES = 6
 
 
 def sample(seed: int) -> list[tuple[str, str, Site]]:
@@ -64,19 +64,25 @@ def sample(seed: int) -> list[tuple[str, str, Site]]:
     return sorted(found, key=lambda fault: fault[0])
 
 
-def rounds(tests: dict[str, float], file: str) -> list[dict[str, float]]:
-    """The files nearest to the module, then the rest; in both one test of each function, the cheapest, before a second one of any."""
+def rounds(tests: dict[str, float], file: str, kills: Counter[tuple[str, str]], seconds: float) -> list[dict[str, float]]:
+    """The files of tests nearest to the module, then the rest; in both one test of each function, the cheapest, before a second one of any.
+
+    Nearest are those that are named after it, then those that noticed most of its other faults, then those with most tests of the line.
+    """
     stem, turns = Path(file).stem, Counter()
-    near: dict[str, tuple[bool, int]] = {}
+    near: dict[str, tuple[bool, int, int]] = {}
     turn: dict[str, int] = {}
     for test in sorted(tests, key=tests.__getitem__):
         home, function = test.split("::")[0], test.split("[")[0]
-        near[home] = (stem not in home, near.get(home, (True, 0))[1] - 1)
+        near[home] = (stem not in home, -kills[file, home], near.get(home, (True, 0, 0))[2] - 1)
         turn[test] = turns[function].bit_length()  # the first, the second, the next two, the next four
         turns[function] += 1
     order = sorted(tests, key=lambda test: (turn[test], tests[test]))
-    homes = set(sorted(near, key=near.__getitem__)[:FILES])
-    first = dict([(test, tests[test]) for test in order if test.split("::")[0] in homes][:FIRST])
+    homes, first, used = set(sorted(near, key=near.__getitem__)[:FILES]), dict[str, float](), 0.0
+    for test in order:
+        if test.split("::")[0] in homes and used < seconds:
+            first[test] = tests[test]
+            used += tests[test]
     return [first, {test: tests[test] for test in order if test not in first}]
 
 
@@ -85,12 +91,14 @@ def listed() -> dict[tuple[str, str, str, str], dict[str, Any]]:
     return {(e["file"], e["statement"], e["before"], e["after"]): e for e in entries}
 
 
-def one(site: Site, file: str, known: Map, seconds: float, also: list[str], scratch: Path) -> dict[str, Any]:
+def one(
+    site: Site, file: str, known: Map, kills: Counter[tuple[str, str]], seconds: float, also: list[str], scratch: Path
+) -> dict[str, Any]:
     """What became of one mutant."""
     path = sources(ROOT)[file]
     module = ".".join(("unpooled", *Path(file).with_suffix("").parts)).removesuffix(".__init__")
     tests = dict.fromkeys(also, 0.0) | known.of(file, site.lines, current=known.digests.get(file) == digest(path))
-    parts = [part for part in rounds(tests, file) if part]
+    parts = [part for part in rounds(tests, file, kills, seconds / 2) if part]
     outcome, test, ran, used = "survived", "", 0, 0.0
     for part in parts:
         verdict = run(ROOT, (module, path, site.node, site.choice), part, max(5.0, seconds - used), scratch)
@@ -191,14 +199,22 @@ def main() -> None:
     if whole.outcome != "survived":
         words.error(f"without a fault, {whole.test} is {whole.outcome}: what it says of mutants would mean nothing")
     until, left = time.monotonic() + 60 * said.minutes, 0
-    chosen = sample(said.seed)[: said.count]
+    chosen, known_survivors = sample(said.seed)[: said.count], listed()
     for key, name, site in chosen:
-        if (rows[key]["outcome"] == "killed" or not said.again) if key in rows else said.again:
+        if key in rows:
+            row = rows[key]
+            settled = (
+                row["outcome"] == "killed" or (row["file"], row["statement"], row["before"], row["after"]) in known_survivors
+            )
+            if settled or not said.again:
+                continue
+        elif said.again:
             continue
         if time.monotonic() > until:
             left += 1
             continue
-        row = rows[key] = {"key": key} | one(site, name, known, said.each, said.also, scratch)
+        kills = Counter((row["file"], row["test"].split("::")[0]) for row in rows.values() if row["outcome"] == "killed")
+        row = rows[key] = {"key": key} | one(site, name, known, kills, said.each, said.also, scratch)
         print(
             f"{key} {row['outcome']} {row['seconds']}s {name}:{site.line} {site.before} -> {site.after} {row['test'][:100]}",
             flush=True,

@@ -335,6 +335,15 @@ def test_total_variation_costs_one_plus_e_to_the_epsilon_times_itself(epsilon: f
     assert with_gap.delta(epsilon) - without.delta(epsilon) == pytest.approx((1 + math.exp(epsilon)) * 5e-6, rel=1e-6)
 
 
+@pytest.mark.parametrize("tv", [1e-9, 1e-6, 1e-3])
+def test_what_is_approximate_costs_no_more_delta_at_a_larger_epsilon(tv: float) -> None:
+    """At the pure part the charge is least, and what is proved there holds from there on."""
+    made = Composition([Event(Kind.PURE, 0.25, 4, tv)])
+    for epsilon in (1.0, 2.0, 8.0):
+        assert made.delta(epsilon) == pytest.approx(4 * tv * (1 + math.e), rel=1e-6)
+    assert made.epsilon(4 * tv * 4) <= 1.0 + 1e-9
+
+
 def test_total_variation_in_both_worlds_is_what_the_charge_covers() -> None:
     """Two responses whose samplers are off by tv, in the worst directions: the charge holds, without e^eps it would not."""
     eps0, tv = 1.0, 1e-3

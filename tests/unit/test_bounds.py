@@ -576,3 +576,34 @@ def test_bounds_by_name() -> None:
 def test_bounds_by_name_that_make_no_sense_are_refused(bounds: Bounds, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         bounds.columns(["a", "b"])
+
+
+def test_one_missing_value_of_a_sparse_column_that_has_none_is_refused() -> None:
+    columns = (Column("a", -1.0, 1.0, missing="absent"), Column("b", -1.0, 1.0))
+    coding = Coding(columns, 1 << 10)
+    coding.code_sparse(sp.csc_array(np.array([[math.nan, 0.5], [0.0, 1.0]])))
+    with pytest.raises(DataError, match="'b'"):
+        coding.code_sparse(sp.csc_array(np.array([[0.5, math.nan], [0.0, 1.0]])))
+
+
+def test_one_missing_value_of_a_column_that_has_none_is_refused() -> None:
+    for column, values in ((Column("a", -1.0, 1.0), [0.5, math.nan]), (Column("a", categories=("x", "y")), ["x", None])):
+        kind = object if column.categories else np.float64
+        with pytest.raises(DataError, match="'a'"):
+            Coding((column,), 1).code((np.array(values, dtype=kind),))
+
+
+def test_booleans_are_the_words_that_are_declared_of_them() -> None:
+    raw = np.array([0.0, 1.0, math.nan, 2.0])
+    assert module._texts(raw, ("False", "True")).tolist() == ["False", "True", None, "2"]
+    assert module._texts(raw, ("0", "1")).tolist() == ["0", "1", None, "2"]
+    assert module._texts(raw, ("a", "b")).tolist() == ["0", "1", None, "2"]
+
+
+def test_under_a_norm_only_a_column_as_wide_as_the_norm_keeps_what_lies_beyond_it() -> None:
+    """A row is shortened as a whole, which keeps its direction; a bound that was declared for the column itself is held."""
+    coding = Coding((Column("own", -1.0, 1.0), Column("norm", -2.0, 2.0)), 1 << 10, 2.0)
+    out = np.empty(3)
+    for column, wanted in zip(coding.columns, ([0.5, -0.5, 0.25], [2.5, -2.5, 0.25]), strict=True):
+        assert coding._code_number(column, np.array([5.0, -5.0, 0.5]), out, rounded=False).all()
+        assert out == pytest.approx(wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import html
 import math
 from dataclasses import replace
 
@@ -13,7 +14,8 @@ from sklearn.linear_model import Lasso, LinearRegression
 
 from unpooled import PrivateBayesianRegression
 from unpooled.aggregation.derived import correlation, inflation, principal_components
-from unpooled.aggregation.inference import CONSTANT_TERM, DRAWS, JointTest, LinearSummary, holm
+from unpooled.aggregation.inference import CONSTANT_TERM, DRAWS, JointTest, LinearSummary, _wald, holm
+from unpooled.aggregation.newton_step import NewtonStep
 from unpooled.errors import UsageError
 from unpooled.kernels.evidence import least_squares_state
 from unpooled.kernels.noisy_gram import repaired
@@ -241,6 +243,7 @@ def test_an_interval_of_r_squared_is_as_wide_as_its_noise() -> None:
 def test_lasso_is_scikit_learns(method: str) -> None:
     wanted = Lasso(alpha=0.2).fit(X, Y)
     found = fitted(method).lasso(0.2)
+    assert found.intercept_ == pytest.approx(wanted.intercept_, abs=0.03), "the constant is not shrunk"
     assert found.coef_ == pytest.approx(wanted.coef_, abs=0.005 if method == "moments" else 0.06)
     assert found.coef_[3] == 0.0
     assert np.isinf(found.interval()).all()
@@ -266,6 +269,48 @@ def test_impossible_correlations_are_mended() -> None:
     assert np.linalg.eigvalsh(found)[0] >= -1e-9
     assert (inflation(found) >= 1).all()
     assert principal_components(found).explained_variance_ratio[0] == pytest.approx(1.0)
+
+
+def test_the_terms_of_a_newton_step_are_walds() -> None:
+    covariance = np.diag([0.04, 1e-4, 0.0])
+    step = NewtonStep(
+        ("a", "b", "c"), (0.3, -0.005, 1.0), tuple(covariance.ravel()), tuple((covariance / 2).ravel()), (True, True, True)
+    )
+    a, b, c = step.terms(0.9)
+    for term, error, estimate in ((a, 0.2, 0.3), (b, 0.01, -0.005)):
+        assert term.std_error == pytest.approx(error)
+        assert term.privacy == pytest.approx(error * math.sqrt(0.5))
+        assert term.statistic == pytest.approx(estimate / error)
+        assert term.p_value == pytest.approx(2 * stats.norm.sf(abs(estimate) / error))
+        assert (term.conf_low, term.conf_high) == pytest.approx(stats.norm.interval(0.9, estimate, error))
+    assert (c.statistic, c.p_value) == (0.0, 1.0), "without an error nothing is tested"
+
+
+def test_columns_that_repeat_one_another_are_inflated_beyond_measure() -> None:
+    assert (inflation(np.ones((2, 2))) > 1e6).all()
+    assert inflation(np.eye(3)) == pytest.approx(np.ones(3))
+
+
+def test_a_wald_statistic_does_not_depend_on_units() -> None:
+    rng = np.random.default_rng(4)
+    gap, root = rng.normal(size=3), rng.normal(size=(3, 3))
+    covariance = root @ root.T
+    wanted = float(gap @ np.linalg.solve(covariance, gap))
+    for unit in (1.0, 1e-9, 1e9):
+        assert _wald(unit * gap, unit**2 * covariance) == (pytest.approx(wanted), 3)
+    flat = np.diag([1.0, 1e-15, 0.0])
+    assert _wald(np.ones(3), flat) == (pytest.approx(1.0), 1)
+    assert _wald(np.ones(3) * 1e-9, flat * 1e-18) == (pytest.approx(1.0), 1)
+
+
+def test_moments_show_what_they_are_and_their_statement() -> None:
+    moments = fitted("moments", epsilon=5.0).moments_
+    text = f"Moments(4 columns and {moments.layout.response.name!r} of {N} rows, plan {moments.plan[:16]})"
+    assert repr(moments) == text
+    page = moments._repr_html_()
+    assert html.escape(text) in page
+    assert html.escape(moments.statement.splitlines()[0]) in page
+    assert replace(moments, statement="")._repr_html_().endswith("<p></p>")
 
 
 def test_holm_is_holms() -> None:

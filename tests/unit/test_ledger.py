@@ -31,6 +31,7 @@ from unpooled.privacy.accounting import SAFETY, gaussian_mu
 from unpooled.privacy.events import NO_COST, UNBOUNDED, Event, Kind
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey, account, chain, failures
+from unpooled.privacy.ledger.charges import Entry
 from unpooled.privacy.ledger.export import read_export
 from unpooled.privacy.ledger.store import Store
 from unpooled.privacy.unit import Target, Unit
@@ -901,3 +902,20 @@ def test_a_disk_that_is_really_read_only(small_disk: Path) -> None:
     with Ledger.open(path) as ledger:
         ledger.reserve([charge(1)], BUDGET)
         assert len(ledger.entries()) == 2
+
+
+def test_an_entry_says_what_it_costs_each_unit() -> None:
+    """Equal parts add up, other parts are alternatives, and what costs a unit nothing is not listed."""
+    one, two, none = Event(Kind.GAUSSIAN, 0.5), Event(Kind.PURE, 0.25), Event(Kind.GAUSSIAN, 0.7, 0)
+    costs = (
+        Cost(Unit.RECORD, "a", one),
+        Cost(Unit.RECORD, "a", two),
+        Cost(Unit.RECORD, "b", two),
+        Cost(Unit.RECORD, "c", none),
+        Cost(Unit.ATTRIBUTE, "", none),
+    )
+    entry = Entry(1, "charge", "ab" * 32, None, costs, "committed", 0)
+    assert entry.words(Unit.RECORD) == f"{one} + {two} or {two}"
+    assert entry.words(Unit.ATTRIBUTE) == "nothing"
+    assert entry.words(Unit.HOUSEHOLD) == str(UNBOUNDED)
+    assert entry.units == (Unit.RECORD, Unit.ATTRIBUTE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from pathlib import Path
@@ -195,10 +196,23 @@ def test_a_ledger_that_was_taken_over_keeps_what_it_spent_and_says_what_it_did_n
         assert any(f"at nothing ({'cd' * 8})" in words for words in ledger.warnings)
         with pytest.raises(BudgetRefusal):
             ledger.reserve([charge(0.5, "ef" * 32)], Target(1.5, 1e-5))
+        said = ledger.warnings
+        ledger.reserve([charge(0.0, "ab" * 32)], Target(1.5, 1e-5))
+        assert ledger.warnings == said, "what is debited from now on is no old entry"
     with Ledger.open(old) as again:
         assert len(again.warnings) == 2
     assert (tmp_path / "north.ledger.format1").read_bytes() == OLD.read_bytes()
     assert not list(tmp_path.glob("*migrating*"))
+
+
+def test_a_new_ledger_has_nothing_to_say_of_old_entries_and_a_name_of_its_own(tmp_path: Path) -> None:
+    names = set()
+    for name in "ab":
+        with Ledger.create(tmp_path / name) as ledger:
+            ledger.reserve([charge(0.0, "ab" * 32)], Target(1.5, 1e-5))
+            assert ledger.warnings == ()
+        names.add(json.loads((tmp_path / f"{name}.anchor").read_text())["ledger"])
+    assert [len(name) for name in names] == [64, 64]
 
 
 def test_taking_over_can_be_cut_short_anywhere_and_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,7 @@ def test_a_waterfall_matches_by_the_first_key_that_does() -> None:
     made = World({"one": one, "two": two}, keys)
     result = made.link()
     assert (result.rows, result.passes) == (3, (1, 2))
+    assert any("which pass matched" in words for words in made.plan.public)
     found = made.linked(result)
     assert found["one"][0] == "A-2"
     assert set(zip(found["one"], found["two"], strict=True)) == {("A-2", "a 2"), ("A-1", "X-8"), ("A-3", "A-7")}
@@ -536,6 +537,10 @@ def test_normalisers_are_applied_in_their_order() -> None:
     assert normalised("\u00c9 ", ["casefold", "strip"]) == normalised("e\u0301", ["nfc"])
     assert keys_of([["ab"], ["c"]], (), "k") != keys_of([["a"], ["bc"]], (), "k")
     assert keys_of([[1970.0]], (), "year") == keys_of([["1970"]], (), "year")
+    assert keys_of([[2.0**53 - 1]], (), "number") == keys_of([["9007199254740991"]], (), "number")
+    for long in (2.0**53, -(2.0**53)):  # 2^53 + 1 is read as the same number
+        with pytest.raises(DataError, match="malformed"):
+            keys_of([[long]], (), "number")
 
 
 def test_sums_that_end_in_nothing_and_lists_that_come_back_with_repeats_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

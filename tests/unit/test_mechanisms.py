@@ -455,6 +455,9 @@ def test_noise_beyond_the_samplers_range_is_refused_with_the_plan() -> None:
     ScaledGaussian(4, ((RECORD, 1.0),), 2.0**18)
     with pytest.raises(UsageError, match="epsilon is too small"):
         ScaledGaussian(4, ((RECORD, 1.0),), 2.0**18 * 1.01)
+    for none in (None, 0.0, -0.5, math.inf):
+        with pytest.raises(UsageError, match="positive finite sensitivity"):
+            ScaledGaussian(4, ((RECORD, 1.0),), 2.0).check(Vector(np.zeros(4), none))
 
 
 # --- the table -------------------------------------------------------------------------------------------------------------
@@ -531,6 +534,16 @@ def test_what_a_mechanism_does_not_take_is_refused_by_kind(kind: type[Mechanism]
         if type(given) is not kind.takes:
             with pytest.raises(UsageError, match=f"takes a {kind.takes.__name__}"):
                 EXAMPLES[kind].check(given)
+
+
+def test_the_samplers_take_scales_up_to_their_limits() -> None:
+    """Beyond them a product of the fast path would leave 64 bits."""
+    for draw, largest in ((noise.rounded_gaussian, 2.0**20), (noise.discrete_laplace, 2.0**40)):
+        for scale in (0.05, largest):
+            assert draw(scale, 3).size == 3
+        for scale in (0.0499, largest * (1 + 1e-9)):
+            with pytest.raises(UsageError, match="noise scale must lie"):
+                draw(scale, 3)
 
 
 def test_no_key_is_ever_printed() -> None:

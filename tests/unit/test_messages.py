@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
+import unpooled
 from unpooled.errors import PlanMismatch, ProtocolError, UnpooledError, UsageError
 from unpooled.models import load
 from unpooled.models.describe.messages import SumsReply
@@ -394,7 +396,10 @@ def test_a_party_that_drops_out_later_is_left_out() -> None:
         return [one.answer(request) if ask.step == "open" else Dropped("a", "gone") for ask, request in batch]
 
     transcript = Transcript()
-    assert drive(model, model.compile(STUDY), exchange, transcript).result == ()
+    outcome = drive(model, model.compile(STUDY), exchange, transcript)
+    assert outcome.result == ()
+    opened = sum(len(entry.reply or b"") for entry in transcript.entries)
+    assert outcome.communication["a"]["received"] == opened, "silence weighs nothing"
     assert drive(model, model.compile(STUDY), recorded_only, transcript.replay()).result == ()
 
 
@@ -459,6 +464,32 @@ def test_a_transcript_of_another_study_is_refused(tmp_path: Path) -> None:
     transcript.entries.pop()
     with pytest.raises(ProtocolError, match="ends before"):
         drive(model, model.compile(STUDY), recorded_only, transcript.replay())
+
+
+def test_an_array_has_at_most_eight_dimensions() -> None:
+    assert Array("<f8", (1,) * 8, bytes(8)).numpy().shape == (1,) * 8
+    with pytest.raises(ValueError, match="dimensions"):
+        Array("<f8", (1,) * 9, bytes(8))
+    with pytest.raises(ValueError, match="do not match"):
+        Array("<f8", (0, 2**31, 2**31), b"")
+
+
+def test_no_message_of_any_kind_takes_a_field_that_it_does_not_know() -> None:
+    """Unless a field is checked, what a stranger adds would reach the party's log or its store."""
+    found = set()
+    for package in ("protocol", "aggregation", "linkage", "models"):
+        for file in sorted((Path(unpooled.__file__).parent / package).rglob("*.py")):
+            if file.stem in {"messages", "conversation"}:
+                module = importlib.import_module(
+                    ".".join(("unpooled", *file.relative_to(Path(unpooled.__file__).parent).with_suffix("").parts))
+                )
+                found |= {
+                    kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+                }
+    assert len(found) > 30
+    for kind in found:
+        assert kind.__struct_config__.forbid_unknown_fields, kind
+        assert kind.__struct_config__.frozen, kind
 
 
 def test_every_wrapper_is_documented() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 from world import drawn
 
-from unpooled.aggregation.layout import AUGMENTED_WEIGHTS, Geometry, MomentsLayout
+from unpooled.aggregation.layout import AUGMENTED_WEIGHTS, Geometry, MomentsLayout, blocks_of
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.saving import write_saved
@@ -386,3 +387,16 @@ def test_exact_moments_identify_everything() -> None:
     fit = dataclasses.replace(exact, variance=0 * exact.variance).ols()
     assert fit.identified.all()
     assert np.isfinite(fit.interval()).all()
+
+
+def test_equal_widths_beside_one_another_are_one_block() -> None:
+    for widths in ([1.0], [2.0, 2.0], [1.0, 1.0, 2.0, 2.0, 2.0, 1.0], [3.0, 1.0, 1.0]):
+        blocks = blocks_of(np.array(widths))
+        assert np.concatenate([np.full(b.size, b.width) for b in blocks]).tolist() == widths
+        assert all(one.width != other.width for one, other in itertools.pairwise(blocks))
+
+
+@pytest.mark.parametrize("wrong", [Column("y", categories=("a", "b")), Column("y", 0.0, 1.0, missing="absent")])
+def test_a_response_is_a_number_that_is_never_missing(wrong: Column) -> None:
+    with pytest.raises(UsageError, match="never missing"):
+        MomentsLayout.of((Column("x", 0.0, 1.0), wrong), "y", 10)

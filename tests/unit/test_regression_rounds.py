@@ -12,7 +12,7 @@ import pytest
 
 from unpooled import Bounds, PrivateBayesianRegression
 from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.standard import CONSTANT, Scales, StandardRows, public_numbers
+from unpooled.aggregation.standard import CAP, CONSTANT, Scales, StandardRows, public_numbers
 from unpooled.aggregation.totals import Total
 from unpooled.errors import PlanMismatch, StudyAborted, UsageError
 from unpooled.kernels import standard_rows
@@ -114,9 +114,8 @@ def shares_of_reach(kind: str, intercept: bool, seeds: int) -> dict[tuple[str, s
 def test_no_unit_moves_a_total_farther_than_its_reach(kind: str, intercept: bool) -> None:
     found = shares_of_reach(kind, intercept, 250)
     assert max(found.values()) <= 1 + 1e-12
-    # The search is not asleep: every bound is nearly reached by somebody.
-    for name in ("descent", "spread"):
-        assert found[name, "replace", "record"] > 0.95
+    # The search is not asleep: every bound is nearly reached by somebody, so that there is no more noise than it takes.
+    assert min(found.values()) > 0.93
 
 
 def test_a_gradient_that_is_not_cut_is_caught(monkeypatch) -> None:
@@ -185,6 +184,39 @@ def test_ceil_root_is_exact() -> None:
         assert standard_rows.ceil_root(float(root * root)) == root
         assert standard_rows.ceil_root(float(root * root + 1)) == root + 1
     assert standard_rows.ceil_root(float((2**26 - 1) ** 2 - 1)) == 2**26 - 1
+
+
+def test_a_residual_of_a_round_counts_up_to_twice_the_cap_and_no_farther() -> None:
+    rows = StandardRows(layout_of("one", intercept=False), 100, 4.0)
+    z, response, coordinates = 0.1, 0.9 * CAP, np.zeros((1, rows.width))
+    coordinates[0, 0] = z * rows.grid
+    for predicted in (0.0, -0.5 * CAP, -0.9 * CAP, -1.8 * CAP):
+        start = np.zeros(rows.width)
+        start[0] = predicted / z
+        found = rows.gradient(iter([(coordinates.copy(order="F"), np.array([response]))]), start)
+        wanted = min(response - predicted, 2 * CAP) * z
+        assert found[0] / rows.grid**2 == pytest.approx(wanted, rel=1e-3)
+
+
+def test_released_sums_are_read_as_far_as_their_noise_lets_them() -> None:
+    """Means shrink to the middle by what they may be (0.35) and their noise; deviations are no smaller than what noise alone looks like."""
+    layout, n = layout_of("numbers"), 50
+    scales, g, p = Scales(layout), float(layout.grid), len(COLUMNS["numbers"]) + 1
+    first, second = np.linspace(-0.5, 0.5, p), np.linspace(0.3, 0.9, p)
+    for first_noise, second_noise in ((0.0, 0.0), (0.1, 0.02), (0.35, 0.5), (3.0, 0.7)):
+        values = np.concatenate([first * g * n, second * g**2 * n])
+        deviations = np.concatenate([np.full(p, first_noise * g * n), np.full(p, second_noise * g**2 * n)])
+        found = scales.decode(Total(values, deviations, ("a",)), n)
+        middle = first * 0.35**2 / (0.35**2 + first_noise**2)
+        assert found.middle == pytest.approx(middle)
+        assert found.width == pytest.approx(np.sqrt(np.clip(second - middle**2, max(second_noise, 0.003**2), 1.0)))
+        assert found.noise == pytest.approx(first_noise)
+        wanted = (np.clip(second[-1] - middle[-1] ** 2, 0, 1), math.hypot(second_noise, 2 * middle[-1] * first_noise))
+        assert found.variance == pytest.approx(wanted)
+    far = np.concatenate([np.full(p, 0.2 * g * n), np.full(p, 9.0 * g**2 * n)])
+    assert scales.decode(Total(far, np.zeros(2 * p), ("a",)), n).width == pytest.approx(np.ones(p)), (
+        "no wider than the range"
+    )
 
 
 def test_rows_are_shortened_with_their_residuals() -> None:

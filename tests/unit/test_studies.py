@@ -261,6 +261,7 @@ def test_what_a_dead_process_left_is_in_nobodys_way_and_is_forgotten(
     assert [file.name[0] for file in folder.iterdir()] == ["b"]
     assert keeper.forget("b" * 64) == []
     assert list(folder.iterdir()) == []
+    assert keeper.forget("b" * 64) == []
 
 
 def test_times_that_no_calendar_has_are_no_error() -> None:

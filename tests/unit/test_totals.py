@@ -417,6 +417,17 @@ def test_blueprints_say_who_adds_up() -> None:
     assert isinstance(aggregation_of(msgspec.structs.replace(study_of(3), trust={})), Distributed)
 
 
+@pytest.mark.parametrize("tolerate", [0, 1, 3])
+def test_what_is_expected_before_data_is_the_noise_that_is_planned(tolerate: int) -> None:
+    """A sensitivity of so many deviations of the total's noise: what forms of models are chosen by."""
+    study = study_of(5, tolerate=tolerate)
+    aggregation = aggregation_of(study, tolerate)
+    vector = Summed("v", (Block(1, 1.0),), dict.fromkeys(ROWWISE, Reach(1e6, 1)), 1 << 20)
+    fragment = aggregation.releases(vector, study)[0].mechanism
+    assert isinstance(fragment, DistributedGaussian)
+    assert aggregation.multiplier(study) == pytest.approx(1e6 / float(fragment.total_deviations(5)[0]), rel=0.02)
+
+
 def test_statements_say_what_is_not_protected() -> None:
     said = {mode: str(MODEL.compile(study_of(4, tolerate=1, mode=mode)).statement) for mode in Mode}
     assert "A coalition beyond tolerate = 1" in said[Mode.DISTRIBUTED]

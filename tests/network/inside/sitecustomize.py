@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 if "UNPOOLED_TEST_HOLD" in os.environ:
-    from unpooled.protocol import roles
     from unpooled.protocol.messages import open_envelope
+    from unpooled.protocol.party import Party
 
-    folder, answer = Path(os.environ["UNPOOLED_TEST_HOLD"]), roles.Party.answer
+    folder, answer = Path(os.environ["UNPOOLED_TEST_HOLD"]), Party.answer
 
-    def held(self: roles.Party, blob: bytes, *rest: int) -> bytes:
+    def held(self: Party, blob: bytes, *rest: int) -> bytes:
         place = folder / f"{self.name}-{open_envelope(blob).step}"
         if place.exists():
             place.with_suffix(".reached").touch()
@@ -21,7 +21,7 @@ if "UNPOOLED_TEST_HOLD" in os.environ:
                 time.sleep(0.05)
         return answer(self, blob, *rest)
 
-    roles.Party.answer = held
+    Party.answer = held
 
 if "UNPOOLED_TEST_MODEL" in os.environ:
     from contract_model import install
