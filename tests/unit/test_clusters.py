@@ -342,6 +342,20 @@ def test_a_section_that_cannot_work_is_refused(said: dict, words: str, tmp_path:
         pass
 
 
+def test_the_page_s_party_file_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    rest = '[[columns]]\nname = "systolic"\nlow = 60.0\nhigh = 250.0\n[policy]\nepsilon = 1.0\ndelta = 1e-6\n'
+    (tmp_path / "party.toml").write_text(f"{example}\n{rest}")
+    said = read_party(tmp_path / "party.toml").engine
+    said.check("north")
+    keys = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", page.partition("| key | what |")[2].partition("\n\n")[0], flags=re.MULTILINE)
+    told = {key for row in keys for key in re.findall(r"`(\w+)`", row)}
+    assert told == {field.name for field in msgspec.structs.fields(said)}
+    defaults = {field.name: field.default for field in msgspec.structs.fields(said)}
+    assert (defaults["shard_rows"], defaults["patience"]) == (1_000_000, 60)
+
+
 def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="workers"):
         read_party(party_of(tmp_path, said={"workers": 4}))
