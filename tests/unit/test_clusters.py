@@ -349,7 +349,9 @@ def test_the_page_s_party_file_is_one(tmp_path: Path) -> None:
     (tmp_path / "party.toml").write_text(f"{example}\n{rest}")
     said = read_party(tmp_path / "party.toml").engine
     said.check("north")
-    keys = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", page.partition("| key | what |")[2].partition("\n\n")[0], flags=re.MULTILINE)
+    keys = re.findall(
+        r"^\| ((?:`\w+`(?:, )?)+) \|", page.partition("| key | what |")[2].partition("\n\n")[0], flags=re.MULTILINE
+    )
     told = {key for row in keys for key in re.findall(r"`(\w+)`", row)}
     assert told == {field.name for field in msgspec.structs.fields(said)}
     defaults = {field.name: field.default for field in msgspec.structs.fields(said)}

@@ -16,7 +16,7 @@ from unpooled.errors import ClusterError
 from unpooled.study.sources.address import QueryAddress
 from unpooled.study.sources.connection import engine, refuse
 from unpooled.study.sources.query import looked_at
-from unpooled.study.sources.table import BLOCK, SourceTable
+from unpooled.study.sources.table import BLOCK, Line, SourceTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,12 +64,26 @@ class ShardTable(SourceTable):
 
     fewest = 0
 
-    def __init__(self, reading: Reading, shard: Shard, known: Snapshot | None = None, scratch: str | None = None) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        shard: Shard,
+        known: Snapshot | None = None,
+        scratch: str | None = None,
+        line: Line | None = None,
+    ) -> None:
         self.where, self._key = shard.where, reading.key
         address = copy(reading.address)
         address.name, address.scratch = f"{address.name}, {shard}", scratch
         super().__init__(
-            address, reading.names, reading.ids, reading.form, reading.declared, known=known, query=reading.query
+            address,
+            reading.names,
+            reading.ids,
+            reading.form,
+            reading.declared,
+            known=known,
+            query=reading.query,
+            line=line,
         )
 
     @property
