@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT)]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-COLUMNS, ROUNDS, AIM = 20, 4, 1.6
+COLUMNS, ROUNDS, AIM = 20, 12, 1.6
 NAMES = tuple(f"x{j}" for j in range(COLUMNS))
 
 
