@@ -278,6 +278,9 @@ def test_whatever_fails_on_a_worker_is_told_without_a_value_and_nothing_is_raise
     with pytest.raises(DataError, match="some rows") as caught:
         serve(ShardTask(t._versions, t._reading, shard, known, Rows())).or_refuse()
     assert "17" not in str(caught.value)
+    for kind in ("listed", "RowsError", "nothing"):  # whatever a worker calls it
+        with pytest.raises(ClusterError, match="words"):
+            ShardAnswer(refused=(kind, "words")).or_refuse()
 
 
 @pytest.mark.parametrize("bad", ["spill", "target", "folder", None])
@@ -376,6 +379,9 @@ def test_data_that_cannot_be_cut_are_refused(tmp_path: Path, here: Here) -> None
     config.write_text(config.read_text().replace("[engine]", '[engine]\nby = "i"'))
     with open_party(config) as party:
         assert party.table.n_rows == 200
+    for kind in ("true", "INTERVAL 1 DAY", "TIMESTAMPTZ '2020-01-01 00:00:00+00'", "[1]", "{'a': 1}"):
+        with pytest.raises(ClusterError, match="numbers, text or dates: 'flag' is none"):
+            cut(Source(f"SELECT {kind} AS flag"), "flag", (), 10)
     for by, words in (("nobody", "no column 'nobody' to be cut by"), ("flag", "'flag' is none")):
         with pytest.raises(ClusterError, match=words):
             cut(Source("SELECT true AS flag"), by, (), 10)

@@ -106,7 +106,10 @@ class ShardAnswer:
         if self.refused is None:
             return self
         kind, words = self.refused
-        raise getattr(errors, kind, ClusterError)(words)
+        known = getattr(errors, kind, None)
+        if isinstance(known, type) and issubclass(known, UnpooledError) and known is not RowsError:
+            raise known(words)
+        raise ClusterError(words)
 
 
 @cache
@@ -142,7 +145,7 @@ def _served(task: ShardTask, scratch: str | None) -> ShardAnswer:
 def _opened(task: ShardTask, scratch: str | None) -> ShardTable:
     """The table of the task's shard: the same as before, if it is small and still there."""
     key, at = task.reading.key, (task.reading.key, task.shard.number)
-    line = _LINES[key] = _LINES.pop(key, None) or Line()
+    line = _LINES[key] = _LINES.pop(key) if key in _LINES else Line()
     while len(_LINES) > _PARTIES:
         _LINES.popitem(last=False)[1].close()
     table = _HELD.pop(at, None) or ShardTable(task.reading, task.shard, task.known, scratch, line)

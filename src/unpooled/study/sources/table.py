@@ -148,6 +148,10 @@ class SourceTable(Table):
                 pass
         self._whole = False
 
+    def close(self) -> None:
+        """Give the connection back."""
+        self._line.close()
+
     def _row_ids(self) -> list[str | None]:
         if self._ids is None:
             return super()._row_ids()
