@@ -278,6 +278,9 @@ def test_whatever_fails_on_a_worker_is_told_without_a_value_and_nothing_is_raise
     with pytest.raises(DataError, match="some rows") as caught:
         serve(ShardTask(t._versions, t._reading, shard, known, Rows())).or_refuse()
     assert "17" not in str(caught.value)
+    for kind in ("listed", "RowsError", "nothing"):  # whatever a worker calls it
+        with pytest.raises(ClusterError, match="words"):
+            ShardAnswer(refused=(kind, "words")).or_refuse()
 
 
 @pytest.mark.parametrize("bad", ["spill", "target", "folder", None])
@@ -342,6 +345,22 @@ def test_a_section_that_cannot_work_is_refused(said: dict, words: str, tmp_path:
         pass
 
 
+def test_the_page_s_party_file_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    rest = '[[columns]]\nname = "systolic"\nlow = 60.0\nhigh = 250.0\n[policy]\nepsilon = 1.0\ndelta = 1e-6\n'
+    (tmp_path / "party.toml").write_text(f"{example}\n{rest}")
+    said = read_party(tmp_path / "party.toml").engine
+    said.check("north")
+    keys = re.findall(
+        r"^\| ((?:`\w+`(?:, )?)+) \|", page.partition("| key | what |")[2].partition("\n\n")[0], flags=re.MULTILINE
+    )
+    told = {key for row in keys for key in re.findall(r"`(\w+)`", row)}
+    assert told == {field.name for field in msgspec.structs.fields(said)}
+    defaults = {field.name: field.default for field in msgspec.structs.fields(said)}
+    assert (defaults["shard_rows"], defaults["patience"]) == (1_000_000, 60)
+
+
 def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="workers"):
         read_party(party_of(tmp_path, said={"workers": 4}))
@@ -360,6 +379,9 @@ def test_data_that_cannot_be_cut_are_refused(tmp_path: Path, here: Here) -> None
     config.write_text(config.read_text().replace("[engine]", '[engine]\nby = "i"'))
     with open_party(config) as party:
         assert party.table.n_rows == 200
+    for kind in ("true", "INTERVAL 1 DAY", "TIMESTAMPTZ '2020-01-01 00:00:00+00'", "[1]", "{'a': 1}"):
+        with pytest.raises(ClusterError, match="numbers, text or dates: 'flag' is none"):
+            cut(Source(f"SELECT {kind} AS flag"), "flag", (), 10)
     for by, words in (("nobody", "no column 'nobody' to be cut by"), ("flag", "'flag' is none")):
         with pytest.raises(ClusterError, match=words):
             cut(Source("SELECT true AS flag"), by, (), 10)

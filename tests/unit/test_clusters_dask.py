@@ -29,7 +29,11 @@ from unpooled.study.party import open_party
 from unpooled.study.sources.source import Source
 from unpooled.study.sources.table import BLOCK, SourceTable
 
-pytestmark = [pytest.mark.minutes, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:distributed.*")]
+pytestmark = [
+    pytest.mark.minutes,
+    pytest.mark.xdist_group("dask"),  # one cluster
+    pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:distributed.*"),
+]
 ROWS = 3 * BLOCK + 17
 
 

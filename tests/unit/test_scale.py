@@ -37,8 +37,8 @@ def counted(study: Study, tables: dict[str, Table]) -> tuple[Counter, Counter]:
     def counting(batch):
         answers = exchange(batch)
         for (ask, request), answer in zip(batch, answers, strict=True):
-            asked[ask.step] += len(request)
-            answered[ask.step] += len(answer)
+            asked[ask.step, ask.index] += len(request)
+            answered[ask.step, ask.index] += len(answer)
         return answers
 
     drive(model, plan, counting)
@@ -67,7 +67,25 @@ def test_the_bytes_of_a_secure_sum_are_those_of_the_formula(parties: int, tolera
     size = (features + 1) * (features + 2) // 2 + features + 1
     expected = SecureSum("moments", names, max(2, tolerate + 1), size)
     for step in ("fragment", "agree", "total"):
-        assert asked[f"moments-{step}"] == expected.asked()[step], step
-        assert answered[f"moments-{step}"] == expected.answered()[step], step
-    whole = sum(n for found in (asked, answered) for step, n in found.items() if step.startswith("moments-"))
+        assert asked[f"moments-{step}", 0] == expected.asked()[step], step
+        assert answered[f"moments-{step}", 0] == expected.answered()[step], step
+    whole = sum(n for found in (asked, answered) for (step, _), n in found.items() if step.startswith("moments-"))
     assert whole == expected.whole
+
+
+def test_the_bytes_of_rounds_are_those_of_the_formula_too() -> None:
+    from experiments.secure_sum_bytes import SecureSum
+
+    names, columns = ("a", "b", "c"), tuple(Column(f"x{j}", -3.0, 3.0) for j in range(3))
+    rng = np.random.default_rng(1)
+    tables = {name: Table({c.name: rng.normal(size=300) for c in columns}) for name in names}
+    cards = tuple(Card(name, 300, columns) for name in names)
+    parameters = {"response": "x0", "method": "gradient"}
+    asked, answered = counted(Study("bayes", cards, 1.0, 1e-6, parameters=parameters, derived=()), tables)
+    rounds = sorted(index for step, index in asked if step == "descent-total")
+    assert len(rounds) > 2
+    for index in rounds:  # means and deviations of three columns, and three coefficients, go along
+        expected = SecureSum("descent", names, 2, 3, index, 9)
+        for step in ("fragment", "agree", "total"):
+            assert asked[f"descent-{step}", index] == expected.asked()[step]
+            assert answered[f"descent-{step}", index] == expected.answered()[step]

@@ -20,7 +20,6 @@ from unpooled.protocol.identity import Identity
 from unpooled.protocol.party import Party
 from unpooled.study.budgets import digest_of, other_budgets, place_of, remember
 from unpooled.study.cluster.section import EngineSection
-from unpooled.study.cluster.table import cluster_table
 from unpooled.study.data import read_table
 from unpooled.study.files import PartyFile, PartySection, card_of, policy_of, read_party, write_card, write_party
 from unpooled.study.linked import linked_table
@@ -89,6 +88,8 @@ def data_of(
     def read(names: tuple[str, ...]) -> Table:
         if engine is None or engine == EngineSection() or folder is None:
             return read_table(data, names, party.id, form, columns)
+        from unpooled.study.cluster.table import cluster_table
+
         return cluster_table(data, names, party.id, form, columns, engine, party.name, folder)
 
     household = party.household

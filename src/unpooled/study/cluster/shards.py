@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from unpooled.errors import ClusterError
 from unpooled.study.sources.address import QueryAddress
 from unpooled.study.sources.connection import engine, refuse
 from unpooled.study.sources.query import looked_at
-from unpooled.study.sources.table import BLOCK, SourceTable
+from unpooled.study.sources.table import BLOCK, Line, SourceTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 #: What the engine calls the number of a row in its Parquet file.
 ROW_NUMBER = "file_row_number"
 #: Types by which rows can be cut.
-_CUT = ("INT", "DECIMAL", "VARCHAR", "DATE", "TIMESTAMP", "UUID", "FLOAT", "DOUBLE")
+_CUT = r"U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|DECIMAL\(\d+,\d+\)|VARCHAR|UUID|DATE|TIMESTAMP(_S|_MS|_NS)?|FLOAT|DOUBLE"
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,26 @@ class ShardTable(SourceTable):
 
     fewest = 0
 
-    def __init__(self, reading: Reading, shard: Shard, known: Snapshot | None = None, scratch: str | None = None) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        shard: Shard,
+        known: Snapshot | None = None,
+        scratch: str | None = None,
+        line: Line | None = None,
+    ) -> None:
         self.where, self._key = shard.where, reading.key
         address = copy(reading.address)
         address.name, address.scratch = f"{address.name}, {shard}", scratch
         super().__init__(
-            address, reading.names, reading.ids, reading.form, reading.declared, known=known, query=reading.query
+            address,
+            reading.names,
+            reading.ids,
+            reading.form,
+            reading.declared,
+            known=known,
+            query=reading.query,
+            line=line,
         )
 
     @property
@@ -98,7 +113,7 @@ def cut(address: QueryAddress, by: str, cuts: tuple[str, ...], rows: int) -> tup
             msg = f"source {address.name!r}: the query has no column {by!r} to be cut by (`by` under [engine])"
             raise ClusterError(msg)
         kind, column = query.types[by], f'source."{by.replace(chr(34), chr(34) * 2)}"'
-        if not any(known in kind for known in _CUT) or "[" in kind or "(" in kind.replace("DECIMAL(", ""):
+        if not re.fullmatch(_CUT, kind):
             msg = f"source {address.name!r}: rows are cut by a column of numbers, text or dates: {by!r} is none"
             raise ClusterError(msg)
         counted = connection.raw.execute(f"SELECT count(*) FROM (\n{query.text}\n) AS source").fetchall()[0][0]  # noqa: S608

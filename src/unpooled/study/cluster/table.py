@@ -16,7 +16,7 @@ from unpooled.study.cluster.work import Sent, ShardTask, versions
 from unpooled.study.reading import PARQUET, DataFormat
 from unpooled.study.sources.address import QueryAddress
 from unpooled.study.sources.snapshot import digest_of_parts, new_key
-from unpooled.study.sources.table import BLOCK
+from unpooled.study.sources.table import BLOCK, Line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class ClusterTable(Table):
         shard_rows: int = 1_000_000,
     ) -> None:
         self._engine, self._ids, self._matrix, self._places = engine, ids, None, {}
-        self._whole = False
+        self._whole, self._line = False, Line()
         query, shards, counted = cut(address, by, cuts, shard_rows)
         for name in (*names, *([ids] if ids else [])):
             if name not in query.types:
@@ -122,7 +122,7 @@ class ClusterTable(Table):
         for name in names:
             self._check(name)
         for shard, known in self._shards:
-            yield from ShardTable(self._reading, shard, known).blocks(names, rows)
+            yield from ShardTable(self._reading, shard, known, line=self._line).blocks(names, rows)
         self._whole = True
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -133,7 +133,9 @@ class ClusterTable(Table):
     def _row_ids(self) -> list[str | None]:
         if self._ids is None:
             return super()._row_ids()
-        return [text for shard, known in self._shards for text in ShardTable(self._reading, shard, known).ids()]
+        return [
+            text for shard, known in self._shards for text in ShardTable(self._reading, shard, known, line=self._line).ids()
+        ]
 
     @cached_property
     def digest(self) -> bytes:
@@ -148,6 +150,7 @@ class ClusterTable(Table):
 
     def close(self) -> None:
         """Leave the cluster."""
+        self._line.close()
         self._engine.close()
 
 

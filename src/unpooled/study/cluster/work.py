@@ -10,6 +10,7 @@ import platform
 import stat
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from unpooled.models import load
 from unpooled.protocol.context import Context, Pass
 from unpooled.study.cluster.shards import Reading, Shard, ShardTable
 from unpooled.study.sources.snapshot import Snapshot
+from unpooled.study.sources.table import Line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,9 +37,12 @@ if TYPE_CHECKING:
 _PACKAGES = ("unpooled", "numpy", "numba", "polars", "duckdb")
 #: Other people's permissions.
 _OTHERS = 0o077
-#: So many shards a worker keeps open, if they are small.
+#: So many shards a worker remembers, if they are small, so that their coded rows need not be made anew in every round.
 _OPEN = 32
 _HELD: OrderedDict[tuple[bytes, int], ShardTable] = OrderedDict()
+#: One connection for all shards of a party, and those of so many parties: opening one costs more than a small shard.
+_PARTIES = 4
+_LINES: OrderedDict[bytes, Line] = OrderedDict()
 _PLANS: dict[str, Plan] = {}
 
 
@@ -101,9 +106,13 @@ class ShardAnswer:
         if self.refused is None:
             return self
         kind, words = self.refused
-        raise getattr(errors, kind, ClusterError)(words)
+        known = getattr(errors, kind, None)
+        if isinstance(known, type) and issubclass(known, UnpooledError) and known is not RowsError:
+            raise known(words)
+        raise ClusterError(words)
 
 
+@cache
 def versions() -> tuple[str, ...]:
     """What the results of floats depend on, here."""
     return (platform.python_version(), *(f"{name} {metadata.version(name)}" for name in _PACKAGES))
@@ -135,8 +144,11 @@ def _served(task: ShardTask, scratch: str | None) -> ShardAnswer:
 
 def _opened(task: ShardTask, scratch: str | None) -> ShardTable:
     """The table of the task's shard: the same as before, if it is small and still there."""
-    at = (task.reading.key, task.shard.number)
-    table = _HELD.pop(at, None) or ShardTable(task.reading, task.shard, task.known, scratch)
+    key, at = task.reading.key, (task.reading.key, task.shard.number)
+    line = _LINES[key] = _LINES.pop(key) if key in _LINES else Line()
+    while len(_LINES) > _PARTIES:
+        _LINES.popitem(last=False)[1].close()
+    table = _HELD.pop(at, None) or ShardTable(task.reading, task.shard, task.known, scratch, line)
     _HELD[at] = table
     while len(_HELD) > _OPEN or (len(_HELD) and sum(t.n_rows * len(t.names) for t in _HELD.values()) > KEPT):
         _HELD.popitem(last=False)

@@ -31,6 +31,19 @@ if TYPE_CHECKING:
 BLOCK = 62_500
 
 
+class Line:
+    """A connection while it is open. Tables of one source may share it."""
+
+    def __init__(self) -> None:
+        self.open: Connection | None = None
+
+    def close(self) -> None:
+        """Give it back; who asks next opens another."""
+        if self.open is not None:
+            self.open.close()
+        self.open = None
+
+
 class SourceTable(Table):
     """The named columns of a query. Nothing is kept in memory but the batch that is being worked on.
 
@@ -54,15 +67,18 @@ class SourceTable(Table):
         declared: Sequence[Column] = (),
         known: Snapshot | None = None,
         query: Query | None = None,
+        line: Line | None = None,
     ) -> None:
         self._source, self._ids, self._form = source, ids, form or DataFormat()
         self._declared = {column.name: column for column in declared}
         self._matrix, self._places = None, {}
-        self._open: Connection | None = None
+        self._line = line or Line()
         self._whole = False
-        with self._asking() as connection:
-            self._query = query or looked_at(source.name, source.query, connection.raw)
-            connection.lock(streams=self._query.streams)
+        if query is None:
+            with self._asking() as connection:
+                query = looked_at(source.name, source.query, connection.raw)
+                connection.lock(streams=query.streams)
+        self._query = query
         self.names = names or tuple(name for name in self._query.types if name != ids)
         self._must_have((*self.names, *([ids] if ids else [])))
         self.unordered = self._disorder()
@@ -132,6 +148,10 @@ class SourceTable(Table):
                 pass
         self._whole = False
 
+    def close(self) -> None:
+        """Give the connection back."""
+        self._line.close()
+
     def _row_ids(self) -> list[str | None]:
         if self._ids is None:
             return super()._row_ids()
@@ -184,15 +204,15 @@ class SourceTable(Table):
     @contextmanager
     def _asking(self) -> Iterator[Connection]:
         """A connection; one that fails is closed, and the next reading opens another."""
-        if self._open is None:
-            self._open = self._source.connection()
+        line = self._line
+        if line.open is None:
+            line.open = self._source.connection()
             if hasattr(self, "_query"):
-                self._open.lock(streams=self._query.streams)
+                line.open.lock(streams=self._query.streams)
         try:
-            yield self._open
+            yield line.open
         except (engine().Error, RuntimeError, OSError) as error:  # nanoarrow hands on what the engine says as a RuntimeError
-            self._open.close()
-            self._open = None
+            line.close()
             if INEXACT in str(error) and (column := self._query.inexact(error)):
                 msg = f"source {self._source.name!r}: column {column!r} holds a number of more digits than a float64 has (beyond 2^53): cast it in the query, to VARCHAR if it is a name, to DECIMAL(15, ..) or DOUBLE if it is a quantity"
                 raise SourceError(msg) from None
