@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from dataclasses import replace
@@ -427,6 +428,42 @@ def test_a_scheduler_that_cannot_be_reached_is_refused(tmp_path: Path) -> None:
     config = party_of(tmp_path, said={"patience": 0.5})
     with pytest.raises(ClusterError, match="'one': engine 'dask': its scheduler cannot be reached"), open_party(config):
         pass
+
+
+class Later:
+    """A future whose worker was lost after it had finished; what it says next is in the list."""
+
+    def __init__(self, *says) -> None:
+        self.says = list(says)
+
+    def result(self, timeout):
+        said = self.says.pop(0)
+        if isinstance(said, BaseException):
+            raise said
+        return said
+
+
+def connected(workers: dict) -> DaskEngine:
+    engine = DaskEngine.__new__(DaskEngine)
+    engine._client = SimpleNamespace(status="running", scheduler_info=lambda n_workers: {"workers": workers})
+    engine._patience = 0.0
+    return engine
+
+
+def test_what_was_finished_and_lost_is_waited_for(tmp_path: Path) -> None:
+    t = rows_of_a_file(rows_file(tmp_path, 100), NAMES)
+    task = ShardTask(t._versions, t._reading, t._shards[0][0])
+    found = ShardAnswer(values=np.array([3]))
+    assert connected({"one": {}})._answer(task, Later(TimeoutError(), TimeoutError(), found)) is found
+    for said, words in (
+        (TimeoutError(), "has no worker, and none came within 0 seconds"),
+        (ValueError("4711.25"), r"shard 1 of 1: no worker could finish it \(ValueError\)"),
+        (asyncio.CancelledError(), r"shard 1 of 1: no worker could finish it \(CancelledError\)"),
+        ("something", "shard 1 of 1: a worker answered something else"),
+    ):
+        with pytest.raises(ClusterError, match=words) as caught:
+            connected({})._answer(task, Later(said, TimeoutError()))
+        assert "4711" not in str(caught.value)
 
 
 def test_the_engine_is_left_where_the_data_cannot_be_used(tmp_path: Path, here: Here) -> None:

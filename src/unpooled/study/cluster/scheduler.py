@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from asyncio import CancelledError
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -71,24 +72,28 @@ class DaskEngine:
             try:
                 return done.get(timeout=_LOOK)
             except Empty:
-                if self._client.status == "running" and self._client.scheduler_info(n_workers=-1)["workers"]:
-                    alive = time.monotonic()
-                if time.monotonic() - alive > self._patience:
-                    msg = f"engine 'dask': the cluster has no worker, and none came within {self._patience:g} seconds: start one, and ask again"
-                    raise ClusterError(msg) from None
+                alive = self._alive(alive)
+
+    def _alive(self, before: float) -> float:
+        """When there was last a worker; refused if that is too long ago."""
+        if self._client.status == "running" and self._client.scheduler_info(n_workers=-1)["workers"]:
+            return time.monotonic()
+        if time.monotonic() - before > self._patience:
+            msg = f"engine 'dask': the cluster has no worker, and none came within {self._patience:g} seconds: start one, and ask again"
+            raise ClusterError(msg)
+        return before
 
     def _answer(self, task: ShardTask, future: Any) -> ShardAnswer:  # noqa: ANN401 - a future
-        failed = ""
-        if future.status == "finished":
+        alive, found = time.monotonic(), None
+        while found is None:
             try:
-                found = future.result()
-            except Exception as error:  # noqa: BLE001 - whatever the engine says; it may quote what it ran
-                failed = type(error).__name__
-        else:
-            failed = type(future.exception()).__name__ if future.status == "error" else future.status
-        if failed:
-            msg = f"engine 'dask', {task.shard}: no worker could finish it ({failed}): look at the workers' memory, and whether unpooled is installed there as here"
-            raise ClusterError(msg)
+                # Waits again if the worker was lost after it had finished: another one does it anew.
+                found = future.result(timeout=self._patience)
+            except TimeoutError:
+                alive = self._alive(alive)
+            except (Exception, CancelledError) as error:  # noqa: BLE001 - whatever the engine says; it may quote what it ran
+                msg = f"engine 'dask', {task.shard}: no worker could finish it ({type(error).__name__}): look at the workers' memory, and whether unpooled is installed there as here"
+                raise ClusterError(msg) from None
         if not isinstance(found, ShardAnswer):
             msg = f"engine 'dask', {task.shard}: a worker answered something else: install equal versions of unpooled"
             raise ClusterError(msg)
