@@ -92,7 +92,11 @@ def cells(epsilons: tuple[float, ...], only: str) -> list[Cell]:
             load(study.model).compile(study)
         except UsageError:
             continue
-        found += [Cell(name, unit, str(adjacency), trust, epsilon) for epsilon in epsilons if only in f"{name} {unit}"]
+        found += [
+            Cell(name, unit, str(adjacency), trust, epsilon)
+            for epsilon in epsilons
+            if only in f"{name} {unit} {adjacency} {trust}"
+        ]
     return found
 
 
