@@ -116,6 +116,8 @@ def worst(stage: Stage, tables: Any, unit: Unit, labels: bool, until: float) -> 
     plan, rng = stage.plan, np.random.default_rng(0)
     best: tuple[float, Any, Any] = (-1.0, tables, tables)
     for base, only in bases(plan, tables, rng, 2, 0):
+        if only and unit is not Unit.ATTRIBUTE:
+            continue  # one value goes missing: under zero-out no record does
         ours = stage.acts(base, 0, frozen=True)
         here: tuple[float, Any] = (-1.0, None)
         tried = [only] if only else neighbours(plan, base, unit, rng, 4, 0, labels=labels)
