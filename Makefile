@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo check test audit mutants test-full test-network test-pythons lint papers papers-full docs bench wheel lock clean
+.PHONY: demo check test audit mutants test-full test-network test-pythons lint papers papers-full docs bench peers wheel lock clean
 
 demo: .venv/core.stamp
 	@$(BIN)/unpooled demo
@@ -73,8 +73,19 @@ wheel: .venv/dev.stamp
 	test -s build/wheel/site/unpooled/models/bayes/THEORY.md -a -s build/wheel/site/unpooled/privacy/mechanisms/gaussian.md # the proofs travel along
 	cd build/wheel && PYTHONPATH=site ../../$(BIN)/python -c "import unpooled; assert 'site' in unpooled.__file__; from unpooled.cli.main import main; main()" demo > demo.txt
 
+# Every benchmark and peer, one table of ratios, docs/benchmarks.md; under half an hour. `make peers` first, or peers that are not here are left out.
 bench: .venv/dev.stamp
-	for part in startup noise sketch ridge logistic frank_wolfe moments network; do $(BIN)/python benchmarks/$$part.py || exit; done
+	$(BIN)/python benchmarks
+
+# Environments of the peers: those that need an older scikit-learn, their own protobuf, or nothing of ours but the kernels.
+PEERS := .peers
+peers: $(PEERS)/old/stamp $(PEERS)/psi/stamp $(PEERS)/new/stamp
+
+$(PEERS)/%/stamp: requirements/peers-%.txt requirements/core.txt
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install -q --disable-pip-version-check -r requirements/peers-$*.txt
+	test $* != new || $(@D)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
 
 # Two installs: everything pinned and hashed, then this checkout itself with the pinned build backend.
 .venv/core.stamp: requirements/core.txt pyproject.toml
@@ -89,7 +100,7 @@ bench: .venv/dev.stamp
 
 # Needs uv. Writes versions and hashes only, no addresses.
 lock:
-	for part in core network psi sql dev; do uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/$$part.in -o requirements/$$part.txt; done
+	for part in core network psi sql dask dev; do uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/$$part.in -o requirements/$$part.txt; done
 
 clean:
 	rm -rf .venv .venv-* build dist docs/_build .mypy_cache .ruff_cache .import_linter_cache .coverage

@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from board import note
 
 from unpooled.linkage import MODEL, group
 from unpooled.models import load
@@ -157,6 +158,9 @@ def main() -> None:
                 # A client and a server, once each with every other party.
                 "openmined bytes per id": round(2 * (count - 1) * peers[0]["bytes per id"], 1),
             }
+        note(f"linking, {count} parties", "1.3 times its operations of the group", row["of allowed"], "1")
+        if peers:
+            note(f"linking, {count} parties", "openmined-psi", row["over openmined"], "1")
         print(row, flush=True)
         rows.append(row)
     if chosen.out:

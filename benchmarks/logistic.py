@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from board import note
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
@@ -95,8 +96,10 @@ def main() -> None:
     for name, value, reached in rows:
         print(f"  {name:<32}{value:8.0f} ms   gradient {reached:.1e}")
     print(f"  reading X once                  {read:8.0f} ms")
+    note("a logistic fit without noise", "scikit-learn's best solver", rows[0][1] / best, "1.3")
     print(f"  kernel / scikit-learn's best    {rows[0][1] / best:8.2f}   (aim: at most 1.3)")
     if theirs is not None:
+        note("a logistic fit without noise", "diffprivlib", theirs / rows[0][1], "3", more_is_better=True)
         print(f"  diffprivlib / kernel            {theirs / rows[0][1]:8.2f}   (aim: at least 3)")
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
+from board import note
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path[:0] = [str(TESTS / "network"), str(TESTS / "network" / "inside"), str(TESTS / "contract")]
@@ -56,6 +57,7 @@ def main() -> None:
                     )
                     print("  codec, two durable ledger entries at each party and the transcript")
                 else:
+                    note("a large reply over the engine", "the bare engine", ours[-1] / raw[-1])
                     print(
                         f"  the large reply: ours {ours[-1]:.2f} s, bare engine {raw[-1]:.2f} s, ratio {ours[-1] / raw[-1]:.2f}"
                     )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 import opendp.prelude as dp
+from board import note
 
 from unpooled.privacy import noise
 from unpooled.privacy.noise import KeySource
@@ -49,6 +50,8 @@ def choices() -> None:
         print(f"  noise {share:g} of the largest score")
         for name, times in found.items():
             middle = statistics.median(times)
+            if name == "choose":
+                note(f"one choice of {scores.size:,}, noise {share:g} of the largest", "argmax of |scores|", middle / floor)
             print(f"    {name:<24}{middle:>9.1f}  {middle / floor:>7.1f} x argmax  (fastest {min(times):.1f})")
 
 
@@ -77,6 +80,7 @@ def main() -> None:
         print(f"scale {scale:g} (required: {required} x OpenDP)")
         for name, found in speeds.items():
             median = statistics.median(found)
+            note(f"{name}, scale {scale:g}", "OpenDP's integer Gaussian", median / peer, f"{required}", more_is_better=True)
             print(
                 f"  {name:<26}{median / 1e6:>10.2f} M/s  {median / peer:>8.0f} x  (slowest {min(found) / 1e6:.2f}, fastest {max(found) / 1e6:.2f})"
             )

@@ -11,6 +11,7 @@ import statistics
 import time
 
 import numpy as np
+from board import note
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.model_selection import GridSearchCV, KFold
 
@@ -54,6 +55,7 @@ def main() -> None:
     found = -grid.cv_results_["mean_test_score"] * ROWS
     print(f"10 folds x {COMPONENTS} components, n = {ROWS}, m = {X.shape[1]}")
     print(f"  GridSearchCV over PLSRegression    {searched:8.2f} s")
+    note("cross-validated PLS", "GridSearchCV over PLSRegression", searched / mine, "30", more_is_better=True)
     print(f"  cross_validated (moments of folds) {mine:8.3f} s   {searched / mine:.0f} times faster  (aim: at least 30)")
     print(f"  largest relative difference of the errors {np.abs(errors / found - 1).max():.1e}")
     try:
@@ -76,7 +78,9 @@ def main() -> None:
             )
 
         theirs()
-        print(f"  ikpls' fast cross-validation       {seconds(theirs):8.3f} s   (aim: ours no slower)")
+        peers = seconds(theirs)
+        note("cross-validated PLS", "ikpls", mine / peers, "1")
+        print(f"  ikpls' fast cross-validation       {peers:8.3f} s   (aim: ours no slower)")
     model = PrivatePLSRegression(bounds=Bounds(norm=8.0), y_bounds=(8.8, 11.2), reference=data.mean_spectrum, epsilon=10.0)
     for basis in ("dct", "none"):
         model.set_params(basis=basis)
@@ -86,6 +90,8 @@ def main() -> None:
         product = seconds(lambda: X.T @ X)
         released = seconds(lambda asked=asked, table=table: asked.layout.added_up(asked.blocks(table)))
         fitted = seconds(lambda: model.fit(X, y), 3)
+        note(f"moments of spectra, basis {basis}", "one X'X", released / product)
+        note(f"the fit from moments, basis {basis}", "one X'X", fitted / product)
         print(
             f"  basis {basis:<5} X^T X {product:.3f} s, moments {released:.3f} s ({released / product:.2f} times), fit {fitted:.3f} s ({fitted / product:.1f} times)"
         )

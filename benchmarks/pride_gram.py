@@ -12,6 +12,7 @@ import statistics
 import time
 
 import numpy as np
+from board import note
 
 from unpooled import PrideRegressor
 from unpooled.models.families import FAMILIES
@@ -64,6 +65,7 @@ def local(n: int, p: int) -> None:
         solved(problem.at_home())
 
     before, after = seconds(lambda: solved(DesignProblem(own, calibration()))), seconds(gram)
+    note(f"PRIDE's Gram form, {n} x {p}", "the calibrated form", after / before, "4")
     print(
         f"  {n:6} x {p:4}, {q:3} received: calibrated {before:7.2f} s, gram {after:7.2f} s, {after / before:.2f} times (aim: at most 4)"
     )

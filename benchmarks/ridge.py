@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from board import note
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 
 from unpooled.kernels.newton import NewtonPath
@@ -41,6 +42,8 @@ def interleaved(work: dict[str, Callable[[], object]], peer: str, rounds: int = 
     slow = statistics.median(found[peer])
     for name, times in found.items():
         median = statistics.median(times)
+        if name != peer:
+            note(name, peer, slow / median, more_is_better=True)
         print(
             f"  {name:<44}{median:>10.4f} s  {slow / median:>8.1f} x  (fastest {min(times):.4f}, slowest {max(times):.4f})"
         )

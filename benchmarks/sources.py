@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from board import note
+
 COLUMNS, ROUNDS = 20, 3
 NAMES = tuple(f"x{j}" for j in range(COLUMNS))
 AIM, MEMORY = 1.5, 2.0
@@ -91,6 +93,12 @@ def main() -> None:
             continue
         seconds, peak = statistics.median(one["seconds"] for one in told), max(one["peak"] for one in told)
         opened, cpu = (statistics.median(one[key] for one in told) for key in ("open", "cpu"))
+        note(
+            f"moments from a {way}, {threads} thread(s)",
+            "DuckDB's sums of each column",
+            seconds / floor,
+            f"{AIM}" if threads > 1 else "",
+        )
         print(
             f"  moments from a {way:<5} on {threads} thread(s) {seconds:7.2f} s  {seconds / floor:5.2f} x the sums (aim: {AIM} on two)  cpu {cpu:.2f} s  "
             f"peak {peak:.2f} GB (aim: below {MEMORY:g})  opened in {opened:.2f} s"

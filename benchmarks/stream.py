@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from board import note
 
 from unpooled.models.pride.party import exact_sketch
 from unpooled.models.pride.plan import SKETCH, compile_plan, parts_of
@@ -63,6 +64,7 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{ROWS} x {COLUMNS} float32 to {released.size // ROWS} columns")
     print(f"  read file only (floor)   {reading:8.2f} s")
+    note("read, code and sketch a file", "reading it", sketching / reading)
     print(f"  read, code and sketch    {sketching:8.2f} s  ({sketching / reading:.2f} x the floor)")
     print(f"  noise                    {noising:8.2f} s  ({noising / total:.1%} of the total)")
     print(f"  peak memory              {peak:8.2f} GB  (aim: below 1.5)")

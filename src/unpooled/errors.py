@@ -6,7 +6,8 @@
     ├── UsageError (also ValueError)   something you passed is wrong; the text says what and how to mend it
     │   ├── DataError                  a column, a row count or a value kind does not fit what was declared
     │   │   ├── RowsError              rows cannot be used; their numbers are told to their own party alone
-    │   │   └── SourceError            a database or a query cannot be read, or not exactly, or no longer says what it said
+    │   │   ├── SourceError            a database or a query cannot be read, or not exactly, or no longer says what it said
+    │   │   └── ClusterError           workers on which a party's rows lie cannot be reached, or are not what they must be
     │   └── StudyError                 a study, party or card file is wrong: file, key, remedy
     ├── Refusal                        everything was understood and the answer is no; nothing has changed
     │   ├── PolicyRefusal              the party's policy does not allow this plan
@@ -69,6 +70,10 @@ class RowsError(DataError):
 
 class SourceError(DataError):
     """A database or a query cannot be read, or not exactly, or no longer says what it said. Names the source, never a value."""
+
+
+class ClusterError(DataError):
+    """A cluster on which a party's rows are added up fails. Names the engine and the shard; nothing was released or debited."""
 
 
 class StudyError(UsageError):

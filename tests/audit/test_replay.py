@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import msgspec
 import numpy as np
@@ -14,16 +15,16 @@ from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.totals import Quantity
 from unpooled.audit.made_up import made_up
 from unpooled.audit.replay import Report, differences, replay
-from unpooled.errors import DataError
+from unpooled.errors import DataError, UsageError
 from unpooled.kernels import standard_rows
 from unpooled.models import load
 from unpooled.models.describe.messages import SumsReply
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import ROWWISE, Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.protocol.messages import Array, Ask, Disclosed, Entrusted, Nothing, Public, Released, Sealed
-from unpooled.protocol.step import Step
+from unpooled.protocol.step import Model, Step
 
 COLUMNS = (Column("age", 18.0, 100.0), Column("dose", -1.0, 3.0, missing="absent"))
 RNG = np.random.default_rng(3)
@@ -144,14 +145,29 @@ def test_every_model_passes_on_its_own_data(case: Case) -> None:
         assert max(report.largest.values()) > 0.3  # the bound is not vacuous
 
 
+def offered(model: Model, study: Study) -> bool:
+    """Whether the model compiles for this unit and adjacency."""
+    try:
+        model.compile(study)
+    except UsageError:
+        return False
+    return True
+
+
 @pytest.mark.no_cover
 @pytest.mark.parametrize("name", CASES)
 def test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing(name: str) -> None:
-    """Under the other unit than its own, which test_models.py audits on the case's own data; `make test-full` does both on both."""
+    """Under the other unit than its own, on whose data the test above audits, and under the other adjacency where it has one; at full size all on both."""
     case = CASES[name]()
     model = load(case.model)
-    for unit in ROWWISE if FULL else [unit for unit in ROWWISE if unit != case.study.unit]:
-        asked = msgspec.structs.replace(case.study, unit=str(unit))
+    own = (case.study.unit, case.study.adjacency)
+    every = list(itertools.product(ROWWISE, Adjacency))
+    for unit, adjacency in (
+        every if FULL else [pair for pair in every if sum(a != b for a, b in zip(pair, own, strict=True)) == 1]
+    ):
+        asked = msgspec.structs.replace(case.study, unit=str(unit), adjacency=str(adjacency))
+        if not offered(model, asked):
+            continue
         study, tables = made_up(model, asked, rows=12)
         assert all(table.n_rows == card.rows <= 12 for card, table in zip(study.parties, tables.values(), strict=True))
         report = replay(model, study, tables, registry=load, rounds=1)

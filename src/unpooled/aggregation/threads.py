@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,10 +27,13 @@ Block = TypeVar("Block")
 THREADS = "UNPOOLED_THREADS"
 #: Blocks that wait for each thread: reading may be ahead by so much, and memory holds so much more.
 _AHEAD = 2
+_ALONE = threading.local()
 
 
 def threads() -> int:
     """How many threads work on one sum."""
+    if getattr(_ALONE, "now", False):
+        return 1
     said = os.environ.get(THREADS, "")
     if not said:
         return processors()
@@ -37,6 +41,17 @@ def threads() -> int:
         msg = f"{THREADS} is a whole number from 1 on"
         raise UsageError(msg)
     return int(said)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One thread, whatever is said: for a worker of a cluster, beside which others work on the same machine."""
+    _ALONE.now = True
+    try:
+        with one_thread():
+            yield
+    finally:
+        _ALONE.now = False
 
 
 def shared_out(blocks: Iterable[Block], total: Callable[[Iterator[Block]], NDArray[np.int64]]) -> NDArray[np.int64]:

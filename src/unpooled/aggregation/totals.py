@@ -230,7 +230,7 @@ class Quantity:
     def own(self, context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
         """The party's vector, inside the range for which wrap-around was excluded."""
         _, vector = self.planned(context)
-        statistic = self.statistic(context, settings)
+        statistic = context.added_up(self.statistic, settings)
         if statistic.size and int(np.abs(statistic).max()) > vector.per_row * context.card.rows:
             raise ProtocolError("a statistic beyond its declared range")
         return statistic

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unpooled.audit.minimisers import same_minimiser
-from unpooled.audit.presence import acts_under
+from unpooled.audit.stage import same_given
 from unpooled.privacy.mechanisms import (
     Contribution,
     DistributedGaussian,
@@ -30,39 +31,52 @@ from unpooled.privacy.mechanisms import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
+    from unpooled.audit.stage import Stage
     from unpooled.audit.witness import Act
-    from unpooled.privacy.plan import Study
     from unpooled.privacy.table import Table
-    from unpooled.protocol.step import Model
 
     Numbers = NDArray[np.float64]
     Pair = tuple[Act, Act]
+    Played = Mapping[str, list[Act]]
+
+
+#: What says as much as any larger ratio.
+_CERTAIN = 100.0
 
 
 @dataclass(frozen=True)
 class LikelihoodRatio:
     """A release for :func:`~unpooled.audit.empirical.empirical_epsilon`: one run over some tables, as the number that tells neighbours apart best."""
 
-    model: Model
-    study: Study
+    stage: Stage
     #: The two worlds.
     tables: Mapping[str, Table]
     neighbour: Mapping[str, Table]
-    registry: Callable[[str], Model]
-    _seeds: Iterator[int]
+    #: Every run has a seed of its own.
+    seeds: Iterator[int]
 
     def __call__(self, which: int) -> float:
         """The log likelihood ratio of a fresh run over the first (0) or the second (1) world's data."""
-        worlds = (self.tables, self.neighbour) if which == 0 else (self.neighbour, self.tables)
-        seed = next(self._seeds)
-        ours = acts_under(self.model, self.study, worlds[0], seed, registry=self.registry)
-        theirs = acts_under(self.model, self.study, worlds[1], seed, registry=self.registry, recorded=ours)
-        found = log_ratio(ours, theirs)
-        return found if which == 0 else -found
+        given, seed = self._fixed, next(self.seeds)
+        if given is not None:
+            found = log_ratio(self.stage.again(given[which], seed), given[1 - which])
+        else:
+            here, there = (self.tables, self.neighbour) if which == 0 else (self.neighbour, self.tables)
+            ours = self.stage.acts(here, seed)
+            found = log_ratio(ours, self.stage.acts(there, seed, recorded=ours))
+        return float(np.clip(found if which == 0 else -found, -_CERTAIN, _CERTAIN))
+
+    @cached_property
+    def _fixed(self) -> tuple[Played, Played] | None:
+        """What the mechanisms are given in either world, if that does not depend on earlier draws: then a run is nothing but its draws."""
+        worlds = self.tables, self.neighbour
+        first, second = ([self.stage.acts(tables, seed) for tables in worlds] for seed in (0, 1))
+        same = all(same_given(one, two) for one, two in zip(first, second, strict=True))
+        return (first[0], first[1]) if same else None
 
 
 def log_ratio(ours: Mapping[str, list[Act]], theirs: Mapping[str, list[Act]]) -> float:

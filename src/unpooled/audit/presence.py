@@ -10,12 +10,10 @@ from collections import defaultdict
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
+from unpooled.audit.stage import Stage
 from unpooled.audit.violation import Violation
-from unpooled.audit.witness import Acts, watched
-from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import (
     DistributedGaussian,
     GaussianObjective,
@@ -27,11 +25,7 @@ from unpooled.privacy.mechanisms import (
     Summand,
     Vector,
 )
-from unpooled.privacy.noise import KeySource
-from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Unit
-from unpooled.protocol.local import drive, in_process
-from unpooled.protocol.party import Party
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,36 +47,14 @@ def audit_noise(
     model: Model, study: Study, tables: Mapping[str, Table], *, registry: Callable[[str], Model], keys: int = 12
 ) -> list[Violation]:
     """Run a study under so many root keys, with real noise, and hold what was added against the planned laws."""
-    runs = [acts_under(model, study, tables, seed, registry=registry) for seed in range(keys)]
+    stage = Stage(model, study, registry)
+    runs = [stage.acts(tables, seed) for seed in range(keys)]
     found = []
     for party in tables:
         every = [acts[party] for acts in runs]
         wrong = (*_wrong_law([act for acts in every for act in acts]), *_repeated(every))
         found += [Violation(Unit.RECORD, party, "noise", what) for what in wrong]
     return found
-
-
-def acts_under(
-    model: Model,
-    study: Study,
-    tables: Mapping[str, Table],
-    seed: int,
-    *,
-    registry: Callable[[str], Model],
-    recorded: Mapping[str, Sequence[Act]] | None = None,
-) -> dict[str, list[Act]]:
-    """What every party did in one run, with root keys that follow from ``seed`` and the party's name; releases as recorded, if any are."""
-    real = msgspec.structs.replace(study, simulation_seed=None)
-    acts = {name: Acts(tuple((recorded or {}).get(name, ()))) for name in tables}
-    mine, parties = watched(model, acts), {}
-    for card in real.parties:
-        ledger = Ledger.in_memory(sha256(f"{seed} {card.name}".encode()).digest())
-        keys, rules = KeySource(ledger.root_key), Policy.in_process()
-        parties[card.name] = Party(
-            card.name, tables[card.name], card, ledger, keys, rules, lambda w: mine if w == model.name else registry(w)
-        )
-    drive(model, model.compile(real), in_process(parties))
-    return {name: noted.done for name, noted in acts.items()}
 
 
 def added(act: Act) -> Numbers | None:
@@ -172,4 +144,4 @@ def _repeated(runs: Sequence[Sequence[Act]]) -> Iterator[str]:
             return
 
 
-__all__ = ["RARE", "acts_under", "added", "audit_noise"]
+__all__ = ["RARE", "added", "audit_noise"]

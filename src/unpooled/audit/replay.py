@@ -21,15 +21,16 @@ import numpy as np
 
 from unpooled.audit.neighbours import allowed, bases, changed_once, changed_table, corner, neighbours, searchable
 from unpooled.audit.shares import share
+from unpooled.audit.stage import FrozenKeys
 from unpooled.audit.violation import Violation
 from unpooled.audit.witness import Acts, watched
 from unpooled.errors import UnpooledError
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.events import NO_COST, Kind
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.noise import KeySource, Stream
+from unpooled.privacy.noise import KeySource
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import Unit
+from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.protocol.conversation import find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import (
@@ -59,14 +60,6 @@ if TYPE_CHECKING:
 
 #: Relative slack for the last bits of a norm, nothing more; and for minimisers, whose privacy loss takes difference quotients.
 _ROUNDING, _QUOTIENTS = 1e-9, 1e-3
-
-
-class FrozenKeys(KeySource):
-    """Keys that do not depend on the released content, so that two data sets meet the same noise. Audits only."""
-
-    def stream(self, *names: str | int | bytes, content: bytes = b"") -> Stream:  # noqa: ARG002 - that is the point
-        """The stream of these names, whatever the content."""
-        return super().stream(*names)
 
 
 @dataclass(slots=True)
@@ -194,7 +187,9 @@ class _World:
         for at in range(min(table.n_rows for table in tables.values())):
             if run is None or not wanted:
                 break
-            self.compare(run, {card.name: corner(card, 1) for card in self.plan.study.parties}, Unit.RECORD, at)
+            gone = self.plan.study.adjacency == Adjacency.ZERO_OUT
+            changes = {card.name: None if gone else corner(card, 1) for card in self.plan.study.parties}
+            self.compare(run, changes, Unit.RECORD, at)
             moved = {(party, name) for (_, party, name), ratio in self.report.largest.items() if ratio} & wanted
             if moved:
                 found.append(at)
@@ -327,4 +322,4 @@ def _shape(array: Array) -> tuple[str, tuple[int, ...]]:
     return array.dtype, array.shape
 
 
-__all__ = ["FrozenKeys", "Report", "differences", "replay"]
+__all__ = ["Report", "differences", "replay"]

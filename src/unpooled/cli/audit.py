@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from unpooled.privacy.table import Table
 
 
 def audit(
@@ -12,6 +17,9 @@ def audit(
     *,
     rows: int = typer.Option(40, "--rows", min=2, help="Rows of the made-up data of each party, at most."),
     rounds: int = typer.Option(10, "--rounds", min=1, help="Random neighbours, and steps of the search for worse ones."),
+    attacks: int = typer.Option(
+        0, "--attacks", min=0, help="Attack it too, so many times each: membership, attributes, tracing, differencing."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
     """Attack a study on made-up data: replayed on neighbours with the noise frozen, cut and asked in any order, every byte looked at.
@@ -19,12 +27,15 @@ def audit(
     Needs no data. Exit code 1 if anything moves too far, is not debited, or leaves a party without being released.
     """
     from unpooled.audit.account import audit_account
+    from unpooled.audit.attacks import attack_study
     from unpooled.audit.made_up import made_up
     from unpooled.audit.presence import audit_noise
     from unpooled.audit.replay import replay
     from unpooled.audit.transcripts import audit_transcript
+    from unpooled.audit.violation import Violation
     from unpooled.cli.progress import progress
     from unpooled.models import load
+    from unpooled.privacy.unit import Unit
     from unpooled.study.files import read_study
 
     asked = read_study(study)
@@ -40,6 +51,18 @@ def audit(
         report.violations += audit_transcript(model, fitted, tables, others, registry=load)
         say("holding its noise against the planned laws, under many keys")
         report.violations += audit_noise(model, fitted, tables, registry=load)
+        if attacks:
+            say("attacking it")
+
+        def population(seed: int) -> dict[str, Table]:
+            return made_up(model, asked, rows, seed=seed)[1]
+
+        powers = attack_study(model, fitted, population, registry=load, runs=attacks) if attacks else []
+    report.violations += [
+        Violation(Unit(asked.unit), "any", "the whole study", f"{power.attack} is right more often than the claim allows")
+        for power in powers
+        if power.refutes
+    ]
     if as_json:
         import msgspec
 
@@ -51,6 +74,7 @@ def audit(
                 for (unit, party, name), share in sorted(report.largest.items())
             ],
             "unmeasured": report.unmeasured,
+            "attacks": [dataclasses.asdict(power) for power in powers],
             "violations": [
                 {"unit": str(v.unit), "party": v.party, "where": v.where, "what": v.what} for v in report.violations
             ],
@@ -58,5 +82,13 @@ def audit(
         typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
     else:
         typer.echo(report)
+        if powers:
+            typer.echo(
+                f"\n{'attack':<22}{'without noise':>14}{'as released':>14}{'allowed':>10}   right answers; a half is a guess"
+            )
+        for power in powers:
+            typer.echo(
+                f"{power.attack:<22}{power.without_noise:>14.2f}{power.as_released:>14.2f}{power.allowed:>10.2f}   {power.question}"
+            )
     if not report.passed:
         raise typer.Exit(1)

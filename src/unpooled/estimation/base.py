@@ -21,16 +21,15 @@ from unpooled.estimation.exporting import linear_model
 from unpooled.estimation.households import planned_counts
 from unpooled.estimation.linkable import Linkable, Linkage
 from unpooled.estimation.parameters import SHARED, WHOLE, Constraints, check
+from unpooled.estimation.running import run
 from unpooled.estimation.tables import RESPONSE, checked, names_of, part, table_of
 from unpooled.estimation.utility import warn_if_poor
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
-from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table, as_column
 from unpooled.privacy.unit import Calibration, check_epsilon
-from unpooled.protocol.local import run_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -354,19 +353,6 @@ class StudyEstimator(Linkable, Savable, BaseEstimator):
         tags.input_tags.sparse = self._takes_sparse
         tags.input_tags.allow_nan = isinstance(self.bounds, Bounds) and self.bounds.missing != "refuse"
         return tags
-
-
-def run(
-    model: Model,
-    study: Study,
-    tables: Mapping[str, Table],
-    keepers: Mapping[str, Keeper] | None = None,
-    budget: Budget | None = None,
-    roots: Mapping[str, bytes] | None = None,
-) -> tuple[Plan, LocalRun]:
-    """The plan of a study, and its run over tables of this process."""
-    plan = model.compile(study)
-    return plan, run_in_process(model, plan, dict(tables), Policy.in_process(), lambda _: model, keepers, budget, roots)
 
 
 def cards_of(groups: Mapping[str, Sequence[str]], declared: Declared, rows: int, *, labels: bool = True) -> tuple[Card, ...]:

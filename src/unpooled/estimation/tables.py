@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils import check_X_y
-from sklearn.utils.validation import validate_data
 
 from unpooled.errors import DataError, UsageError
 from unpooled.privacy.table import Table, as_column
@@ -32,6 +30,10 @@ def checked(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = T
     Texts stay what they are, and what may stand in a column is left to its declaration. Messages are scikit-learn's without the
     values that some of them quote.
     """
+    # Where it is needed: `describe` takes no scikit-learn, whose import takes a third of a second.
+    from sklearn.utils import check_X_y
+    from sklearn.utils.validation import validate_data
+
     alone = isinstance(y, str) and y == "no_validation"
     try:
         mixed = _mixed(X)

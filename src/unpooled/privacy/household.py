@@ -58,6 +58,10 @@ class BoundedTable(Table):
         """Refuse if the data are no longer those of :attr:`digest`."""
         self._table.verify()
 
+    def close(self) -> None:
+        """Give back what the table below opened."""
+        self._table.close()
+
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the table below, of every row's id, and of how many rows of each count."""

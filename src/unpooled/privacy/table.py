@@ -10,7 +10,7 @@ import hmac
 import unicodedata
 from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -27,6 +27,17 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 1 << 16
 
 
+class OverRows(Protocol):
+    """Something to be worked out of a table: what some rows give and what others give add up, or stand one below the other."""
+
+    @property
+    def joined(self) -> bool:
+        """Whether what shards give stands one below the other, in their order, instead of adding up."""
+
+    def over(self, table: Table) -> NDArray[np.int64]:
+        """What these rows give."""
+
+
 class Table:
     """Columns of equal length: numbers as float64 (nan is missing), everything else as text (None is missing).
 
@@ -40,6 +51,8 @@ class Table:
     unordered: str = ""
     #: The name of the row map by which these rows were taken; empty where they stand as in the data.
     linked: str = ""
+    #: The row that a neighbour under zero-out was made without.
+    _left_out: int | None = None
 
     def __init__(self, columns: Mapping[str, Any], sparse: tuple[Sequence[str], Any] | None = None) -> None:
         self._columns = {str(name): as_column(str(name), values) for name, values in columns.items()}
@@ -89,6 +102,10 @@ class Table:
         for start in range(0, self._held, rows):
             yield tuple(self._rows(name, start, min(start + rows, self._held)) for name in names)
 
+    def passed(self, work: OverRows) -> NDArray[np.int64]:
+        """What the work gives of all rows, whoever does it. Here: this process."""
+        return work.over(self)
+
     def take(self, rows: NDArray[Any]) -> Table:
         """The table of some of its rows."""
         columns = {name: values[rows] for name, values in self._columns.items()}
@@ -110,8 +127,18 @@ class Table:
     def omit(self, row: int) -> Table:
         """The neighbour under zero-out: this row contributes nothing, and the public number of rows stays what it was."""
         table = self.take(np.delete(np.arange(self.n_rows), row))
-        table.n_rows = self.n_rows
+        table.n_rows, table._left_out = self.n_rows, row  # noqa: SLF001 - another of this class
         return table
+
+    def whole(self, values: NDArray[Any]) -> NDArray[Any]:
+        """A value for every row of something that was worked out from those that are held; at one that was left out stands any."""
+        return values if self._left_out is None else np.insert(values, self._left_out, values[:1], axis=0)
+
+    def blank(self, values: NDArray[Any], rows: NDArray[np.intp] | None = None) -> NDArray[Any]:
+        """The same (of these rows), with zeros for a row that was left out: it contributes nothing."""
+        if self._left_out is not None:
+            values[(np.arange(self.n_rows) if rows is None else rows) == self._left_out] = 0
+        return values
 
     def replace(self, row: int, values: Mapping[str, Any]) -> Table:
         """The neighbour under replace: other values in some columns of one row."""
@@ -214,6 +241,9 @@ class Table:
 
     def verify(self) -> None:
         """Refuse if the data are no longer those of :attr:`digest`. Those in memory cannot change."""
+
+    def close(self) -> None:
+        """Give back what was opened for reading. Data in memory were not."""
 
     def __repr__(self) -> str:
         return f"Table(n_rows={self.n_rows}, columns=[{listed([repr(name) for name in self.names])}])"

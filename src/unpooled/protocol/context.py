@@ -8,20 +8,24 @@ what was not released nor make something look released. (Python is no sandbox: w
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from unpooled.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from unpooled.privacy.mechanisms import Objective, Scores, Summand, Vector
     from unpooled.privacy.plan import Card, Plan, Release
     from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Partial, Pseudonyms, Released, Sealed, Signed
+
+    #: From rows and a request's public settings to exact integers.
+    Statistic = Callable[["Context", tuple[float, ...]], NDArray[np.int64]]
 
 
 class Desk(Protocol):
@@ -76,6 +80,14 @@ class Context:
     def design(self) -> Any:  # noqa: ANN401 - the model's own
         """What the model made of the study when the plan was compiled."""
         return self.plan.design
+
+    def added_up(self, statistic: Statistic, settings: tuple[float, ...] = (), *, joined: bool = False) -> NDArray[np.int64]:
+        """``statistic(self, settings)``, worked out where the rows are: shard by shard, where they lie on a cluster.
+
+        The statistic is a function at the top of its module that adds up integers over the rows of ``context.table`` (``joined``: that has
+        an entry for every row) and sees nothing else of the table: not its number of rows either.
+        """
+        return self.table.passed(Pass(statistic, self, settings, joined))
 
     @overload
     def release(self, name: str, given: Vector | Scores | Objective) -> Released: ...
@@ -159,6 +171,20 @@ class Context:
     def has(self, name: str) -> bool:
         """Whether something was kept under this name for this plan."""
         return self._desk.has(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A statistic of a step, to be worked out of some rows or of all."""
+
+    statistic: Statistic
+    context: Context
+    settings: tuple[float, ...] = ()
+    joined: bool = False
+
+    def over(self, table: Table) -> NDArray[np.int64]:
+        """What these rows give."""
+        return self.statistic(replace(self.context, table=table), self.settings)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, RowsError
-from unpooled.privacy.bounds import check
+from unpooled.privacy.bounds import AsDeclared
 from unpooled.privacy.exposure import release_costs, shared_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Objective, Summand
@@ -205,7 +205,7 @@ class Party:
                 msg = f"column {label!r} holds a missing value: clean it, or leave those rows out at every party"
                 raise DataError(msg)
         self.model(plan.study.row).check(plan, self.name, self.table)
-        check(self.table, card.columns)  # bad data are refused here, before anything was charged or sent
+        self.table.passed(AsDeclared(card.columns))  # bad data are refused here, before anything was charged or sent
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from unpooled.privacy.plan import Card, Household, Study, default_delta
 from unpooled.privacy.policy import INTERSECTION, NO, Policy
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.study.cited import with_cited
+from unpooled.study.cluster.section import EngineSection
 from unpooled.study.reading import DataFormat
 from unpooled.study.sources.source import SourceSection
 
@@ -124,6 +125,7 @@ class PartyFile(_Section, frozen=True):
     policy: PolicySection
     format: DataFormat = DataFormat()
     source: SourceSection = SourceSection()
+    engine: EngineSection = EngineSection()
 
 
 def read_study(path: str | Path) -> Study:
@@ -258,17 +260,22 @@ def write_party(
     form: DataFormat | None = None,
     *,
     source: SourceSection | None = None,
+    engine: EngineSection | None = None,
     template: str = "",
 ) -> str:
     """A party file with the strictest policy: sound studies only, each approved by somebody. ``template`` stands after its columns."""
     limits = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": str(budget.unit)}
     written = msgspec.to_builtins(form) if form else {}
-    asked = msgspec.to_builtins(source) if source else {}
+    asked = {
+        name: said
+        for name, part in (("source", source), ("engine", engine))
+        if (said := msgspec.to_builtins(part) if part else {})
+    }
     return (
         "[party]\n"
         + tomli_w.dumps(msgspec.to_builtins(party))
         + (f"\n[format]\n{tomli_w.dumps(written)}" if written else "")
-        + (f"\n{tomli_w.dumps({'source': asked})}" if asked else "")
+        + (f"\n{tomli_w.dumps(asked)}" if asked else "")
         + _columns_as_toml(columns)
         + template
         + f"""

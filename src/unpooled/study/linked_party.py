@@ -45,7 +45,16 @@ def linked_party(config: Path, study: Path, folder: Path) -> tuple[Path, Path]:
     budget = policy_of(text).budget
     assert budget is not None  # a party file always has one
     folder.mkdir(parents=True, exist_ok=True)
-    new.write_text(write_party(party, text.columns, budget, text.format, source=section_in(place, folder)))
+    new.write_text(
+        write_party(
+            party,
+            text.columns,
+            budget,
+            text.format,
+            source=section_in(place, folder),
+            engine=text.engine.moved(config.parent, folder),
+        )
+    )
     try:
         with open_party(new) as opened:
             card.write_text(write_card(msgspec.structs.replace(opened.card)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.party import Party
 from unpooled.study.budgets import digest_of, other_budgets, place_of, remember
+from unpooled.study.cluster.section import EngineSection
 from unpooled.study.data import read_table
 from unpooled.study.files import PartyFile, PartySection, card_of, policy_of, read_party, write_card, write_party
 from unpooled.study.linked import linked_table
@@ -45,10 +46,12 @@ def open_party(path: str | Path) -> Iterator[Party]:
     text = read_party(path)
     names = (*(column.name for column in text.columns), *text.party.labels)
     keeper = keeper_of(path)
-    table = data_of(place_in(path.parent, text), names, text.party, text.format, text.columns)
-    if text.party.linked:
-        table = linked_table(table, keeper, text.party.linked)
-    with Ledger.open(path.parent / text.party.ledger) as ledger:
+    with ExitStack() as opened:
+        table = table_of(path.parent, text, names)
+        opened.callback(table.close)
+        if text.party.linked:
+            table = linked_table(table, keeper, text.party.linked)
+        ledger = opened.enter_context(Ledger.open(path.parent / text.party.ledger))
         yield Party(
             text.party.name,
             table,
@@ -66,21 +69,36 @@ def place_in(folder: Path, text: PartyFile) -> Path | Source:
     return source_of(text.party.data, text.source, folder, text.party.name) or folder / text.party.data
 
 
+def table_of(folder: Path, text: PartyFile, names: tuple[str, ...]) -> Table:
+    """The data of a party file in this folder, on its cluster where it names one."""
+    return data_of(place_in(folder, text), names, text.party, text.format, text.columns, text.engine, folder)
+
+
 def data_of(
     data: Path | Source,
     names: tuple[str, ...],
     party: PartySection,
     form: DataFormat | None = None,
     columns: Sequence[Column] = (),
+    engine: EngineSection | None = None,
+    folder: Path | None = None,
 ) -> Table:
     """The data of a party; where rows belong together, those that count."""
+
+    def read(names: tuple[str, ...]) -> Table:
+        if engine is None or engine == EngineSection() or folder is None:
+            return read_table(data, names, party.id, form, columns)
+        from unpooled.study.cluster.table import cluster_table
+
+        return cluster_table(data, names, party.id, form, columns, engine, party.name, folder)
+
     household = party.household
     if household is None:
-        return read_table(data, names, party.id, form, columns)
+        return read(names)
     if household in names or household == party.id:
         msg = f"column {household!r} says which rows belong together: it cannot be data, or the column of row ids, as well"
         raise StudyError(msg)
-    table = read_table(data, (*names, household), party.id, form, columns)
+    table = read((*names, household))
     return BoundedTable(table, table[household], party.household_rows, household)
 
 
@@ -137,7 +155,7 @@ def complete_party(config: Path, *, new_budget: bool = False) -> Path:
     if card.exists():
         msg = f"{card} exists already: this party has been set up"
         raise StudyError(msg)
-    _establish(party, place_in(folder, text), folder, text.columns, text.format, new_budget=new_budget)
+    _establish(party, place_in(folder, text), folder, text.columns, text.format, text.engine, new_budget=new_budget)
     return card
 
 
@@ -185,14 +203,16 @@ def _establish(
     folder: Path,
     columns: tuple[Column, ...],
     form: DataFormat | None,
+    engine: EngineSection | None = None,
     *,
     new_budget: bool,
 ) -> None:
     """Look at the data, then make the ledger and the card."""
-    table = data_of(data, (*(column.name for column in columns), *party.labels), party, form, columns)
-    # Refused, if it is to be, before anything is made.
-    card = card_of(party, columns, table.n_rows, "", (table.household or (0,))[0])
-    digest = digest_of(data) if isinstance(data, Path) else table.digest
+    names = (*(column.name for column in columns), *party.labels)
+    with closing(data_of(data, names, party, form, columns, engine, folder)) as table:
+        # Refused, if it is to be, before anything is made.
+        card = card_of(party, columns, table.n_rows, "", (table.household or (0,))[0])
+        digest = digest_of(data) if isinstance(data, Path) else table.digest
     if not new_budget and (others := other_budgets(data, folder, digest)):
         msg = (
             f"{data.name}: the budget of these data is kept already, in {listed([str(other) for other in others])}. A second ledger would let "

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError, listed
-from unpooled.estimation.base import run
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import NUMBER, SHARED, check
+from unpooled.estimation.running import run
 from unpooled.estimation.tables import table_of
 from unpooled.models.describe import MODEL
 from unpooled.models.describe.coordinator import Estimate, Summary, render

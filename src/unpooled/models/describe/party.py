@@ -54,14 +54,22 @@ def _added_up(layout: SumsLayout, blocks: Iterator[tuple[NDArray[Any], ...]]) ->
 def answer(context: Context, request: Nothing) -> SumsReply:  # noqa: ARG001 - the request is no more than its name
     """Release this party's sums."""
     context.planned(RELEASE)
-    statistic = sums(context.table, context.design.layouts[context.name])
-    return SumsReply(context.release(RELEASE, Vector(statistic)))
+    return SumsReply(context.release(RELEASE, Vector(context.added_up(_sums))))
 
 
 def histogram(context: Context, request: Nothing) -> SumsReply:  # noqa: ARG001 - the request is no more than its name
     """Release this party's counts of bins."""
     context.planned(HISTOGRAM)
-    return SumsReply(context.release(HISTOGRAM, Vector(context.design.ranges.statistic(context.table))))
+    return SumsReply(context.release(HISTOGRAM, Vector(context.added_up(_bins))))
+
+
+def _sums(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
+    return sums(context.table, context.design.layouts[context.name])
+
+
+def _bins(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
+    counts: NDArray[np.int64] = context.design.ranges.statistic(context.table)
+    return counts
 
 
 STEPS = (Step(STEP, Nothing, SumsReply, answer), Step(HISTOGRAM, Nothing, SumsReply, histogram))

@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError
-from unpooled.estimation.base import run
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import PAIR, SHARED, WHOLE, check
+from unpooled.estimation.running import run
 from unpooled.estimation.tables import table_of
 from unpooled.models.diagnose import MODEL, reading
 from unpooled.models.diagnose.coordinator import render

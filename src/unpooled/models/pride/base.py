@@ -10,8 +10,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError
-from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, run, tables_of
+from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, tables_of
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARE, SHARED, WHOLE, WORD, plain, taking
+from unpooled.estimation.running import run
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.pride import MODEL, published
 from unpooled.models.pride.parameters import AUTO

@@ -97,8 +97,13 @@ def _statistic(context: Context, part: Part) -> Statistic:
     assert part.sketch is not None
     if isinstance(context.plan.release(part.card.name, SKETCH).mechanism, ScaledGaussian):  # without noise
         return Statistic(part.sketch.apply_real(coded(part, context.table).rows).ravel())
+    return Statistic(context.added_up(_sketched, joined=True).ravel())
+
+
+def _sketched(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
+    part = part_of(context)
     clip = clip_length(context.plan.study, part) if context.plan.study.unit == Unit.RECORD else None
-    return Statistic(exact_sketch(part, context.table, clip).ravel())
+    return exact_sketch(part, context.table, clip)
 
 
 def sent(context: Context, statistic: Callable[[Context, Part], Statistic]) -> Sketch:

@@ -95,7 +95,7 @@ class LowLevel:
     def rows(self, table: Table, chosen: NDArray[np.intp] | None = None) -> Matrix:
         """The scaled rows (x, 1) of a table, or some of them."""
         parts = [self.coding.real(block) for block in table.blocks(self.coding.names)]
-        coded = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        coded = table.whole(np.concatenate(parts) if len(parts) > 1 else parts[0])
         coded = coded if chosen is None else coded[chosen]
         out = np.empty((coded.shape[0], self.size))
         for at in range(0, coded.shape[0], _TURNED):  # from columns to rows, within the cache
@@ -108,7 +108,7 @@ class LowLevel:
         elif self.norm is None and self._shortens:
             lengths = np.sqrt(np.einsum("ij,ij->i", coded, coded))
             out[:, : coded.shape[1]] *= (self.length / np.maximum(lengths, self.length))[:, None]
-        return out
+        return table.blank(out, chosen)
 
     def predicted(self, rows: Matrix, weights: NDArray[np.float64]) -> Matrix:
         """Probabilities of scaled rows: of the second of two classes, or of every class."""

@@ -70,7 +70,8 @@ def _labels(context: Context, chosen: NDArray[np.intp] | None) -> NDArray[Any]:
     """The response as -1 and 1, or as places among several classes."""
     parameters = context.design.parameters
     labels = context.design.outcomes.coded(context.table[parameters.response], parameters.classes, parameters.response)
-    return np.asarray(labels if chosen is None else labels[chosen])
+    labels = context.table.whole(np.asarray(labels))
+    return labels if chosen is None else np.asarray(labels[chosen])
 
 
 def _own(context: Context) -> tuple[StackingDesign, LowLevel]:
@@ -102,7 +103,7 @@ def score_columns(context: Context, request: Nothing) -> Score:  # noqa: ARG001
     context.planned(SCORE)
     design, block = _own(context)
     parameters = design.parameters
-    labels = places(context.table[parameters.response], parameters.classes, parameters.response)
+    labels = context.table.whole(places(context.table[parameters.response], parameters.classes, parameters.response))
     # Rows of length at most 1, whatever share the party will be given.
     rows = block.rows(context.table) / block.weight
     score = context.release(SCORE, Statistic(score_of(rows, labels, parameters.rates)))
@@ -135,7 +136,9 @@ def fit_ranked(context: Context, request: RankedRequest) -> Weights:
 def _probabilities(context: Context) -> Floats:
     """Of the high-level rows, by the low-level model that this party released: of the second of two classes, or of every class."""
     _, block = _own(context)
-    return block.predicted(block.rows(context.table, _part(context, HIGH)), context.kept(KEPT))
+    chosen = _part(context, HIGH)
+    found = block.predicted(block.rows(context.table, chosen), context.kept(KEPT))
+    return context.table.blank(found, chosen)
 
 
 def predict(context: Context, request: Nothing) -> Predictions:  # noqa: ARG001
@@ -171,7 +174,7 @@ def fit_meta(context: Context, request: MetaRequest) -> Weights:
         given = [block.predicted(block.rows(context.table), w) for block, w in zip(design.blocks, given, strict=True)]
     elif any(array.shape != (labels.size, *design.each) for array in given):
         raise ProtocolError("predictions of another number of rows than the high level has")
-    features = meta_rows(given, intercept=design.parameters.fit_intercept)
+    features = context.table.blank(meta_rows(given, intercept=design.parameters.fit_intercept), chosen)
     settings = digest(*(array.data for array in request.features))
     centre = np.zeros(features.shape[1] * design.outcomes.predictors)
     return _fit(context, META, features, labels, centre, settings, level=META)

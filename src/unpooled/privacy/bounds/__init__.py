@@ -5,8 +5,8 @@ blocks into integers by public constants only: clip to the range, centre at its 
 zero to a grid. So zero lies inside every range, every coded value lies in [-grid, grid], and nothing is read off the data.
 """
 
-from unpooled.privacy.bounds.coding import Coding, check, integer_grid
+from unpooled.privacy.bounds.coding import AsDeclared, Coding, check, integer_grid
 from unpooled.privacy.bounds.column import Column, Missing, text_of
 from unpooled.privacy.bounds.declared import Bounds
 
-__all__ = ["Bounds", "Coding", "Column", "Missing", "check", "integer_grid", "text_of"]
+__all__ = ["AsDeclared", "Bounds", "Coding", "Column", "Missing", "check", "integer_grid", "text_of"]

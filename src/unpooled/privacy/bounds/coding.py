@@ -200,6 +200,19 @@ def _texts(raw: NDArray[np.float64], categories: tuple[str, ...]) -> NDArray[Any
     return np.array([None if np.isnan(v) else words.get(v, text_of(v)) for v in raw], dtype=object)
 
 
+@dataclass(frozen=True, slots=True)
+class AsDeclared:
+    """The look at data that goes before a plan: it gives no number, and refuses what does not fit its declaration."""
+
+    columns: tuple[Column, ...]
+    joined: bool = False
+
+    def over(self, table: Table) -> NDArray[np.int64]:
+        """Look at these rows."""
+        check(table, self.columns)
+        return np.empty(0, dtype=np.int64)
+
+
 def check(table: Table, columns: Sequence[Column]) -> None:
     """Refuse data that do not fit their declarations, reading a bounded number of values at a time."""
     sparse = [c for c in columns if c.name in table.sparse_names and not c.unfit_for_sparse]

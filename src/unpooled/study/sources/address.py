@@ -21,6 +21,9 @@ SQL = "sql:"
 class QueryAddress:
     """A query, the databases that it names, the engine's settings, and where credentials are. Nothing of the credentials themselves."""
 
+    #: Where the engine may have its folder for what memory does not hold; None: where this system keeps such.
+    scratch: str | None = None
+
     def __init__(
         self,
         query: str,
@@ -43,7 +46,7 @@ class QueryAddress:
     def connection(self) -> Connection:
         """Open everything that the query needs."""
         secrets = None if self.secrets is None else self.folder / self.secrets
-        return Connection(self.name, self.query, self.attach, self.settings, secrets, self.folder)
+        return Connection(self.name, self.query, self.attach, self.settings, secrets, self.folder, self.scratch)
 
     @property
     def place(self) -> str:

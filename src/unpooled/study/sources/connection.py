@@ -58,9 +58,10 @@ class Connection:
         settings: Mapping[str, Any],
         secrets: Path | None,
         folder: Path,
+        scratch: str | None = None,
     ) -> None:
         duckdb = engine()
-        own = tempfile.mkdtemp(prefix="unpooled-")  # of mode 700
+        own = tempfile.mkdtemp(prefix="unpooled-", dir=scratch)  # of mode 700
         self._gone = weakref.finalize(self, shutil.rmtree, own, ignore_errors=True)
         credentials = Credentials(secrets)
         config = {

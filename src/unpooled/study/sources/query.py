@@ -68,10 +68,11 @@ class Query:
         """Whether the query itself says which row comes first, by the column of row ids and nothing before it, upwards as everybody's."""
         return ids is not None and self.keys[:1] == (ids,) and self.ways[0] == "ASC"
 
-    def reading(self, names: tuple[str, ...], ids: str | None) -> str:
-        """The statement that reads these columns, the same rows in the same order whenever it runs."""
+    def reading(self, names: tuple[str, ...], ids: str | None, where: str = "") -> str:
+        """The statement that reads these columns, the same rows in the same order whenever it runs: those of a shard, if one is said."""
         parts = [self._column(name, ids) for name in names]
-        told = f"SELECT {', '.join(parts)} FROM (\n{self.text}\n) AS source"  # noqa: S608 - the query is the party's own, and names are quoted
+        some = f" WHERE {where}" if where else ""
+        told = f"SELECT {', '.join(parts)} FROM (\n{self.text}\n) AS source{some}"  # noqa: S608 - the query is the party's own, and names are quoted
         if self.is_ordered_by(ids):
             return f"{told} ORDER BY {', '.join(self._keys)}"
         if self.by_all or self.streams:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,39 +28,45 @@ _NOTHING = np.iinfo(np.int64).min
 
 
 class Snapshot:
-    """Of the columns of one source."""
+    """Of the columns of one source. It holds no value, and can be handed to another process that is to read the same."""
 
-    def __init__(self) -> None:
-        self._keys = np.frombuffer(secrets.token_bytes(4 * KEYS), dtype=np.uint32).astype(np.uint64)
+    def __init__(self, key: bytes = b"") -> None:
+        self._keys = np.frombuffer(key or new_key(), dtype=np.uint32).astype(np.uint64)
         self._known: dict[str, list[bytes]] = {}
         #: Columns in which some values are missing, and those in which some are infinite.
         self.gaps: set[str] = set()
         self.infinite: set[str] = set()
-        self._total = hashlib.sha256()
+        #: Of every block what goes into the digest.
+        self.parts: list[bytes] = []
         self._rows = 0
 
     def add(self, block: pl.DataFrame, over: Callable[..., Iterable[bytes]] = map) -> None:
         """The next block of the source, all of its columns; ``over`` is a map, perhaps that of several threads."""
         self._rows += len(block)
         found = [words_of(series) for series in block]
+        parts: list[bytes] = []
         for series, words, content in zip(block, found, over(_hashed, found), strict=True):
             self._note(series)
             name = series.name.encode("utf-8", "surrogatepass")
-            for part in (len(name).to_bytes(8, "big"), name, words.size.to_bytes(8, "big"), content):
-                self._total.update(part)
+            parts += (len(name).to_bytes(8, "big"), name, words.size.to_bytes(8, "big"), content)
             self._known.setdefault(series.name, []).append(self._fingerprint(words))
+        self.parts.append(b"".join(parts))
 
     @property
     def digest(self) -> bytes:
         """SHA-256 of everything that was added, of the names and of the number of rows."""
-        total = self._total.copy()
-        total.update(self._rows.to_bytes(8, "big"))
-        return total.digest()
+        return digest_of_parts(self.parts, self._rows)
 
     @property
     def rows(self) -> int:
         """How many rows were added."""
         return self._rows
+
+    def without_parts(self) -> Snapshot:
+        """All that it takes to read again."""
+        found = copy(self)
+        found.parts = []
+        return found
 
     def agrees(self, place: int, block: pl.DataFrame) -> bool:
         """Whether a block (any of the columns) is the one that was added at this place."""
@@ -77,7 +84,21 @@ class Snapshot:
             self.infinite.add(series.name)
 
     def _fingerprint(self, words: Words) -> bytes:
-        return summed_up(words, self._keys)
+        return hashlib.sha256(summed_up(words, self._keys)).digest()
+
+
+def new_key() -> bytes:
+    """A key of fingerprints."""
+    return secrets.token_bytes(4 * KEYS)
+
+
+def digest_of_parts(parts: Iterable[bytes], rows: int) -> bytes:
+    """SHA-256 of the blocks of a source in their order, whoever read them, and of the number of rows."""
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(part)
+    total.update(rows.to_bytes(8, "big"))
+    return total.digest()
 
 
 def _hashed(words: Words) -> bytes:

@@ -25,11 +25,23 @@ if TYPE_CHECKING:
     from unpooled.privacy.bounds import Column
     from unpooled.study.sources.address import QueryAddress
     from unpooled.study.sources.connection import Connection
+    from unpooled.study.sources.query import Query
 
 #: Rows of a block of the snapshot: sixteen to a batch of the engine, so that hardly any block is pieced together.
 BLOCK = 62_500
-#: Fewer rows than these are no data.
-_FEWEST = 2
+
+
+class Line:
+    """A connection while it is open. Tables of one source may share it."""
+
+    def __init__(self) -> None:
+        self.open: Connection | None = None
+
+    def close(self) -> None:
+        """Give it back; who asks next opens another."""
+        if self.open is not None:
+            self.open.close()
+        self.open = None
 
 
 class SourceTable(Table):
@@ -39,6 +51,13 @@ class SourceTable(Table):
     came or changed places are refused before anything is computed to the end, so nothing is debited for them.
     """
 
+    #: Fewer rows than these are no data.
+    fewest = 2
+    #: Which rows of the query, in the engine's words; empty: all.
+    where = ""
+    #: A key of fingerprints; empty: one of its own.
+    _key = b""
+
     def __init__(
         self,
         source: QueryAddress,
@@ -46,27 +65,38 @@ class SourceTable(Table):
         ids: str | None = None,
         form: DataFormat | None = None,
         declared: Sequence[Column] = (),
+        known: Snapshot | None = None,
+        query: Query | None = None,
+        line: Line | None = None,
     ) -> None:
         self._source, self._ids, self._form = source, ids, form or DataFormat()
         self._declared = {column.name: column for column in declared}
         self._matrix, self._places = None, {}
-        self._open: Connection | None = None
+        self._line = line or Line()
         self._whole = False
-        with self._asking() as connection:
-            self._query = looked_at(source.name, source.query, connection.raw)
-            connection.lock(streams=self._query.streams)
+        if query is None:
+            with self._asking() as connection:
+                query = looked_at(source.name, source.query, connection.raw)
+                connection.lock(streams=query.streams)
+        self._query = query
         self.names = names or tuple(name for name in self._query.types if name != ids)
         self._must_have((*self.names, *([ids] if ids else [])))
         self.unordered = self._disorder()
-        self._snapshot = Snapshot()
-        with ThreadPoolExecutor(threads()) as hashing:
-            for block in self._blocks(tuple(dict.fromkeys((*self.names, *([ids] if ids else []))))):
-                self._snapshot.add(block, hashing.map)
+        self._snapshot = known or self._noted(
+            Snapshot(self._key), tuple(dict.fromkeys((*self.names, *([ids] if ids else []))))
+        )
         self.n_rows = self._snapshot.rows
-        if self.n_rows < _FEWEST:
-            msg = f"source {source.name!r}: the query gives fewer than {_FEWEST} rows, in which nobody could hide"
+        if self.n_rows < self.fewest:
+            msg = f"source {source.name!r}: the query gives fewer than {self.fewest} rows, in which nobody could hide"
             raise SourceError(msg)
         self._gaps = {column.name for column in declared if not column.may_be_absent} & self._snapshot.gaps
+
+    def _noted(self, snapshot: Snapshot, names: tuple[str, ...]) -> Snapshot:
+        """What the source says of these columns now."""
+        with ThreadPoolExecutor(threads()) as hashing:
+            for block in self._blocks(names):
+                snapshot.add(block, hashing.map)
+        return snapshot
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -118,6 +148,10 @@ class SourceTable(Table):
                 pass
         self._whole = False
 
+    def close(self) -> None:
+        """Give the connection back."""
+        self._line.close()
+
     def _row_ids(self) -> list[str | None]:
         if self._ids is None:
             return super()._row_ids()
@@ -159,7 +193,7 @@ class SourceTable(Table):
 
         with self._asking() as connection:
             # A cursor of its own: one reading may go on while another begins.
-            relation = connection.raw.cursor().sql(self._query.reading(names, self._ids))
+            relation = connection.raw.cursor().sql(self._query.reading(names, self._ids, self.where))
             stream = iter(nanoarrow.c_array_stream(relation))
             with ThreadPoolExecutor(1) as ahead:  # the next batch is decoded while this one is added up
                 coming = ahead.submit(next, stream, None)
@@ -170,15 +204,15 @@ class SourceTable(Table):
     @contextmanager
     def _asking(self) -> Iterator[Connection]:
         """A connection; one that fails is closed, and the next reading opens another."""
-        if self._open is None:
-            self._open = self._source.connection()
+        line = self._line
+        if line.open is None:
+            line.open = self._source.connection()
             if hasattr(self, "_query"):
-                self._open.lock(streams=self._query.streams)
+                line.open.lock(streams=self._query.streams)
         try:
-            yield self._open
+            yield line.open
         except (engine().Error, RuntimeError, OSError) as error:  # nanoarrow hands on what the engine says as a RuntimeError
-            self._open.close()
-            self._open = None
+            line.close()
             if INEXACT in str(error) and (column := self._query.inexact(error)):
                 msg = f"source {self._source.name!r}: column {column!r} holds a number of more digits than a float64 has (beyond 2^53): cast it in the query, to VARCHAR if it is a name, to DECIMAL(15, ..) or DOUBLE if it is a quantity"
                 raise SourceError(msg) from None

@@ -1,0 +1,114 @@
+"""A study put on as often as an attack needs: compiled once, its parties made anew for every run, ended after the last draw."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from unpooled.audit.witness import Acts, watched
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.mechanisms import Objective
+from unpooled.privacy.noise import KeySource, Stream
+from unpooled.privacy.policy import Policy
+from unpooled.protocol.local import drive, in_process
+from unpooled.protocol.party import Party
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from unpooled.audit.witness import Act
+    from unpooled.privacy.plan import Study
+    from unpooled.privacy.table import Table
+    from unpooled.protocol.messages import Ask, Dropped
+    from unpooled.protocol.step import Model
+
+
+class FrozenKeys(KeySource):
+    """Keys that do not depend on the released content, so that two data sets meet the same noise. Audits only."""
+
+    def stream(self, *names: str | int | bytes, content: bytes = b"") -> Stream:  # noqa: ARG002 - that is the point
+        """The stream of these names, whatever the content."""
+        return super().stream(*names)
+
+
+class Stage:
+    """One study and its model, for any number of runs over any tables."""
+
+    def __init__(self, model: Model, study: Study, registry: Callable[[str], Model]) -> None:
+        self.study = msgspec.structs.replace(study, simulation_seed=None)
+        self._acts: dict[str, Acts] = {}
+        self._model = watched(model, self._acts)
+        self._registry = registry
+        self.plan = self._model.compile(self.study)
+        self._planned = sum(release.count for release in self.plan.releases)
+
+    def acts(
+        self,
+        tables: Mapping[str, Table],
+        seed: int,
+        *,
+        recorded: Mapping[str, Sequence[Act]] | None = None,
+        frozen: bool = False,
+    ) -> dict[str, list[Act]]:
+        """What every party did in one run, with root keys that follow from ``seed`` and the party's name.
+
+        Steps are handed what was ``recorded`` instead of their own releases. With ``frozen`` noise, runs over other tables meet the same.
+        """
+        parties = {}
+        for card in self.study.parties:
+            self._acts[card.name] = Acts(tuple((recorded or {}).get(card.name, ())))
+            ledger = Ledger.in_memory(sha256(f"{seed} {card.name}".encode()).digest())
+            keys = (FrozenKeys if frozen else KeySource)(ledger.root_key)
+            parties[card.name] = Party(card.name, tables[card.name], card, ledger, keys, Policy.in_process(), self._known)
+        exchange = in_process(parties)
+
+        def until_all_is_released(batch: list[tuple[Ask, bytes]]) -> list[bytes | Dropped]:
+            """What a coordinator makes of its replies after the last release is no draw, and takes most of a run's time."""
+            answers = exchange(batch)
+            if sum(len(noted.done) for noted in self._acts.values()) >= self._planned:
+                raise _AllIsReleasedError
+            return answers
+
+        with suppress(_AllIsReleasedError):
+            drive(self._model, self.plan, until_all_is_released)
+        return {name: noted.done for name, noted in self._acts.items()}
+
+    def again(self, acts: Mapping[str, Sequence[Act]], seed: int) -> dict[str, list[Act]]:
+        """Fresh draws from what the mechanisms were given in a run: all that differs from run to run where requests tell nothing of earlier releases."""
+        drawn = {}
+        for party, done in acts.items():
+            noted = self._acts[party] = Acts()
+            keys = KeySource(sha256(f"{seed} {party}".encode()).digest())
+            for place, act in enumerate(done):
+                self.plan.release(party, act.release).mechanism.draw(act.given, keys.stream("again", place))
+            drawn[party] = noted.done
+        return drawn
+
+    def _known(self, name: str) -> Model:
+        return self._model if name == self._model.name else self._registry(name)
+
+
+class _AllIsReleasedError(Exception):
+    """Ends a run of which only the draws are wanted."""
+
+
+def same_given(ours: Mapping[str, Sequence[Act]], theirs: Mapping[str, Sequence[Act]]) -> bool:
+    """Whether the mechanisms of two runs were given the same, bit for bit."""
+    return all(
+        len(acts) == len(theirs[party])
+        and all(_exact(one) == _exact(two) for one, two in zip(acts, theirs[party], strict=True))
+        for party, acts in ours.items()
+    )
+
+
+def _exact(act: Act) -> tuple[str, bytes]:
+    given = act.given
+    numbers = given.solve(np.zeros(act.mechanism.size)) if isinstance(given, Objective) else given.values
+    return act.release, np.ascontiguousarray(numbers).tobytes()
+
+
+__all__ = ["FrozenKeys", "Stage", "same_given"]

@@ -1,0 +1,180 @@
+"""What a worker does: read one shard, hold it against what it said before, add up, and answer with exact integers or a refusal in words.
+
+A worker has no ledger, no key and no noise. Nothing that it says in error quotes data, and it raises nothing, for whatever a task raises is
+written into the cluster's logs.
+"""
+
+from __future__ import annotations
+
+import platform
+import stat
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unpooled import errors
+from unpooled.aggregation.standard import KEPT
+from unpooled.aggregation.threads import alone
+from unpooled.errors import ClusterError, RowsError, UnpooledError
+from unpooled.models import load
+from unpooled.protocol.context import Context, Pass
+from unpooled.study.cluster.shards import Reading, Shard, ShardTable
+from unpooled.study.sources.snapshot import Snapshot
+from unpooled.study.sources.table import Line
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.plan import Plan, Study
+    from unpooled.privacy.table import OverRows, Table
+    from unpooled.protocol.context import Statistic
+
+#: What must be the same at a worker, down to the last bit of a float.
+_PACKAGES = ("unpooled", "numpy", "numba", "polars", "duckdb")
+#: Other people's permissions.
+_OTHERS = 0o077
+#: So many shards a worker remembers, if they are small, so that their coded rows need not be made anew in every round.
+_OPEN = 32
+_HELD: OrderedDict[tuple[bytes, int], ShardTable] = OrderedDict()
+#: One connection for all shards of a party, and those of so many parties: opening one costs more than a small shard.
+_PARTIES = 4
+_LINES: OrderedDict[bytes, Line] = OrderedDict()
+_PLANS: dict[str, Plan] = {}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A pass over rows, as it travels: the study, from which the worker makes the same plan, and the name of the function."""
+
+    statistic: Statistic
+    study: Study
+    plan: str
+    party: str
+    step: str
+    index: int
+    settings: tuple[float, ...]
+    joined: bool
+
+    @classmethod
+    def of(cls, work: OverRows) -> OverRows:
+        """A pass without what cannot travel."""
+        if not isinstance(work, Pass):
+            return work
+        context = work.context
+        plan = context.plan
+        return cls(
+            work.statistic, plan.study, plan.hash, context.name, context.step, context.index, work.settings, work.joined
+        )
+
+    def over(self, table: Table) -> NDArray[np.int64]:
+        """What these rows give."""
+        plan = _PLANS.get(self.plan)
+        if plan is None:
+            plan = load(self.study.row).compile(self.study)
+            if plan.hash != self.plan:
+                raise ClusterError("a worker compiles another plan from the same study: install equal versions of unpooled")
+            _PLANS.clear()
+            _PLANS[self.plan] = plan
+        return self.statistic(Context(self.party, table, plan, self.step, self.index, object()), self.settings)
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """One shard to be opened (``work`` is None) or to be worked on."""
+
+    versions: tuple[str, ...]
+    reading: Reading
+    shard: Shard
+    known: Snapshot | None = None
+    work: OverRows | None = None
+
+
+@dataclass(frozen=True)
+class ShardAnswer:
+    """What a worker says: integers, or what it opened, or (kind of error, words)."""
+
+    values: NDArray[np.int64] | None = None
+    known: Snapshot | None = None
+    refused: tuple[str, str] | None = None
+
+    def or_refuse(self) -> ShardAnswer:
+        """Itself, or the error that the worker met."""
+        if self.refused is None:
+            return self
+        kind, words = self.refused
+        known = getattr(errors, kind, None)
+        if isinstance(known, type) and issubclass(known, UnpooledError) and known is not RowsError:
+            raise known(words)
+        raise ClusterError(words)
+
+
+@cache
+def versions() -> tuple[str, ...]:
+    """What the results of floats depend on, here."""
+    return (platform.python_version(), *(f"{name} {metadata.version(name)}" for name in _PACKAGES))
+
+
+def serve(task: ShardTask) -> ShardAnswer:
+    """Do what the task says; never raise."""
+    try:
+        scratch = _fit(task)
+        with alone():
+            return _served(task, scratch)
+    except RowsError as error:  # the numbers of rows stay where they are
+        return ShardAnswer(refused=(errors.DataError.__name__, str(error.told())))
+    except UnpooledError as error:
+        return ShardAnswer(refused=(type(error).__name__, str(error)))
+    except Exception as error:  # noqa: BLE001 - its words may quote data, and logs are written of what is raised
+        words = f"engine 'dask', {task.shard}: it cannot be worked on ({type(error).__name__})"
+        return ShardAnswer(refused=(ClusterError.__name__, words))
+
+
+def _served(task: ShardTask, scratch: str | None) -> ShardAnswer:
+    table = _opened(task, scratch)
+    if task.work is None:
+        return ShardAnswer(known=table.snapshot)
+    values = task.work.over(table)
+    table.verify()  # of rows that were kept from the round before, too
+    return ShardAnswer(values=values)
+
+
+def _opened(task: ShardTask, scratch: str | None) -> ShardTable:
+    """The table of the task's shard: the same as before, if it is small and still there."""
+    key, at = task.reading.key, (task.reading.key, task.shard.number)
+    line = _LINES[key] = _LINES.pop(key) if key in _LINES else Line()
+    while len(_LINES) > _PARTIES:
+        _LINES.popitem(last=False)[1].close()
+    table = _HELD.pop(at, None) or ShardTable(task.reading, task.shard, task.known, scratch, line)
+    _HELD[at] = table
+    while len(_HELD) > _OPEN or (len(_HELD) and sum(t.n_rows * len(t.names) for t in _HELD.values()) > KEPT):
+        _HELD.popitem(last=False)
+    return table
+
+
+def _fit(task: ShardTask) -> str | None:
+    """Where the worker may write; refused where it is another version, or would leave partial results where others can read them."""
+    if task.versions != (own := versions()):
+        other = ", ".join(
+            f"{here} instead of {there}" for here, there in zip(own, task.versions, strict=False) if here != there
+        )
+        msg = f"engine 'dask', {task.shard}: a worker has another version than this party ({other}): install the same there"
+        raise ClusterError(msg)
+    try:
+        from distributed import get_worker
+
+        worker = get_worker()
+    except (ModuleNotFoundError, ValueError):  # no worker of that kind
+        return None
+    memory = worker.memory_manager
+    if memory.memory_target_fraction or memory.memory_spill_fraction:
+        msg = "engine 'dask': a worker would write results to its disk when memory is short: set distributed.worker.memory.target and .spill to false"
+        raise ClusterError(msg)
+    folder = Path(worker.local_directory)
+    if all(stat.S_IMODE(place.stat().st_mode) & _OTHERS for place in (folder, *folder.parents)):
+        msg = "engine 'dask': others can read the folder that a worker writes to: give it --local-directory of mode 700, in the party's folder"
+        raise ClusterError(msg)
+    return str(folder)
