@@ -31,7 +31,11 @@ def main() -> None:
     for name, seconds in found.items():
         warm = seconds[1:]
         if name != "python -c pass":
-            note(name.split(" (")[0], "python -c pass", statistics.median(warm) / statistics.median(found["python -c pass"][1:]))
+            note(
+                name.split(" (")[0],
+                "python -c pass",
+                statistics.median(warm) / statistics.median(found["python -c pass"][1:]),
+            )
         print(f"{name:<32} median {statistics.median(warm):.3f} s  (min {min(warm):.3f}, max {max(warm):.3f})")
 
 
