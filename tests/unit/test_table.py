@@ -103,6 +103,16 @@ def test_neighbours_differ_in_one_row() -> None:
     assert np.concatenate([b[0] for b in without.blocks(("a",), 2)]).tolist() == [0.0, 2.0, 3.0]
 
 
+def test_a_row_that_was_left_out_keeps_its_place_and_contributes_nothing() -> None:
+    table = Table({"x": [1.0, 2.0, 3.0]})
+    without = table.omit(1)
+    assert without.whole(without["x"]).size == table.whole(table["x"]).size == 3
+    assert without.whole(without["x"])[[0, 2]].tolist() == [1.0, 3.0]
+    assert without.blank(np.ones((3, 2))).tolist() == [[1, 1], [0, 0], [1, 1]]
+    assert without.blank(np.ones(2), np.array([1, 2])).tolist() == [0, 1]
+    assert table.blank(np.ones(3)).tolist() == [1, 1, 1]
+
+
 BASE = {"a": [1.0, 2.0, np.nan], "b": ["x", "y", None]}
 CHANGES = {
     "nothing": BASE,
