@@ -60,8 +60,8 @@ class DaskEngine:
             future.add_done_callback(done.put)
         try:
             while waiting:
-                place, _ = waiting.pop(self._next(done).key)
-                yield place, self._answer(tasks[place], _)
+                place, future = waiting.pop(self._next(done).key)
+                yield place, self._answer(tasks[place], future)
         finally:
             for _, future in waiting.values():
                 future.cancel()
