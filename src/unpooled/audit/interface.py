@@ -35,33 +35,21 @@ EVERYWHERE: dict[str, Shown] = {
     "ledger_": Shown.KEYED,
 }
 
+#: Coefficients of PRIDE stay at the parties.
+_PRIDE = {
+    "coef_": Shown.KEPT,
+    "intercept_": Shown.KEPT,
+    "alpha_": Shown.KEPT,
+    "duality_gap_": Shown.KEPT,
+    "kept_": Shown.KEPT,
+    "published_": Shown.RELEASED,
+}
+
 #: What each has beside that. PRIDE's coefficients stay at the parties: its estimator shows what they keep.
 OWN: dict[str, dict[str, Shown]] = {
-    "PrideRegressor": {
-        "coef_": Shown.KEPT,
-        "intercept_": Shown.KEPT,
-        "alpha_": Shown.KEPT,
-        "duality_gap_": Shown.KEPT,
-        "kept_": Shown.KEPT,
-        "published_": Shown.RELEASED,
-    },
-    "PrideClassifier": {
-        "coef_": Shown.KEPT,
-        "intercept_": Shown.KEPT,
-        "alpha_": Shown.KEPT,
-        "duality_gap_": Shown.KEPT,
-        "kept_": Shown.KEPT,
-        "published_": Shown.RELEASED,
-    },
-    "PrideGLM": {
-        "coef_": Shown.KEPT,
-        "intercept_": Shown.KEPT,
-        "alpha_": Shown.KEPT,
-        "duality_gap_": Shown.KEPT,
-        "kept_": Shown.KEPT,
-        "published_": Shown.RELEASED,
-        "loss": Shown.PUBLIC,
-    },
+    "PrideRegressor": _PRIDE,
+    "PrideClassifier": _PRIDE,
+    "PrideGLM": {**_PRIDE, "loss": Shown.PUBLIC},
     "PrivateBayesianRegression": {
         "coef_": Shown.RELEASED,
         "intercept_": Shown.RELEASED,
