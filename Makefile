@@ -34,7 +34,7 @@ mutants: .venv/dev.stamp
 test-full: .venv/dev.stamp
 	UNPOOLED_FULL=1 $(BIN)/pytest -q -n 2 --dist loadgroup -m "" --timeout 3600
 
-# The tests that start the network engine (NETWORK=network: those that wait for no time-outs); walks the registry of models.
+# The tests that start the network engine; walks the registry of models. CI runs those that start it once and wait for no time-outs.
 NETWORK ?= network or network_slow
 test-network: .venv/dev.stamp
 	$(BIN)/pytest -q -n 2 --dist loadgroup -m "$(NETWORK)" tests/network

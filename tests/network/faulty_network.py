@@ -37,8 +37,8 @@ class Faulty:
         self.world.approve(study)
         file = self.world.write_study(self.root / f"study{study.run}.toml", study)
         where = ["--network", str(self.made.user.folder), "--out", str(self.out(study)), "--patience", str(patience)]
-        command = [str(Path(sys.executable).parent / "unpooled"), "run", str(file), *where, *words]
-        # The user's own process holds nowhere: before it sends a study it runs it with made-up data, to say what it is worth.
+        command = [str(Path(sys.executable).parent / "unpooled"), "run", str(file), "--force", *where, *words]
+        # Parties hold, the user's own process does not: before it sends a study it may play it through with made-up data.
         env = {name: value for name, value in os.environ.items() if name != "UNPOOLED_TEST_HOLD"}
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
 
