@@ -70,7 +70,7 @@ class Faulty:
         assert msgspec.json.encode(result["result"]) == msgspec.json.encode(msgspec.to_builtins(local.result))
         assert result["communication"] == local.communication
         assert kept_digests(self.world, study) == self.world.kept_in_process
-        assert self.world.charges(study) == self.world.planned(study)
+        assert self.world.fully_charged(study)
 
 
 def eventually(true: Callable[[], bool], seconds: float) -> None:

@@ -99,7 +99,11 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 near = self._listening.accept()[0]
-                far = socket.create_connection(("127.0.0.1", self._target))
+                try:
+                    far = socket.create_connection(("127.0.0.1", self._target))
+                except ConnectionRefusedError:  # the server is not up yet: the party comes again
+                    near.close()
+                    continue
                 for source, sink, up_ in ((near, far, True), (far, near, False)):
                     threading.Thread(target=self._pump, args=(source, sink, up_), daemon=True).start()
 
