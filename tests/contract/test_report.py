@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 from cases import CASES
+from world import FULL
 
 from unpooled.errors import DataError, ProtocolError, UsageError
 from unpooled.models import load
@@ -57,7 +58,8 @@ def test_every_model_has_a_page(name: str, simulated: bool, tmp_path: Path) -> N
     run = Run.read(ran(tmp_path, study, case.tables))
     text = page(run)
     assert run.agrees
-    assert text == page(Run.read(tmp_path))
+    if FULL or name == "describe":
+        assert text == page(Run.read(tmp_path))
     assert ("No privacy guarantee holds" in text) == simulated
     assert ("no published result becomes more than e^epsilon" in text) == (not simulated)
     cells = re.sub(r' (data-l|class)="[^"]*"', "", text)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cases import CASES
 from test_report import ran
+from world import FULL
 
 from unpooled.errors import DataError, UsageError
 from unpooled.models import load
@@ -34,9 +35,10 @@ def test_a_record_tells_what_the_transcript_tells(name: str, tmp_path: Path) -> 
     assert msgspec.msgpack.encode(told.result) == msgspec.msgpack.encode(whole.result)
     assert told.terms == whole.terms
     assert told.communication == whole.communication
-    text = page(told)
-    assert "from the record that it sent" in text
-    assert "worked out from the run's transcript alone" not in text
+    if FULL or name == "describe":
+        text = page(told)
+        assert "from the record that it sent" in text
+        assert "worked out from the run's transcript alone" not in text
     # A model either names its numbers or leaves them all at the parties.
     if told.terms:
         assert all(np.isfinite(term.estimate) for term in told.terms)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from cases import CASES
+from world import sized
 
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.models import load
@@ -68,7 +69,7 @@ WILD += [
     {"clinic": 1e308},
     {"clinic": 1e-320},
 ]
-ROUNDS = 400
+ROUNDS = sized(400, 200)
 
 Path = tuple[Any, ...]
 

@@ -635,7 +635,7 @@ def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
 @pytest.mark.minutes
 @pytest.mark.parametrize(
     ("family", "adjacency"),
-    [*itertools.product(NAMES if FULL else ("logistic", "gamma"), ("replace", "zero-out"))],
+    [*itertools.product(NAMES if FULL else ("gamma",), ("replace", "zero-out"))],
 )
 def test_studies_are_audited_in_every_unit(family: str, adjacency: str) -> None:
     rng = np.random.default_rng(1)
@@ -675,7 +675,7 @@ def test_studies_are_audited_in_every_unit(family: str, adjacency: str) -> None:
 
 @pytest.mark.minutes
 @pytest.mark.no_cover
-@pytest.mark.parametrize("rows", ["unit", "shorten"])
+@pytest.mark.parametrize("rows", ["unit", "shorten"] if FULL else ["shorten"])
 def test_moments_are_audited_too(rows: str) -> None:
     rng = np.random.default_rng(1)
     columns = (Column("a", -1, 3), Column("b", 0, 1, missing="absent"), response_of("logistic"))

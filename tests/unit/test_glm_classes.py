@@ -446,7 +446,7 @@ def test_studies_are_audited_in_every_unit(adjacency: str) -> None:
     rng = np.random.default_rng(1)
     tables = {name: table_of([one_row(3, COLUMNS, rng) for _ in range(6)]) for name in ("a", "b")}
     parameters = {"method": "newton", "max_passes": 5}
-    for unit in ROWWISE if FULL or adjacency == "replace" else (Unit.RECORD,):
+    for unit in ROWWISE if FULL else (Unit.RECORD,):
         asked = study(6, unit=str(unit), adjacency=adjacency, trust={"aggregation": "trusted"}, parameters=parameters)
         report = replay(MODEL, asked, tables, registry=load, rounds=3)
         assert report.passed, str(report)

@@ -536,7 +536,7 @@ def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
 def test_studies_are_audited_in_every_unit(adjacency: str) -> None:
     rng = np.random.default_rng(1)
     tables = {name: table_of([one_row(COLUMNS, rng) for _ in range(6)]) for name in ("a", "b")}
-    for unit in ROWWISE if FULL or adjacency == "replace" else (Unit.RECORD,):
+    for unit in ROWWISE if FULL else (Unit.RECORD,):
         asked = study(
             6,
             more=0,

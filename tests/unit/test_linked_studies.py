@@ -140,6 +140,7 @@ def test_a_run_that_linked_rows_can_be_looked_at_like_any_other(linked: Path) ->
     command(linked, "party", "show", "link.toml", "--config", "clinic/party.toml")
     command(linked, "doctor", "--study", "link.toml", "--config", "clinic/party.toml")
     assert "NO privacy guarantee" in command(linked, "plan", "link.toml")
+    assert "no claim to attack" in command(linked, "audit", "link.toml", code=2)
 
 
 def test_a_study_that_names_another_map_or_none_is_refused_by_parties_that_were_linked(linked: Path) -> None:

@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from world import sized
+from world import FULL, sized
 
 from unpooled import Bounds, PrideClassifier, PrideGLM, PrideRegressor, PrivacyLeakWarning
 from unpooled.audit.replay import replay
@@ -299,7 +299,7 @@ def test_calibration_brings_a_noisy_sketch_closer_to_the_truth() -> None:
 def test_calibration_beats_the_published_method_in_the_papers_simulation(alpha: str) -> None:
     """12 (full size: 20) repetitions of the paper's simulation; under its own choice of penalties: experiments/pride/figure_4.py."""
     theta, ratios = 7.4118, {"srht": [], "dct": []}
-    for seed in range(sized(20, 12)):
+    for seed in range(sized(20, 6)):
         field = make_confounded_field(800, seed=seed)
         b, true = field.block, field.coefficients
 
@@ -801,6 +801,9 @@ def test_coefficients_can_be_published_for_a_share_of_the_budget() -> None:
 # --- scikit-learn ---------------------------------------------------------------------------------------------------------
 
 
+CHECKED = ("logistic", "multinomial", "quantile", "poisson") if FULL else ("poisson",)
+
+
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.filterwarnings("ignore::unpooled.errors.PrivacyLeakWarning")
@@ -808,10 +811,7 @@ def test_coefficients_can_be_published_for_a_share_of_the_budget() -> None:
     [
         PrideRegressor(sketch_dim=0.5),
         PrideClassifier(sketch_dim=0.5, epsilon=100.0),
-        PrideGLM(sketch_dim=0.5, epsilon=100.0),
-        PrideGLM("multinomial", sketch_dim=0.5, epsilon=100.0),
-        PrideGLM("quantile", sketch_dim=0.5, epsilon=100.0),
-        PrideGLM("poisson", sketch_dim=0.5, epsilon=100.0),
+        *(PrideGLM(family, sketch_dim=0.5, epsilon=100.0) for family in CHECKED),
     ]
 )
 def test_scikit_learns_contract(estimator, check) -> None:

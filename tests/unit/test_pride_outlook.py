@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from world import FULL
 
 from unpooled import PrideClassifier, PrideRegressor, PrivatePLSRegression
 from unpooled.errors import UsageError
@@ -34,7 +35,7 @@ def test_categories_and_classes_are_made_up_too() -> None:
     model = PrideClassifier(
         parties={"one": ["a", "b"], "two": ["c", "d"]}, bounds=bounds, classes=("no", "yes"), epsilon=5.0
     )
-    outlook = model.outlook(200, 4, r2=0.9, correlation=0.1)
+    outlook = model.outlook(200, 4, r2=0.9, correlation=0.1, quick=not FULL)
     assert outlook.mean == 0.5
     assert outlook.noise_free < 0.3
     assert all(0 <= p.low <= p.error <= p.high <= 1 for p in outlook.points)

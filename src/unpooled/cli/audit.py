@@ -34,12 +34,16 @@ def audit(
     from unpooled.audit.transcripts import audit_transcript
     from unpooled.audit.violation import Violation
     from unpooled.cli.progress import progress
+    from unpooled.errors import UsageError
     from unpooled.models import load
     from unpooled.privacy.unit import Unit
     from unpooled.study.files import read_study
 
     asked = read_study(study)
     model = load(asked.row)
+    if not model.compile(asked).releases:
+        msg = "this study releases nothing with noise, so there is no claim to attack: `unpooled plan` says who learns what without noise"
+        raise UsageError(msg)
     fitted, tables = made_up(model, asked, rows)
     with progress(quiet=as_json) as say:
         say(f"replaying model {asked.model!r} on neighbouring data sets")
