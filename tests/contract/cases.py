@@ -394,3 +394,6 @@ CASES: dict[str, Callable[[], Case]] = {
     "diagnose": diagnose_case,
     "diagnose, classes": diagnose_classes_case,
 }
+
+#: The first case of every model, where one of each is enough.
+FIRST = {name.partition(",")[0]: name for name in reversed(CASES)}

@@ -32,7 +32,7 @@ from unpooled.protocol.messages import WRAPPERS, Ask, Pseudonyms, open_body, ope
 from unpooled.protocol.transcript import Transcript
 
 #: Mutated replies per study.
-MUTANTS = sized(6000, 30)
+MUTANTS = sized(6000, 100)
 DTYPES = ("<i8", "<i4", "<u8", "<f8", "<f4", "|u1", "|O", "<c16", "")
 
 

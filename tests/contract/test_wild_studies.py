@@ -69,7 +69,7 @@ WILD += [
     {"clinic": 1e308},
     {"clinic": 1e-320},
 ]
-ROUNDS = sized(400, 200)
+ROUNDS = sized(400, 250)
 
 Path = tuple[Any, ...]
 

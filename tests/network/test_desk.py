@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from cases import CASES
+from cases import CASES, FIRST
+from world import FULL
 from worlds import World, identity_of, make_world
 
 from unpooled import errors
@@ -44,7 +45,7 @@ COORDINATOR = Identity(b"c" * 32)
 STRANGER = Identity(b"s" * 32)
 
 
-@pytest.fixture(params=sorted(CASES))
+@pytest.fixture(params=sorted(CASES if FULL else FIRST.values()))
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return make_world(tmp_path, CASES[request.param](), COORDINATOR.public)
 

@@ -8,17 +8,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from cases import CASES
+from cases import CASES, FIRST
 from faulty_network import Faulty, eventually, started
 from world import sized
-
-from unpooled.models import load
 
 pytestmark = [pytest.mark.network, pytest.mark.network_slow, pytest.mark.timeout(7200)]
 
 SERVER = "localhost"
-#: The first case of every model.
-FIRST = {load(make().model).name: name for name, make in reversed(CASES.items())}
 #: Their results do without a party that is silent, and a study that was published so stays so: of these the coordinator's job dies.
 TOLERANT = {"describe"}
 

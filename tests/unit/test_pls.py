@@ -697,7 +697,7 @@ def test_the_attack_succeeds_on_an_unprotected_model() -> None:
 @pytest.mark.parametrize("basis", ["none", "dct"])
 def test_the_attack_fails_on_the_sound_model(basis: str, epsilon: float) -> None:
     found = []
-    for seed in range(sized(9, 3)):
+    for seed in range(sized(9, 5)):
         model = PrivatePLSRegression(
             3,
             basis=basis,
