@@ -10,6 +10,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from board import note
@@ -43,7 +44,7 @@ def main() -> None:
     def client(identity: Identity, vector: np.ndarray) -> list[tuple[bytes, bytes]]:
         shares = secure_sum.split(vector, NODES, bytes(32))
         return [
-            secure_sum.seal(identity, key, CONTEXT, PURPOSE, share, bytes(32))
+            secure_sum.seal(partial(identity.shared_key, CONTEXT), key, PURPOSE, share, bytes(32))
             for key, share in zip(keys, shares, strict=True)
         ]
 
@@ -52,7 +53,7 @@ def main() -> None:
     def node(at: int) -> np.ndarray:
         total, room = np.zeros(SIZE, dtype=np.uint64), bytearray(8 * SIZE)
         for key, parts in zip(client_keys, sealed, strict=True):
-            share = secure_sum.unseal(nodes[at], key, CONTEXT, PURPOSE, *parts[at], room)
+            share = secure_sum.unseal(partial(nodes[at].shared_key, CONTEXT), key, PURPOSE, *parts[at], room)
             secure_sum.add_fragment(total, share, at, NODES)
         return total
 

@@ -36,6 +36,7 @@ def sums(path: Path) -> float:
     import duckdb
 
     with duckdb.connect(config={"threads": 1}) as engine:
+        engine.execute("SET enable_progress_bar = false")
         start = time.perf_counter()
         for name in NAMES:
             engine.execute(f"SELECT sum({name}) FROM '{path}'").fetchall()

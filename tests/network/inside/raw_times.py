@@ -17,9 +17,9 @@ _RAW = b"RAW "
 
 
 def install() -> None:
-    answer, coordinate = service.Desk.answer, engine.coordinate
+    answer, coordinate = service.RequestDesk.answer, engine.coordinate
 
-    def echo(self: service.Desk, frame: bytes) -> bytes:
+    def echo(self: service.RequestDesk, frame: bytes) -> bytes:
         return filler(int(frame[4:20])) if frame.startswith(_RAW) else answer(self, frame)
 
     def timed(study: object, coordinator: object, call: service.Call, home: Path, out: Path, **words: object) -> None:
@@ -43,4 +43,4 @@ def install() -> None:
                 raw.append(time.perf_counter() - began)
         (home.parent / "raw.json").write_text(json.dumps([ours, raw]))
 
-    service.Desk.answer, engine.coordinate = echo, timed
+    service.RequestDesk.answer, engine.coordinate = echo, timed

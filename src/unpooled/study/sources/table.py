@@ -15,6 +15,7 @@ from unpooled.study.reading import DataFormat, values_of
 from unpooled.study.sources.connection import engine, refuse
 from unpooled.study.sources.query import INEXACT, looked_at
 from unpooled.study.sources.snapshot import Snapshot
+from unpooled.study.sources.stream import batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -188,13 +189,12 @@ class SourceTable(Table):
         yield from _cut(self._batches(names), BLOCK)
 
     def _batches(self, names: tuple[str, ...]) -> Iterator[pl.DataFrame]:
-        import nanoarrow
         import polars as pl
 
         with self._asking() as connection:
             # A cursor of its own: one reading may go on while another begins.
             relation = connection.raw.cursor().sql(self._query.reading(names, self._ids, self.where))
-            stream = iter(nanoarrow.c_array_stream(relation))
+            stream = batches(relation)
             with ThreadPoolExecutor(1) as ahead:  # the next batch is decoded while this one is added up
                 coming = ahead.submit(next, stream, None)
                 while (batch := coming.result()) is not None:
