@@ -105,11 +105,12 @@ def compare(matrix: np.ndarray | csc_array, y: np.ndarray, radius: float) -> Non
         f"  same path to {apart:.0e}; {np.count_nonzero(fit.coefficients)} columns chosen; gap {2 * y.size * fit.certificate / (y @ y):.3f} f(0)"
     )
     free = statistics.median(found["frank_wolfe"])
-    note("Frank-Wolfe", "a SciPy loop", slow / free, f"{REQUIRED}", more_is_better=True)
-    note("Frank-Wolfe", "one argmax a round", free / floor)
+    kind = "dense" if isinstance(matrix, np.ndarray) else "sparse"
+    note(f"Frank-Wolfe, {kind}", "a SciPy loop", slow / free, f"{REQUIRED}", more_is_better=True)
+    note(f"Frank-Wolfe, {kind}", "one argmax a round", free / floor)
     for share in NOISE:
         ratio = statistics.median(found[f"frank_wolfe, noisy picks ({share})"]) / free
-        note(f"Frank-Wolfe with noisy picks, noise {share}", "without noise", ratio, f"{NOISY}")
+        note(f"Frank-Wolfe, {kind}, noisy picks, noise {share}", "without noise", ratio, f"{NOISY}")
         print(f"  noise {share} of the largest first score: {ratio:.1f} x frank_wolfe (required: at most {NOISY})")
     for name, times in found.items():
         middle = statistics.median(times)

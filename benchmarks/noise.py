@@ -80,7 +80,14 @@ def main() -> None:
         print(f"scale {scale:g} (required: {required} x OpenDP)")
         for name, found in speeds.items():
             median = statistics.median(found)
-            note(f"{name}, scale {scale:g}", "OpenDP's integer Gaussian", median / peer, f"{required}", more_is_better=True)
+            if not name.startswith(("OpenDP", "floor", "NumPy")):
+                note(
+                    f"{name}, scale {scale:g}",
+                    "OpenDP's integer Gaussian",
+                    median / peer,
+                    f"{required}",
+                    more_is_better=True,
+                )
             print(
                 f"  {name:<26}{median / 1e6:>10.2f} M/s  {median / peer:>8.0f} x  (slowest {min(found) / 1e6:.2f}, fastest {max(found) / 1e6:.2f})"
             )

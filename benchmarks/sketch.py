@@ -98,10 +98,13 @@ def main() -> None:
         for (name, dtype), found in times.items():
             ours, floor = medians["ours", dtype], medians["floor: read X once", dtype]
             if name == "ours":
-                board.note(f"sketch of {n:,} x {tau:,}, {dtype.__name__}", "reading X once", ours / floor)
+                board.note(f"sketch of {n:,} x {tau:,} to {m}, {dtype.__name__}", "reading X once", ours / floor)
             elif not name.startswith("floor"):
                 board.note(
-                    f"sketch of {n:,} x {tau:,}, {dtype.__name__}", name, medians[name, dtype] / ours, more_is_better=True
+                    f"sketch of {n:,} x {tau:,} to {m}, {dtype.__name__}",
+                    name,
+                    medians[name, dtype] / ours,
+                    more_is_better=True,
                 )
             note = f"{ours / floor:.1f} x its floor" if name == "ours" else f"{medians[name, dtype] / ours:.2f} x"
             print(

@@ -61,11 +61,11 @@ def shared_out(blocks: Iterable[Block], total: Callable[[Iterator[Block]], NDArr
     """
     source = iter(blocks)
     first = list(_some(source, 2))
-    count = threads() if len(first) > 1 else 1
-    if count == 1:
+    if len(first) <= 1:
         return total(_chained(first, source))
     with one_thread():  # of BLAS, per thread of ours
-        return _Crew(count, total).work(_chained(first, source))
+        count = threads()
+        return _Crew(count, total).work(_chained(first, source)) if count > 1 else total(_chained(first, source))
 
 
 class _Crew:

@@ -19,7 +19,7 @@ class _Stream(ctypes.Structure):
 
 _GetNext = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.c_void_p)
 _LastError = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.POINTER(_Stream))
-_Stream._fields_ = (  # noqa: SLF001 - how ctypes has it
+_Stream._fields_ = (
     ("get_schema", ctypes.c_void_p),
     ("get_next", _GetNext),
     ("get_last_error", _LastError),
