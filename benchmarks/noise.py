@@ -51,7 +51,11 @@ def choices() -> None:
         for name, times in found.items():
             middle = statistics.median(times)
             if name == "choose":
-                note(f"one choice of {scores.size:,}, noise {share:g} of the largest", "argmax of |scores|", middle / floor)
+                note(
+                    f"one choice of {scores.size:,}, noise {share:g} of the largest",
+                    "an argmax of the scores",
+                    middle / floor,
+                )
             print(f"    {name:<24}{middle:>9.1f}  {middle / floor:>7.1f} x argmax  (fastest {min(times):.1f})")
 
 

@@ -46,7 +46,8 @@ def main() -> None:
         path = Path(folder) / "data.parquet"
         write(path, names)
         card = Card("a", ROWS, tuple(Column(name, 0.0, 1.0) for name in names), ("y",))
-        study = Study("pride", (card,), 1.0, 1e-8, unit="attribute", parameters={"sketch_dim": 128}, derived=())
+        other = Card("b", ROWS, (Column("z", 0.0, 1.0),), ("y",))  # who estimates from what the first one sends
+        study = Study("pride", (card, other), 1.0, 1e-8, unit="attribute", parameters={"sketch_dim": 128}, derived=())
         plan, part = compile_plan(study), parts_of(study)[0]
         start = time.perf_counter()
         table = read_table(path, tuple(names))
