@@ -7,6 +7,11 @@ import os
 from pathlib import Path
 
 
+def on_the_board() -> bool:
+    """Whether this run is one of ``make bench``."""
+    return bool(os.environ.get("UNPOOLED_BOARD"))
+
+
 def note(what: str, against: str, ratio: float, aim: str = "", *, more_is_better: bool = False) -> None:
     """One ratio of this run: our time (or memory) over theirs, or theirs over ours where more is better."""
     board = os.environ.get("UNPOOLED_BOARD")
