@@ -35,7 +35,7 @@ def cpu(engine) -> float:
     return sum(engine._client.run(time.process_time).values())  # noqa: SLF001 - nobody else asks
 
 
-def main() -> None:  # noqa: PLR0915 - one table
+def main() -> None:  # noqa: C901, PLR0915 - one table
     import dask
     from distributed import LocalCluster
     from experiments.common import write_table

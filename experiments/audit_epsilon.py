@@ -50,8 +50,8 @@ EPSILONS = (0.5, 1.0, 4.0)
 #: Ways to add up, of the first study of every model that has several; of others the default.
 TRUSTS: dict[str, tuple[str, ...]] = dict.fromkeys(("bayes", "glm", "pls"), ("distributed", "trusted", "local"))
 SUMMED = frozenset(TRUSTS)
-#: Fewer runs than this are too few to be drawn.
-ENOUGH = 1000
+#: Fewer runs than these are too few to be drawn, or to be told: at a confidence for the whole table they can refute nothing.
+ENOUGH, FEWEST = 1000, 300
 ROWS, HOUSEHOLD_ROWS, SEARCH, MOST, LEAST, CONFIDENCE = 12, 24, 8, 10_000, 40, 0.999
 
 
@@ -194,8 +194,9 @@ def main(*, epsilons: tuple[float, ...], only: str, minutes: float, jobs: int, m
             claimed, audited, gaussian, runs = found
             print(*name, f"claimed {claimed:.3f} audited {audited:.3f} as Gaussian {gaussian:.3f} runs {runs}", flush=True)
             numbers = (f"{claimed:.3f}", f"{audited:.3f}", f"{gaussian:.3f}", str(runs))
-            table.append([*name, *numbers])
-            write(table)
+            if runs >= FEWEST:
+                table.append([*name, *numbers])
+                write(table)
 
 
 def name_of(cell: Cell) -> tuple[str, ...]:
