@@ -69,7 +69,7 @@ class Cell:
         """The study that is attacked."""
         if self.unit == "household":
             study = of_households(self.study, self.adjacency, self.trust)
-            return msgspec.structs.replace(study, epsilon=study.epsilon * self.epsilon)
+            return msgspec.structs.replace(study, epsilon=self.epsilon)
         study = CASES[self.study]().study
         changes: dict[str, Any] = {"unit": self.unit, "adjacency": self.adjacency, "epsilon": self.epsilon}
         if self.trust:
