@@ -37,7 +37,7 @@ def chosen(mechanism, scores, sensitivity, bits, *, signed=False):
 
 def minimised(mechanism, solve, bits):
     """The minimiser that is released."""
-    return mechanism.draw(Objective(solve), bits)
+    return mechanism.draw(Objective(solve, ()), bits)
 
 
 # --- work, counted and not timed ----------------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ def logistic(rows: np.ndarray, ridge: np.ndarray) -> Objective:
         u = rows @ w
         return (rows.T * (expit(u) * expit(-u))) @ rows + np.diag(ridge)
 
-    return Objective(newton(gradient, hessian, rows.shape[1]))
+    return Objective(newton(gradient, hessian, rows.shape[1]), (rows, ridge))
 
 
 def pairs(seed: int, count: int, columns: int) -> Any:
@@ -252,7 +252,7 @@ def _(_patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
                     x * x * (np.diag(q) - np.outer(q, q)) for x, q in zip(data[:, 0], p, strict=True)
                 ) + penalty * np.eye(3)
 
-            return Objective(newton(gradient, hessian, 3))
+            return Objective(newton(gradient, hessian, 3), (data, y))
 
         shape = LossShape(LossSign.SOFTMAX, classes)
         mechanism = GaussianObjective(

@@ -33,7 +33,7 @@ from unpooled.study.party import open_party
 from unpooled.study.sources.source import Source
 from unpooled.study.sources.table import BLOCK, SourceTable
 
-#: Studies whose noise does not depend on how their data are held, and which of their passes go to the workers.
+#: Studies, and which of their passes go to the workers.
 PASSES = {
     "describe": {"_sums"},
     "bayes": {"_deviations", "_moments", "_square"},
@@ -45,6 +45,8 @@ PASSES = {
     "pride": {"_sketched"},
     "pride, cox": {"_sketched"},
     "lasso": set(),
+    "stacking": set(),
+    "stacking, ranked": set(),
 }
 
 
@@ -63,8 +65,8 @@ def cases():
 @pytest.mark.parametrize("name", PASSES)
 def test_releases_are_the_same_bits_in_memory_and_in_shards(name: str, cases, tmp_path: Path) -> None:
     case, engine = cases[name](), Here()
-    split = bool({"pride", "lasso"} & set(name.split(", ")))
-    tables = {n: t if split else shuffled(t, 5) for n, t in case.tables.items()}
+    ordered = bool({"pride", "lasso", "stacking"} & set(name.split(", ")))
+    tables = {n: t if ordered else shuffled(t, 5) for n, t in case.tables.items()}
     shards = {n: in_shards(t, n, tmp_path, engine, columns=case.study.card(n).columns) for n, t in tables.items()}
     assert bits(case.study, shards) == bits(case.study, case.tables)
     asked = [task.work for task in engine.tasks if task.work is not None]

@@ -528,7 +528,7 @@ def test_what_a_mechanism_does_not_take_is_refused_by_kind(kind: type[Mechanism]
     for given in (
         Vector(np.zeros(3)),
         Scores(np.zeros(3, np.int64), 1),
-        Objective(lambda b: b),
+        Objective(lambda b: b, ()),
         Summand(np.zeros(3), lambda *_: ()),
     ):
         if type(given) is not kind.takes:
@@ -554,6 +554,21 @@ def test_no_key_is_ever_printed() -> None:
             assert "b'" not in shown
 
 
+#: What an objective may be a function of, no two the same: values, shapes, kinds, where one part ends.
+DIFFERENT: list[tuple[np.ndarray | bytes, ...]] = [
+    (),
+    (b"",),
+    (b"ab",),
+    (b"a", b"b"),
+    (np.arange(6.0),),
+    (np.arange(6.0).reshape(2, 3),),
+    (np.arange(6.0).reshape(3, 2).T,),
+    (np.arange(6.0) + 1e-15,),
+    (np.arange(6),),
+    (np.arange(6.0), np.arange(6.0)),
+]
+
+
 def test_what_is_given_is_in_the_noise_key() -> None:
     values = np.arange(3)
     scaled, choice, fit = EXAMPLES[ScaledGaussian], EXAMPLES[NoisyChoice], EXAMPLES[ObjectivePerturbation]
@@ -564,8 +579,10 @@ def test_what_is_given_is_in_the_noise_key() -> None:
         choice.content(Scores(values, 1)),
         choice.content(Scores(values, 2)),
         choice.content(Scores(values, 1, signed=True)),
-        fit.content(Objective(lambda b: b, b"a")),
-        fit.content(Objective(lambda b: b, b"b")),
+        *(fit.content(Objective(lambda b: b, over)) for over in DIFFERENT),
     ]
     assert len(set(contents)) == len(contents)
     assert scaled.content(Vector(values.copy(), 1.0)) == contents[0]
+    # Where equal numbers lie in memory is no part of what they are.
+    ordered = (np.asfortranarray(np.arange(6.0).reshape(2, 3)),)
+    assert fit.content(Objective(lambda b: b, ordered)) == fit.content(Objective(lambda b: b, DIFFERENT[5]))

@@ -58,14 +58,15 @@ def cases():
     sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
     from cases import CASES
 
-    return {name: CASES[name]() for name in ("describe", "bayes", "pride")}
+    return {name: CASES[name]() for name in ("describe", "bayes", "pride", "stacking")}
 
 
 # --- the same bits -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("name", "permuted"), [("describe", False), ("bayes", False), ("pride", False), ("describe", True), ("bayes", True)]
+    ("name", "permuted"),
+    [("describe", False), ("bayes", False), ("pride", False), ("stacking", False), ("describe", True), ("bayes", True)],
 )
 def test_releases_are_the_same_bits_as_in_memory(name: str, permuted: bool, server: Postgres, cases) -> None:
     case, tables = cases[name], {}

@@ -749,7 +749,7 @@ def test_a_minimiser_is_released_by_its_own_mechanism_only() -> None:
     made["a"].answer(encode(plan.hash, "block", 0, Nothing()))
     desk = OpenDesk(made["a"], plan, "predictions", 0, b"")
     with pytest.raises(PlanMismatch, match="takes a Vector"):
-        desk.release("predictions", Objective(lambda b: b))
+        desk.release("predictions", Objective(lambda b: b, ()))
 
 
 def test_random_state_is_an_integer_or_nothing() -> None:

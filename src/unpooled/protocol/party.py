@@ -19,7 +19,7 @@ from unpooled.errors import DataError, PlanMismatch, ProtocolError, RowsError
 from unpooled.privacy.bounds import AsDeclared
 from unpooled.privacy.exposure import release_costs, shared_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
-from unpooled.privacy.mechanisms import Objective, Summand
+from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.plan import AGGREGATION, ALIGNED, PLAN_VERSION, Card, Plan, Release, Study
 from unpooled.privacy.table import is_complete
 from unpooled.privacy.unit import Split
@@ -232,8 +232,6 @@ class OpenDesk:
             raise PlanMismatch(msg)
         mechanism.check(given)
         content = mechanism.content(given)
-        if isinstance(given, Objective):  # the objective is a function of the whole table
-            content = digest(party.table.digest, content)
         # The first releases are debited for a unit that is part of few of them: so they must come first.
         if planned.exposure.ordered and self.index and not party.ledger.charged(self._key(planned, self.index - 1)):
             msg = f"release {name!r} is asked for in order: number {self.index - 1} was not made yet"

@@ -63,7 +63,7 @@ def _fit(
         stop = mechanism.residual / 2
         return outcomes.minimum(rows, labels, count * mechanism.penalty, linear=b, centre=pulled, tolerance=stop)
 
-    return Weights(context.release(name, Objective(solve, digest(*settings))))
+    return Weights(context.release(name, Objective(solve, (rows, labels, centre, *settings))))
 
 
 def _labels(context: Context, chosen: NDArray[np.intp] | None) -> NDArray[Any]:

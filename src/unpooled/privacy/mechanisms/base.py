@@ -77,7 +77,11 @@ class Mechanism(ABC):
 
     def content(self, given: Given) -> bytes:
         """A digest of everything that the released value depends on beside the noise: the noise key depends on it."""
-        return sha256(b"".join(len(part).to_bytes(8, "big") + part for part in given.content())).digest()
+        total = sha256()
+        for part in given.content():
+            total.update(len(part).to_bytes(8, "big"))
+            total.update(part)
+        return total.digest()
 
     def change(self, one: NDArray[Any], other: NDArray[Any]) -> float | None:
         """How far two releases with equal noise are apart, in the unit of ``event(...).value``: what an audit measures.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -38,17 +40,26 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """An objective over the party's whole table: ``solve`` finds its minimum for a given linear perturbation.
+    """An objective: ``solve`` finds its minimum for a given linear perturbation.
 
-    ``settings`` is whatever else it depends on (values of a request), so that the noise key depends on it too.
+    A function has no bytes, so ``over`` is everything that it depends on: coded rows and labels, values of a request.
     """
 
     solve: Callable[[NDArray[Any]], NDArray[Any]]
-    settings: bytes = b""
+    over: tuple[NDArray[Any] | bytes, ...]
 
-    def content(self) -> tuple[bytes, ...]:
-        """The settings; the party adds the digest of its whole table."""
-        return (self.settings,)
+    def content(self) -> tuple[bytes | memoryview, ...]:
+        """Everything that the released value depends on beside the noise."""
+        found: list[bytes | memoryview] = []
+        for part in self.over:
+            if isinstance(part, bytes):
+                found.append(part)
+            else:
+                found += [
+                    repr((part.shape, part.dtype.str)).encode(),
+                    np.ascontiguousarray(part).reshape(-1).view(np.uint8).data,
+                ]
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
