@@ -43,6 +43,12 @@ def thresholds(design: BayesDesign, total: Total, rows: int, multiple: float) ->
 
 def best_multiple(design: BayesDesign, plan: Plan, rows: int) -> float:
     """The multiple with the smallest error of the coefficients on synthetic data of the model with the noise of this plan."""
+    if rows not in design.multiples:
+        design.multiples[rows] = _simulated(design, plan, rows)
+    return design.multiples[rows]
+
+
+def _simulated(design: BayesDesign, plan: Plan, rows: int) -> float:
     rng = np.random.default_rng(plan.study.public_seed)
     d, n = design.layout.size - design.layout.intercept, min(rows, _ROWS)
     deviations = design.moments.deviations(plan) * (n / rows)  # as large beside n rows as they will be beside all
