@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
 #: An error lists at most so many names: a party of documents may have tens of thousands of columns.
 _LISTED = 5
@@ -45,7 +46,19 @@ def listed(names: Sequence[str]) -> str:
 
 
 class UnpooledError(Exception):
-    """Base of everything unpooled raises on purpose."""
+    """Base of everything unpooled raises on purpose. Programs read where it came about from its attributes, people from its text."""
+
+    #: The party that refuses or fails, the declared column that does not fit, the planned release that was asked for; None where it is not about one.
+    party: str | None = None
+    column: str | None = None
+    release: str | None = None
+
+    def at(self, *, party: str | None = None, column: str | None = None, release: str | None = None) -> Self:
+        """The same error with what is known here of where it came about; what was known before stays."""
+        self.party = self.party or party
+        self.column = self.column or column
+        self.release = self.release or release
+        return self
 
 
 class UsageError(UnpooledError, ValueError):
@@ -65,7 +78,7 @@ class RowsError(DataError):
 
     def told(self) -> DataError:
         """What others are told: row numbers are for whoever holds the rows."""
-        return DataError(self.outside)
+        return DataError(self.outside).at(party=self.party, column=self.column, release=self.release)
 
 
 class SourceError(DataError):

@@ -143,7 +143,7 @@ class Linkable:
                 f"column {twice[0]!r} stands in two frames: rename it, or say which columns are fitted, "
                 "parties={name: columns, ..}"
             )
-            raise UsageError(msg)
+            raise UsageError(msg).at(column=twice[0])
         return found
 
     def _who(self, names: Sequence[str]) -> int | Mapping[str, Sequence[int | str]]:

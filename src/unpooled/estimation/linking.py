@@ -115,7 +115,7 @@ def _text(frame: Any, column: str) -> NDArray[Any]:  # noqa: ANN401 - any frame
     values = np.asarray(frame[column]) if column in columns_of(frame) else None
     if values is None:
         msg = f"there is no column {column!r} in the data"
-        raise UsageError(msg)
+        raise UsageError(msg).at(column=column)
     if values.dtype.kind not in "iu":
         return table_of(frame, [column])[column]
     return np.array([str(value) for value in values.tolist()], dtype=object)

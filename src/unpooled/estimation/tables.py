@@ -87,7 +87,7 @@ def table_of(data: Any, names: Sequence[str] | None = None) -> Table:  # noqa: A
         missing = [name for name in names or () if name not in data]
         if missing:
             msg = f"there is no column {missing[0]!r} in the data"
-            raise UsageError(msg)
+            raise UsageError(msg).at(column=missing[0])
         return Table({name: data[name] for name in names or data})
     own = getattr(data, "name", None)
     array = np.asarray(data)

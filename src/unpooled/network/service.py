@@ -157,7 +157,8 @@ def coordinate(
         logger.info("plan %s: finished", plan.hash[:16])
     except UnpooledError as error:
         logger.warning("the study ended: %s: %s", type(error).__name__, error)
-        (out / "refused.json").write_bytes(msgspec.json.encode({"error": type(error).__name__, "words": str(error)}))
+        told = {"error": type(error).__name__, "words": str(error), "party": error.party}
+        (out / "refused.json").write_bytes(msgspec.json.encode(told))
 
 
 def _log_waiting(asks: list[Ask]) -> None:

@@ -107,7 +107,7 @@ def open_answer(frame: bytes, party: str, key: str, question: bytes) -> bytes:
     if answer.signature:
         verify(key, answer.signature, *_refusal(party, question, answer.error, answer.words))
     words = "".join(c if c.isprintable() or c == "\n" else "?" for c in answer.words[:_WORDS])
-    raise again(answer.error, f"party {party!r}{note}: {words}")
+    raise again(answer.error, f"party {party!r}{note}: {words}").at(party=party)
 
 
 def again(name: str, words: str) -> UnpooledError:

@@ -109,7 +109,7 @@ def code(labels: NDArray[Any], classes: Sequence[str | float], name: str) -> NDA
         is_first, is_second = labels == _number(first), labels == _number(second)
     if not (is_first | is_second).all():
         msg = f"column {name!r} must hold the two declared classes, {first} and {second}, and nothing else"
-        raise DataError(msg)
+        raise DataError(msg).at(column=name)
     return np.where(is_second, 1.0, -1.0)
 
 
@@ -120,7 +120,7 @@ def places(labels: NDArray[Any], classes: Sequence[str | float], name: str) -> N
     same = np.array([labels == label for label in known])
     if not same.any(axis=0).all():
         msg = f"column {name!r} must hold the {len(texts)} declared classes, {', '.join(texts)}, and nothing else"
-        raise DataError(msg)
+        raise DataError(msg).at(column=name)
     return np.asarray(same.argmax(axis=0))
 
 

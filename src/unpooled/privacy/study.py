@@ -75,7 +75,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         if name in self._by_name:
             return self._by_name[name]
         msg = f"party {self.name!r} declares no column {name!r}; it has {listed([c.name for c in self.columns])}"
-        raise UsageError(msg)
+        raise UsageError(msg).at(column=name)
 
     @property
     def size(self) -> str:

@@ -77,7 +77,7 @@ class Table:
         for name, size in sizes.items():
             if size != self.n_rows:
                 msg = f"column {name!r} has {size} rows where the first column has {self.n_rows}: give equal lengths"
-                raise DataError(msg)
+                raise DataError(msg).at(column=name)
         check_rows(self.n_rows)
 
     @property
@@ -208,7 +208,7 @@ class Table:
     def _check(self, name: str) -> None:
         if name not in self._known:
             msg = f"there is no column {name!r}: the data have {listed(self.names)}"
-            raise DataError(msg)
+            raise DataError(msg).at(column=name)
 
     @cached_property
     def _known(self) -> frozenset[str]:
@@ -264,10 +264,10 @@ def as_column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whateve
         missing = [_is_missing(v) for v in texts]
     except ValueError:
         msg = f"column {name!r} holds rows of different lengths: give one value per row"
-        raise DataError(msg) from None
+        raise DataError(msg).at(column=name) from None
     if array.ndim != 1:
         msg = f"column {name!r} has {array.ndim} dimensions: give one value per row"
-        raise DataError(msg)
+        raise DataError(msg).at(column=name)
     numbers = (
         bool(texts)
         and not all(missing)
@@ -278,12 +278,12 @@ def as_column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whateve
         column = column.astype(np.float64)
         if np.isinf(column).any():
             msg = f"column {name!r} holds an infinite value: replace it, or mark it as missing (nan)"
-            raise DataError(msg)
+            raise DataError(msg).at(column=name)
     elif array.dtype.kind in "OUT":
         column = np.array([None if gone else str(v) for v, gone in zip(texts, missing, strict=True)], dtype=object)
     else:
         msg = f"column {name!r} holds {array.dtype.name} values: give numbers or text"
-        raise DataError(msg)
+        raise DataError(msg).at(column=name)
     column.setflags(write=False)
     return column
 
@@ -320,7 +320,7 @@ def as_sparse(names: Sequence[str], matrix: Any) -> csc_array:  # noqa: ANN401 -
     if infinite.size:
         name = names[int(np.searchsorted(own.indptr, infinite[0], side="right")) - 1]
         msg = f"column {name!r} holds an infinite value: replace it, or mark it as missing (nan)"
-        raise DataError(msg)
+        raise DataError(msg).at(column=name)
     return _frozen(own)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import numpy as np
 
-from unpooled.errors import ProtocolError, UsageError
+from unpooled.errors import ProtocolError, UnpooledError, UsageError
 from unpooled.privacy.budget import notice
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
@@ -136,6 +136,14 @@ class _Recorded:
 def _opened(model: Model, plan: Plan, ask: Ask, answer: bytes | Dropped) -> Any:  # noqa: ANN401 - the step's reply type
     if isinstance(answer, Dropped):
         return answer
+    try:
+        return _checked(model, plan, ask, answer)
+    except UnpooledError as error:
+        error.at(party=ask.to)
+        raise
+
+
+def _checked(model: Model, plan: Plan, ask: Ask, answer: bytes) -> Any:  # noqa: ANN401
     envelope = open_envelope(answer)
     if (envelope.plan, envelope.step, envelope.index) != (plan.hash, ask.step, ask.index):
         msg = f"party {ask.to!r} answered another question than {ask.step!r}"
@@ -220,7 +228,7 @@ def column_named(names: Sequence[str], column: int | str) -> str:
     if not isinstance(column, str) and -len(names) <= (place := operator.index(column)) < len(names):
         return names[place]
     msg = f"there is no column {column!r} among {len(names)}"
-    raise UsageError(msg)
+    raise UsageError(msg).at(column=str(column))
 
 
 def columns_of_parties(parties: int | Mapping[str, Sequence[int | str]], names: Sequence[str]) -> dict[str, list[str]]:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from unpooled.errors import DataError, PlanMismatch, ProtocolError, RowsError
+from unpooled.errors import DataError, PlanMismatch, ProtocolError, RowsError, UnpooledError
 from unpooled.privacy.bounds import AsDeclared
 from unpooled.privacy.exposure import release_costs, shared_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
@@ -120,6 +120,13 @@ class Party:
 
     def answer(self, blob: bytes, limit: int = SIZE_LIMIT) -> bytes:
         """Answer one request: from the store if it was answered before, else by running its step."""
+        try:
+            return self._answered(blob, limit)
+        except UnpooledError as error:
+            error.at(party=self.name)
+            raise
+
+    def _answered(self, blob: bytes, limit: int) -> bytes:
         envelope = open_envelope(blob, limit)
         if envelope.step == OPEN.name:
             try:
@@ -203,7 +210,7 @@ class Party:
         for label in card.labels:
             if not is_complete(self.table[label]):
                 msg = f"column {label!r} holds a missing value: clean it, or leave those rows out at every party"
-                raise DataError(msg)
+                raise DataError(msg).at(column=label)
         self.model(plan.study.row).check(plan, self.name, self.table)
         self.table.passed(AsDeclared(card.columns))  # bad data are refused here, before anything was charged or sent
 

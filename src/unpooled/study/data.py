@@ -311,7 +311,7 @@ def read_table(
     """
     if never is not None and never in names:
         msg = f"column {never!r} is the id column and cannot be declared as data"
-        raise StudyError(msg)
+        raise StudyError(msg).at(column=never)
     if isinstance(path, QueryAddress):
         return SourceTable(path, names, never, form, declared)
     if path.suffix == SPARSE:
@@ -331,7 +331,7 @@ def _check_present(path: Path, names: tuple[str, ...], ids: str | None, present:
         if name not in known:
             # Not what it has instead: in a file without a header that would be its first row, and this text may travel.
             msg = f"{path.name} has no column {name!r} among its {len(present)}: is its first line a header, and its separator what [format] says (the comma by default)?"
-            raise DataError(msg)
+            raise DataError(msg).at(column=name)
 
 
 def must_exist(path: Path) -> None:

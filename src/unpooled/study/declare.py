@@ -38,7 +38,7 @@ def declared(texts: Sequence[str], names: Sequence[str]) -> tuple[Column, ...]:
     twice = [name for name, count in Counter(column.name for column in found).items() if count > 1]
     if twice:
         msg = f"column {twice[0]!r} is declared more than once: give each name once"
-        raise UsageError(msg)
+        raise UsageError(msg).at(column=twice[0])
     return tuple(found)
 
 

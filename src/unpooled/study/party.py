@@ -97,7 +97,7 @@ def data_of(
         return read(names)
     if household in names or household == party.id:
         msg = f"column {household!r} says which rows belong together: it cannot be data, or the column of row ids, as well"
-        raise StudyError(msg)
+        raise StudyError(msg).at(column=household)
     table = read((*names, household))
     return BoundedTable(table, table[household], party.household_rows, household)
 

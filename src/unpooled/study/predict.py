@@ -40,12 +40,12 @@ def predictions(
     for column in model.declared_columns:
         if column.categories is None and columns[column.name].dtype == object:
             msg = f"column {column.name!r} holds text where the study declares a range: correct it, or leave the cell empty"
-            raise DataError(msg)
+            raise DataError(msg).at(column=column.name)
     known = {word: table[name] for word, name in shifts.items()}
     for word, values in known.items():
         if values.dtype == object:
             msg = f"column {shifts[word]!r} holds text, or a cell is empty, where the study declares a range"
-            raise DataError(msg)
+            raise DataError(msg).at(column=shifts[word])
     frame = pl.DataFrame({name: values.tolist() if values.dtype == object else values for name, values in columns.items()})
     found: dict[str, NDArray[Any]] = {}
     if id_column is not None:

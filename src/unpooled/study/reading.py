@@ -177,7 +177,7 @@ def values_of(series: pl.Series, column: Column | None, form: DataFormat) -> NDA
     if unread(series, read, form).any():
         if column.dates:
             msg = f"column {column.name!r} holds something that is no date written as {form.dates}: correct `dates` under [format], or the file"
-            raise DataError(msg)
+            raise DataError(msg).at(column=column.name)
         return _to_numpy(series)  # text, which is refused where it is coded
     return read.to_numpy().astype(np.float64)
 
@@ -289,7 +289,7 @@ def _to_numpy(column: pl.Series) -> NDArray[Any]:
         return np.array(column.cast(pl.String).to_list(), dtype=object)
     except pl.exceptions.PolarsError:  # lists, durations and the like
         msg = f"column {column.name!r} holds values that are neither numbers, dates nor text: store it as one of these"
-        raise DataError(msg) from None
+        raise DataError(msg).at(column=column.name) from None
 
 
 def day(text: str) -> date | None:

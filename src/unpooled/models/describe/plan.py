@@ -102,7 +102,7 @@ def layout(study: Study, card: Card, parameters: Parameters) -> SumsLayout:
                 f"column {column.name!r} is declared differently by {card.name!r} and {study.parties[0].name!r}: "
                 "parties that are added up must agree on bounds, categories and the missing rule"
             )
-            raise UsageError(msg)
+            raise UsageError(msg).at(column=column.name)
     grid = integer_grid(max(c.rows for c in study.parties), degree=2)
     return SumsLayout(columns, Adjacency(study.adjacency), grid, study.household_rows > 1)
 
@@ -142,7 +142,7 @@ def _ranges(study: Study, parameters: Parameters) -> Plan:
     for column in columns:
         if column.categories is not None:
             msg = f"column {column.name!r} has categories: ranges are of numbers, so leave it out"
-            raise UsageError(msg)
+            raise UsageError(msg).at(column=column.name)
         for card in study.parties:
             card.column(column.name)
     layout = RangesLayout(columns)

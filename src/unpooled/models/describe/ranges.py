@@ -87,7 +87,7 @@ class RangesLayout:
             full = np.flatnonzero(present > max(level, 0.0))
             if not full.size:
                 msg = f"no bin of column {column.name!r} holds more than noise: ask for more epsilon, or describe fewer columns at once"
-                raise UsageError(msg)
+                raise UsageError(msg).at(column=column.name)
             # One bin more on each side, for values too few to be seen.
             first, last = max(int(full[0]) - 1, 0), min(int(full[-1]) + 1, BINS - 2)
             low = float(EDGES[first - 1]) if first else -FARTHEST

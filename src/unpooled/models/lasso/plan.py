@@ -210,7 +210,7 @@ def check(study: Study, p: Parameters) -> None:
     if len(set(columns)) < len(columns):
         twice = next(name for name in columns if columns.count(name) > 1)
         msg = f"column {twice!r} is declared by two parties: its values would be charged at both, so declare it at one"
-        raise UsageError(msg)
+        raise UsageError(msg).at(column=twice)
     for card in study.parties:
         if p.response not in card.labels:
             msg = f"party {card.name!r} has no label column {p.response!r}: every party needs the response"

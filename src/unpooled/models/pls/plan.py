@@ -123,7 +123,7 @@ class PlsDesign:
             for j, values in enumerate(block[:count]):
                 if quantise(values, low[j], high[j], frame.reference[j], span, grid, coded[:, j]):
                     msg = f"column {self.channels[j].name!r} holds a missing value: clean it, a spectrum is whole"
-                    raise DataError(msg)
+                    raise DataError(msg).at(column=self.channels[j].name)
             rows = (coded if integers is None else coded @ integers).T * units[:, None]
             squares = np.zeros(size)
             for coordinate in rows:  # one after the other, so that a row's length does not depend on its place in a block
@@ -159,7 +159,7 @@ def _channels(study: Study, responses: tuple[str, ...]) -> tuple[tuple[Column, .
     for column in first.columns:
         if column.categories is not None or column.may_be_absent:
             msg = f'column {column.name!r}: a spectrum is whole numbers of channels with low and high, missing = "refuse"'
-            raise UsageError(msg)
+            raise UsageError(msg).at(column=column.name)
     return channels, tuple(first.column(response) for response in responses)
 
 

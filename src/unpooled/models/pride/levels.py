@@ -39,7 +39,7 @@ def places(labels: NDArray[np.generic], classes: Sequence[str | float], name: st
         found[np.asarray(labels == (text if labels.dtype == object else _number(text)), dtype=np.bool_)] = k
     if (found < 0).any():
         msg = f"column {name!r} must hold the declared classes, {listed([text_of(each) for each in classes])}, and nothing else"
-        raise DataError(msg)
+        raise DataError(msg).at(column=name)
     return found
 
 

@@ -32,7 +32,7 @@ def response_of(parameters: Parameters, table: Table) -> NDArray[np.float64]:
     for name, values in zip(parameters.labels, columns, strict=True):
         if values.dtype == object:
             msg = f"column {name!r} holds text: a regression's response is numbers"
-            raise DataError(msg)
+            raise DataError(msg).at(column=name)
     found = np.column_stack(columns).astype(np.float64) if parameters.is_joint else np.asarray(columns[0], dtype=np.float64)
     if parameters.publish and parameters.response_bound is not None:
         found = np.clip(found, -parameters.response_bound, parameters.response_bound)
@@ -40,7 +40,7 @@ def response_of(parameters: Parameters, table: Table) -> NDArray[np.float64]:
         law.check(found)
     except ValueError as error:
         msg = f"column {parameters.response!r}: {error}"
-        raise DataError(msg) from None
+        raise DataError(msg).at(column=parameters.response) from None
     return found
 
 

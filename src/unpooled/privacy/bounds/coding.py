@@ -110,13 +110,13 @@ class Coding:
         for column in self.columns:
             if problem := column.unfit_for_sparse:
                 msg = f"column {column.name!r}: {problem}"
-                raise UsageError(msg)
+                raise UsageError(msg).at(column=column.name)
         values, owner = matrix.data, np.repeat(np.arange(len(self.columns)), np.diff(matrix.indptr))
         missing = np.isnan(values)
         if missing.any():
             refusing = np.array([not column.may_be_absent for column in self.columns])
             for i in owner[missing & refusing[owner]][:1]:
-                raise DataError(_MISSING.format(self.columns[i].name, "a missing value"))
+                raise DataError(_MISSING.format(self.columns[i].name, "a missing value")).at(column=self.columns[i].name)
             values = np.where(missing, 0.0, values)
         # What `kernels.moments.quantise` does, operation by operation; the centre is zero.
         high = np.array([column.range[1] for column in self.columns])[owner]
@@ -164,11 +164,11 @@ class Coding:
         else:
             if raw.dtype == object:
                 msg = f"column {column.name!r} holds text where a range is declared: declare categories or convert it (missing values are empty cells, not NA or nan)"
-                raise DataError(msg)
+                raise DataError(msg).at(column=column.name)
             present = self._code_number(column, raw, out[:, 0], rounded=rounded)
         if column.missing == "refuse" and not present.all():
             what = "a value outside its declared categories or missing" if column.categories else "a missing value"
-            raise DataError(_MISSING.format(column.name, what))
+            raise DataError(_MISSING.format(column.name, what)).at(column=column.name)
         if column.missing == "indicator":
             out[:, -1] = np.where(present, 0, self.grid)
         return present

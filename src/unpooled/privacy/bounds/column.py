@@ -40,7 +40,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         problem = self._problem()
         if problem:
             msg = f"column {self.name!r}: {problem}"
-            raise UsageError(msg)
+            raise UsageError(msg).at(column=self.name)
 
     def _problem(self) -> str | None:  # noqa: PLR0911 - one line per rule
         if self.missing not in _RULES:
@@ -83,7 +83,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """(low, high) of a numeric column."""
         if self.low is None or self.high is None:
             msg = f"column {self.name!r} has categories, not a range"
-            raise UsageError(msg)
+            raise UsageError(msg).at(column=self.name)
         return self.low, self.high
 
     @property

@@ -71,7 +71,7 @@ class Bounds:
             unknown = [key for key in mapping if key not in known] if isinstance(mapping, Mapping) else []
             if unknown:
                 msg = f"bounds name the column {unknown[0]!r}, which is not among {listed(names)}"
-                raise UsageError(msg)
+                raise UsageError(msg).at(column=str(unknown[0]))
         low = _per_column("low", self.low if self.low is not None or self.norm is None else -self.norm, names)
         high = _per_column("high", self.high if self.high is not None or self.norm is None else self.norm, names)
         columns = tuple(self._column(i, name, low[i], high[i]) for i, name in enumerate(names))
@@ -89,7 +89,7 @@ class Bounds:
         if isinstance(low, Sequence | np.ndarray) and not isinstance(low, str):  # by name: a range, or categories
             if categories is not None or (isinstance(self.high, Mapping) and high is not None):
                 msg = f"column {name!r} is declared twice: give it one range or one list of categories"
-                raise UsageError(msg)
+                raise UsageError(msg).at(column=name)
             if len(low) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in low):  # noqa: PLR2004
                 low, high = low
             else:
@@ -144,7 +144,7 @@ def _end(name: str, value: object) -> float | None:
     if value is None or (isinstance(value, Real) and not isinstance(value, bool)):
         return None if value is None else float(value)
     msg = f"column {name!r}: declare two numbers (low, high), or a list of categories"
-    raise UsageError(msg)
+    raise UsageError(msg).at(column=name)
 
 
 def _per_column(name: str, value: Any, names: Sequence[str]) -> list[Any]:  # noqa: ANN401 - a mapping has declarations of several kinds

@@ -111,7 +111,7 @@ def cut(address: QueryAddress, by: str, cuts: tuple[str, ...], rows: int) -> tup
         connection.lock()
         if by not in query.types:
             msg = f"source {address.name!r}: the query has no column {by!r} to be cut by (`by` under [engine])"
-            raise ClusterError(msg)
+            raise ClusterError(msg).at(column=by)
         kind, column = query.types[by], f'source."{by.replace(chr(34), chr(34) * 2)}"'
         if not re.fullmatch(_CUT, kind):
             msg = f"source {address.name!r}: rows are cut by a column of numbers, text or dates: {by!r} is none"

@@ -57,7 +57,7 @@ class ClusterTable(Table):
         for name in (*names, *([ids] if ids else [])):
             if name not in query.types:
                 msg = f"source {address.name!r}: the query has no column {name!r} among its {len(query.types)}"
-                raise ClusterError(msg)
+                raise ClusterError(msg).at(column=name)
         self.names = names
         self._reading = Reading(address, query, names, ids, form or DataFormat(), tuple(declared), new_key())
         self._versions = versions()

@@ -111,7 +111,7 @@ class Query:
         if kind in _KEPT | _MOMENTS:
             return own if kind in _KEPT else f"CAST({own} AS TIMESTAMP)"
         msg = f"source {self.label!r}: column {name!r} {_advice(kind)}"
-        raise SourceError(msg)
+        raise SourceError(msg).at(column=name)
 
     def _within(self, name: str, own: str, most: str, read: str) -> str:
         place = list(self.types).index(name)

@@ -117,10 +117,10 @@ class SourceTable(Table):
             self._check(name)
             if name in self._gaps:
                 msg = f"source {self._source.name!r}: column {name!r} holds NULL, and its declaration refuses missing values: declare what is missing (missing = 'absent' or 'indicator'), or leave such rows out in the query"
-                raise SourceError(msg)
+                raise SourceError(msg).at(column=name)
             if name in self._snapshot.infinite:
                 msg = f"source {self._source.name!r}: column {name!r} holds an infinite value: make it NULL in the query, or a number"
-                raise SourceError(msg)
+                raise SourceError(msg).at(column=name)
         for block in self._checked(tuple(dict.fromkeys(names))):
             for at in range(
                 0, len(block), rows
@@ -215,14 +215,14 @@ class SourceTable(Table):
             line.close()
             if INEXACT in str(error) and (column := self._query.inexact(error)):
                 msg = f"source {self._source.name!r}: column {column!r} holds a number of more digits than a float64 has (beyond 2^53): cast it in the query, to VARCHAR if it is a name, to DECIMAL(15, ..) or DOUBLE if it is a quantity"
-                raise SourceError(msg) from None
+                raise SourceError(msg).at(column=column) from None
             refuse(self._source.name, error)
 
     def _must_have(self, names: tuple[str, ...]) -> None:
         for name in names:
             if name not in self._query.types:
                 msg = f"source {self._source.name!r}: the query has no column {name!r} among its {len(self._query.types)}"
-                raise SourceError(msg)
+                raise SourceError(msg).at(column=name)
 
 
 def _cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
