@@ -223,17 +223,22 @@ def write(table: list[list[str]]) -> None:
 
 
 def _figure(rows: list[list[str]]) -> Any:
-    """Audited over claimed, a point for every attack of a thousand runs or more."""
+    """Audited over claimed, a point for every attack; hollow ones had fewer than a thousand runs."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.0, 4.0), layout="constrained")
     axes = figure.add_subplot()
     rng, names = np.random.default_rng(0), sorted({row[0].split(",")[0] for row in rows})
-    for name in names:
-        own = [row for row in rows if row[0].split(",")[0] == name and int(row[8]) >= ENOUGH]
+    for name, colour in zip(names, colormaps["tab20"].colors, strict=False):
+        own = [row for row in rows if row[0].split(",")[0] == name]
         claimed = np.array([float(row[5]) for row in own])
         audited = np.array([max(float(row[6]), float(row[7])) for row in own])
-        axes.plot(claimed * np.exp(rng.uniform(-0.08, 0.08, claimed.size)), audited, "o", ms=4, alpha=0.7, label=name)
+        many = np.array([int(row[8]) >= ENOUGH for row in own])
+        claimed *= np.exp(rng.uniform(-0.08, 0.08, claimed.size))
+        axes.plot(claimed[many], audited[many], "o", ms=4, alpha=0.8, color=colour)
+        axes.plot(claimed[~many], audited[~many], "o", ms=4, alpha=0.8, color=colour, mfc="none")
+        axes.plot([], [], "o", ms=4, color=colour, label=name)
     axes.plot([0, 4.5], [0, 4.5], "k--", lw=1, label="the claim")
     axes.set(xlabel="claimed epsilon", ylabel="audited epsilon (lower bound)", xlim=(0, 4.6), ylim=(-0.1, 4.6))
     axes.legend(fontsize=8, ncols=2)

@@ -29,10 +29,11 @@ No message of any of them carries a data value: they travel to other organisatio
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Self
 
 #: An error lists at most so many names: a party of documents may have tens of thousands of columns.
@@ -59,6 +60,16 @@ class UnpooledError(Exception):
         self.column = self.column or column
         self.release = self.release or release
         return self
+
+
+@contextmanager
+def raised_at(*, party: str | None = None, release: str | None = None) -> Iterator[None]:
+    """Whatever of ours is raised inside came about here."""
+    try:
+        yield
+    except UnpooledError as error:
+        error.at(party=party, release=release)
+        raise
 
 
 class UsageError(UnpooledError, ValueError):

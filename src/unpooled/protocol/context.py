@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
-from unpooled.errors import ProtocolError, UnpooledError
+from unpooled.errors import ProtocolError, raised_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -99,11 +99,8 @@ class Context:
         The noise key is derived from everything that names the release AND from what it is given: the same content gives the same bytes
         again (a crash costs nothing), other content gets unrelated noise, never the same noise twice.
         """
-        try:
+        with raised_at(release=name):
             result: Released | tuple[Sealed, ...] = self._desk.release(name, given)
-        except UnpooledError as error:
-            error.at(release=name)
-            raise
         return result
 
     def affordable(self, *names: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import numpy as np
 
-from unpooled.errors import ProtocolError, UnpooledError, UsageError
+from unpooled.errors import ProtocolError, UsageError, raised_at
 from unpooled.privacy.budget import notice
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
@@ -136,20 +136,13 @@ class _Recorded:
 def _opened(model: Model, plan: Plan, ask: Ask, answer: bytes | Dropped) -> Any:  # noqa: ANN401 - the step's reply type
     if isinstance(answer, Dropped):
         return answer
-    try:
-        return _checked(model, plan, ask, answer)
-    except UnpooledError as error:
-        error.at(party=ask.to)
-        raise
-
-
-def _checked(model: Model, plan: Plan, ask: Ask, answer: bytes) -> Any:  # noqa: ANN401
-    envelope = open_envelope(answer)
-    if (envelope.plan, envelope.step, envelope.index) != (plan.hash, ask.step, ask.index):
-        msg = f"party {ask.to!r} answered another question than {ask.step!r}"
-        raise ProtocolError(msg)
-    reply = open_body(envelope, find_step(model, ask.step).reply)
-    check_reply(plan, ask, reply)
+    with raised_at(party=ask.to):
+        envelope = open_envelope(answer)
+        if (envelope.plan, envelope.step, envelope.index) != (plan.hash, ask.step, ask.index):
+            msg = f"party {ask.to!r} answered another question than {ask.step!r}"
+            raise ProtocolError(msg)
+        reply = open_body(envelope, find_step(model, ask.step).reply)
+        check_reply(plan, ask, reply)
     return reply
 
 

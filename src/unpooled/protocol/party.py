@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from unpooled.errors import DataError, PlanMismatch, ProtocolError, RowsError, UnpooledError
+from unpooled.errors import DataError, PlanMismatch, ProtocolError, RowsError, raised_at
 from unpooled.privacy.bounds import AsDeclared
 from unpooled.privacy.exposure import release_costs, shared_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
@@ -120,40 +120,34 @@ class Party:
 
     def answer(self, blob: bytes, limit: int = SIZE_LIMIT) -> bytes:
         """Answer one request: from the store if it was answered before, else by running its step."""
-        try:
-            return self._answered(blob, limit)
-        except UnpooledError as error:
-            error.at(party=self.name)
-            raise
-
-    def _answered(self, blob: bytes, limit: int) -> bytes:
-        envelope = open_envelope(blob, limit)
-        if envelope.step == OPEN.name:
-            try:
-                self._agree(envelope.plan, open_body(envelope, OpenRequest))
-            except RowsError as error:
-                raise error.told() from None
-        plan = self._plans.get(envelope.plan)
-        if plan is None:
-            msg = f"party {self.name!r} has not opened plan {envelope.plan[:16]}: send the study first"
-            raise PlanMismatch(msg)
-        step = find_step(self.model(plan.study.row), envelope.step)
-        if not 0 <= envelope.index < self._times(plan, step):
-            msg = f"step {step.name!r} is planned {self._times(plan, step)} times; a request for one more is refused"
-            raise PlanMismatch(msg)
-        request = open_body(envelope, step.request)
-        # The data are part of what is answered: an old request over changed data is a conflict, not an old answer.
-        asked = self.fingerprint(digest(blob, self.table.digest))
-        stored = self.ledger.reply(plan.hash, step.name, envelope.index, asked)
-        if stored is not None:
-            return stored
-        desk = OpenDesk(self, plan, step.name, envelope.index, asked)
-        with serving(desk, self.name, self.table, plan, step.name, envelope.index) as context:
-            reply = step.answer(context, request)
-        check_minted(step, reply, desk.minted, plan.study)
-        answer = encode(plan.hash, step.name, envelope.index, reply)
-        self.ledger.commit(plan.hash, step.name, envelope.index, asked, answer)
-        return answer
+        with raised_at(party=self.name):
+            envelope = open_envelope(blob, limit)
+            if envelope.step == OPEN.name:
+                try:
+                    self._agree(envelope.plan, open_body(envelope, OpenRequest))
+                except RowsError as error:
+                    raise error.told() from None
+            plan = self._plans.get(envelope.plan)
+            if plan is None:
+                msg = f"party {self.name!r} has not opened plan {envelope.plan[:16]}: send the study first"
+                raise PlanMismatch(msg)
+            step = find_step(self.model(plan.study.row), envelope.step)
+            if not 0 <= envelope.index < self._times(plan, step):
+                msg = f"step {step.name!r} is planned {self._times(plan, step)} times; a request for one more is refused"
+                raise PlanMismatch(msg)
+            request = open_body(envelope, step.request)
+            # The data are part of what is answered: an old request over changed data is a conflict, not an old answer.
+            asked = self.fingerprint(digest(blob, self.table.digest))
+            stored = self.ledger.reply(plan.hash, step.name, envelope.index, asked)
+            if stored is not None:
+                return stored
+            desk = OpenDesk(self, plan, step.name, envelope.index, asked)
+            with serving(desk, self.name, self.table, plan, step.name, envelope.index) as context:
+                reply = step.answer(context, request)
+            check_minted(step, reply, desk.minted, plan.study)
+            answer = encode(plan.hash, step.name, envelope.index, reply)
+            self.ledger.commit(plan.hash, step.name, envelope.index, asked, answer)
+            return answer
 
     def _times(self, plan: Plan, step: Step) -> int:
         """How often a step can be asked for: as it says itself, as often as it, or the release that it belongs to, is planned; once where it releases nothing."""
