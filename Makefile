@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo check test audit mutants test-full test-network test-pythons lint papers papers-full docs bench peers wheel lock clean
+.PHONY: demo check test test-slow audit mutants test-full test-network test-pythons lint papers papers-full docs bench peers wheel lock clean
 
 demo: .venv/core.stamp
 	@$(BIN)/unpooled demo
@@ -11,13 +11,17 @@ demo: .venv/core.stamp
 # Seconds: the fast unit tests, those that failed last first.
 check: .venv/dev.stamp
 	$(BIN)/ruff check -q .
-	$(BIN)/pytest -q -n 2 --ff --no-header -m "not minutes and not network and not network_slow" tests/unit
+	$(BIN)/pytest -q -n 2 --ff --no-header -m "not minutes and not slow and not network and not network_slow" tests/unit
 
-# Minutes: everything but attacks, the network engine and full sizes. COVERAGE=1, as in CI, holds that privacy/, protocol/ and party files are
+# Minutes: everything but attacks, statistics, the network engine and full sizes. COVERAGE=1, as in CI, holds that privacy/, protocol/ and party files are
 # covered fully by branch.
 test: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not network and not network_slow" --ignore tests/audit $(if $(COVERAGE),--cov --cov-report=term:skip-covered)
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not network and not network_slow" --ignore tests/audit $(if $(COVERAGE),--cov --cov-report=term:skip-covered)
 	$(if $(COVERAGE),$(BIN)/python tests/coverage_floor.py)
+
+# Minutes: statistics, wild messages, crashes and kernels of many shapes, at reduced size.
+test-slow: .venv/dev.stamp
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "slow and not network and not network_slow" --ignore tests/audit
 
 # Minutes: every model attacked, and everything that is broken on purpose caught.
 audit: .venv/dev.stamp
@@ -48,7 +52,7 @@ test-pythons:
 	  test -x .venv-$$v/bin/python || python$$v -m venv .venv-$$v || exit; \
 	  .venv-$$v/bin/pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt || exit; \
 	  .venv-$$v/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . || exit; \
-	  .venv-$$v/bin/pytest -q -n 2 --no-header -m "not minutes and not network and not network_slow" $(UNIT) || exit; \
+	  .venv-$$v/bin/pytest -q -n 2 --no-header -m "not minutes and not slow and not network and not network_slow" $(UNIT) || exit; \
 	done
 
 lint: .venv/dev.stamp

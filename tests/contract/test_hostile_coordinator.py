@@ -42,6 +42,7 @@ def pieces(case: Case) -> tuple[list[tuple[str, bytes, str]], list[str]]:
     return [(e.step, bytes(e.body), to) for e, to in entries], [step.name for step in model.steps]
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(sized(3, 1)))
 def test_nothing_unplanned_comes_back_and_no_budget_is_exceeded(case: Case, seed: int) -> None:
@@ -123,6 +124,7 @@ def wild(value: object, rng: np.random.Generator) -> object:
     return others[int(rng.integers(len(others)))]
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(sized(2, 1)))
 def test_wild_payloads_are_answered_within_the_plan_or_refused_in_words(case: Case, seed: int) -> None:

@@ -50,6 +50,7 @@ def ran(folder: Path, study: Study, tables: dict[str, Table]) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize(("name", "simulated"), [*((name, False) for name in CASES), ("describe", True)])
 def test_every_model_has_a_page(name: str, simulated: bool, tmp_path: Path) -> None:

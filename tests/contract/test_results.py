@@ -94,7 +94,7 @@ def test_every_row_of_the_registry_says_what_its_result_is() -> None:
 
 
 @pytest.mark.parametrize("name", ["bayes", "lasso", "pls"])
-@pytest.mark.filterwarnings("ignore:The released covariance")
+@pytest.mark.filterwarnings("ignore:The released (covariance|moments)")
 def test_a_finished_study_is_a_fitted_estimator(name: str, tmp_path: Path) -> None:
     from unpooled.models import fitted
 

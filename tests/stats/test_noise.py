@@ -263,6 +263,7 @@ def long_tail(tail: mpmath.mpf, first: int, blocks: int) -> tuple[int, int]:
     return bits >> 256 * blocks, bits & ((1 << 256 * blocks) - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize("scale", [1.0, 700.0, 2.0**19])
 @pytest.mark.parametrize("z", [5.0, 24.0, 40.0])
@@ -402,6 +403,7 @@ def choice_p_value(scores: np.ndarray, rate: float, signed: bool, name: str, law
     return float(stats.chi2.sf(((found - expected) ** 2 / expected).sum(), found.size - 1)) if found.size > 1 else 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("name", CHOICES)

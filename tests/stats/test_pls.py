@@ -43,6 +43,7 @@ def error(n: int, epsilon: float, seed: int, *, sites: int = 1, **options) -> fl
     return float(np.sqrt(np.mean((model.predict(snv(fresh.spectra)) - fresh.response) ** 2)) / 0.4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon", "most"), [(500, 1.0, 0.65), (5000, 1.0, 0.38), (5000, 10.0, 0.32)])
 def test_prediction_error_of_the_sound_form(n: int, epsilon: float, most: float) -> None:
     runs = RUNS * (6 if FULL else 1) if n < 1000 else RUNS // (1 if FULL else 2)
@@ -54,12 +55,14 @@ def test_prediction_error_of_the_sound_form(n: int, epsilon: float, most: float)
     assert np.median(found) <= most + 3 * 1.25 * np.std(found) / np.sqrt(runs)
 
 
+@pytest.mark.slow
 def test_several_laboratories_pay_for_the_secure_sum_only() -> None:
     found = [error(5000, 1.0, seed, sites=3) for seed in range(6)]
     print(f"three laboratories: {np.median(found):.3f}")
     assert np.median(found) <= 0.45
 
 
+@pytest.mark.slow
 def test_tiny_data_fall_back_instead_of_going_wild() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

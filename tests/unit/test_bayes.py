@@ -44,6 +44,7 @@ EXACT = {**DECLARED, "epsilon": math.inf}
 # --- scikit-learn -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.filterwarnings("ignore::unpooled.errors.PrivacyLeakWarning")

@@ -412,6 +412,7 @@ DECLARED = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("kind", FILES)
 def test_no_file_crashes_and_no_message_holds_a_value(tmp_path: Path, kind: str) -> None:

@@ -103,6 +103,7 @@ def test_line_search_reaches_the_lasso(sparse, share):
     np.testing.assert_allclose(fit.coefficients, lasso.coef_, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.no_cover
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -425,6 +426,7 @@ def picked(fit):
     return int(place) + (fit.coefficients.size if fit.coefficients[place] < 0 else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("kind", ["sparse", "dense", "sampled", "logistic"])

@@ -410,6 +410,7 @@ def test_a_base_rate_stays_as_far_from_its_ends_as_its_noise() -> None:
             assert 0.19 * most <= mean <= (0.81 if family == "logistic" else 1.0) * most
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("family", NAMES)
@@ -768,6 +769,7 @@ def test_an_audit_catches_pulls_that_are_not_cut(monkeypatch: pytest.MonkeyPatch
     assert not replay(MODEL, asked, tables, registry=load, rounds=2).passed
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @parametrize_with_checks(
     [PrivateGLM(epsilon=INF, bounds=(-20, 20)), PrivateGLM("poisson", epsilon=INF, bounds=(-20, 20), y_bounds=(0, 500))]

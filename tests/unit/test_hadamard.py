@@ -60,6 +60,7 @@ def plain(X: np.ndarray, transform: Srht) -> np.ndarray:
 # --- the numbers ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tau", SIZES)
 def test_equals_the_dense_matrix(tau: int) -> None:
     for m in dims(tau):
@@ -75,6 +76,7 @@ def test_equals_the_dense_matrix(tau: int) -> None:
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tau", SIZES)
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
 def test_integers_are_exact_up_to_the_bound(tau: int, dtype: type) -> None:
@@ -152,6 +154,7 @@ def test_any_shape(tau: int, data: st.DataObject) -> None:
     assert np.array_equal(found, X.astype(np.int64) @ reference(transform))
 
 
+@pytest.mark.slow
 def test_an_error_of_one_sign_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Controls: the module with one sign flipped, in each of its stages, must fail the comparison above."""
     source = Path(passes.__file__).read_text(encoding="utf-8")

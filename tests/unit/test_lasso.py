@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csc_array
 from sklearn.linear_model import Lasso
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from world import chosen, drawn
+from world import chosen, drawn, sized
 
 from unpooled import Bounds, PrivacyLeakWarning, PrivateLasso
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, ReleaseConflict, StudyAborted, UsageError
@@ -704,6 +704,7 @@ def test_parties_hold_every_column_once(parties, match: str) -> None:
         PrivateLasso(parties, bounds=(-1, 1), y_bounds=(-2, 2)).fit(np.column_stack(list(VALUES.values())), Y)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @parametrize_with_checks([PrivateLasso(2, radius=50.0, rounds=60, epsilon=math.inf, bounds=(-20, 20), y_bounds=(-300, 300))])
@@ -781,11 +782,11 @@ def test_recommended_settings_are_expected_to_do_better_and_can_be_set() -> None
 
 @pytest.mark.minutes
 def test_the_outlook_is_what_happens() -> None:
-    """Excess risk over simulated data sets of the planner's own kind, against its expectation: within a factor of 2."""
+    """Excess risk over simulated data sets of the planner's own kind, against its expectation: within a factor of 2, of a few sets of 4."""
     rng = np.random.default_rng(0)
     model = PrivateLasso(4, radius=2.0, epsilon=4.0, delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2), method="frank-wolfe")
     excess = []
-    for seed in range(8):
+    for seed in range(sized(40, 8)):
         X = np.clip(0.5 * rng.normal(size=(6000, 40)), -1, 1)
         truth = np.zeros(40)
         truth[rng.choice(40, 6, replace=False)] = np.linspace(1, 0.5, 6) * rng.choice([-1, 1], 6)
@@ -794,7 +795,7 @@ def test_the_outlook_is_what_happens() -> None:
         y = np.clip(signal + signal.std() * rng.normal(size=6000), -2, 2)
         found = model.set_params(random_state=seed).fit(X, y).coef_
         excess.append(np.square(found - truth).sum() / np.square(truth).sum())
-    assert 0.5 < np.mean(excess) / model.rounds_outlook(6000, 40).excess < 2
+    assert 0.5 < np.mean(excess) / model.rounds_outlook(6000, 40).excess < sized(2, 4)
 
 
 @pytest.mark.parametrize("coupling", ["ball", "blocks"])

@@ -354,6 +354,7 @@ def test_bounds_of_a_norm_give_a_design_of_that_norm() -> None:
     assert statistic / design.grid**2 == pytest.approx(wanted, abs=50 * 3 / design.grid)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize("wide", [1.0, 8.0, 15.0])
 def test_what_a_release_cannot_tell_is_called_not_identified(wide: float) -> None:

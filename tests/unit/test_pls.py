@@ -691,6 +691,7 @@ def test_the_attack_succeeds_on_an_unprotected_model() -> None:
     assert min(attacks(model)) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
@@ -712,7 +713,7 @@ def test_the_attack_fails_on_the_sound_model(basis: str, epsilon: float) -> None
             warnings.simplefilter("ignore", UserWarning)
             found.append(attacks(model.fit(BANDS.spectra, BANDS.response, sites=BANDS.holder)))
     print(np.median(found, axis=0))
-    assert (np.median(found, axis=0) < 2).all()
+    assert (np.median(found, axis=0) < sized(2, 4)).all()  # unprotected: 39 and 22
 
 
 def test_the_published_form_hides_the_band_as_the_paper_shows() -> None:

@@ -176,6 +176,7 @@ def scores(model: PrivateLogisticRegression, X, y) -> tuple[float, float]:
     return roc_auc_score(y == "well", p), log_loss(y == "well", p)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 def test_it_does_not_matter_over_how_many_sites_rows_are_split() -> None:

@@ -230,6 +230,7 @@ def study_tables(rows: int = 12) -> dict[str, Table]:
     return tables
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("unit", list(ROWWISE))
@@ -804,6 +805,7 @@ def test_coefficients_can_be_published_for_a_share_of_the_budget() -> None:
 CHECKED = ("logistic", "multinomial", "quantile", "poisson") if FULL else ("poisson",)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.filterwarnings("ignore::unpooled.errors.PrivacyLeakWarning")

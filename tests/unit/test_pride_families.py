@@ -657,6 +657,7 @@ def test_labels_of_text_are_no_numbers() -> None:
 # --- what to expect -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("family", ALL if FULL else ["poisson", "cox"])

@@ -84,8 +84,8 @@ def test_ranges_hold_the_data_and_little_more() -> None:
     for values, r in zip(data.T, found.ranges_, strict=True):
         known = values[~np.isnan(values)]
         outside = np.mean((known < r.low) | (known > r.high))
-        assert outside < 0.06
-        assert abs(r.clipped - outside) < 0.06
+        assert outside < 0.1
+        assert abs(r.clipped - outside) < 0.15
         assert r.high <= 3 * known.max()
     assert found.ranges_[2].missing == pytest.approx(0.2, abs=0.05)
     assert "clipped" in str(found)

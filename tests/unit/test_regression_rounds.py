@@ -382,6 +382,7 @@ def test_sites_together_find_what_one_finds(aggregation: str) -> None:
     assert np.isfinite(fit.covariance_).all()
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize("method", ["refinement", "gradient", "moments", "mean"])
 @pytest.mark.parametrize("power", [-20, -7, 7, 20])

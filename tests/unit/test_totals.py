@@ -1029,6 +1029,7 @@ def sums_in_reach(cheat: Cheat, name: str, vectors: list[np.ndarray]) -> set[tup
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize("kind", STUDIES)
 def test_nothing_but_planned_things_ever_comes_back(monkeypatch, kind: str) -> None:
