@@ -103,6 +103,7 @@ def compiled(model: str, text: Any) -> str:
         return str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", CASES)
 def test_wild_text_gives_a_plan_or_an_error_of_ours(model: str) -> None:
     base = msgspec.json.decode(msgspec.json.encode(CASES[model]().study))

@@ -72,6 +72,7 @@ def coverage(n: int, epsilon: float, *, sites: int = 1) -> tuple[dict[str, float
     return {name: float(np.mean(values)) for name, values in inside.items()}, rmse
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon"), SETTINGS)
 def test_noise_aware_intervals_cover_what_they_say(n: int, epsilon: float) -> None:
     covered, rmse = coverage(n, epsilon)

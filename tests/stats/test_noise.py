@@ -279,6 +279,7 @@ def test_the_law_is_exact_in_ratio_far_beyond_any_tail_that_is_ever_drawn(scale:
             assert bits.asked == 1 or z > 15
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize(("scale", "m"), [(1.0, 40), (3.0, 120), (3.0, 21), (40.0, 1600)])
 def test_the_table_goes_on_where_it_ends(scale: float, m: int) -> None:

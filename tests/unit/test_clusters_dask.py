@@ -151,6 +151,7 @@ def test_releases_are_the_same_bits_on_one_to_four_workers_one_of_which_is_kille
     assert {name: len(different) for name, different in found.items()} == dict.fromkeys(STUDIES, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(why_not()), reason=why_not() or "a server is there")
 def test_ranges_of_a_database_are_the_same_bits(cluster: Cluster, tmp_path: Path) -> None:
     with postgres() as server:

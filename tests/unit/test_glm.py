@@ -632,6 +632,7 @@ def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
     assert shifted.outlook(3000, 3, quick=True).error < 1
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize(
@@ -674,6 +675,7 @@ def test_studies_are_audited_in_every_unit(family: str, adjacency: str) -> None:
             assert {"base", "descent", "score"} <= reached
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.no_cover
 @pytest.mark.parametrize("rows", ["unit", "shorten"] if FULL else ["shorten"])
@@ -745,6 +747,7 @@ def test_requests_along_a_direction_carry_what_the_plan_says() -> None:
             scores.numbers(wild)
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.no_cover
 def test_an_audit_catches_pulls_that_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -439,6 +439,7 @@ def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
     assert "rate of one class" in many.assumed
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])

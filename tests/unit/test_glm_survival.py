@@ -369,7 +369,7 @@ def test_newton_steps_find_the_truth_and_their_intervals_cover_it() -> None:
         hits += [t.conf_low <= v <= t.conf_high for t, v in zip(terms, SLOPES, strict=True)]
         privacy += [t.privacy / t.std_error for t in terms]
         assert model.baseline_hazard_ == pytest.approx(0.3, rel=0.6)
-    assert np.mean(hits) > 0.88
+    assert np.mean(hits) > 0.95 - 4 * np.sqrt(0.95 * 0.05 / len(hits))
     assert 0.1 < np.mean(privacy) < 0.99
 
 
@@ -530,6 +530,7 @@ def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
     assert "survival" in many.model
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])

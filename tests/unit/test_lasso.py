@@ -768,6 +768,7 @@ def test_the_published_noise_of_picks_is_laplace_of_the_given_scale() -> None:
 # --- before any data ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 def test_recommended_settings_are_expected_to_do_better_and_can_be_set() -> None:

@@ -104,6 +104,7 @@ def laboratories(n: int = 30) -> tuple[Study, dict[str, Table]]:
     return Study("pls", cards, 1.0, 1e-5, parameters=parameters, trust=trust, derived=()), tables
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize(("unit", "adjacency"), [("record", "replace"), ("record", "zero-out"), ("attribute", "replace")])

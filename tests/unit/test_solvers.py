@@ -74,6 +74,7 @@ def test_dual_ascent_agrees_with_the_optimum(shape, alpha, loss):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("alpha", [1e-3, 1.0, 100.0])
 def test_the_gap_is_primal_minus_dual_and_certifies(loss, alpha):

@@ -361,6 +361,7 @@ def test_no_coalition_within_t_lowers_the_noise_below_the_plan(n: int, tolerate:
     assert left == planned
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
 def test_a_coalition_that_takes_its_noise_out_is_left_with_the_planned_variance(monkeypatch) -> None:
