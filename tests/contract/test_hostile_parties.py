@@ -51,7 +51,7 @@ def ranges_study() -> Case:
         name: Table({"age": rng.uniform(20, 90, n), "dose": rng.normal(0, 1e-3, n)}) for name, n in (("a", 30), ("b", 50))
     }
     cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
-    study = Study("describe", cards, 5.0, 1e-5, parameters={"ranges": True}, simulation_seed=3, derived=())
+    study = Study("describe", cards, 20.0, 1e-5, parameters={"ranges": True}, simulation_seed=3, derived=())
     return Case("describe", study, tables)
 
 
