@@ -64,6 +64,8 @@ def plan(*mus: float, split: Split = Split.VERTICAL, **changes: object) -> Plan:
         {"calibration": "loose"},
         {"parties": ()},
         {"parties": (CARDS[0], CARDS[0])},
+        {"derived": ("weather",)},
+        {"derived": ("bounds", "bounds")},
     ],
 )
 def test_a_study_that_makes_no_sense_is_refused(changes: dict) -> None:
