@@ -33,7 +33,7 @@ from unpooled.audit.likelihood import LikelihoodRatio
 from unpooled.audit.made_up import made_up
 from unpooled.audit.neighbours import bases, changed_once, changed_tables, neighbours, searchable
 from unpooled.audit.shares import share
-from unpooled.audit.stage import Stage
+from unpooled.audit.stage import Run, Stage
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.models import load
 from unpooled.privacy.plan import Study
@@ -100,11 +100,11 @@ def cells(epsilons: tuple[float, ...], only: str) -> list[Cell]:
     return found
 
 
-def power(stage: Stage, ours: Any, other: Any, unit: Unit) -> float:
+def power(stage: Stage, run: Run, other: Any, unit: Unit) -> float:
     """How far a neighbour moves what was released in a run, with the same noise."""
-    theirs = stage.acts(other, 0, recorded=ours, frozen=True)
+    theirs = stage.beside(run, other)
     total = 0.0
-    for party, acts in ours.items():
+    for party, acts in run.acts.items():
         for one, two in zip(acts, theirs[party], strict=True):
             part = share(one, two, stage.plan.release(party, one.release).event(unit))
             total += 0.0 if part is None else part**2
@@ -118,7 +118,7 @@ def worst(stage: Stage, tables: Any, unit: Unit, labels: bool, until: float) -> 
     for base, only in bases(plan, tables, rng, 2, 0):
         if only and unit is not Unit.ATTRIBUTE:
             continue  # one value goes missing: under zero-out no record does
-        ours = stage.acts(base, 0, frozen=True)
+        ours = stage.run(base, 0, frozen=True)
         here: tuple[float, Any] = (-1.0, None)
         tried = [only] if only else neighbours(plan, base, unit, rng, 4, 0, labels=labels)
         for k, listed in enumerate(itertools.chain(tried, itertools.repeat(None, 0 if only else SEARCH))):

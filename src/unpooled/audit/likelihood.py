@@ -66,8 +66,8 @@ class LikelihoodRatio:
             found = log_ratio(self.stage.again(given[which], seed), given[1 - which])
         else:
             here, there = (self.tables, self.neighbour) if which == 0 else (self.neighbour, self.tables)
-            ours = self.stage.acts(here, seed)
-            found = log_ratio(ours, self.stage.acts(there, seed, recorded=ours))
+            run = self.stage.run(here, seed)
+            found = log_ratio(run.acts, self.stage.beside(run, there))
         return float(np.clip(found if which == 0 else -found, -_CERTAIN, _CERTAIN))
 
     @cached_property
@@ -96,8 +96,8 @@ def log_ratio(ours: Mapping[str, list[Act]], theirs: Mapping[str, list[Act]]) ->
 
 def _of_act(one: Act, other: Act) -> float:
     mechanism, given, elsewhere = one.mechanism, one.given, other.given
-    if isinstance(mechanism, Contribution):
-        return 0.0  # exact, sealed to the aggregator, whose own release is counted
+    if one is other or isinstance(mechanism, Contribution):
+        return 0.0  # of a table that did not change; or exact, sealed to the aggregator, whose own release is counted
     if isinstance(mechanism, ObjectivePerturbation):
         return _of_minimiser(one, other)
     if isinstance(mechanism, NoisyChoice):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from unpooled.audit.witness import Act
     from unpooled.privacy.plan import Study
+    from unpooled.privacy.study import Card
     from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Ask, Dropped
     from unpooled.protocol.step import Model
@@ -35,6 +37,17 @@ class FrozenKeys(KeySource):
         return super().stream(*names)
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A study as it was run: over which tables, what every party did, and what it was asked."""
+
+    tables: Mapping[str, Table]
+    seed: int
+    frozen: bool
+    acts: dict[str, list[Act]]
+    asked: dict[str, list[bytes]]
+
+
 class Stage:
     """One study and its model, for any number of runs over any tables."""
 
@@ -46,28 +59,15 @@ class Stage:
         self.plan = self._model.compile(self.study)
         self._planned = sum(release.count for release in self.plan.releases)
 
-    def acts(
-        self,
-        tables: Mapping[str, Table],
-        seed: int,
-        *,
-        recorded: Mapping[str, Sequence[Act]] | None = None,
-        frozen: bool = False,
-    ) -> dict[str, list[Act]]:
-        """What every party did in one run, with root keys that follow from ``seed`` and the party's name.
-
-        Steps are handed what was ``recorded`` instead of their own releases. With ``frozen`` noise, runs over other tables meet the same.
-        """
-        parties = {}
-        for card in self.study.parties:
-            self._acts[card.name] = Acts(tuple((recorded or {}).get(card.name, ())))
-            ledger = Ledger.in_memory(sha256(f"{seed} {card.name}".encode()).digest())
-            keys = (FrozenKeys if frozen else KeySource)(ledger.root_key)
-            parties[card.name] = Party(card.name, tables[card.name], card, ledger, keys, Policy.in_process(), self._known)
-        exchange = in_process(parties)
+    def run(self, tables: Mapping[str, Table], seed: int, *, frozen: bool = False) -> Run:
+        """One run with root keys that follow from ``seed`` and the party's name. With ``frozen`` noise, other tables meet the same."""
+        parties = {card.name: self._party(card, tables[card.name], seed, frozen=frozen) for card in self.study.parties}
+        exchange, asked = in_process(parties), {name: list[bytes]() for name in parties}
 
         def until_all_is_released(batch: list[tuple[Ask, bytes]]) -> list[bytes | Dropped]:
             """What a coordinator makes of its replies after the last release is no draw, and takes most of a run's time."""
+            for ask, request in batch:
+                asked[ask.to].append(request)
             answers = exchange(batch)
             if sum(len(noted.done) for noted in self._acts.values()) >= self._planned:
                 raise _AllIsReleasedError
@@ -75,7 +75,28 @@ class Stage:
 
         with suppress(_AllIsReleasedError):
             drive(self._model, self.plan, until_all_is_released)
-        return {name: noted.done for name, noted in self._acts.items()}
+        return Run(tables, seed, frozen, {name: noted.done for name, noted in self._acts.items()}, asked)
+
+    def acts(self, tables: Mapping[str, Table], seed: int, *, frozen: bool = False) -> dict[str, list[Act]]:
+        """What every party did in one run."""
+        return self.run(tables, seed, frozen=frozen).acts
+
+    def beside(self, run: Run, tables: Mapping[str, Table]) -> dict[str, list[Act]]:
+        """What parties with other tables do at the same requests, their steps handed what was released in the run; who has the same table did it."""
+        acts = dict(run.acts)
+        for card in self.study.parties:
+            if tables[card.name] is not run.tables[card.name]:
+                party = self._party(card, tables[card.name], run.seed, frozen=run.frozen, recorded=run.acts[card.name])
+                for request in run.asked[card.name]:
+                    party.answer(request)
+                acts[card.name] = self._acts[card.name].done
+        return acts
+
+    def _party(self, card: Card, table: Table, seed: int, *, frozen: bool, recorded: Sequence[Act] = ()) -> Party:
+        self._acts[card.name] = Acts(tuple(recorded))
+        ledger = Ledger.in_memory(sha256(f"{seed} {card.name}".encode()).digest())
+        keys = (FrozenKeys if frozen else KeySource)(ledger.root_key)
+        return Party(card.name, table, card, ledger, keys, Policy.in_process(), self._known)
 
     def again(self, acts: Mapping[str, Sequence[Act]], seed: int) -> dict[str, list[Act]]:
         """Fresh draws from what the mechanisms were given in a run: all that differs from run to run where requests tell nothing of earlier releases."""
@@ -111,4 +132,4 @@ def _exact(act: Act) -> tuple[str, bytes]:
     return act.release, np.ascontiguousarray(numbers).tobytes()
 
 
-__all__ = ["FrozenKeys", "Stage", "same_given"]
+__all__ = ["FrozenKeys", "Run", "Stage", "same_given"]
