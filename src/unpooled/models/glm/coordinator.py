@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.messages import Member
     from unpooled.aggregation.totals import Total
+    from unpooled.models.glm.curvature import Curvature
     from unpooled.models.glm.directions import Directions
     from unpooled.models.glm.plan import GlmDesign
     from unpooled.models.glm.shapes import GlmShape
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
 #: A Newton step moves the linear predictor of a typical row by at most this.
 _LONGEST_STEP = 2.0
-#: Directions of which there is less than this part of the best known are unknown; a coefficient is, if this part of it lies in some.
-_SINGULAR, _LOST = 1e-10, 0.1
 
 
 @dataclass
@@ -177,9 +176,8 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, floa
         released = (number * fit.units[1] ** power for power, number in enumerate(design.long.information_of(total), 1))
         gram, variance = fit.shape.information(*released)
         score = score - fit.penalty * fit.start
-        weighted = gram + np.diag(fit.penalty)
-        inverse, told = _inverse(weighted, noisy_gram.noise_level(variance), fit.shape.lift)
-        move = inverse @ score
+        known = fit.shape.known(gram, variance, fit.penalty)
+        move = known.inverse @ score
         if design.schedule.exact:
             move *= min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(move)), 1e-300))
             fit.start = fit.start + move
@@ -192,47 +190,25 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, floa
         dispersion = gamma_dispersion(min(max(square, deviation, 1.0) / fit.rows, LARGEST_SQUARE / 2), LARGEST_SQUARE)
     estimate = fit.start if design.schedule.exact else fit.start + move
     noises = np.full(score.size, noise**2)
-    told &= noisy_gram.identified(gram, variance, lift=fit.shape.lift)
-    found = _step(fit, estimate, (weighted, variance, inverse), noises, (dispersion, told))
+    found = _step(fit, estimate, known, noises, dispersion)
     if not design.schedule.exact:
         # For predictions: as far along as the noise of the step allows, beside that of the rounds (THEORY.md, section 3).
-        weighted = noisy_gram.psd_part(weighted)
+        weighted = noisy_gram.psd_part(known.information)
         believed = weighted * fit.shape.believed(fit.spread)
-        met = fit.shape.met(move, variance, noises)
+        met = fit.shape.met(move, known.variance, noises)
         fit.start = fit.start + believed.T @ np.linalg.solve(believed @ weighted + met, score)
     return found, dispersion
 
 
-def _step(
-    fit: GlmFit,
-    estimate: Row,
-    information: tuple[Matrix, Matrix, Matrix],
-    noises: Row,
-    more: tuple[float, NDArray[np.bool_]],
-) -> NewtonStep:
+def _step(fit: GlmFit, estimate: Row, known: Curvature, noises: Row, dispersion: float) -> NewtonStep:
     """The estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met."""
-    (weighted, variance, inverse), (dispersion, told) = information, more
-    back = fit.back
-    move = estimate - fit.start
-    sampling = inverse @ (dispersion * (weighted - np.diag(fit.penalty))) @ inverse
-    met = fit.shape.met(move, variance, noises)
+    back, inverse = fit.back, known.inverse
+    sampling = inverse @ (dispersion * (known.information - np.diag(fit.penalty))) @ inverse
+    met = fit.shape.met(estimate - fit.start, known.variance, noises)
     own, covariance = back @ estimate, back @ (sampling + inverse @ met @ inverse) @ back.T
-    told = fit.shape.constants_told(told)
+    told = fit.shape.constants_told(known.told)
     whole, alone = (tuple(np.ravel(m).tolist()) for m in (covariance, back @ sampling @ back.T))
     return NewtonStep(fit.shape.names, tuple(own.tolist()), whole, alone, tuple(told.tolist()))
-
-
-def _inverse(information: Matrix, noise: float, lift: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
-    """The inverse over the directions that the records tell of more than noise does, and whose they are.
-
-    Columns that add up to a constant, as all categories of one do, leave a direction that nobody knows. A step along it would be noise alone,
-    and would carry the Hessian's noise into every other coefficient.
-    """
-    values, vectors = np.linalg.eigh((information + information.T) / 2)
-    kept = values > max(_SINGULAR * float(values[-1]), noise)
-    own = vectors[:, kept]
-    told = noisy_gram.shares(vectors[:, ~kept], lift) < _LOST
-    return np.asarray((own / values[kept]) @ own.T), told
 
 
 def _result(fit: GlmFit, newton: NewtonStep | None, own: Row | None = None, *, dispersion: float = 1.0) -> GlmResult:

@@ -16,13 +16,16 @@ import numpy as np
 from unpooled.aggregation.inference import CONSTANT_TERM
 from unpooled.aggregation.standard import CONSTANT
 from unpooled.kernels import noisy_gram
+from unpooled.models.glm.curvature import curvature, curvature_of_intervals
 from unpooled.models.glm.life_table import LifeTable
+from unpooled.models.glm.rounds import PRIOR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.layout import MomentsLayout
     from unpooled.aggregation.standard import Standard
+    from unpooled.models.glm.curvature import Curvature
     from unpooled.models.glm.plan import GlmDesign
 
     Row = NDArray[np.float64]
@@ -84,6 +87,10 @@ class GlmShape:
     def information(self, gram: Matrix, variance: Matrix) -> tuple[Matrix, Matrix]:
         """Released second moments and the variances of their noise likewise."""
         return gram, variance
+
+    def known(self, gram: Matrix, variance: Matrix, penalty: Row) -> Curvature:
+        """What a Newton step takes of the second moments."""
+        return curvature(gram, variance, penalty, self.lift)
 
     def met(self, move: Row, variance: Matrix, noises: Row) -> Matrix:
         """The covariance of e - N d: the noise of a gradient, and what the noise of the second moments meets in a step d (Theorem B.4)."""
@@ -255,6 +262,14 @@ class Intervals(GlmShape):
         own = np.full(self.columns + len(self.table.edges), spread)
         own[self.columns :] += self.table.log_hazard_variances / CONSTANT**2
         return own
+
+    def known(self, gram: Matrix, variance: Matrix, penalty: Row) -> Curvature:
+        """Intervals by themselves, where there is noise."""
+        if not variance.any():
+            return super().known(gram, variance, penalty)
+        events = np.array(self.table.events) + 1.0 + self.table.noise
+        believed = PRIOR**2 + self.table.log_hazard_variances
+        return curvature_of_intervals(gram, variance, penalty, CONSTANT**2 * events, CONSTANT**2 / believed)
 
     @cached_property
     def lift(self) -> Matrix:
