@@ -46,13 +46,12 @@ def error(n: int, epsilon: float, seed: int, *, sites: int = 1, **options) -> fl
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon", "most"), [(500, 1.0, 0.65), (5000, 1.0, 0.38), (5000, 10.0, 0.32)])
 def test_prediction_error_of_the_sound_form(n: int, epsilon: float, most: float) -> None:
-    runs = RUNS * (6 if FULL else 1) if n < 1000 else RUNS // (1 if FULL else 2)
+    runs = 12 * RUNS if n < 1000 else RUNS  # one run of a small study is .17 from their median
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # one in fifty of the small ones falls back on the mean
         found = [error(n, epsilon, seed) for seed in range(runs)]
     print(f"n = {n}, eps = {epsilon:g}: median {np.median(found):.3f}, worst {max(found):.3f}")
-    # Noise is keyed by what is released, whose last bits are the processor's: seeds are other draws on another machine.
-    assert np.median(found) <= most + 3 * 1.25 * np.std(found) / np.sqrt(runs)
+    assert np.median(found) <= most
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ def statistics(
     """Every total with a statistic of one table, at public numbers of a request that are anything."""
     rows = rows_of(classes, 1.0, columns, intercept=intercept)
     p = len(rows.layout.coding.attribute)
-    standard = rng.uniform(-1, 1, p), np.exp(rng.uniform(-5, 1, p))
+    standard = rng.uniform(-1, 1, p), np.exp(rng.uniform(rng.choice([-5.0, 0.0]), 1, p))
     start = rng.normal(size=rows.width) * float(rng.choice([0.0, 0.3, 30.0]))
     units = np.exp(rng.uniform(-3, 2, 2))
     base = ClassRates(rows.responses, 100)
@@ -219,7 +219,7 @@ def test_totals_are_those_of_the_formulas() -> None:
     p = np.exp(z @ start.reshape(3, -1).T)
     p /= p.sum(axis=1, keepdims=True)
     gradient, _ = rows.gradient_of(Total(rows.gradients(rows.blocks(table, standard), start, np.ones(2)), np.ones(1), ()))
-    assert gradient.reshape(3, -1) == pytest.approx((np.eye(3)[y] - p).T @ z, abs=1e-4)
+    assert gradient.reshape(3, -1) == pytest.approx((np.eye(3)[y] - p).T @ z, abs=50 * 2 / rows.grid)
     total = Total(rows.weighted(rows.blocks(table, standard), start, np.ones(2)).astype(float), np.zeros(1), ())
     gram, _ = rows.information_of(total)
     truth = sum(np.kron(np.diag(v) - np.outer(v, v), np.outer(row, row)) for v, row in zip(p, z, strict=True))
@@ -340,17 +340,17 @@ def test_the_base_rates_alone_and_gradients_without_errors() -> None:
         model.summary()
 
 
-@pytest.mark.minutes
+@pytest.mark.slow
 def test_newton_steps_find_the_truth_and_their_intervals_cover_it() -> None:
     truth, hits, privacy = SLOPES[:3] - SLOPES[:3].mean(axis=0), [], []
-    for seed in range(sized(40, 6)):
+    for seed in range(sized(40, 24)):
         X, y = simulated(8000, seed=seed)
         model = glm(epsilon=2.0, delta=1e-5, random_state=seed, method="newton").fit(X, y)
         terms = [t for t in model.summary().terms if "intercept" not in t.term]
         hits += [t.conf_low <= v <= t.conf_high for t, v in zip(terms, truth.ravel(), strict=True)]
         privacy += [t.privacy / t.std_error for t in terms]
         assert model.coef_.sum(axis=0) == pytest.approx(np.zeros(3), abs=1e-9)
-    assert np.mean(hits) > 0.95 - 4 * np.sqrt(0.95 * 0.05 / len(hits))
+    assert np.mean(hits) > 0.9
     assert 0.1 < np.mean(privacy) < 0.99
 
 

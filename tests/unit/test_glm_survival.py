@@ -359,17 +359,17 @@ def test_the_life_table_alone_and_gradients_without_errors() -> None:
         model.summary()
 
 
-@pytest.mark.minutes
+@pytest.mark.slow
 def test_newton_steps_find_the_truth_and_their_intervals_cover_it() -> None:
     hits, privacy = [], []
-    for seed in range(sized(40, 6)):
+    for seed in range(sized(40, 24)):
         X, time, happened = simulated(10_000, seed)
         model = glm(epsilon=2.0, delta=1e-5, random_state=seed, method="newton").fit(X, time, event=happened)
         terms = model.summary().terms[:3]
         hits += [t.conf_low <= v <= t.conf_high for t, v in zip(terms, SLOPES, strict=True)]
         privacy += [t.privacy / t.std_error for t in terms]
         assert model.baseline_hazard_ == pytest.approx(0.3, rel=0.6)
-    assert np.mean(hits) > 0.95 - 4 * np.sqrt(0.95 * 0.05 / len(hits))
+    assert np.mean(hits) > 0.9
     assert 0.1 < np.mean(privacy) < 0.99
 
 

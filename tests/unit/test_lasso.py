@@ -781,13 +781,13 @@ def test_recommended_settings_are_expected_to_do_better_and_can_be_set() -> None
     assert model.recommended(20_000, 100) == settings  # nothing is left to chance
 
 
-@pytest.mark.minutes
+@pytest.mark.slow
 def test_the_outlook_is_what_happens() -> None:
-    """Excess risk over simulated data sets of the planner's own kind, against its expectation: within a factor of 2, of a few sets of 4."""
+    """Excess risk over simulated data sets of the planner's own kind, against its expectation: within a factor of 2."""
     rng = np.random.default_rng(0)
     model = PrivateLasso(4, radius=2.0, epsilon=4.0, delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2), method="frank-wolfe")
     excess = []
-    for seed in range(sized(40, 8)):
+    for seed in range(sized(80, 40)):
         X = np.clip(0.5 * rng.normal(size=(6000, 40)), -1, 1)
         truth = np.zeros(40)
         truth[rng.choice(40, 6, replace=False)] = np.linspace(1, 0.5, 6) * rng.choice([-1, 1], 6)
@@ -796,7 +796,7 @@ def test_the_outlook_is_what_happens() -> None:
         y = np.clip(signal + signal.std() * rng.normal(size=6000), -2, 2)
         found = model.set_params(random_state=seed).fit(X, y).coef_
         excess.append(np.square(found - truth).sum() / np.square(truth).sum())
-    assert 0.5 < np.mean(excess) / model.rounds_outlook(6000, 40).excess < sized(2, 4)
+    assert 0.5 < np.mean(excess) / model.rounds_outlook(6000, 40).excess < 2
 
 
 @pytest.mark.parametrize("coupling", ["ball", "blocks"])

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 SCALES, DESCENT, SPREAD, RESIDUAL = "scales", "descent", "spread", "residual"
-#: Standardised values, and residuals of shortened rows, are clipped to this.
+#: Standardised responses, and residuals of shortened rows, are clipped to this.
 CAP = 4.0
 #: A squared residual counts as at most this: three deviations of the response, whatever the fit explains.
 LARGEST_SQUARE = 9.0
@@ -52,6 +52,9 @@ FIRST = 0.5
 _MEAN_PRIOR = 0.35
 #: A deviation is never taken for less than this part of the half width.
 _NARROWEST = 0.003
+#: No value inside its declared range is farther from a mean, in deviations. Columns are not clipped to less: rows are shortened instead, for which
+#: a linear model stays what it is. A rare indicator is ten deviations from its mean, and clipped it would have another coefficient.
+WIDEST = 2 / _NARROWEST
 #: Steps of a squared residual per unit.
 SQUARE_STEPS = 1024.0
 #: Public numbers of a request are below this, so that no residual overflows.
@@ -168,7 +171,7 @@ class StandardRows:
     @cached_property
     def grid(self) -> int:
         """Steps per unit: sums of products of two such values stay inside 64 bits."""
-        exact = 1 << ((53 - math.ceil(math.log2(CAP**2 * (self.layout.size + 1)))) // 2)  # squared lengths below 2^53
+        exact = 1 << ((53 - math.ceil(math.log2(WIDEST**2 * (self.layout.size + 1)))) // 2)  # squared lengths below 2^53
         return min(integer_grid(self.rows * math.ceil(4 * max(self.radius, self.longest, CAP) ** 2), 2), exact)
 
     @cached_property
@@ -223,7 +226,7 @@ class StandardRows:
         for coded, response in coded_blocks(self.layout, table):
             rows = np.empty((response.size, d), order="F")
             scale = (middle[:-1] * g, 1 / (width[:-1] * g))
-            standard_rows.standardise_rows(coded, *scale, CAP, one, float(self.grid), rows)
+            standard_rows.standardise_rows(coded, *scale, WIDEST, one, float(self.grid), rows)
             yield rows, np.clip((response / g - middle[-1]) / width[-1], -CAP, CAP)
 
     def gradient(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.standard import CAP, CONSTANT, SQUARE_STEPS, Standard, StandardRows, coded_features
+from unpooled.aggregation.standard import CAP, CONSTANT, SQUARE_STEPS, WIDEST, Standard, StandardRows, coded_features
 from unpooled.aggregation.totals import Summed
 from unpooled.kernels import glm_rows, standard_rows
 from unpooled.kernels.moments import add_gram
@@ -163,7 +163,7 @@ class GlmRows(StandardRows):
     @cached_property
     def grid(self) -> int:
         """Steps per unit: sums of products stay inside 64 bits, squared lengths and single products below 2^53."""
-        largest = 1.0 if self.exact else CAP
+        largest = 1.0 if self.exact else WIDEST
         exact = 1 << ((53 - math.ceil(math.log2(max(largest**2 * (self.width + 1), self.longest, 1.0)))) // 2)
         return min(integer_grid(self.rows * math.ceil(self.longest), 2, _FINEST), exact)
 
@@ -195,7 +195,7 @@ class GlmRows(StandardRows):
         for coded, *others in coded_features(self.layout, table, self.responses.names):
             y, offset = self.responses.read(tuple(others))
             rows = np.empty((y.size, d), order="F")
-            standard_rows.standardise_rows(coded, middle * g, 1 / (width * g), CAP, one, float(self.grid), rows)
+            standard_rows.standardise_rows(coded, middle * g, 1 / (width * g), WIDEST, one, float(self.grid), rows)
             yield rows, np.column_stack([y, offset])
 
     def pulls(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.standard import WIDEST
 from unpooled.errors import ProtocolError
 from unpooled.kernels.moments import add_gram
 from unpooled.models.lasso.party import coded_columns, response_of
@@ -113,11 +114,11 @@ def choose(context: Context, request: ChooseRequest) -> ChooseReply:
 
 
 def _rows(context: Context, columns: list[int], middle: Floats, width: Floats, grid: int) -> Floats:
-    """Standardised rows of these columns, clipped, as floats that hold integers."""
+    """Standardised rows of these columns as floats that hold integers; what is shortened later need not be clipped now."""
     coded, g = coded_columns(context), float(grids(context.table.n_rows)[0])
     out = np.empty((context.table.n_rows, len(columns)), order="F")
     for at, (j, centre, wide) in enumerate(zip(columns, middle.tolist(), width.tolist(), strict=True)):
-        out[:, at] = np.trunc(np.clip((coded.column(j) / g - centre) / wide, -CAP, CAP) * grid)
+        out[:, at] = np.trunc(np.clip((coded.column(j) / g - centre) / wide, -WIDEST, WIDEST) * grid)
     return out
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from unpooled.aggregation.standard import WIDEST
 from unpooled.models.lasso.plan import Parameters, check, grids, widths_of
 from unpooled.privacy.accounting import SAFETY, budget_mu, budget_rho
 from unpooled.privacy.bounds import integer_grid
@@ -70,7 +71,8 @@ class StandardDesign:
 
     def grid(self, party: str) -> int:
         """Steps per unit of a standardised value: sums of products stay inside 64 bits."""
-        return integer_grid(self.rows * math.ceil(4 * max(self.radius(party), CAP) ** 2), 2)
+        exact = 1 << ((53 - math.ceil(math.log2(WIDEST**2 * self.kept[party]))) // 2)  # squared lengths below 2^53
+        return min(integer_grid(self.rows * math.ceil(4 * max(self.radius(party), CAP) ** 2), 2), exact)
 
     def longest(self, party: str) -> tuple[int, int]:
         """(longest row, largest response beside it), in grid steps."""

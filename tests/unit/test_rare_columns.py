@@ -1,0 +1,116 @@
+"""What is rare or skewed keeps its coefficient: no value inside its declared range is clipped, and intervals cover what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from world import sized
+
+from unpooled import PrivateBayesianRegression, PrivateGLM
+from unpooled.aggregation import standard
+from unpooled.models.glm import rows as glm_rows
+from unpooled.models.glm.curvature import curvature, curvature_of_intervals
+
+ROWS, BOUNDS = 20_000, {"rare": (0, 1), "skewed": (0, 20), "plain": (-4, 4)}
+#: Of a column that is one in fifty, of a lognormal one, and of a normal one.
+TRUTH = np.array([0.8, 0.1, -0.3])
+
+
+def columns(rng: np.random.Generator) -> np.ndarray:
+    rare, skewed = rng.random(ROWS) < 0.02, rng.lognormal(0, 1, ROWS).clip(0, 20)
+    return np.column_stack([rare, skewed, rng.normal(size=ROWS).clip(-4, 4)])
+
+
+def fitted(family: str, seed: int) -> list[Any]:
+    """The terms of the three slopes."""
+    rng = np.random.default_rng(seed)
+    X = columns(rng)
+    u = X @ TRUTH
+    own: dict[str, Any] = {
+        "epsilon": 4.0,
+        "delta": 1e-6,
+        "bounds": dict(zip(("x0", "x1", "x2"), BOUNDS.values(), strict=True)),
+        "random_state": seed,
+    }
+    if family == "gaussian":
+        y = np.clip(u + rng.normal(size=ROWS), -10, 10)
+        model: Any = PrivateBayesianRegression(y_bounds=(-10, 10), **own).fit(X, y)
+    elif family == "survival":
+        time, leaves = rng.exponential(size=ROWS) / (0.3 * np.exp(u)), rng.uniform(0, 8, ROWS)
+        model = PrivateGLM(family, y_bounds=(0, 5), cuts=(0.5, 1, 2, 3), method="newton", **own)
+        model.fit(X, np.minimum(time, leaves), event=time <= leaves)
+    elif family == "logistic":
+        model = PrivateGLM(family, classes=(0, 1), method="newton", **own).fit(
+            X, (rng.random(ROWS) < expit(u - 0.5)).astype(int)
+        )
+    else:
+        model = PrivateGLM(family, y_bounds=(0, 30), method="newton", **own).fit(X, rng.poisson(np.exp(u - 0.5)).clip(0, 30))
+    return list(model.summary().terms[:3])
+
+
+def distances(family: str, seeds: int) -> np.ndarray:
+    """How many standard errors every estimate is from the truth: seeds x columns."""
+    return np.array(
+        [[(t.estimate - v) / t.std_error for t, v in zip(fitted(family, seed), TRUTH, strict=True)] for seed in range(seeds)]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["gaussian", "logistic", "poisson", "survival"])
+def test_rare_and_skewed_columns_keep_their_coefficients(family: str) -> None:
+    seeds = sized(40, 8)
+    found = distances(family, seeds)
+    assert (np.abs(found.mean(axis=0)) < 0.25 + 3.5 / np.sqrt(seeds)).all(), found.mean(axis=0)
+    assert np.mean(np.abs(found) < 1.96) > 0.95 - 3.5 * np.sqrt(0.95 * 0.05 / found.size)
+
+
+def test_columns_clipped_at_four_deviations_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: one in fifty is seven deviations from its mean, and cut to four it had nearly twice its coefficient."""
+    families = ("poisson", "survival")
+    assert all(abs(distances(family, 4)[:, 0].mean()) < 1.75 for family in families)
+    monkeypatch.setattr(standard, "WIDEST", 4.0)
+    monkeypatch.setattr(glm_rows, "WIDEST", 4.0)
+    assert all(distances(family, 4)[:, 0].mean() > 2 for family in families)
+
+
+@pytest.mark.parametrize("prior", [0.0, 3.0])
+def test_intervals_that_are_eliminated_leave_the_inverse_of_the_whole(prior: float) -> None:
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(size=(500, 3)), np.eye(4)[rng.integers(0, 4, 500)]])
+    information, penalty = rows.T @ rows, np.append(np.ones(3), np.zeros(4))
+    events = information.diagonal()[3:]
+    small = np.full((7, 7), 1e-6)
+    found = curvature_of_intervals(information, small, penalty, events, np.full(4, prior))
+    whole = information + np.diag(penalty) + np.diag([0.0] * 3 + [prior] * 4)
+    assert found.told.all()
+    assert found.information == pytest.approx(whole, abs=1e-4)
+    assert found.inverse @ whole == pytest.approx(np.eye(7), abs=1e-6)
+    if not prior:
+        assert found.inverse == pytest.approx(curvature(information, small, penalty, np.eye(7)).inverse, abs=1e-6)
+
+
+def test_an_interval_below_the_noise_of_the_whole_matrix_still_takes_its_part() -> None:
+    """Held against the whole noise its direction is dropped, and the slopes take up what its hazard is wrong by."""
+    rng = np.random.default_rng(1)
+    place = rng.choice(3, 4000, p=[0.6, 0.35, 0.05])
+    late = np.column_stack([rng.normal(0.8 * (place == 2), 1.0), np.eye(3)[place]])  # those of the last interval are others
+    information, score = late.T @ late, late.T @ np.where(place == 2, -0.4, 0.0)
+    variance = np.full((4, 4), 100.0**2)
+    plain = curvature(information, variance, np.zeros(4), np.eye(4))
+    own = curvature_of_intervals(information, variance, np.zeros(4), information.diagonal()[1:], np.zeros(3))
+    right = np.linalg.solve(information, score)
+    assert right[0] == pytest.approx(0, abs=1e-9)
+    assert abs((plain.inverse @ score)[0]) > 0.01
+    assert abs((own.inverse @ score)[0]) < 0.005
+    assert own.told.all()
+
+
+def test_an_interval_of_noise_alone_is_what_its_events_say() -> None:
+    information = np.diag([5000.0, 900.0, -300.0])
+    found = curvature_of_intervals(information, np.full((3, 3), 500.0**2), np.zeros(3), np.array([900.0, 20.0]), np.zeros(2))
+    assert 0 < found.information[2, 2] < 40
+    assert np.linalg.eigvalsh(found.information).min() > 0
+    assert not found.told[2]
