@@ -1,7 +1,7 @@
 r"""The standardised row: columns brought to mean 0 and deviation 1 by released numbers, and everything that is summed over such rows.
 
-A coded row x in [-1, 1]^p becomes z = ((x - m)/s, w), clipped to +-4 in every column, with a constant w beside it; the response becomes
-v = (y - m_y)/s_y likewise. m and s were released (``scales``), so they are public, and what one record adds is a function of it alone:
+A coded row x in [-1, 1]^p becomes z = ((x - m)/s, w), with a constant w beside it, not clipped inside its declared range; the response becomes
+v = (y - m_y)/s_y, clipped to +-4. m and s were released (``scales``), so they are public, and what one record adds is a function of it alone:
 
 * ``descent``: r z with r = v - z.b, scaled down until |r||z| <= C (Theorem B.5);
 * ``spread``: r^2, at most 3^2 (Theorem B.6);
