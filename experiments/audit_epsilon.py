@@ -33,7 +33,7 @@ from unpooled.audit.likelihood import LikelihoodRatio
 from unpooled.audit.made_up import made_up
 from unpooled.audit.neighbours import bases, changed_once, changed_tables, neighbours, searchable
 from unpooled.audit.shares import share
-from unpooled.audit.stage import Run, Stage
+from unpooled.audit.stage import Stage, StagedRun
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.models import load
 from unpooled.privacy.plan import Study
@@ -100,7 +100,7 @@ def cells(epsilons: tuple[float, ...], only: str) -> list[Cell]:
     return found
 
 
-def power(stage: Stage, run: Run, other: Any, unit: Unit) -> float:
+def power(stage: Stage, run: StagedRun, other: Any, unit: Unit) -> float:
     """How far a neighbour moves what was released in a run, with the same noise."""
     theirs = stage.beside(run, other)
     total = 0.0

@@ -32,14 +32,14 @@ def statistic(act) -> bytes:
 def test_no_two_statistics_share_their_noise(name: str) -> None:
     case = CASES[name]()
     stage, moved = Stage(load(case.model), case.study, load), 0
-    ours = stage.acts(case.tables, 0, frozen=True)
+    run = stage.run(case.tables, 0, frozen=True)
     for card in case.study.parties:
         for column in (*(c.name for c in card.columns), *card.labels):
             other = changed(case.tables[card.name], column)
             if other is None:
                 continue
-            theirs = stage.acts({**case.tables, card.name: other}, 0, recorded=ours, frozen=True)
-            for one, two in zip(ours[card.name], theirs[card.name], strict=True):
+            theirs = stage.beside(run, {**case.tables, card.name: other})
+            for one, two in zip(run.acts[card.name], theirs[card.name], strict=True):
                 if statistic(one) != statistic(two):
                     moved += 1
                     assert one.mechanism.content(one.given) != two.mechanism.content(two.given), (column, one.release)

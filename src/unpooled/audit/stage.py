@@ -38,7 +38,7 @@ class FrozenKeys(KeySource):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class StagedRun:
     """A study as it was run: over which tables, what every party did, and what it was asked."""
 
     tables: Mapping[str, Table]
@@ -59,7 +59,7 @@ class Stage:
         self.plan = self._model.compile(self.study)
         self._planned = sum(release.count for release in self.plan.releases)
 
-    def run(self, tables: Mapping[str, Table], seed: int, *, frozen: bool = False) -> Run:
+    def run(self, tables: Mapping[str, Table], seed: int, *, frozen: bool = False) -> StagedRun:
         """One run with root keys that follow from ``seed`` and the party's name. With ``frozen`` noise, other tables meet the same."""
         parties = {card.name: self._party(card, tables[card.name], seed, frozen=frozen) for card in self.study.parties}
         exchange, asked = in_process(parties), {name: list[bytes]() for name in parties}
@@ -75,13 +75,13 @@ class Stage:
 
         with suppress(_AllIsReleasedError):
             drive(self._model, self.plan, until_all_is_released)
-        return Run(tables, seed, frozen, {name: noted.done for name, noted in self._acts.items()}, asked)
+        return StagedRun(tables, seed, frozen, {name: noted.done for name, noted in self._acts.items()}, asked)
 
     def acts(self, tables: Mapping[str, Table], seed: int, *, frozen: bool = False) -> dict[str, list[Act]]:
         """What every party did in one run."""
         return self.run(tables, seed, frozen=frozen).acts
 
-    def beside(self, run: Run, tables: Mapping[str, Table]) -> dict[str, list[Act]]:
+    def beside(self, run: StagedRun, tables: Mapping[str, Table]) -> dict[str, list[Act]]:
         """What parties with other tables do at the same requests, their steps handed what was released in the run; who has the same table did it."""
         acts = dict(run.acts)
         for card in self.study.parties:
@@ -132,4 +132,4 @@ def _exact(act: Act) -> tuple[str, bytes]:
     return act.release, np.ascontiguousarray(numbers).tobytes()
 
 
-__all__ = ["FrozenKeys", "Run", "Stage", "same_given"]
+__all__ = ["FrozenKeys", "Stage", "StagedRun", "same_given"]
