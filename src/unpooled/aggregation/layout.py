@@ -207,8 +207,9 @@ class MomentsLayout:
         from unpooled.kernels.moments import add_gram
 
         responses = 1 + len(self.others)
-        width = self.size + responses
-        total = np.zeros((width, width), dtype=np.int64)
+        features = self.size - self.intercept
+        width = features + responses
+        gram, sums, count = np.zeros((width, width), dtype=np.int64), np.zeros(width, dtype=np.int64), 0
         response = Coding((self.response, *self.others), self.grid)
         buffer = np.empty((0, width), order="F")
         for block in blocks:
@@ -216,11 +217,20 @@ class MomentsLayout:
             if buffer.shape[0] < rows:
                 buffer = np.empty((rows, width), order="F")
             coded = buffer[:rows]
-            self.coding.code_into(block[:-responses], coded[:, : self.size - self.intercept])
+            self.coding.code_into(block[:-responses], coded[:, :features])
+            response.code_into(block[-responses:], coded[:, features:])
+            add_gram(coded, self.grid, gram)
+            count += rows
             if self.intercept:
-                coded[:, self.size - 1] = self.grid
-            response.code_into(block[-responses:], coded[:, self.size :])
-            add_gram(coded, self.grid, total)
+                sums += coded.sum(axis=0).astype(np.int64)  # integers, so any order of adding them up is exact
+        if not self.intercept:
+            return gram[self.pairs]
+        # What a constant column would have added, which BLAS is spared: its products are sums.
+        total = np.empty((width + 1, width + 1), dtype=np.int64)
+        others = np.delete(np.arange(width + 1), features)
+        total[np.ix_(others, others)] = gram
+        total[features, others] = total[others, features] = self.grid * sums
+        total[features, features] = self.grid * self.grid * count
         return total[self.pairs]
 
 
