@@ -29,7 +29,7 @@ class Faulty:
     def __init__(self, root: Path, model: str, victim: str) -> None:
         self.holds = root / "holds"
         self.holds.mkdir()
-        self.made: Rehearsal = make_rehearsal(root, model)
+        self.made: Rehearsal = make_rehearsal(root, model, studies=40)
         self.world: World = self.made.worlds[model]
         self.root, self.victim, self.processes = root, victim, {}
 

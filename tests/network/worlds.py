@@ -118,7 +118,10 @@ class World:
         return path
 
 
-def make_world(root: Path, case: Case, coordinator: str, *, ids: dict[str, list[str]] | None = None) -> World:
+def make_world(
+    root: Path, case: Case, coordinator: str, *, ids: dict[str, list[str]] | None = None, studies: int = 3
+) -> World:
+    """A study's parties on disk, with budgets for so many like it."""
     cards = []
     for card in case.study.parties:
         home, table = root / card.name, case.tables[card.name]
@@ -128,7 +131,7 @@ def make_world(root: Path, case: Case, coordinator: str, *, ids: dict[str, list[
         if ids is not None:
             columns["person"] = ids[card.name]
         pl.DataFrame(columns).write_parquet(home / "data.parquet")
-        budget = Target(case.study.epsilon * 3, case.study.delta, Unit(case.study.unit))
+        budget = Target(case.study.epsilon * studies, case.study.delta, Unit(case.study.unit))
         label = "person" if ids is not None else None
         create_party(home, card.name, home / "data.parquet", card.columns, budget, label, card.labels, new_budget=True)
         config = home / "party.toml"
@@ -177,7 +180,7 @@ class Rehearsal:
         return command("run", str(file), *where, *words, code=code)
 
 
-def make_rehearsal(root: Path, *models: str, ids: dict[str, list[str]] | None = None) -> Rehearsal:
+def make_rehearsal(root: Path, *models: str, ids: dict[str, list[str]] | None = None, studies: int = 3) -> Rehearsal:
     root.mkdir(parents=True, exist_ok=True)
     port, admin_port = free_ports()
     names = [card.name for model in models for card in CASES[model]().study.parties]
@@ -187,7 +190,7 @@ def make_rehearsal(root: Path, *models: str, ids: dict[str, list[str]] | None = 
         lines += ["[[party]]", f'name = "{name}"', f'config = "parties/{name}/party.toml"']
     (root / "network.toml").write_text("\n".join(lines) + "\n")
     public = provision(root / "network.toml", root / "kits")
-    worlds = {model: make_world(root / "parties", CASES[model](), public, ids=ids) for model in models}
+    worlds = {model: make_world(root / "parties", CASES[model](), public, ids=ids, studies=studies) for model in models}
     return Rehearsal(root / "kits", worlds)
 
 

@@ -116,7 +116,7 @@ def run_networked(
         refused = fetched / "refused.json"
         if refused.exists():
             reason = json.loads(refused.read_text())
-            raise again(reason["error"], reason["words"]).at(party=reason["party"])
+            raise again(reason["error"], reason["words"]).at(party=reason.get("party"))
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copytree(fetched, folder, dirs_exist_ok=True)
     return plan
