@@ -121,7 +121,7 @@ def worst(stage: Stage, tables: Any, unit: Unit, labels: bool, until: float) -> 
         ours = stage.run(base, 0, frozen=True)
         here: tuple[float, Any] = (-1.0, None)
         tried = [only] if only else neighbours(plan, base, unit, rng, 4, 0, labels=labels)
-        for k, listed in enumerate(itertools.chain(tried, itertools.repeat(None, 0 if only else SEARCH))):
+        for listed in itertools.chain(tried, itertools.repeat(None, 0 if only else SEARCH)):
             if listed is None and here[1] is None:
                 break
             changes = changed_once(plan, here[1], unit, rng) if listed is None else listed
@@ -131,7 +131,7 @@ def worst(stage: Stage, tables: Any, unit: Unit, labels: bool, until: float) -> 
             moved = power(stage, ours, other, unit)
             here = max(here, (moved, changes if searchable(plan, changes) else here[1]), key=lambda pair: pair[0])
             best = max(best, (moved, base, other), key=lambda found: found[0])
-            if k and time.monotonic() > until:
+            if time.monotonic() > until:
                 return best[1:]
     return best[1:]
 
