@@ -216,7 +216,9 @@ class _World:
                     self.report.violations.append(Violation(unit, ours.to, f"{step.name}.{key}", what))
         for name in run.tables if people and run.entrusts else people:
             for act, acted in zip(run.acts[name], self._acts[name].done, strict=False):  # a refused neighbour draws less
-                part = self._share(name, act, acted, unit, label=label)
+                # Of a party whose own data did not change, an equal minimiser at equal noise is that of an equal objective.
+                still = name not in people and act.perturbation is not None and np.array_equal(act.gave, acted.gave)
+                part = 0.0 if still else self._share(name, act, acted, unit, label=label)
                 moved[name, act.release] += part > 0
                 largest = max(largest, part)
         self._compose(moved, unit, label=label)
