@@ -1,7 +1,7 @@
 """Coverage of 95 % intervals where columns are not normal: shifted, correlated, skewed, rare (``models/glm/THEORY.md``, section 3).
 
 Four columns; linear predictors have a deviation of .7. One in fifty of the first rare column is 1, one in ten of the second. Responses that can be
-larger than any range are clipped to theirs: counts at 20, which one in ten thousand exceeds.
+larger than any range are clipped to theirs: counts at 20, which up to one in a hundred exceed where columns are skewed.
 """
 
 from __future__ import annotations

@@ -693,7 +693,6 @@ def test_the_attack_succeeds_on_an_unprotected_model() -> None:
 
 @pytest.mark.slow
 @pytest.mark.no_cover
-@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 @pytest.mark.parametrize("basis", ["none", "dct"])
 def test_the_attack_fails_on_the_sound_model(basis: str, epsilon: float) -> None:

@@ -108,6 +108,26 @@ def test_an_interval_below_the_noise_of_the_whole_matrix_still_takes_its_part() 
     assert own.told.all()
 
 
+def test_noise_between_slopes_and_intervals_leaves_the_slopes_information_as_it_is() -> None:
+    """B C^-1 B' of noisy B is too large by the variances over C: on average over the noise what is left after elimination is right."""
+    rng, p, noise = np.random.default_rng(2), 2, 12.0
+    rows = np.column_stack([rng.normal(size=(600, p)), np.eye(3)[rng.integers(0, 3, 600)]])
+    information = rows.T @ rows
+    events, cross = information.diagonal()[p:], information[:p, p:]
+    right = information[:p, :p] - (cross / events) @ cross.T
+    variance = np.full((5, 5), 1e-9)
+    variance[:p, p:] = variance[p:, :p] = noise**2
+    found = []
+    for _ in range(2000):
+        noisy = information.copy()
+        noisy[:p, p:] += rng.normal(0, noise, (p, 3))
+        noisy[p:, :p] = noisy[:p, p:].T
+        inverse = curvature_of_intervals(noisy, variance, np.zeros(5), events, np.zeros(3)).inverse
+        found.append(np.linalg.inv(inverse[:p, :p]))
+    assert np.mean(found, axis=0) == pytest.approx(right, abs=0.3)
+    assert (noise**2 / events).sum() > 1  # which is by how much it would be off
+
+
 def test_an_interval_of_noise_alone_is_what_its_events_say() -> None:
     information = np.diag([5000.0, 900.0, -300.0])
     found = curvature_of_intervals(information, np.full((3, 3), 500.0**2), np.zeros(3), np.array([900.0, 20.0]), np.zeros(2))
