@@ -171,12 +171,11 @@ def one(job: tuple[Cell, float, float, int]) -> tuple[Cell, tuple[float, float, 
             return cell, f"{type(error).__name__}: {error}"
 
 
-def main(*, epsilons: tuple[float, ...], only: str, minutes: float, jobs: int, missing: bool) -> None:
+def main(*, epsilons: tuple[float, ...], only: str, minutes: float, jobs: int, fewer: int) -> None:
     """Attack cell after cell; the whole takes about so many minutes."""
     every = cells(epsilons, only)
-    if missing:
-        had = {tuple(row[:5]) for row in earlier() if int(row[8]) >= ENOUGH}
-        every = [cell for cell in every if name_of(cell) not in had]
+    had = {tuple(row[:5]): int(row[8]) for row in earlier()}
+    every = [cell for cell in every if not fewer or had.get(name_of(cell), 0) < fewer]
     # Of the whole table, however much of it is attacked now.
     confidence = 1 - (1 - CONFIDENCE) / (2 * len(cells(EPSILONS, "")))
     deadline = time.monotonic() + 60 * minutes
@@ -252,12 +251,12 @@ if __name__ == "__main__":
     parser.add_argument("--only", default="", help="studies whose name and unit hold this")
     parser.add_argument("--minutes", type=float, default=120.0)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--missing", action="store_true", help="only those that no earlier run attacked a thousand times")
+    parser.add_argument("--fewer", type=int, default=0, help="only those that earlier runs attacked fewer times than this")
     given = parser.parse_args()
     main(
         epsilons=tuple(given.epsilons),
         only=given.only,
         minutes=given.minutes,
         jobs=given.jobs,
-        missing=given.missing,
+        fewer=given.fewer,
     )

@@ -1,17 +1,17 @@
 r"""The standardised row: columns brought to mean 0 and deviation 1 by released numbers, and everything that is summed over such rows.
 
-A coded row x in [-1, 1]^p becomes z = ((x - m)/s, w), with a constant w beside it, not clipped inside its declared range; the response becomes
-v = (y - m_y)/s_y, clipped to +-4. m and s were released (``scales``), so they are public, and what one record adds is a function of it alone:
+A coded row x in [-1, 1]^p becomes z = ((x - m)/s, w), with a constant w beside it, and the response v = (y - m_y)/s_y, neither clipped inside
+its declared range. m and s were released (``scales``), so they are public, and what one record adds is a function of it alone:
 
 * ``descent``: r z with r = v - z.b, scaled down until |r||z| <= C (Theorem B.5);
-* ``spread``: r^2, at most 3^2 (Theorem B.6);
+* ``spread``: r^2, at most ``square`` (Theorem B.6);
 * ``residual``: zz' and rz of the row shortened to length R with its residual by the same factor, |r| <= C (Theorem F.9.3).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 SCALES, DESCENT, SPREAD, RESIDUAL = "scales", "descent", "spread", "residual"
-#: Standardised responses, and residuals of shortened rows, are clipped to this.
+#: Half a declared range of a response whose deviation nothing was released of, in deviations.
 CAP = 4.0
-#: A squared residual counts as at most this: three deviations of the response, whatever the fit explains.
+#: A squared residual counts as at least this much of itself: three deviations of the response, whatever the fit explains.
 LARGEST_SQUARE = 9.0
 #: The constant beside the columns: short, so that it costs little of a row's length.
 CONSTANT = 0.7
@@ -53,7 +53,8 @@ _MEAN_PRIOR = 0.35
 #: A deviation is never taken for less than this part of the half width.
 _NARROWEST = 0.003
 #: No value inside its declared range is farther from a mean, in deviations. Columns are not clipped to less: rows are shortened instead, for which
-#: a linear model stays what it is. A rare indicator is ten deviations from its mean, and clipped it would have another coefficient.
+#: a linear model stays what it is. A rare indicator is ten deviations from its mean, and clipped it would have another coefficient. Nor are
+#: responses: what they leave is clipped, to what the noise allows.
 WIDEST = 2 / _NARROWEST
 #: Steps of a squared residual per unit.
 SQUARE_STEPS = 1024.0
@@ -157,6 +158,8 @@ class StandardRows:
     rows: int
     #: |r||z| of one record in a descent round.
     longest: float
+    #: The largest squared residual.
+    square: float = field(default=LARGEST_SQUARE, kw_only=True)
 
     @cached_property
     def radius(self) -> float:
@@ -200,7 +203,7 @@ class StandardRows:
     @property
     def most(self) -> int:
         """A squared residual at its bound, in its own steps."""
-        return int(LARGEST_SQUARE * SQUARE_STEPS)
+        return int(self.square * SQUARE_STEPS)
 
     def residual(self, share: float, adjacency: Adjacency) -> Summed:
         """Second moments of shortened rows, and their products with residuals that are written in units of their clip times R."""
@@ -227,11 +230,11 @@ class StandardRows:
             rows = np.empty((response.size, d), order="F")
             scale = (middle[:-1] * g, 1 / (width[:-1] * g))
             standard_rows.standardise_rows(coded, *scale, WIDEST, one, float(self.grid), rows)
-            yield rows, np.clip((response / g - middle[-1]) / width[-1], -CAP, CAP)
+            yield rows, np.clip((response / g - middle[-1]) / width[-1], -WIDEST, WIDEST)
 
     def gradient(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
         """The exact sum of one descent round."""
-        return self.cut_products(self._left(blocks, start), 2 * CAP)
+        return self.cut_products(self._left(blocks, start), 2 * WIDEST)
 
     def cut_products(self, left: Iterable[tuple[Floats, Floats, Floats]], most: float) -> Ints:
         """The exact sum of (rows, residuals, squared lengths), residuals at most ``most`` and their products at most ``longest``."""
@@ -288,6 +291,10 @@ class StandardRows:
     def square_of(self, total: Total) -> tuple[float, float]:
         """The sum of squared residuals, and the deviation of its noise."""
         return float(total.values[0]) / SQUARE_STEPS, float(total.deviations[0]) / SQUARE_STEPS
+
+    def noise_of_products(self, deviations: Floats) -> float:
+        """The deviation of the noise of one sum of z r, for residuals that are clipped to 1."""
+        return float(deviations[-1]) / (self._steps[1] * self.coarse)
 
     def products_of(self, total: Total, clip: float) -> tuple[Floats, Floats]:
         """(moments, variances of their noise) of (z, r), with nan for the sum of r^2."""

@@ -195,7 +195,9 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
             schedule = schedule_of(Method.GRADIENT, k, coefficients, parameters.max_passes)
         else:
             used = replace(layout, features=())
-    design = BayesDesign(parameters, aggregation, layout, schedule, {}, StandardRows(used, rows, schedule.longest))
+    design = BayesDesign(
+        parameters, aggregation, layout, schedule, {}, StandardRows(used, rows, schedule.longest, square=schedule.square)
+    )
 
     def vectors(adjacency: Adjacency) -> dict[str, Summed]:
         made = (
