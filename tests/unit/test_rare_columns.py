@@ -11,6 +11,7 @@ from world import sized
 
 from unpooled import PrivateBayesianRegression, PrivateGLM
 from unpooled.aggregation import standard
+from unpooled.models.bayes import coordinator
 from unpooled.models.glm import rows as glm_rows
 from unpooled.models.glm.curvature import curvature, curvature_of_intervals
 
@@ -134,3 +135,28 @@ def test_an_interval_of_noise_alone_is_what_its_events_say() -> None:
     assert 0 < found.information[2, 2] < 40
     assert np.linalg.eigvalsh(found.information).min() > 0
     assert not found.told[2]
+
+
+def tails(seed: int) -> list[float]:
+    """Errors, in standard errors, of slope and intercept under exponential residuals whose spread grows with the column."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2, 2, ROWS)
+    y = (0.4 * x + (rng.exponential(size=ROWS) - 1) * (1 + 0.4 * x)).clip(-10, 20)
+    own: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-5, "bounds": (-2, 2), "y_bounds": (-10, 20), "random_state": seed}
+    model = PrivateBayesianRegression(method="refinement", **own).fit(x[:, None], y)
+    return [(t.estimate - true) / t.std_error for t, true in zip(model.summary().terms, (0.4, 0.0), strict=True)]
+
+
+def test_long_tails_of_a_response_are_not_cut_where_the_noise_allows() -> None:
+    assert np.abs(np.mean([tails(seed) for seed in range(8)], axis=0)).max() < 1.5
+
+
+def test_cutting_them_at_three_deviations_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "_CLIP_ROOT", 0.0)
+    assert np.abs(np.mean([tails(seed) for seed in range(8)], axis=0)).min() > 2.5
+
+
+def test_the_clip_is_never_below_three_deviations_and_grows_as_the_noise_falls() -> None:
+    clips = [coordinator.clip_of(noise) for noise in (1.0, 0.03, 1e-3, 1e-5, 0.0)]
+    assert clips[:2] == [3.0, 3.0]
+    assert 3 < clips[2] < clips[3] < clips[4] == np.inf
