@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 # Before NumPy loads its BLAS: two test processes with a thread for each of two cores wait for one another, up to 20 times as long.
 for library in ("OMP", "OPENBLAS", "MKL"):
@@ -15,10 +17,50 @@ import pytest  # noqa: E402
 sys.path.insert(0, str(Path(__file__).parent))
 
 
+#: Where the seconds that every test took when it was last run here are kept between runs.
+SECONDS = "unpooled/seconds"
+took: dict[str, float] = {}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """For the inner loop: `make check`."""
+    parser.addoption(
+        "--at-most", type=float, help="leave out tests that took more seconds than this when they were last run here"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is not known to be slow is run."""
+    most = config.getoption("--at-most")
+    if most is None:
+        return
+    known: dict[str, float] = config.cache.get(SECONDS, {}) if config.cache else {}
+    slow = [item for item in items if known.get(item.nodeid, 0.0) > most]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if known.get(item.nodeid, 0.0) <= most]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Once for setup, call and teardown each."""
+    took[report.nodeid] = took.get(report.nodeid, 0.0) + report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Kept by the one process that heard of all tests."""
+    if session.config.cache and not hasattr(session.config, "workerinput"):
+        session.config.cache.set(SECONDS, {**session.config.cache.get(SECONDS, {}), **took})
+
+
+@pytest.fixture(scope="session")
+def _states(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    base = tmp_path_factory.mktemp("states")
+    return (str(base / str(number)) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_state(_states: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test finds the ledgers of another one, or writes into the list of whoever runs it."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    monkeypatch.setenv("XDG_STATE_HOME", next(_states))
 
 
 @pytest.fixture(autouse=True)
