@@ -30,14 +30,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is not known to be slow is run."""
-    most = config.getoption("--at-most")
-    if most is None:
+    """What is not known to be slow is run, and what failed last."""
+    most, cache = config.getoption("--at-most"), getattr(config, "cache", None)
+    if most is None or cache is None:
         return
-    known: dict[str, float] = config.cache.get(SECONDS, {}) if config.cache else {}
-    slow = [item for item in items if known.get(item.nodeid, 0.0) > most]
+    known, failed = cache.get(SECONDS, {}), cache.get("cache/lastfailed", {})
+    slow = [item for item in items if known.get(item.nodeid, 0.0) > most and item.nodeid not in failed]
     config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if known.get(item.nodeid, 0.0) <= most]
+    left_out = set(slow)
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -47,8 +48,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Kept by the one process that heard of all tests."""
-    if session.config.cache and not hasattr(session.config, "workerinput"):
-        session.config.cache.set(SECONDS, {**session.config.cache.get(SECONDS, {}), **took})
+    cache = getattr(session.config, "cache", None)
+    if cache is not None and not hasattr(session.config, "workerinput"):
+        cache.set(SECONDS, {**cache.get(SECONDS, {}), **took})
 
 
 @pytest.fixture(scope="session")

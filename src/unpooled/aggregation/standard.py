@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SCALES, DESCENT, SPREAD, RESIDUAL = "scales", "descent", "spread", "residual"
 #: Half a declared range of a response whose deviation nothing was released of, in deviations.
 CAP = 4.0
-#: A squared residual counts as at least this much of itself: three deviations of the response, whatever the fit explains.
+#: A squared residual counts as at most this unless a model allows more: three deviations of the response, whatever the fit explains.
 LARGEST_SQUARE = 9.0
 #: The constant beside the columns: short, so that it costs little of a row's length.
 CONSTANT = 0.7

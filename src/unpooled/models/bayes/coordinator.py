@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 #: Residuals are clipped to so many of their deviations in the last round: normal ones rarely, however large the noise.
 _CLIP = 3.0
-#: And to so many for each third root of the noise of one residual in the mean: what tails lose then costs about what noise does.
+#: And farther where the noise is small: what is cut off tails then costs about what the noise does.
 _CLIP_ROOT = 0.5
 
 
@@ -144,7 +144,8 @@ def _standardised(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[LinearF
     plan = rounds.plan
     farthest = rows.noise_of_products(design.totals[RESIDUAL].deviations(plan)) / rounds.rows
     spread = math.sqrt(max(squares, noise) / rounds.rows)
-    clip = min(clip_of(farthest) * spread, 2 / float(standard.width[-1]))  # no residual is longer than the declared range
+    whole = 2 / float(standard.width[-1])  # the declared range: a fit that stays inside it leaves no more
+    clip = min(clip_of(farthest) * spread, whole) if spread else whole
     total = yield from rounds.total(RESIDUAL, (*settings, clip))
     gram, variance = rows.products_of(total, clip)
     frame = _frame(design, standard, start, (squares, noise**2), least)
@@ -153,7 +154,7 @@ def _standardised(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[LinearF
 
 
 def clip_of(noise: float) -> float:
-    """Where residuals are clipped, in their deviations, if a clip of one gives their mean so much noise.
+    """Where residuals are clipped, in their deviations; ``noise``: that of their mean, for a clip of one deviation.
 
     Tails that are cut bias what is estimated, and a wider clip has more noise. Of normal, exponential and log-normal residuals, whose spread grows
     with a column or does not, the worst loses least beside its own best clip at about this one, for 1,000 to 10^6 rows (THEORY.md, section 9).

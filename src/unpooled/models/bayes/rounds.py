@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from unpooled.aggregation.standard import LARGEST_SQUARE
+
 
 class Method(StrEnum):
     """How the budget is spent."""
@@ -34,8 +36,8 @@ FEW, ROUNDS, MANY_FROM = 60, 100, 20.0
 _CLIP_PER_K, _CLIP, _SHORTEST, _QUIET = 0.015, 1.1, 0.04, 100.0
 #: Of the mean alone: as many rounds; a half range of the response is so many units of |r||z|; a step of twice the gradient undoes a residual.
 _MEAN_ROUNDS, _MEAN_UNIT, _MEAN_STEP = 30, 2.8, 2.0
-#: Squared residuals count up to the ninth deviation, and farther where noise allows: tails of a skewed response against the noise of the sum.
-_SQUARE, _SQUARE_ROOT, _LARGEST_SQUARE = 9.0, 1.3, 400.0
+#: A squared residual counts as at least ``LARGEST_SQUARE``, and as more where the noise of their sum is small, for tails; up to 20 deviations.
+_SQUARE_ROOT, _SQUARE_MOST = 1.3, 400.0
 #: Fewer rounds than this do not arrive: one release is then better.
 _FEWEST = 8
 
@@ -55,7 +57,7 @@ class Schedule:
     longest: float = 1.0
     step: float = 1.0
     #: The largest squared residual, in variances of the response.
-    square: float = 9.0
+    square: float = LARGEST_SQUARE
 
     @property
     def passes(self) -> int:
@@ -81,7 +83,8 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int) ->
     root = math.sqrt(coefficients)
     longest = min(_CLIP, max(_SHORTEST, _CLIP_PER_K * k) * root) if k <= _QUIET else min(4.0, _CLIP * math.sqrt(k / _QUIET))
     step = min(1.0, 0.6 * max(1.0, FEW / rounds), 12 / coefficients)
-    square = min(max(_SQUARE, _SQUARE_ROOT * (math.sqrt(shares[2]) * k * coefficients) ** (1 / 3)), _LARGEST_SQUARE)
+    quiet = math.sqrt(shares[2]) * k * coefficients  # 1 over the noise of the mean square, for a bound of 1
+    square = min(max(LARGEST_SQUARE, _SQUARE_ROOT * quiet ** (1 / 3)), _SQUARE_MOST)
     return Schedule(method, *shares, rounds, longest, step, square)
 
 
