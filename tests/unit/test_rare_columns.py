@@ -11,7 +11,7 @@ from world import sized
 
 from unpooled import PrivateBayesianRegression, PrivateGLM
 from unpooled.aggregation import standard
-from unpooled.models.bayes import coordinator
+from unpooled.models.bayes import coordinator, rounds
 from unpooled.models.glm import rows as glm_rows
 from unpooled.models.glm.curvature import curvature, curvature_of_intervals
 
@@ -160,3 +160,25 @@ def test_the_clip_is_never_below_three_deviations_and_grows_as_the_noise_falls()
     clips = [coordinator.clip_of(noise) for noise in (1.0, 0.03, 1e-3, 1e-5, 0.0)]
     assert clips[:2] == [3.0, 3.0]
     assert 3 < clips[2] < clips[3] < clips[4] == np.inf
+
+
+def variance(seed: int) -> float:
+    """Of exponential residuals, which is 1, as told."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.uniform(-2, 2, ROWS), (rng.exponential(size=ROWS) - 1).clip(-10, 20)
+    own: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-5, "bounds": (-2, 2), "y_bounds": (-10, 20), "random_state": seed}
+    return PrivateBayesianRegression(method="refinement", **own).fit(x[:, None], y).summary().residual_variance
+
+
+def test_squares_of_long_tails_count_where_the_noise_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert np.mean([variance(seed) for seed in range(4)]) == pytest.approx(1, abs=0.06)
+    monkeypatch.setattr(rounds, "_SQUARE_ROOT", 0.0)
+    assert np.mean([variance(seed) for seed in range(4)]) < 0.92
+
+
+def test_a_perfect_fit_without_noise_is_one() -> None:
+    x = np.linspace(-1, 1, 500)
+    own: dict[str, Any] = {"epsilon": np.inf, "delta": 1e-5, "bounds": (-1, 1), "y_bounds": (-1, 1)}
+    assert PrivateBayesianRegression(method="refinement", **own).fit(x[:, None], x / 2).coef_ == pytest.approx(
+        [0.5], abs=1e-4
+    )
