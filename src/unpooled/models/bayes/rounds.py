@@ -84,8 +84,16 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int) ->
     longest = min(_CLIP, max(_SHORTEST, _CLIP_PER_K * k) * root) if k <= _QUIET else min(4.0, _CLIP * math.sqrt(k / _QUIET))
     step = min(1.0, 0.6 * max(1.0, FEW / rounds), 12 / coefficients)
     quiet = math.sqrt(shares[2]) * k * coefficients  # 1 over the noise of the mean square, for a bound of 1
-    square = min(max(LARGEST_SQUARE, _SQUARE_ROOT * quiet ** (1 / 3)), _SQUARE_MOST)
-    return Schedule(method, *shares, rounds, longest, step, square)
+    return Schedule(method, *shares, rounds, longest, step, square_of(quiet))
+
+
+def square_of(quiet: float) -> float:
+    """The bound of squared residuals, in variances of the response; ``quiet``: 1 over the noise of their mean for a bound of one.
+
+    As the clip of residuals, it was fixed over declared laws (THEORY.md, section 9).
+    """
+    wide: float = _SQUARE_ROOT * quiet ** (1 / 3)
+    return min(max(LARGEST_SQUARE, wide), _SQUARE_MOST)
 
 
 def _best(k: float, max_passes: int) -> Method:
