@@ -279,7 +279,7 @@ def lasso_moments_case() -> Case:
     study = Study(
         "lasso",
         cards,
-        90.0,
+        300.0,  # axes twice
         1e-5,
         parameters={"radius": 3.0, "response_bound": 2.0},
         simulation_seed=7,
@@ -295,7 +295,9 @@ def lasso_logistic_case() -> Case:
         name: Table({c: np.where(table[c] > 0, 1.0, -1.0) if c == "y" else table[c] for c in table.names})
         for name, table in squared.tables.items()
     }
-    return Case("lasso", msgspec.structs.replace(squared.study, parameters={"radius": 3.0, "loss": "logistic"}), tables)
+    # One stage of axes.
+    study = msgspec.structs.replace(squared.study, epsilon=90.0, parameters={"radius": 3.0, "loss": "logistic"})
+    return Case("lasso", study, tables)
 
 
 def pls_case() -> Case:

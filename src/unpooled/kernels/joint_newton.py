@@ -174,7 +174,7 @@ class JointPath:
         if not alpha > 0:
             raise ValueError("alpha must be positive: separable data have no minimum without a penalty")
         with one_thread():
-            place, gradient, iterations = self._minimise(alpha)
+            place, step, iterations = self._minimise(alpha)
             coefficients = self._of_columns(place.unknowns)
             return JointSolution(
                 coefficients,
@@ -182,7 +182,7 @@ class JointPath:
                 place.fitted,
                 place.effects,
                 self._objective(alpha, place),
-                gradient,
+                step.gradient,
                 iterations,
             )
 
@@ -190,7 +190,8 @@ class JointPath:
         mapped = self._coordinates[2]
         return unknowns if mapped is None else product(self.design.T, product(mapped, unknowns))
 
-    def _minimise(self, alpha: float, start: _Place | None = None) -> tuple[_Place, float, int]:
+    def _minimise(self, alpha: float, start: _Place | None = None) -> tuple[_Place, _Step, int]:
+        """The minimum, the step from there (of no length, but with its determinant), and how many led to it."""
         features, m = self._coordinates[1], self.loss.width
         n = features.shape[0]
         place = start or _Place(np.zeros((features.shape[1], m)), self.loss.start(), np.zeros((n, m)), np.zeros((n, m)))
@@ -203,16 +204,16 @@ class JointPath:
             scale = max(scale, step.gradient, 1e-300)
             here = 1 + abs(objective)
             if step.decrement <= _SETTLED * here and step.gradient <= _GRADIENT * scale:
-                return place, step.gradient, iteration
+                return place, step, iteration
             if step.decrement <= _ROUNDING * here:
                 # The gain is below the rounding of the objective: full steps, as long as they halve the decrement at least.
                 if step.decrement > last / 2:
-                    return place, step.gradient, iteration
+                    return place, step, iteration
                 last, place = step.decrement, self._moved(place, step.place, 1.0)
                 continue
             length = self._length(alpha, place, step, objective)
             if length == 0.0:
-                return place, step.gradient, iteration
+                return place, step, iteration
             place = self._moved(place, step.place, length)
         msg = f"Newton's method: decrement {step.decrement:g} after {_ITERATIONS} iterations at penalty {alpha:g}"
         raise ArithmeticError(msg)
@@ -290,9 +291,12 @@ class JointPath:
         The shared numbers follow the coefficients (their Schur complement), and have no prior, as in
         :meth:`unpooled.kernels.newton.NewtonPath.evidence`.
         """
+        return self._evidence(alpha, None)[0]
+
+    def _evidence(self, alpha: float, start: _Place | None) -> tuple[float, _Place]:
         with one_thread():
-            place = self._minimise(alpha)[0]
-            return 2 * self._objective(alpha, place) + self._step(alpha, place).determinant
+            place, step, _ = self._minimise(alpha, start)
+            return 2 * self._objective(alpha, place) + step.determinant, place
 
     def evidence_alpha(self) -> float:
         """The penalty of largest marginal likelihood, over 12 orders of magnitude around the design's own scale."""
@@ -303,7 +307,14 @@ class JointPath:
         bend = self.loss.bend(nothing, self.loss.start())
         ones = np.random.default_rng(0).choice([-1.0, 1.0], (self.loss.rows, self.loss.width, 8))
         weight = float((ones * bend.times(ones)).mean())
-        return lowest(self.evidence, float(self.squares.mean()) * max(weight, 1e-6) * np.logspace(-6, 6, 13), 1e-3)
+        place: _Place | None = None
+
+        def from_the_last(alpha: float) -> float:
+            nonlocal place
+            found, place = self._evidence(alpha, place)
+            return found
+
+        return lowest(from_the_last, float(self.squares.mean()) * max(weight, 1e-6) * np.logspace(-6, 6, 13), 1e-3)
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[Index]) -> Vector:
         """What the rows held out add to the loss, fold by fold, per row: f(all) - f(those fitted on), at the coefficients of the latter.

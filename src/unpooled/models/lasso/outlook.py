@@ -12,12 +12,13 @@ from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_w
 from unpooled.models.lasso import planner
 from unpooled.models.lasso.forms import Form, compile_plan, form_of
 from unpooled.models.lasso.plan import grids
-from unpooled.models.lasso.standard_fit import OwnMoments, combined, in_ball, shared_axes
+from unpooled.models.lasso.standard_fit import OwnMoments, fitting, in_ball
 from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PAIR, PRODUCTS, SUMS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from unpooled.models.lasso.standard_fit import Axis, Products
     from unpooled.models.lasso.standard_plan import StandardDesign
     from unpooled.privacy.plan import Plan, Study
 
@@ -101,10 +102,19 @@ def _error(plan: Plan, relevant: int, r2: float, correlation: float, rng: np.ran
             own = _picked(plan, name, own, cross, rng)
         chosen.append(own)
         owns.append(_noisy(plan, name, x[:, own].T @ x[:, own] / count, cross[own], rng))
-    shared = _axes(plan, owns, [x[:, own] for own in chosen], rng) if design.crosses else None
-    gram, linear = combined(owns, shared)
     # The ball is taken to be as large as the true coefficients ask for, as the radius of a study should be.
-    b = in_ball(gram, linear, np.ones(linear.size), float(np.abs(truth).sum()))
+    radius = float(np.abs(truth).sum())
+    steps = fitting(
+        owns, np.ones(sum(map(len, chosen))), lambda g, c, scale: (in_ball(g, c, scale, radius), 0.0), design.stages
+    )
+    b, products = None, None
+    while b is None:
+        try:
+            axes = steps.send(products)  # type: ignore[arg-type]
+        except StopIteration as ended:
+            b = ended.value[0]
+        else:
+            products = _products(plan, axes, [x[:, own] for own in chosen], rng)
     off = np.zeros(size)
     off[np.concatenate(chosen)] = b
     left = off - truth
@@ -144,15 +154,15 @@ def _noisy(plan: Plan, name: str, gram: Vector, cross: Vector, rng: np.random.Ge
     return OwnMoments(gram, cross + noise[-1] * back * rng.normal(size=count), float(noise[0]), float(noise[-1]) * back)
 
 
-def _axes(plan: Plan, owns: list[OwnMoments], x: list[Vector], rng: np.random.Generator) -> Vector:
+def _products(plan: Plan, axes: list[Axis], x: list[Vector], rng: np.random.Generator) -> Products:
     design: StandardDesign = plan.design
     first, second = grids(design.rows)
-    scores = [np.clip(part @ own.repaired[1], -AXIS_CAP, AXIS_CAP) for part, own in zip(x, owns, strict=True)]
+    scores = [np.clip(part @ axis.direction, -AXIS_CAP, AXIS_CAP) for part, axis in zip(x, axes, strict=True)]
     exact = np.array([[float(s @ t) / s.size for t in scores] for s in scores])
     variance = np.zeros_like(exact)
     for k, name in enumerate(design.parties):
         axis, crossing = (plan.release(name, kind).mechanism.deviations for kind in (AXIS, CROSSING))  # type: ignore[attr-defined]
         heard = float(axis[0]) * AXIS_CAP / first
-        longest = heard * (math.sqrt(len(owns) - 1) + math.sqrt(2 * math.log(design.rows))) + AXIS_CAP
+        longest = heard * (math.sqrt(len(axes) - 1) + math.sqrt(2 * math.log(design.rows))) + AXIS_CAP
         variance[k] = (float(crossing[0]) * AXIS_CAP / first / second * longest / design.rows) ** 2 + heard**2 / design.rows
-    return shared_axes(exact + np.sqrt(variance) * rng.normal(size=exact.shape), variance)
+    return exact + np.sqrt(variance) * rng.normal(size=exact.shape), variance

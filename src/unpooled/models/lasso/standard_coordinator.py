@@ -1,9 +1,9 @@
-"""Pure generator of the default form: standardise, choose, moments, axes, what they have in common, and one fit."""
+"""Pure generator of the default form: standardise, choose, moments, axes, what they have in common, and a fit."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball
 from unpooled.models.lasso.coordinator import LassoResult, in_own_units
 from unpooled.models.lasso.messages import Term
 from unpooled.models.lasso.plan import LOGISTIC, grids, shortened
-from unpooled.models.lasso.standard_fit import OwnMoments, combined, in_ball, shared_axes, standards_of
+from unpooled.models.lasso.standard_fit import OwnMoments, fitting, in_ball, standards_of
 from unpooled.models.lasso.standard_messages import AxisRequest, ChooseRequest, CrossingRequest, ProductsRequest, Standards
 from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PRODUCTS, SUMS
 from unpooled.protocol.conversation import everybody
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.models.lasso.standard_fit import Axis, Products, Solve
     from unpooled.models.lasso.standard_plan import StandardDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Conversation
@@ -43,19 +44,30 @@ def coordinate_standard(plan: Plan) -> Conversation:
     requests = {name: ProductsRequest(_numbers(known[name], response, columns), columns) for name, columns in chosen.items()}
     replies = yield from everybody([Ask(name, PRODUCTS, request) for name, request in requests.items()])
     owns = {name: _own(plan, name, reply) for name, reply in zip(requests, replies, strict=True)}
-    common = (yield from _common(plan, requests, owns)) if design.crosses else None
-    gram, cross = combined(list(owns.values()), common)
     places = [(name, j) for name, columns in chosen.items() for j in columns]
     widths, means = (np.array([known[name][part][j] for name, j in places]) for part in (1, 0))
     if logistic:
-        classes = TwoClasses.of(gram, cross / _slope(response), _share(response[0], design.rows))
-        x, constant = logistic_in_ball(classes, 1 / widths, design.parameters.radius)
+        solve, scale = _classes(design, response), 1 / widths
     else:
-        x, constant = in_ball(gram, cross, response[1] * bound / widths, design.parameters.radius), bound * response[0]
+        solve, scale = _squares(design, bound * response[0]), response[1] * bound / widths
+    steps = fitting(list(owns.values()), scale, solve, design.stages)
+    x, constant = yield from _measured(plan, requests, steps)
     intercept = constant - float(means @ x)
     found = sorted((Term(*place, value) for place, value in zip(places, x.tolist(), strict=True) if value), key=_order)
     terms = tuple(found)
     return LassoResult(*in_own_units(plan, terms, intercept), terms, (), ())
+
+
+def _squares(design: StandardDesign, constant: float) -> Solve:
+    """The smallest squared error in the ball."""
+    radius = design.parameters.radius
+    return lambda gram, cross, scale: (in_ball(gram, cross, scale, radius), constant)
+
+
+def _classes(design: StandardDesign, response: tuple[float, float]) -> Solve:
+    """The smallest logistic loss of two normal classes in the ball."""
+    share, slope, radius = _share(response[0], design.rows), _slope(response), design.parameters.radius
+    return lambda gram, cross, scale: logistic_in_ball(TwoClasses.of(gram, cross / slope, share), scale, radius)
 
 
 def _share(mean: float, rows: int) -> float:
@@ -141,17 +153,31 @@ def _own(plan: Plan, name: str, reply: Any) -> OwnMoments:  # noqa: ANN401 - a P
     return OwnMoments(gram, values[count + off :] * back, float(noise[0]), float(noise[-1]) * back)
 
 
-def _common(
-    plan: Plan, requests: dict[str, ProductsRequest], owns: dict[str, OwnMoments]
-) -> Generator[Any, Any, NDArray[np.float64]]:
-    """What the parties' first axes have in common, from their released scores."""
+def _measured(
+    plan: Plan, requests: dict[str, ProductsRequest], steps: Generator[list[Axis], Products, tuple[Vector, float]]
+) -> Generator[Any, Any, tuple[Vector, float]]:
+    """What the fit makes of the products of the axes that it asks for, stage by stage."""
+    products: Any = None
+    for stage in range(plan.design.stages + 1):
+        try:
+            axes = steps.send(products)
+        except StopIteration as ended:
+            return cast("tuple[Vector, float]", ended.value)
+        products = yield from _products(plan, requests, axes, stage)
+    raise AssertionError("a fit of more stages than were planned")  # pragma: no cover - both count the same stages
+
+
+def _products(
+    plan: Plan, requests: dict[str, ProductsRequest], axes: list[Axis], stage: int
+) -> Generator[Any, Any, Products]:
+    """What the parties' axes have in common, from their released scores, and the variances of its noise."""
     design: StandardDesign = plan.design
     first, second = grids(design.rows)
     asked = {
-        name: AxisRequest(request.standards, request.columns, tuple(owns[name].repaired[1].tolist()))
-        for name, request in requests.items()
+        name: AxisRequest(request.standards, request.columns, tuple(axis.direction.tolist()))
+        for (name, request), axis in zip(requests.items(), axes, strict=True)
     }
-    replies = yield from everybody([Ask(name, AXIS, request) for name, request in asked.items()])
+    replies = yield from everybody([Ask(name, AXIS, request, stage) for name, request in asked.items()])
     scores = {}
     noises = {}
     for name, reply in zip(asked, replies, strict=True):
@@ -159,7 +185,7 @@ def _common(
         scores[name] = mechanism.decode(reply.scores.values.numpy()) * (AXIS_CAP / first)
         noises[name] = float(mechanism.deviations[0]) * AXIS_CAP / first
     others = {name: np.column_stack([scores[n] for n in asked if n != name]) for name in asked}
-    asks = [Ask(name, CROSSING, CrossingRequest(request, Array.of(others[name]))) for name, request in asked.items()]
+    asks = [Ask(name, CROSSING, CrossingRequest(request, Array.of(others[name])), stage) for name, request in asked.items()]
     replies = yield from everybody(asks)
     names = list(asked)
     products, variance = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
@@ -171,4 +197,4 @@ def _common(
         # The release's noise, and that of the others' scores, which meets scores of variance at most 1.
         heard = np.array([noises[names[j]] for j in place])
         variance[k, place] = (float(mechanism.deviations[0]) * unit) ** 2 + heard**2 / design.rows
-    return shared_axes(products, variance)
+    return products, variance

@@ -9,22 +9,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.kernels.l1_ball import quadratic_in_balls
+from unpooled.models.lasso.in_common import believed_moments
 from unpooled.models.lasso.standard_plan import AXIS_CAP, CAP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from numpy.typing import NDArray
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
+    #: (second moments, products with the response, what a standardised coefficient is in coded ones) -> coefficients in the ball, constant.
+    Solve = Callable[[Matrix, Vector, Vector], tuple[Vector, float]]
+    #: Noisy products of each pair of axes, both ways, and the variances of their noise.
+    Products = tuple[Matrix, Matrix]
 
 #: To what eigenvalues of a party's noisy correlations are raised: parts of the noise's norm, and of their mean.
 _RIDGE, _FLOOR = 0.3, 0.2
-#: The same for all parties' together, and the most that two axes can have in common.
-_LEAST, _MOST = 0.1, 0.95
-#: How many deviations of what stays unknown of common axes their smallest eigenvalue keeps.
-_UNKNOWN = 0.5
+#: The same for all parties' together.
+_LEAST = 0.1
 #: What is believed of a mean before it is released, in half widths, and the narrowest deviation.
 _MEAN_PRIOR, _NARROWEST = 0.35, 0.003
 #: E clip(t, c)^2 of a standard normal t: how much clipping shrinks what two axes have in common.
@@ -56,6 +59,60 @@ class OwnMoments:
         values = np.maximum(values, max(_RIDGE * noise, _FLOOR * self.level))
         return np.asarray((vectors * values) @ vectors.T), np.asarray(vectors[:, -1] / math.sqrt(values[-1] / self.level))
 
+    def slopes(self, many: int) -> Vector:
+        """Products with the response on the scale of correlations, less what the largest of so many noises is about."""
+        loss = self.cross_noise * math.sqrt(2 * math.log(max(many, 2)))
+        return np.asarray(np.sign(self.cross) * np.maximum(np.abs(self.cross) - loss, 0.0) / self.level)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A direction of one party's standardised columns along which rows have variance 1 (or none: all zeros), and its product with the response."""
+
+    direction: Vector
+    told: float
+
+    @classmethod
+    def of(cls, own: OwnMoments, direction: Vector, slopes: Vector) -> Axis:
+        """Along these coefficients."""
+        variance = float(direction @ own.repaired[0] @ direction) / own.level
+        unit = direction / math.sqrt(variance) if variance > 0 else np.zeros_like(direction)
+        return cls(unit, float(unit @ slopes))
+
+
+def fitting(
+    owns: Sequence[OwnMoments], scale: Vector, solve: Solve, stages: int
+) -> Generator[list[Axis], Products, tuple[Vector, float]]:
+    """Coefficients of all parties' coded columns, and the constant; yields the axes whose products it has to know, once for each stage.
+
+    The last stage weighs what the parties' columns say, a number for each party: of what is weighed, all second moments were measured.
+    """
+    many = scale.size
+    if not stages:
+        return solve(*combined(owns, None, many), scale)
+    scales = np.split(scale, np.cumsum([own.cross.size for own in owns])[:-1])
+    if stages == 1:
+        fits = [solve(*combined([own], None, many), part)[0] / part for own, part in zip(owns, scales, strict=True)]
+    else:
+        # The first axes tie the parties' columns to each other; what they leave untied, the last stage bounds.
+        first = [Axis.of(own, own.repaired[1], own.slopes(many)) for own in owns]
+        common = shared_axes(*(yield first), np.array([axis.told for axis in first]))
+        found = solve(*combined(owns, common, many), scale)[0] / scale
+        fits = np.split(found, np.cumsum([own.cross.size for own in owns])[:-1])
+    axes = [Axis.of(own, fit, own.slopes(many)) for own, fit in zip(owns, fits, strict=True)]
+    products, variance = yield axes
+    # A party whose columns say nothing has no axis, and no part in what the others have in common.
+    speaks = np.array([k for k, axis in enumerate(axes) if axis.direction.any()], dtype=np.intp)
+    each = np.ix_(speaks, speaks)
+    told = np.array([axes[k].told for k in speaks])
+    coded = [axes[k].direction * scales[k] for k in speaks]
+    lengths = np.array([np.abs(part).sum() for part in coded])
+    weights, constant = solve(shared_axes(products[each], variance[each], told), told, lengths)
+    out = [np.zeros_like(part) for part in scales]
+    for k, part, weight, length in zip(speaks.tolist(), coded, weights.tolist(), lengths.tolist(), strict=True):
+        out[k] = part * (weight / length)
+    return np.concatenate(out), constant
+
 
 def standards_of(first: Vector, second: Vector, noises: tuple[Vector, Vector], *, centred: bool) -> tuple[Vector, Vector]:
     """Means and deviations from noisy means of values and of squares, at least as far as their noise lets them."""
@@ -67,48 +124,30 @@ def standards_of(first: Vector, second: Vector, noises: tuple[Vector, Vector], *
     return middle, np.sqrt(np.clip(second - middle**2, least, 1.0))
 
 
-def shared_axes(products: Matrix, variance: Matrix) -> Matrix:
-    """Correlations between the parties' axes from noisy products of each pair, both ways, shrunk by what is known of their noise.
+def shared_axes(products: Matrix, variance: Matrix, told: Vector) -> Matrix:
+    """Second moments of axes, from noisy products of each pair, both ways; ``told``: those of each axis with the response."""
+    pairs = np.triu_indices(told.size, 1)
+    noise = float((variance + variance.T)[pairs].mean() / 4) if told.size > 1 else 0.0
+    return believed_moments((products + products.T) / 2 / _KEPT, math.sqrt(noise) / _KEPT, told)
 
-    The mean square of the entries less that of their noise is the signal's (empirical Bayes); all are multiplied by signal / (signal + noise).
+
+def combined(owns: Sequence[OwnMoments], common: Matrix | None, many: int) -> tuple[Matrix, Vector]:
+    """(Gram, cross) of all parties' columns, on the scale of correlations; ``many``: as many products with the response were released.
+
+    Between parties k and l columns have in common what their first axes have: G_k u_k c_kl u_l' G_l, and so has what c_kk is beyond 1 within
+    a party. None: nothing.
     """
-    count = products.shape[0]
-    off = ~np.eye(count, dtype=bool)
-    common, noise = (products + products.T) / 2 / _KEPT, (variance + variance.T) / 4 / _KEPT**2
-    left = float(noise[off].mean()) if count > 1 else 0.0
-    signal = max(float(np.square(common[off]).mean()) - left, 0.0) if count > 1 else 0.0
-    part = signal / (signal + left) if signal else 0.0
-    common = np.where(off, np.clip(common * part, -_MOST, _MOST), 0.0)
-    # What stays unknown of them must not make one axis look like the others' mirror image: the smallest eigenvalue stays above it.
-    unknown = _UNKNOWN * math.sqrt(part * left * count)
-    lowest = -float(np.linalg.eigvalsh(common)[0])
-    common *= min(1.0, (1 - min(max(unknown, 1 - _MOST), _MOST)) / lowest) if lowest > 0 else 1.0
-    return common + np.eye(count)
-
-
-def combined(owns: Sequence[OwnMoments], common: Matrix | None) -> tuple[Matrix, Vector]:
-    """(Gram, cross) of all parties' columns, on the scale of correlations.
-
-    Between parties k and l columns have in common what their first axes have: G_k u_k c_kl u_l' G_l. None: nothing.
-    """
-    repaired = [own.repaired for own in owns]
     ends = np.cumsum([0, *(own.cross.size for own in owns)])
-    gram, cross = np.zeros((ends[-1], ends[-1])), np.zeros(ends[-1])
-    many = max(int(ends[-1]), 2)
+    gram, along = np.zeros((ends[-1], ends[-1])), np.zeros((ends[-1], len(owns)))
     for k, own in enumerate(owns):
         mine = slice(ends[k], ends[k + 1])
-        gram[mine, mine] = repaired[k][0] / own.level
-        # Every entry loses what the largest of so many noises is about.
-        loss = own.cross_noise * math.sqrt(2 * math.log(many))
-        cross[mine] = np.sign(own.cross) * np.maximum(np.abs(own.cross) - loss, 0.0) / own.level
-        for j in range(k if common is not None else 0):
-            assert common is not None
-            along = [repaired[i][0] @ repaired[i][1] / owns[i].level for i in (k, j)]
-            block = common[k, j] * np.outer(*along)
-            gram[mine, slice(ends[j], ends[j + 1])] = block
-            gram[slice(ends[j], ends[j + 1]), mine] = block.T
+        raised, axis = own.repaired
+        gram[mine, mine] = raised / own.level
+        along[mine, k] = raised @ axis / own.level
+    if common is not None:
+        gram += along @ (common - np.eye(len(owns))) @ along.T
     values, vectors = np.linalg.eigh(gram)
-    return np.asarray((vectors * np.maximum(values, _LEAST)) @ vectors.T), cross
+    return np.asarray((vectors * np.maximum(values, _LEAST)) @ vectors.T), np.concatenate([own.slopes(many) for own in owns])
 
 
 def in_ball(gram: Matrix, cross: Vector, scale: Vector, radius: float) -> Vector:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from unpooled.aggregation.standard import WIDEST
@@ -29,6 +29,8 @@ FIRST = 0.5
 CAP, PAIR, CLIP = 4.0, 4.0, 3.0
 #: Scores along an axis are clipped to this many of their deviations.
 AXIS_CAP = 1.5
+#: Axes are released twice where one release would leave less noise than this in the product of two (experiments/lasso/axes.py).
+QUIET = 0.1
 #: A party keeps at most one column for so many n mu of its own, and never fewer than so many.
 PER_COLUMN, FEWEST = 40.0, 4
 #: Below so many n mu for each root of the columns that are kept, only the mean is worth its budget (experiments/lasso/record.py).
@@ -45,6 +47,8 @@ class StandardDesign:
     rows: int
     #: Of the response's mean alone.
     mean_only: bool
+    #: How often axes are released.
+    stages: int = 0
 
     @property
     def centres(self) -> bool:
@@ -102,7 +106,22 @@ def design_of(study: Study) -> StandardDesign:
     """What the study asks for, checked."""
     p: Parameters = check_parameters(study, Parameters)
     check(study, p)
-    return StandardDesign(p, widths_of(study), kept_columns(study), study.parties[0].rows, only_the_mean(study))
+    design = StandardDesign(p, widths_of(study), kept_columns(study), study.parties[0].rows, only_the_mean(study))
+    return replace(design, stages=_stages(study, design)) if design.crosses else design
+
+
+def _stages(study: Study, design: StandardDesign) -> int:
+    """Two where what axes have in common is known well although the budget is halved, else one."""
+    mus = budgets(study, design)[0]
+    return 2 if noise_of_axes(design, mus[AXIS] * equal_part(study), mus[CROSSING] * equal_part(study)) < QUIET else 1
+
+
+def noise_of_axes(design: StandardDesign, axis: float, crossing: float) -> float:
+    """About the deviation of the noise in the product of two axes of variance 1, for these mu of one party."""
+    heard = 2 * AXIS_CAP / axis
+    longest = heard * (math.sqrt(len(design.parties) - 1) + math.sqrt(2 * math.log(design.rows))) + AXIS_CAP
+    both = (2 * AXIS_CAP / crossing * longest / design.rows) ** 2 + heard**2 / design.rows
+    return math.sqrt(both / 2)
 
 
 def sums_release(design: StandardDesign, card: Card, mu: float) -> GaussianRelease:
@@ -186,8 +205,11 @@ def compile_standard(study: Study) -> Plan:
             releases.append(Release(CHOOSE, name, CHOOSE, choice, design.kept[name]))
         releases.append(Release(PRODUCTS, name, PRODUCTS, products_release(design, name, mus[PRODUCTS] * part)))
         if design.crosses:
-            releases.append(Release(AXIS, name, AXIS, axis_release(design, mus[AXIS] * equal_part(study))))
-            releases.append(Release(CROSSING, name, CROSSING, crossing_release(design, mus[CROSSING] * equal_part(study))))
+            stage = equal_part(study) / math.sqrt(design.stages)
+            releases.append(Release(AXIS, name, AXIS, axis_release(design, mus[AXIS] * stage), design.stages))
+            releases.append(
+                Release(CROSSING, name, CROSSING, crossing_release(design, mus[CROSSING] * stage), design.stages)
+            )
     return Plan(
         study,
         Split.VERTICAL,
