@@ -17,7 +17,7 @@ from unpooled.models.lasso.coordinator import render
 from unpooled.models.lasso.forms import Form, form_of
 from unpooled.models.lasso.in_common import believed_moments
 from unpooled.models.lasso.plan import grids
-from unpooled.models.lasso.standard_fit import OwnMoments, combined, fitting, in_ball, shared_axes, standards_of
+from unpooled.models.lasso.standard_fit import OwnMoments, combined, fitting, heard_rows, in_ball, shared_axes, standards_of
 from unpooled.models.lasso.standard_messages import (
     AxisRequest,
     ChooseRequest,
@@ -331,12 +331,47 @@ def test_what_is_known_of_directions_is_believed_and_no_more_than_there_is_is_ex
     assert believed_moments(np.zeros((0, 0)), 0.0, np.zeros(0)).shape == (0, 0)
 
 
-def test_axes_are_released_twice_where_noise_is_small() -> None:
-    quiet, loud = (design_of(study(epsilon, (12, 12), rows=20_000)) for epsilon in (10.0, 1.0))
-    assert (quiet.stages, loud.stages) == (2, 1)
-    for epsilon, stages in ((10.0, 2), (1.0, 1)):
-        plan = load("lasso").compile(study(epsilon, (12, 12), rows=20_000))
-        assert {release.count for release in plan.releases if release.name in {AXIS, CROSSING}} == {stages}
+@pytest.mark.parametrize("others", [1, 3, 9])
+@pytest.mark.parametrize("noise", [0.0, 0.7, 4.0, 30.0])
+def test_products_with_shortened_rows_are_a_known_part_of_the_exact_ones(noise: float, others: int) -> None:
+    """Against the same products with the whole rows; without the part (the control) they are too small where noise is large."""
+    rng = np.random.default_rng([others, int(10 * noise)])
+    factor = rng.normal(size=(400_000, 1))
+    own = np.clip(math.sqrt(0.7) * factor[:, 0] + math.sqrt(0.3) * rng.normal(size=400_000), -1.5, 1.5)
+    scores = np.clip(math.sqrt(0.7) * factor + math.sqrt(0.3) * rng.normal(size=(400_000, others)), -1.5, 1.5)
+    rows, part = heard_rows(scores + noise * rng.normal(size=scores.shape), noise)
+    exact, found = own @ scores / len(own), own @ rows / len(own)
+    error = 4 * math.sqrt((1 + noise**2) / len(own))
+    assert found / part == pytest.approx(exact, rel=0.03, abs=error)
+    assert np.linalg.norm(rows, axis=1).max() <= 1.5 * math.sqrt(others) * (1 + noise) * (1 + 1e-12)
+    if noise == 4.0 and others == 1:
+        assert found[0] / exact[0] < 0.93
+    if noise == 0.0:
+        assert (part, rows) == (1.0, pytest.approx(scores))
+
+
+def test_columns_that_are_much_alike_do_not_count_against_the_response() -> None:
+    """Axes alike up to noise: solving (the control) puts the one that says least against the others."""
+    correlations = np.array([0.6, 0.58, 0.2])
+    owns = [OwnMoments(np.eye(1), np.array([told]), 0.01, 0.01) for told in correlations]
+    told = np.full((3, 3), 0.78), np.full((3, 3), 0.01)  # of clipped scores: nearly all of it
+    steps = fitting(owns, np.ones(3), lambda gram, cross, scale: (in_ball(gram, cross, scale, 50.0), 0.0), 1)
+    assert len(next(steps)) == 3
+    with pytest.raises(StopIteration) as ended:
+        steps.send(told)
+    found = ended.value.value[0]
+    assert (found >= 0).all()
+    assert found[0] > 0.2
+    assert np.linalg.solve(shared_axes(*told, correlations), correlations).min() < -0.05
+
+
+def test_axes_are_released_twice_where_noise_is_small_and_not_at_all_where_they_tell_nothing() -> None:
+    for epsilon, stages in ((10.0, 2), (1.0, 1), (0.2, 0)):
+        plan = load("lasso").compile(study(epsilon, (12, 12), rows=20_000, unit="record"))
+        assert not plan.design.mean_only
+        assert plan.design.stages == stages
+        assert {release.count for release in plan.releases if release.name in {AXIS, CROSSING}} == {stages} - {0}
+        assert plan.epsilon(1e-5, Unit.RECORD) == pytest.approx(epsilon, rel=0.02)
     assert design_of(study(10.0, (12,), rows=20_000)).stages == 0
 
 

@@ -12,8 +12,8 @@ from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_w
 from unpooled.models.lasso import planner
 from unpooled.models.lasso.forms import Form, compile_plan, form_of
 from unpooled.models.lasso.plan import grids
-from unpooled.models.lasso.standard_fit import OwnMoments, fitting, in_ball
-from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PAIR, PRODUCTS, SUMS
+from unpooled.models.lasso.standard_fit import OwnMoments, fitting, heard_rows, in_ball
+from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PAIR, PRODUCTS, SUMS, longest_row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -163,6 +163,8 @@ def _products(plan: Plan, axes: list[Axis], x: list[Vector], rng: np.random.Gene
     for k, name in enumerate(design.parties):
         axis, crossing = (plan.release(name, kind).mechanism.deviations for kind in (AXIS, CROSSING))  # type: ignore[attr-defined]
         heard = float(axis[0]) * AXIS_CAP / first
-        longest = heard * (math.sqrt(len(axes) - 1) + math.sqrt(2 * math.log(design.rows))) + AXIS_CAP
-        variance[k] = (float(crossing[0]) * AXIS_CAP / first / second * longest / design.rows) ** 2 + heard**2 / design.rows
+        # Shortened rows leave about what they leave of noise alone.
+        _, kept = heard_rows(heard * rng.normal(size=(_ROWS, len(axes) - 1)), heard)
+        unit = AXIS_CAP / first / second * longest_row(len(axes) - 1, heard) / design.rows
+        variance[k] = ((float(crossing[0]) * unit) ** 2 + (1 + heard**2) / design.rows) / kept**2
     return exact + np.sqrt(variance) * rng.normal(size=exact.shape), variance

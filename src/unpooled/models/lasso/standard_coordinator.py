@@ -12,7 +12,7 @@ from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball
 from unpooled.models.lasso.coordinator import LassoResult, in_own_units
 from unpooled.models.lasso.messages import Term
 from unpooled.models.lasso.plan import LOGISTIC, grids, shortened
-from unpooled.models.lasso.standard_fit import OwnMoments, fitting, in_ball, standards_of
+from unpooled.models.lasso.standard_fit import OwnMoments, fitting, heard_rows, in_ball, standards_of
 from unpooled.models.lasso.standard_messages import AxisRequest, ChooseRequest, CrossingRequest, ProductsRequest, Standards
 from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PRODUCTS, SUMS
 from unpooled.protocol.conversation import everybody
@@ -178,23 +178,24 @@ def _products(
         for (name, request), axis in zip(requests.items(), axes, strict=True)
     }
     replies = yield from everybody([Ask(name, AXIS, request, stage) for name, request in asked.items()])
-    scores = {}
-    noises = {}
+    scores, noises = {}, {}
     for name, reply in zip(asked, replies, strict=True):
         mechanism: Any = plan.release(name, AXIS).mechanism
         scores[name] = mechanism.decode(reply.scores.values.numpy()) * (AXIS_CAP / first)
         noises[name] = float(mechanism.deviations[0]) * AXIS_CAP / first
-    others = {name: np.column_stack([scores[n] for n in asked if n != name]) for name in asked}
+    names, heard = list(asked), max(noises.values())
+    products, variance = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
+    others, kept = {}, {}
+    for name in asked:
+        others[name], kept[name] = heard_rows(np.column_stack([scores[n] for n in asked if n != name]), heard)
     asks = [Ask(name, CROSSING, CrossingRequest(request, Array.of(others[name])), stage) for name, request in asked.items()]
     replies = yield from everybody(asks)
-    names = list(asked)
-    products, variance = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
     for k, (name, reply) in enumerate(zip(names, replies, strict=True)):
         mechanism = plan.release(name, CROSSING).mechanism
         unit = AXIS_CAP / first / second * shortened(others[name])[1] / design.rows
         place = [j for j in range(len(names)) if j != k]
-        products[k, place] = mechanism.decode(reply.products.values.numpy()) * unit
+        products[k, place] = mechanism.decode(reply.products.values.numpy()) * (unit / kept[name])
         # The release's noise, and that of the others' scores, which meets scores of variance at most 1.
-        heard = np.array([noises[names[j]] for j in place])
-        variance[k, place] = (float(mechanism.deviations[0]) * unit) ** 2 + heard**2 / design.rows
+        noise = (float(mechanism.deviations[0]) * unit) ** 2 + np.square(others[name]).mean(axis=0) / design.rows
+        variance[k, place] = noise / kept[name] ** 2
     return products, variance

@@ -10,7 +10,7 @@ import numpy as np
 
 from unpooled.kernels.l1_ball import quadratic_in_balls
 from unpooled.models.lasso.in_common import believed_moments
-from unpooled.models.lasso.standard_plan import AXIS_CAP, CAP
+from unpooled.models.lasso.standard_plan import AXIS_CAP, CAP, longest_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     #: Noisy products of each pair of axes, both ways, and the variances of their noise.
     Products = tuple[Matrix, Matrix]
 
-#: To what eigenvalues of a party's noisy correlations are raised: parts of the noise's norm, and of their mean.
-_RIDGE, _FLOOR = 0.3, 0.2
+#: What is added to the eigenvalues of a party's noisy correlations, a part of the noise's norm, and to what part of their mean they are raised.
+_RIDGE, _FLOOR = 0.4, 0.2
 #: The same for all parties' together.
 _LEAST = 0.1
+#: The least part that shortened rows are taken to leave of a product.
+_KEPT_LEAST = 0.1
 #: What is believed of a mean before it is released, in half widths, and the narrowest deviation.
 _MEAN_PRIOR, _NARROWEST = 0.35, 0.003
 #: E clip(t, c)^2 of a standard normal t: how much clipping shrinks what two axes have in common.
@@ -53,10 +55,11 @@ class OwnMoments:
 
     @property
     def repaired(self) -> tuple[Matrix, Vector]:
-        """(the Gram matrix with eigenvalues raised to its noise, its first axis, of variance 1)."""
+        """(the Gram matrix, more by its noise than it was told, its first axis, of variance 1)."""
         values, vectors = np.linalg.eigh(self.gram)
         noise = self.gram_noise * math.sqrt(2 * self.cross.size)
-        values = np.maximum(values, max(_RIDGE * noise, _FLOOR * self.level))
+        # What varies less than is believed costs little; what varies more is explained many times over.
+        values = np.maximum(values, _FLOOR * self.level) + _RIDGE * noise
         return np.asarray((vectors * values) @ vectors.T), np.asarray(vectors[:, -1] / math.sqrt(values[-1] / self.level))
 
     def slopes(self, many: int) -> Vector:
@@ -80,18 +83,23 @@ class Axis:
         return cls(unit, float(unit @ slopes))
 
 
+def _untold(count: int) -> Products:
+    """What is known of axes that nobody released: next to nothing."""
+    return np.zeros((count, count)), np.full((count, count), 1e6)
+
+
 def fitting(
     owns: Sequence[OwnMoments], scale: Vector, solve: Solve, stages: int
 ) -> Generator[list[Axis], Products, tuple[Vector, float]]:
-    """Coefficients of all parties' coded columns, and the constant; yields the axes whose products it has to know, once for each stage.
+    """Coefficients of all parties' coded columns, and the constant; yields the axes whose products it has to know, once for each stage (if any).
 
     The last stage weighs what the parties' columns say, a number for each party: of what is weighed, all second moments were measured.
     """
     many = scale.size
-    if not stages:
+    if len(owns) == 1:
         return solve(*combined(owns, None, many), scale)
     scales = np.split(scale, np.cumsum([own.cross.size for own in owns])[:-1])
-    if stages == 1:
+    if stages <= 1:
         fits = [solve(*combined([own], None, many), part)[0] / part for own, part in zip(owns, scales, strict=True)]
     else:
         # The first axes tie the parties' columns to each other; what they leave untied, the last stage bounds.
@@ -100,17 +108,24 @@ def fitting(
         found = solve(*combined(owns, common, many), scale)[0] / scale
         fits = np.split(found, np.cumsum([own.cross.size for own in owns])[:-1])
     axes = [Axis.of(own, fit, own.slopes(many)) for own, fit in zip(owns, fits, strict=True)]
-    products, variance = yield axes
+    products, variance = (yield axes) if stages else _untold(len(owns))
     # A party whose columns say nothing has no axis, and no part in what the others have in common.
     speaks = np.array([k for k, axis in enumerate(axes) if axis.direction.any()], dtype=np.intp)
-    each = np.ix_(speaks, speaks)
     told = np.array([axes[k].told for k in speaks])
+    common = shared_axes(products[np.ix_(speaks, speaks)], variance[np.ix_(speaks, speaks)], told)
     coded = [axes[k].direction * scales[k] for k in speaks]
     lengths = np.array([np.abs(part).sum() for part in coded])
-    weights, constant = solve(shared_axes(products[each], variance[each], told), told, lengths)
+    left = np.arange(speaks.size)
+    while True:
+        weights, constant = solve(common[np.ix_(left, left)], told[left], lengths[left])
+        against = weights * np.sign(told[left]) / lengths[left]
+        # A fit to the response that counts against it is what noise makes of axes that are much alike, unless they are known well.
+        if stages > 1 or not (against < 0).any():
+            break
+        left = np.delete(left, int(against.argmin()))
     out = [np.zeros_like(part) for part in scales]
-    for k, part, weight, length in zip(speaks.tolist(), coded, weights.tolist(), lengths.tolist(), strict=True):
-        out[k] = part * (weight / length)
+    for at, weight in zip(left.tolist(), weights.tolist(), strict=True):
+        out[int(speaks[at])] = coded[at] * (weight / lengths[at])
     return np.concatenate(out), constant
 
 
@@ -129,6 +144,19 @@ def shared_axes(products: Matrix, variance: Matrix, told: Vector) -> Matrix:
     pairs = np.triu_indices(told.size, 1)
     noise = float((variance + variance.T)[pairs].mean() / 4) if told.size > 1 else 0.0
     return believed_moments((products + products.T) / 2 / _KEPT, math.sqrt(noise) / _KEPT, told)
+
+
+def heard_rows(scores: Matrix, noise: float) -> tuple[Matrix, float]:
+    """Rows of others' noisy scores, the longest shortened, and what part of a product with something else that leaves.
+
+    A release of products has noise in the length of the longest row, which is the largest of so many noises: of a typical length nothing is lost
+    that matters. By Stein's lemma products are a multiple of the exact ones, of the mean derivative of what shortens.
+    """
+    count = scores.shape[1]
+    lengths = np.linalg.norm(scores, axis=1)
+    factors = np.minimum(1.0, longest_row(count, noise) / np.maximum(lengths, 1e-300))
+    left = np.where(factors < 1, factors * (1 - 1 / count), 1.0)
+    return scores * factors[:, None], max(float(left.mean()), _KEPT_LEAST)
 
 
 def combined(owns: Sequence[OwnMoments], common: Matrix | None, many: int) -> tuple[Matrix, Vector]:

@@ -31,6 +31,10 @@ CAP, PAIR, CLIP = 4.0, 4.0, 3.0
 AXIS_CAP = 1.5
 #: Axes are released twice where one release would leave less noise than this in the product of two (experiments/lasso/axes.py).
 QUIET = 0.1
+#: Not at all where it would leave more than this in the mean of all products: so much is known of it before.
+DEAF = 1.0
+#: What is left of a product with rows that were shortened, about.
+_HEARD = 0.85
 #: A party keeps at most one column for so many n mu of its own, and never fewer than so many.
 PER_COLUMN, FEWEST = 40.0, 4
 #: Below so many n mu for each root of the columns that are kept, only the mean is worth its budget (experiments/lasso/record.py).
@@ -48,7 +52,7 @@ class StandardDesign:
     #: Of the response's mean alone.
     mean_only: bool
     #: How often axes are released.
-    stages: int = 0
+    stages: int
 
     @property
     def centres(self) -> bool:
@@ -62,8 +66,8 @@ class StandardDesign:
 
     @property
     def crosses(self) -> bool:
-        """Whether several parties have columns that may have something in common."""
-        return len(self.widths) > 1 and not self.mean_only
+        """Whether several parties have columns that may have something in common, and axes tell what."""
+        return self.stages > 0
 
     def picks(self, party: str) -> bool:
         """Whether a party chooses among its columns."""
@@ -106,22 +110,34 @@ def design_of(study: Study) -> StandardDesign:
     """What the study asks for, checked."""
     p: Parameters = check_parameters(study, Parameters)
     check(study, p)
-    design = StandardDesign(p, widths_of(study), kept_columns(study), study.parties[0].rows, only_the_mean(study))
+    mean_only, several = only_the_mean(study), len(study.parties) > 1
+    design = StandardDesign(
+        p, widths_of(study), kept_columns(study), study.parties[0].rows, mean_only, int(several and not mean_only)
+    )
     return replace(design, stages=_stages(study, design)) if design.crosses else design
 
 
 def _stages(study: Study, design: StandardDesign) -> int:
-    """Two where what axes have in common is known well although the budget is halved, else one."""
+    """Two where what axes have in common is known well although the budget is halved, none where all pairs tell nothing, else one."""
     mus = budgets(study, design)[0]
-    return 2 if noise_of_axes(design, mus[AXIS] * equal_part(study), mus[CROSSING] * equal_part(study)) < QUIET else 1
+    noise = noise_of_axes(design, mus[AXIS] * equal_part(study), mus[CROSSING] * equal_part(study))
+    if noise / math.sqrt(math.comb(len(design.parties), 2)) > DEAF:
+        return 0
+    return 2 if noise < QUIET else 1
 
 
 def noise_of_axes(design: StandardDesign, axis: float, crossing: float) -> float:
     """About the deviation of the noise in the product of two axes of variance 1, for these mu of one party."""
     heard = 2 * AXIS_CAP / axis
-    longest = heard * (math.sqrt(len(design.parties) - 1) + math.sqrt(2 * math.log(design.rows))) + AXIS_CAP
-    both = (2 * AXIS_CAP / crossing * longest / design.rows) ** 2 + heard**2 / design.rows
-    return math.sqrt(both / 2)
+    both = (
+        2 * AXIS_CAP / crossing * longest_row(len(design.parties) - 1, heard) / design.rows
+    ) ** 2 + heard**2 / design.rows
+    return math.sqrt(both / 2) / _HEARD
+
+
+def longest_row(others: int, noise: float) -> float:
+    """To what length rows of noisy scores are shortened, that are of variance 1 without the noise: nothing where there is none."""
+    return AXIS_CAP * math.sqrt(others) * (1 + noise)
 
 
 def sums_release(design: StandardDesign, card: Card, mu: float) -> GaussianRelease:
@@ -197,7 +213,9 @@ def compile_standard(study: Study) -> Plan:
         name = card.name
         if name == design.parties[0] or not design.mean_only:
             # Squares of shares add up to one: a row is at every party.
-            alone = 1.0 if design.mean_only else part
+            # The first party also has the response, whose mean all the others rely on.
+            both = (part**2 + (name == design.parties[0])) / 2 if study.unit == Unit.RECORD else 1.0
+            alone = 1.0 if design.mean_only else math.sqrt(both)
             releases.append(Release(SUMS, name, SUMS, sums_release(design, card, mus[SUMS] * alone)))
         if design.mean_only:
             continue
