@@ -30,7 +30,7 @@ CAP, PAIR, CLIP = 4.0, 4.0, 3.0
 #: Scores along an axis are clipped to this many of their deviations.
 AXIS_CAP = 1.5
 #: Axes are released twice where one release would leave less noise than this in the product of two (experiments/lasso/axes.py).
-QUIET = 0.1
+QUIET = 0.15
 #: Not at all where it would leave more than this in the mean of all products: so much is known of it before.
 DEAF = 1.0
 #: What is left of a product with rows that were shortened, about.
