@@ -14,7 +14,7 @@ from scipy import stats
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from world import minimised
 
@@ -807,18 +807,37 @@ def test_parts_of_a_row_beyond_the_norm_keep_their_direction() -> None:
 
 
 @pytest.mark.parametrize("split", ["features", "samples"])
-def test_log_odds_add_up_less_what_all_models_know_of_the_base_rate(split: str) -> None:
+def test_log_odds_are_averaged_where_columns_are_split(split: str) -> None:
     rng = np.random.default_rng(5)
     X = rng.uniform(-1, 1, (3000, 4))
     y = (X.sum(axis=1) + 0.5 * rng.normal(size=3000) > 0.8).astype(int)
     options = {"split": split, "epsilon": 4.0, "bounds": (-1, 1), "classes": (0, 1), "random_state": 0}
-    plain = PrivateStackingClassifier(2, **options).fit(X, y)
-    model = PrivateStackingClassifier(2, **options, combiner="log-odds", prior=0.2).fit(X, y)
+    plain = PrivateStackingClassifier(2, **options, combiner="probability").fit(X, y)
+    model = PrivateStackingClassifier(2, **options, combiner="log-odds").fit(X, y)
     low = np.column_stack([p[:, 1] for p in model._low(X[:50])])
-    known = math.log(0.2 / 0.8) if split == "features" else 0.0
-    wanted = (np.log(low / (1 - low)).sum(axis=1) - known) / 2
-    assert model.decision_function(X[:50]) == pytest.approx(wanted)
+    assert model.decision_function(X[:50]) == pytest.approx(np.log(low / (1 - low)).mean(axis=1))
     assert roc_auc_score(y, model.decision_function(X)) > roc_auc_score(y, plain.decision_function(X)) - 0.01
+    unsaid = PrivateStackingClassifier(2, **options).fit(X, y)
+    low = np.column_stack([p[:, 1] for p in unsaid._low(X[:50])])
+    mean = low.mean(axis=1)
+    wanted = np.log(low / (1 - low)).mean(axis=1) if split == "features" else np.log(mean / (1 - mean))
+    assert unsaid.decision_function(X[:50]) == pytest.approx(wanted)
     for prior in (0.0, 1.0):
         with pytest.raises(UsageError, match="prior"):
             PrivateStackingClassifier(2, **options, prior=prior).fit(X, y)
+
+
+@pytest.mark.parametrize("parties", [2, 6])
+def test_a_rare_class_is_told_with_its_rate(parties: int) -> None:
+    """The control adds what models say beside the base rate to a K-th of it, which is nearly a half: far worse than the rate alone."""
+    rng = np.random.default_rng(7)
+    factors = rng.normal(size=(8000, 3))
+    X = np.clip((factors @ rng.normal(size=(3, 12)) + 0.7 * rng.normal(size=(8000, 12))) / 6, -1, 1)
+    y = (factors[:, 0] + 0.5 * rng.normal(size=8000) > 1.6).astype(int)
+    rate = y.mean()
+    model = PrivateStackingClassifier(parties, epsilon=2.0, bounds=(-1, 1), classes=(0, 1), random_state=0).fit(X, y)
+    base = log_loss(y, np.full(y.size, rate))
+    assert rate < 0.1
+    assert log_loss(y, model.predict_proba(X)) < 1.02 * base
+    pulled = model.decision_function(X) - math.log(rate / (1 - rate)) * (parties - 1) / parties
+    assert log_loss(y, 1 / (1 + np.exp(-pulled))) > 1.1 * log_loss(y, model.predict_proba(X))

@@ -14,20 +14,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-def combined(each: Floats, shares: Sequence[float], combiner: str, rates: Sequence[float]) -> Floats:
+def combined(each: Floats, shares: Sequence[float], combiner: str) -> Floats:
     """Log probabilities of every class, but for a constant, from those of K models (rows x K x C)."""
     if combiner == "log-odds":
-        return added_log_odds(each, rates)
+        # What all know of the base rate is counted once, and what each says beside it for a K-th: how much of that they share nobody knows.
+        return np.asarray(np.log(np.clip(each, 1e-12, 1.0)).mean(axis=1))
     votes = each if combiner == "probability" else np.eye(each.shape[2])[each.argmax(axis=2)]
     weight = np.ones(each.shape[1]) if combiner == "majority" else np.asarray(shares)
     return np.asarray(np.log(np.clip(np.einsum("ikc,k->ic", votes, weight / weight.sum()), 1e-12, 1 - 1e-12)))
-
-
-def added_log_odds(probabilities: Floats, rates: Sequence[float]) -> Floats:
-    """The mean over K models (rows x K x C) of their log probabilities, less (K - 1)/K of the base rates'.
-
-    Given the class, parts of a row are taken for independent: each model has counted the base rates once. Equal ones take nothing away.
-    """
-    inside = np.log(np.clip(probabilities, 1e-12, 1.0))
-    models = inside.shape[1]
-    return np.asarray((inside.sum(axis=1) - (models - 1) * np.log(rates)) / models)

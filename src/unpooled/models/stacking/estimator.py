@@ -176,11 +176,11 @@ class PrivateStackingClassifier(StackedClassifier):
         How low-level models are combined: by their public shares; by a model learned from predictions that a trusted coordinator sees,
         or that are released with noise (columns split); by a model that one site learns on rows of its own (rows split).
     combiner : {"auto", "probability", "majority", "weighted-majority", "log-odds"}, default "auto"
-        How public weights are applied. "log-odds" adds the models' log odds, less what they all know of the base rate (columns split), over
-        their number: averages of probabilities pull to the base rate. "auto" is "log-odds" where columns are split and ``prior`` says the
-        base rate, else "probability". A learned high level replaces it.
+        How public weights are applied. "log-odds" averages the models' log odds: averages of probabilities pull to the base rate. "auto" is
+        "log-odds" where columns are split, else "probability". A learned high level replaces it.
     prior : float or list of floats, optional
-        The declared base rate of ``classes_[1]``, or those of all classes, where columns are split. None takes them as equal.
+        The declared base rate of ``classes_[1]``, or those of all classes: what scores of ``importance="private"`` are taken from. None
+        takes them as equal.
     source : mapping from party names to released weights, optional
         ``released_`` of a fit with the same columns elsewhere: the penalty pulls to them (PST-H).
     penalty : float or "auto", default "auto"

@@ -11,7 +11,7 @@ from unpooled.estimation.imagined import made_up_features
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.stacking.combining import combined
 from unpooled.models.stacking.outcomes import Outcomes, meta_rows
-from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta, Parameters, combiner_of, rates_of
+from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta, Parameters, combiner_of
 from unpooled.models.stacking.plan import compile_plan
 from unpooled.models.stacking.ranking import SCORE, release_of, score_of
 from unpooled.privacy.bounds import text_of
@@ -134,8 +134,8 @@ def _played(plan: Plan, used: Table, places: Places, new: Table, rng: np.random.
     predicted = [block.predicted(block.rows(new), w) for block, w in weights]
     if not design.learns:
         each = np.stack([q if outcomes.several else np.column_stack([1 - q, q]) for q in predicted], axis=1)
-        rates = rates_of(p.prior if vertical else None, outcomes.classes)
-        logs = combined(each, [block.weight for block, _ in weights], combiner_of(p.combiner, p.prior, p.split), rates)
+        combiner = combiner_of(p.combiner, p.split, plan.study.calibration)
+        logs = combined(each, [block.weight for block, _ in weights], combiner)
         return np.asarray(np.exp(logs) / np.exp(logs).sum(axis=1, keepdims=True))
     rows = high if vertical else parts[design.holder]
     seen = [block.predicted(block.rows(used, rows), w) for block, w in weights]

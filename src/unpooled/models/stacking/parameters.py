@@ -68,8 +68,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     predictions_share: float = 0.5
     #: Released weights of a source model per party, to which the penalty pulls instead of to 0.
     source: dict[str, tuple[float, ...]] = {}
-    #: How predictions of the low-level models are put together for new rows ("auto": log odds where columns are split and rates are declared,
-    #: else probabilities), and the public rate of the second class, or those of all classes. None: equal ones.
+    #: How predictions of the low-level models are put together for new rows ("auto": by log odds where columns are split, else by
+    #: probabilities as in the paper), and the public rate of the second class, or those of all classes, for ranks. None: equal ones.
     combiner: str = AUTO
     prior: float | tuple[float, ...] | None = None
 
@@ -79,10 +79,10 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return rates_of(self.prior, len(self.classes))
 
 
-def combiner_of(combiner: str, prior: float | Sequence[float] | None, split: str) -> str:
+def combiner_of(combiner: str, split: str, calibration: str) -> str:
     """The combiner that is meant; refuses one that nobody knows."""
     if combiner == AUTO:
-        return LOG_ODDS if prior is not None and split == "features" else COMBINERS[0]
+        return LOG_ODDS if split == "features" and calibration == "sound" else COMBINERS[0]
     if combiner not in COMBINERS:
         msg = f"combiner is {AUTO} or one of {', '.join(COMBINERS)}, not {combiner!r}"
         raise UsageError(msg)

@@ -191,7 +191,7 @@ def design_of(study: Study) -> StackingDesign:
     )
     if not blocks:
         raise UsageError("no party is left to fit a low-level model")
-    combiner_of(p.combiner, p.prior, p.split)
+    combiner_of(p.combiner, p.split, study.calibration)
     rates_of(p.prior, outcomes.classes)
     for block in blocks:
         if block.centre and (len(block.centre) != block.numbers or not np.isfinite(block.centre).all()):

@@ -93,7 +93,7 @@ class StackedClassifier(StackEstimator):
 
     def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
         assert declared.classes is not None
-        combiner_of(self.combiner, self.prior, self.split)
+        combiner_of(self.combiner, self.split, self.calibration)
         rates_of(self.prior, declared.classes.labels.size)
         source = {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()}
         parameters: dict[str, Any] = {
@@ -173,10 +173,8 @@ class StackedClassifier(StackEstimator):
             high = features @ self.high_.reshape(outcomes.predictors, -1).T
             return np.log(outcomes.probabilities(high)) if outcomes.several else np.asarray(high[:, 0])
         each = np.stack(low, axis=1)
-        # Sites that hold rows know the base rate together, not each once more.
-        rates = rates_of(self.prior if self.split == "features" else None, outcomes.classes)
-        combiner = combiner_of(self.combiner, self.prior, self.split)
-        logs = combined(each, [block.weight for block in self._blocks], combiner, rates)
+        combiner = combiner_of(self.combiner, self.split, self.calibration)
+        logs = combined(each, [block.weight for block in self._blocks], combiner)
         return logs if outcomes.several else np.asarray(logs[:, 1] - logs[:, 0])
 
     def __sklearn_is_fitted__(self) -> bool:
