@@ -93,7 +93,8 @@ def fitting(
 ) -> Generator[list[Axis], Products, tuple[Vector, float]]:
     """Coefficients of all parties' coded columns, and the constant; yields the axes whose products it has to know, once for each stage (if any).
 
-    The last stage weighs what the parties' columns say, a number for each party: of what is weighed, all second moments were measured.
+    The last stage weighs what the parties' columns say, a number for each party: nothing is weighed whose products were not measured; or, where
+    no stage would tell anything, with what is believed of them before.
     """
     many = scale.size
     if len(owns) == 1:
