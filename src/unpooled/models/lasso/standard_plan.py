@@ -29,7 +29,7 @@ FIRST = 0.5
 CAP, PAIR, CLIP = 4.0, 4.0, 3.0
 #: Scores along an axis are clipped to this many of their deviations.
 AXIS_CAP = 1.5
-#: Axes are released twice where one release would leave less noise than this in the product of two (experiments/lasso/axes.py).
+#: Axes are released twice where one release would leave less noise than this in the product of two (experiments/lasso/stages.py).
 QUIET = 0.15
 #: Not at all where it would leave more than this in the mean of all products: so much is known of it before.
 DEAF = 1.0
