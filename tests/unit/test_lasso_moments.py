@@ -331,6 +331,20 @@ def test_what_is_known_of_directions_is_believed_and_no_more_than_there_is_is_ex
     assert believed_moments(np.zeros((0, 0)), 0.0, np.zeros(0)).shape == (0, 0)
 
 
+def test_no_plan_costs_more_than_was_asked() -> None:
+    """Over widths, rows, epsilons and units, with picks and without, for every number of stages; each was met."""
+    rng, met = np.random.default_rng(0), set()
+    for _ in range(120):
+        widths = tuple(int(w) for w in rng.integers(1, 80, int(rng.integers(1, 9))))
+        epsilon, rows = float(10 ** rng.uniform(-1, 2)), int(10 ** rng.uniform(2, 5))
+        unit = Unit(str(rng.choice(["record", "attribute"])))
+        plan = load("lasso").compile(study(epsilon, widths, rows=rows, unit=str(unit)))
+        assert plan.epsilon(1e-5, unit) <= epsilon * (1 + 1e-9)
+        met.add((plan.design.stages, plan.design.mean_only, any(plan.design.picks(name) for name in plan.design.parties)))
+    assert {stages for stages, _, _ in met} == {0, 1, 2}
+    assert {only for _, only, _ in met} == {picks for _, _, picks in met} == {False, True}
+
+
 @pytest.mark.parametrize("others", [1, 3, 9])
 @pytest.mark.parametrize("noise", [0.0, 0.7, 4.0, 30.0])
 def test_products_with_shortened_rows_are_a_known_part_of_the_exact_ones(noise: float, others: int) -> None:
