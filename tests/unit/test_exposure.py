@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from world import sized
 
 from unpooled.audit.account import cost_of, covered
 from unpooled.errors import UsageError
+from unpooled.privacy import exposure
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.events import NO_COST, Event, Kind
+from unpooled.privacy.events import NO_COST, UNBOUNDED, Event, Kind
 from unpooled.privacy.exposure import Cost, Exposure, Worst, account, alternatives, dearer, release_costs, shared_costs
 from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.unit import ROWWISE, Scope, Split, Unit
@@ -223,6 +226,58 @@ def test_parts_of_several_kinds_are_all_tried() -> None:
     assert len(many.compositions) <= 64
     assert many.epsilon(1e-5) >= Composition([exact] * 20).epsilon(1e-5)
     assert many.epsilon(1e-5) >= Composition([gaussian] * 20).epsilon(1e-5)
+
+
+def test_of_any_number_of_plans_the_dearest_pure_part_counts_and_no_other() -> None:
+    """A study in two parts, again and again: as dear as its dearest part so many times (once both parts of the eighth counted)."""
+    plan = {
+        "low": [replace(pure(0.5), count=2, total_variation=3e-150)],
+        "high": [replace(pure(1.0), total_variation=1e-150)],
+    }
+    once = account([plan]).epsilon(1e-15)
+    for number in (1, 6, 7, 40, 200):
+        assert account([plan] * number).epsilon(1e-15) == pytest.approx(number * once)
+        assert account([plan] * number + [{"low": plan["low"]}]).epsilon(1e-15) == pytest.approx((number + 1) * once)
+
+
+EVENTS = st.one_of(
+    st.builds(
+        Event, st.sampled_from([Kind.GAUSSIAN, Kind.ZCDP, Kind.EXPONENTIAL, Kind.PURE]), st.floats(0, 1), st.integers(0, 3)
+    ),
+    st.builds(Event, st.just(Kind.PURE), st.floats(0, 1), st.just(1), st.sampled_from([1e-30, 1e-9, 1e-4])),
+    st.builds(
+        Event,
+        st.just(Kind.PERTURBED),
+        st.floats(0, 0.2),
+        st.just(1),
+        st.just(0.0),
+        st.sampled_from([((1, 0.2),), ((2, 0.4),)]),
+    ),
+    st.just(UNBOUNDED),
+)
+PARTS = st.dictionaries(st.sampled_from(["", "one", "two", "three"]), st.lists(EVENTS, max_size=3), max_size=4)
+
+
+@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@given(plans=st.lists(PARTS, max_size=4), tried=st.integers(1, 8))
+def test_too_many_plans_to_try_are_counted_as_no_less_than_any_choice_and_no_more_than_everything(
+    plans: list[dict[str, list[Event]]], tried: int
+) -> None:
+    everything = Composition(event for plan in plans for events in plan.values() for event in events)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exposure, "_CHOICES", tried)
+        counted = account(plans)
+    assert len(counted.compositions) <= tried
+    most = np.array(everything.respects) * (1 + 1e-9)
+    assert all((np.array(one.respects) <= most).all() for one in counted.compositions)
+    own = [[events for part, events in plan.items() if part] or [[]] for plan in plans]
+    common = [event for plan in plans for event in plan.get("", ())]
+    for choice in itertools.product(*own):
+        paid = Composition([*common, *itertools.chain(*choice)])
+        least = np.array(paid.respects) * (1 - 1e-9)
+        assert any(paid.tails <= one.tails and (np.array(one.respects) >= least).all() for one in counted.compositions)
+        assert counted.delta(1.0) >= paid.delta(1.0) * (1 - 1e-9)
+        assert counted.epsilon(1e-3) >= paid.epsilon(1e-3) * (1 - 1e-9)
 
 
 def test_an_account_of_nothing_costs_nothing() -> None:

@@ -11,6 +11,7 @@ An :class:`Event` is the privacy cost of a mechanism as a number; a :class:`Comp
 * any mixture composes in zCDP, :math:`\rho=\sum\rho_j`, and is converted by dp-accounting's Rényi accountant
   (Canonne, Kamath & Steinke 2020). Sensitivities are ours, so its relation is always ADD_OR_REMOVE_ONE: its
   REPLACE_ONE would double them a second time;
+* of several compositions of which one holds, the largest of each of these numbers covers all (THEORY F.22);
 * the distance of a sampler from its ideal law, ``total_variation``, costs :math:`(1+e^{\epsilon})` times itself in delta.
 
 Every delta is rounded up, and every calibrated noise with it, by a bound on the arithmetic's error (THEORY F.13).
@@ -20,7 +21,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,12 +31,12 @@ from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr
 
 from unpooled.errors import AccountingError, UsageError
-from unpooled.privacy.events import Event, Kind
+from unpooled.privacy.events import Event, Kind, Numbers
 from unpooled.privacy.tails import edges_of, summed
 from unpooled.privacy.unit import check_delta, check_epsilon, real
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -198,30 +200,29 @@ _PARTS = tuple(0.01 * 1.4**k for k in range(13))
 class Composition:
     """All events that touch one unit, composed (adaptively chosen events are covered by every rule used here)."""
 
-    def __init__(self, events: Iterable[Event]) -> None:
+    def __init__(self, events: Iterable[Event], one_of: Iterable[Sequence[Composition]] = ()) -> None:
+        """These events, and one of each of these choices; of a choice, the most in every respect is counted (Theorem F.22)."""
         self.events = tuple(events)
         for event in self.events:
             if type(event) is not Event:
                 msg = f"cannot account for a {type(event).__name__}: only Event has a known cost"
                 raise AccountingError(msg)
         self.events = tuple(event for event in self.events if event.count > 0)
-
-        def total(*kinds: Kind) -> float:
-            return math.fsum(e.value * e.count for e in self.events if e.kind in kinds)
-
-        self._approximate = any(e.kind is Kind.PURE and e.total_variation > _MATERIAL for e in self.events)
-        self._unbounded = any(e.kind is Kind.UNBOUNDED for e in self.events)
-        #: What is known by its tails, so many of each, and the constants that such losses begin with.
-        self._tails: Counter[Tail] = Counter()
+        self.one_of = tuple(one_of)
+        #: What is known by its tails, so many of each.
+        self.tails: Counter[Tail] = Counter()
         for event in self.events:
             if event.kind is Kind.PERTURBED:
-                self._tails[event.tails] += event.count
-        self._constants = total(Kind.PERTURBED)
-        self.mu = math.sqrt(math.fsum(e.value * e.value * e.count for e in self.events if e.kind is Kind.GAUSSIAN))
-        self.pure_epsilon = total(Kind.PURE, Kind.EXPONENTIAL)
-        self.rho = math.fsum(e.rho for e in self.events if e.kind is not Kind.PERTURBED)
-        self._rho_only = total(Kind.ZCDP)
-        self.total_variation = math.fsum(e.total_variation * e.count for e in self.events)
+                self.tails[event.tails] += event.count
+        for choice in self.one_of:
+            self.tails += reduce(or_, (one.tails for one in choice))
+        most = (map(max, zip(*(one.numbers for one in choice), strict=True)) for choice in self.one_of)
+        every = [Numbers(*[0.0] * len(Numbers._fields)), *map(Numbers.of, self.events), *map(Numbers._make, most)]
+        self.numbers: Numbers = Numbers(*map(math.fsum, zip(*every, strict=True)))
+        _, squared, self.pure_epsilon, self.rho, self._rho_only, self.total_variation, self._constants = self.numbers
+        self.mu = math.sqrt(squared)
+        self._unbounded = bool(self.numbers.unbounded)
+        self._approximate = self.pure_epsilon > 0 and self.total_variation > _MATERIAL
 
     def delta(self, epsilon: float) -> float:
         """Smallest delta that these rules prove at this epsilon."""
@@ -239,7 +240,7 @@ class Composition:
 
     def _least_delta(self, epsilon: float) -> float:
         """The smallest delta proved anywhere from the pure part up to here, by golden section: whatever is found there holds here."""
-        if self._rho_only or self._tails:  # every point takes long: a few do
+        if self._rho_only or self.tails:  # every point takes long: a few do
             return min(self._delta(self.pure_epsilon + (epsilon - self.pure_epsilon) * k / 8) for k in range(9))
 
         def proved(at: float) -> float:
@@ -264,13 +265,13 @@ class Composition:
 
     def _delta(self, epsilon: float) -> float:
         options = []
-        if self._tails:
+        if self.tails:
             options.append(self._tailed(epsilon - self._constants))
         elif self._rho_only == 0:
             # Exact for Gaussians alone; with pure events, one (pure_epsilon, 0) composed with the Gaussian curve.
             left = epsilon - self.pure_epsilon
             options.append(gaussian_delta(left, self.mu) if left >= 0 else 1.0)
-        if not self._tails and (self.pure_epsilon or self._rho_only):
+        if not self.tails and (self.pure_epsilon or self._rho_only):
             options.append(zcdp_delta(epsilon, self.rho))
         return min(
             1.0, min(options) + max(math.exp(min(self._log_charge(epsilon), 0.0)), _LEAST * (self.total_variation > 0))
@@ -278,7 +279,7 @@ class Composition:
 
     def _tailed(self, left: float) -> float:
         """With losses known by their tails: the mean, over those, of what the others cost (Theorem F.21)."""
-        tails = tuple(sorted(self._tails.items()))
+        tails = tuple(sorted(self.tails.items()))
         if self._rho_only:
             # Releases known by zCDP: every point takes long, so there are few.
             def others(epsilons: Vector) -> Vector:
@@ -295,7 +296,7 @@ class Composition:
         law = summed(tails, left, width)
         if width:
             return law.beside(left, others, edges_of(left, width, points))
-        if sum(self._tails.values()) == 1 and left >= 0:  # alone: its theorem's own curve, without a grid
+        if sum(self.tails.values()) == 1 and left >= 0:  # alone: its theorem's own curve, without a grid
             return min(1.0, math.fsum(n * gaussian_delta(left, m) for n, m in tails[0][0]))
         return law.above(left)
 
@@ -307,13 +308,13 @@ class Composition:
         if self.delta(0.0) <= delta:
             return 0.0
         if delta == 0:
-            inexact = self.mu or self._rho_only or self.total_variation or self._tails
+            inexact = self.mu or self._rho_only or self.total_variation or self.tails
             return math.inf if inexact else self.pure_epsilon
         high = self.rho + 2 * math.sqrt(self.rho * math.log(1 / delta)) + self.pure_epsilon + 1e-9
-        if self._tails:  # every one of them, and the rest, at a part of delta
-            part = math.log(8 * self._tails.total() / delta)
+        if self.tails:  # every one of them, and the rest, at a part of delta
+            part = math.log(8 * self.tails.total() / delta)
             high += self._constants + self.rho + 2 * math.sqrt(self.rho * part)
-            for tail, count in self._tails.items():
+            for tail, count in self.tails.items():
                 high += count * max(m * m + 2 * m * math.sqrt(part + math.log(n * len(tail))) for n, m in tail)
         if self.delta(high) > delta:  # the samplers' total variation alone exceeds what was asked
             return math.inf
@@ -332,20 +333,19 @@ class Composition:
 
     def covers(self, other: Composition) -> bool:
         """Whether this one costs at least as much as the other in every respect, and so at every epsilon and delta."""
-        return other._tails <= self._tails and all(
+        return other.tails <= self.tails and all(
             mine >= theirs for mine, theirs in zip(self.respects, other.respects, strict=True)
         )
 
     @property
     def respects(self) -> tuple[float, ...]:
         """Numbers in which every curve grows, of compositions whose tails are alike but for their size: for audits, which compare by these."""
-        tails = self._tails.items()
+        tails = self.tails.items()
         lengths = (math.fsum(count * max(m for _, m in tail) ** power for tail, count in tails) for power in (1, 2))
-        plain = self._unbounded, self.mu, self.pure_epsilon, self.rho, self._rho_only, self.total_variation, self._constants
-        return *plain, *lengths
+        return *self.numbers, *lengths
 
     def __add__(self, other: Composition) -> Composition:
-        return Composition(self.events + other.events)
+        return Composition(self.events + other.events, self.one_of + other.one_of)
 
 
 # --- zero-concentrated differential privacy, by dp-accounting ----------------------------------------------------------

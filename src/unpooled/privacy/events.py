@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
 
 from unpooled.errors import AccountingError
 
@@ -80,6 +82,37 @@ class Event:
         if self.tails:
             words += f" c = {self.value:.6g}, mu = {' or '.join(f'{m:.6g}' for _, m in self.tails)}"
         return words + (f" x {self.count}" if self.count != 1 else "")
+
+
+class Numbers(NamedTuple):
+    """What the rules read of events, but for the tails: each is a sum over them, and every curve grows in each."""
+
+    #: 1 for every release of which nothing is known.
+    unbounded: float
+    #: mu squared.
+    gaussian: float
+    pure_epsilon: float
+    #: The zCDP cost of everything but perturbed objectives, and of what is known by it alone.
+    rho: float
+    rho_only: float
+    total_variation: float
+    #: What the losses of perturbed objectives begin with.
+    constants: float
+
+    @staticmethod
+    @lru_cache(1024)  # a ledger asks for the same few at every debit
+    def of(event: Event) -> Numbers:
+        """The numbers of so many of this event."""
+        kind, value = event.kind, event.value * event.count
+        return Numbers(
+            float(kind is Kind.UNBOUNDED),
+            event.value * value if kind is Kind.GAUSSIAN else 0.0,
+            value if kind in {Kind.PURE, Kind.EXPONENTIAL} else 0.0,
+            event.rho if kind is not Kind.PERTURBED else 0.0,
+            value if kind is Kind.ZCDP else 0.0,
+            event.total_variation * event.count,
+            value if kind is Kind.PERTURBED else 0.0,
+        )
 
 
 NO_COST = Event(Kind.GAUSSIAN, 0.0)

@@ -16,9 +16,9 @@ released so far; after a completed study it says what the statement says.
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 from unpooled.errors import UsageError
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from unpooled.privacy.mechanisms import Mechanism
     from unpooled.privacy.study import Study
 
-#: More choices of parts than this are not tried one by one: both parts of a plan are counted then, which is more than anybody pays.
+#: More choices of parts than this are not tried one by one: of the other plans the dearest part counts in every respect, which is no
+#: less than anybody pays, and no more where one part is the dearest in all of them (Theorem F.22).
 _CHOICES = 64
 
 
@@ -325,12 +326,11 @@ def account(plans: Iterable[Mapping[str, Sequence[Event]]]) -> Worst:
             choices.append(own)
         else:
             common += [event for composition in own for event in composition.events]
-    while math.prod(len(own) for own in choices) > _CHOICES:
-        common += [event for composition in choices.pop() for event in composition.events]
+    first = sum(tried <= _CHOICES for tried in itertools.accumulate((len(own) for own in choices), mul))
     return Worst(
         tuple(
-            Composition([*common, *(event for composition in choice for event in composition.events)])
-            for choice in itertools.product(*choices)
+            Composition([*common, *(event for one in choice for event in one.events)], choices[first:])
+            for choice in itertools.product(*choices[:first])
         )
     )
 
