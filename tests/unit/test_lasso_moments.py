@@ -221,6 +221,36 @@ def unexplained(x: np.ndarray, y: np.ndarray, b: np.ndarray) -> float:
     return float(np.mean((y - x @ b) ** 2) / y.var())
 
 
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.7])
+def test_a_fit_to_noisy_products_is_believed_to_vary_no_less_than_it_does(correlation: float) -> None:
+    """The fit looks for what the noise made small: without more on the diagonal it varies 1.2 to 2.8 times what is believed."""
+    d, rng = 40, np.random.default_rng(0)
+    alike = np.where(np.eye(d), 1.0, correlation)
+    for noise in (0.01, 0.03, 0.05, 0.1):
+        found = []
+        for _ in range(40):
+            slopes = rng.normal(size=d)
+            slopes *= 0.8 / math.sqrt(slopes @ alike @ slopes)
+            error = rng.normal(size=(d, d)) * noise
+            told = alike @ slopes + rng.normal(size=d) * noise
+            believed = OwnMoments(alike + (error + error.T) / math.sqrt(2), told, noise, noise).repaired[0]
+            fit = np.linalg.solve(believed, told)
+            varies = fit @ alike @ fit
+            found.append((varies / (fit @ believed @ fit), 1 - 2 * fit @ alike @ slopes + varies))
+        ratio, left = np.mean(found, axis=0)
+        assert ratio < 1.15
+        assert left < 1.0
+
+
+@pytest.mark.parametrize("parties", [2, 3, 8])
+def test_half_of_what_sums_may_cost_is_for_the_mean_of_the_response(parties: int) -> None:
+    """Every other party's numbers rely on it; together they cost what was asked for, whoever holds how many columns."""
+    plan = load("lasso").compile(study(3.0, widths=(3, *[7] * (parties - 1)), rows=20_000))
+    squared = [plan.release(card.name, SUMS).event(Unit.RECORD).value ** 2 for card in plan.study.parties]
+    assert squared[0] > sum(squared) / 2
+    assert max(squared[1:]) / min(squared[1:]) == pytest.approx(1.0)
+
+
 def test_common_axes_save_correlated_columns() -> None:
     """The control leaves cross terms at zero: what all parties' columns share is then counted as often as there are parties."""
     rng = np.random.default_rng(0)
