@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -13,8 +14,10 @@ from unpooled.kernels.envelope import MoreauEnvelope
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models import load
 from unpooled.models.families import FAMILIES
+from unpooled.models.pride import gram
 from unpooled.models.pride.curve import (
     OTHERS,
+    Expected,
     OwnColumns,
     calibrated_weight,
     energies_inside,
@@ -26,7 +29,7 @@ from unpooled.models.pride.local import RegressionCalibration, random_folds
 from unpooled.models.pride.parameters import automatic_size
 from unpooled.privacy.plan import Card, Study
 
-SHAPES = [(40, 30, 5), (30, 70, 4), (25, 25, 1), (30, 40, 9), (60, 8, 3), (30, 1, 2), (24, 10, 40)]
+SHAPES = [(40, 30, 5), (30, 70, 4), (25, 25, 1), (30, 40, 9), (60, 8, 3), (30, 1, 2), (24, 10, 40), (60, 3, 4), (50, 2, 3)]
 
 
 def world(n: int, p: int, q: int, seed: int = 0, noise: float = 0.7) -> tuple[np.ndarray, np.ndarray, Heard]:
@@ -56,36 +59,57 @@ def full_basis(own: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     return np.append(values[:rank], np.zeros(n - 1 - rank)), np.hstack([vectors[:, :rank], rest]), rank
 
 
-def twin_curve(own: np.ndarray, others: int, declared: str) -> np.ndarray:
+def twin_curve(own: np.ndarray, others: int, declared: str) -> tuple[np.ndarray, float, np.ndarray]:
+    """(mu, the deviation of its logarithm, which own directions no half reaches)."""
     n, p = own.shape
     w, _, rank = full_basis(own)
+    small, unreached = 1e-9 * w[0], np.zeros(rank, dtype=bool)
     if declared == "copies":
-        mu = w * others / p
-    elif declared == "unrelated" or p == 1:
-        mu = np.full(n - 1, w.sum() / (n - 1) * others / p)
-    else:
-        orders = [np.random.default_rng(s).permutation(p) for s in range(3)]
-        halves = [[np.arange(p // 2), np.arange(p // 2, p)], [o[::2] for o in orders]]
-        kinds = []
-        for kind in halves:
-            mean = np.zeros(n - 1)
-            for half in kind:
-                two = np.setdiff1d(np.arange(p), half)
-                _, u, r = full_basis(own[:, half])
-                energy = np.array([((u[:, i] @ own[:, two]) ** 2).sum() for i in range(n - 1)])
-                energy[r:] = energy[r:].mean() if r < n - 1 else 0.0
-                mean += energy * others / two.size / len(kind)
-            kinds.append([mean[max(0, i - int(0.15 * i + 0.5)) : i + int(0.15 * i + 0.5) + 1].mean() for i in range(n - 1)])
-        mu = np.max(kinds, axis=0)
+        return np.maximum(w * others / p, small), 0.6, unreached
+    if declared == "unrelated" or p == 1:
+        mu = np.full(n - 1, max(w.sum() / (n - 1) * others / p, small))
+        if declared == "like mine" and w[0] * others / 2 > mu[0]:
+            mu[0], unreached[0] = w[0] * others / 2, True
+        return mu, 0.6, unreached
+    orders = [np.random.default_rng(s).permutation(p) for s in range(3)]
+    halves = [[np.arange(p // 2), np.arange(p // 2, p)], [o[::2] for o in orders]]
+    kinds = []
+    for kind in halves:
+        mean = np.zeros(n - 1)
+        for half in kind:
+            two = np.setdiff1d(np.arange(p), half)
+            _, u, r = full_basis(own[:, half])
+            energy = np.array([((u[:, i] @ own[:, two]) ** 2).sum() for i in range(n - 1)])
+            energy[r:] = energy[r:].mean() if r < n - 1 else 0.0
+            mean += energy * others / two.size / len(kind)
+        kinds.append([mean[max(0, i - int(0.15 * i + 0.5)) : i + int(0.15 * i + 0.5) + 1].mean() for i in range(n - 1)])
+    mu = np.maximum(np.max(kinds, axis=0), small)
     assert rank > 0
-    return np.maximum(mu, 1e-9 * w[0])
+    trigamma = sum((k + p / 2) ** -2.0 for k in range(100_000)) + 1 / (100_000 + p / 2 - 0.5)
+    spread = math.sqrt(0.36 + trigamma)
+    digamma = -0.5772156649015329 + sum(1 / (k + 1) - 1 / (k + p / 2) for k in range(100_000)) + (p / 2 - 1) / 100_000
+    raised = mu[:rank] * p / 2 * math.exp(trigamma / 2 - digamma)
+    for i in range(rank):
+        mu[i] = min(raised[i], max(mu[i], w[: i + 1].mean() * others / p))
+    reached = min(rank, p - p // 2)
+    part = min(others / p, mu[reached - 1] / w[reached - 1])
+    for i in range(reached, rank):
+        if w[i] * part / 2 > mu[i]:
+            mu[i], unreached[i] = w[i] * part / 2, True
+    return mu, spread, unreached
 
 
-def twin_energy(power: float, mu: float, q: int, s2: float, shift: float) -> tuple[float, float]:
-    """Log integral and posterior mean of one direction, node by node."""
+def twin_energy(
+    power: float, mu: float, q: int, s2: float, shift: float, spread: float = 0.6, most: float = 0.0
+) -> tuple[float, float]:
+    """Log integral and posterior mean of one direction, node by node; ``most``: of one that no half reaches, what copies have there."""
     nodes = np.linspace(-4, 4, 33)
-    g = [mu * math.exp(shift + 0.6 * z) for z in nodes]
-    like = [-q / 2 * math.log(x / q + s2) - power / (2 * (x / q + s2)) - z * z / 2 for x, z in zip(g, nodes, strict=True)]
+    g = [mu * math.exp(shift + (0.36 - spread**2) / 2 + spread * z) for z in nodes]
+    before = [-z * z / 2 for z in nodes]
+    if most:
+        logs = np.linspace(-5, math.log(max(most / mu, 2)), 33)
+        g, before = [mu * math.exp(z) for z in logs], [-abs(z - math.log(2)) for z in logs]
+    like = [-q / 2 * math.log(x / q + s2) - power / (2 * (x / q + s2)) + b for x, b in zip(g, before, strict=True)]
     top = max(like)
     weights = [math.exp(v - top) for v in like]
     mean = sum(k * x for k, x in zip(weights, g, strict=True)) / sum(weights)
@@ -97,13 +121,14 @@ def twin(own: np.ndarray, heard: Heard) -> tuple[np.ndarray, np.ndarray, float]:
     own, z, zc = (m - m.mean(axis=0) for m in (own, heard.received, heard.calibrated))
     n, q, s2 = own.shape[0], z.shape[1], float((heard.noise**2).mean())
     w, u, rank = full_basis(own)
-    mu = twin_curve(own, heard.columns, heard.others)
+    mu, spread, unreached = twin_curve(own, heard.columns, heard.others)
+    most = [w[i] * heard.columns / own.shape[1] if unreached[i] else 0.0 for i in range(rank)]
     power = ((u.T @ z) ** 2).sum(axis=1)
     top = min(rank, 1 + int(np.searchsorted(np.cumsum(w), 0.9 * w.sum())))
     shifts = np.linspace(0, 4, 33)
-    likes = np.array([sum(twin_energy(power[i], mu[i], q, s2, d)[0] for i in range(top)) for d in shifts])
+    likes = np.array([sum(twin_energy(power[i], mu[i], q, s2, d, spread, most[i])[0] for i in range(top)) for d in shifts])
     shift = shifts[np.argmax(likes >= likes.max() - 2)]
-    g = np.array([twin_energy(power[i], mu[i], q, s2, shift)[1] for i in range(rank)])
+    g = np.array([twin_energy(power[i], mu[i], q, s2, shift, spread, most[i])[1] for i in range(rank)])
     beyond = n - 1 - rank
     c = 0.0
     if beyond:
@@ -134,8 +159,11 @@ def test_the_curve_is_the_twins_in_both_forms(shape: tuple[int, int, int], by_ro
     own, _, heard = world(*shape)
     centred = own - own.mean(axis=0)
     for others in OTHERS:
-        mu = expected_energies(OwnColumns.of(centred, own.shape[0] - 1, by_rows=by_rows), heard.columns, others)
-        np.testing.assert_allclose(mu, twin_curve(centred, heard.columns, others), rtol=1e-6)
+        found = expected_energies(OwnColumns.of(centred, own.shape[0] - 1, by_rows=by_rows), heard.columns, others)
+        mu, spread, unreached = twin_curve(centred, heard.columns, others)
+        np.testing.assert_allclose(found.energies, mu, rtol=1e-6)
+        assert found.spread == pytest.approx(spread, rel=1e-6)
+        assert found.unreached.tolist() == unreached.tolist()
 
 
 @pytest.mark.parametrize("by_rows", [True, False])
@@ -170,13 +198,71 @@ def test_steps_two_and_three_find_energies_that_the_curve_missed() -> None:
     squares, mu, q, s2 = np.full(20, 5.0), np.full(20, 10.0), 50, 0.01
     true = mu * math.e**2
     power = (true / q + s2) * rng.chisquare(q, 20)
-    g = energies_inside(squares, power, mu, q, s2)
+    expected = Expected(mu, unreached=np.zeros(20, dtype=np.bool_), most=mu)
+    g = energies_inside(squares, power, expected, q, s2)
     assert np.abs(np.log(g / true)).max() < 0.6
     # Where the noise drowns everything the curve stands; and it never moves down.
-    np.testing.assert_allclose(energies_inside(squares, power * 0 + q * 1e9, mu, q, 1e9), mu * math.exp(0.18), rtol=0.02)
-    assert energies_inside(squares, power * 0, mu, q, s2).max() < mu[0]
+    np.testing.assert_allclose(
+        energies_inside(squares, power * 0 + q * 1e9, expected, q, 1e9), mu * math.exp(0.18), rtol=0.02
+    )
+    assert energies_inside(squares, power * 0, expected, q, s2).max() < mu[0]
     assert energy_outside(2.0, 0.0, 10, 4, 1e9) == pytest.approx(2.0, rel=1e-6)
     assert energy_outside(0.0, 5.0, 10, 4, 1.0) == 0.0
+
+
+def test_of_a_direction_that_no_half_reaches_anything_up_to_copies_is_believed_and_the_sketches_decide() -> None:
+    rng = np.random.default_rng(3)
+    own = OwnColumns.of(rng.normal(size=(500, 1)), 499)
+    copies = own.squares * 7
+    expected = expected_energies(own, 7, "like mine")
+    assert expected.unreached.all()
+    np.testing.assert_allclose(expected.energies[0], copies / 2)
+    silent = energies_inside(own.squares, np.array([8e9]), expected, 8, 1e9)
+    np.testing.assert_allclose(
+        silent, copies / 2, rtol=0.1
+    )  # as if one half of the worlds held copies: the least to lose in either
+    for true in (0.1, 0.9):
+        told = [
+            energies_inside(own.squares, true * copies / 40 * rng.chisquare(40, 1), expected, 40, 1e-3) for _ in range(20)
+        ]
+        assert np.median(told) == pytest.approx(float(true * copies[0]), rel=0.15)
+
+
+def few(kind: str, parties: int, columns: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """2,000 rows in which one factor, three, or none tie the columns, and as declared: six tenths of the response explained."""
+    rng = np.random.default_rng([seed, parties, columns])
+    rows, factors = rng.normal(size=(2000, parties * columns)), {"one": 1, "three": 3, "none": 0}[kind]
+    if factors:
+        rows += 3 * rng.normal(size=(2000, factors)) @ rng.normal(size=(factors, parties * columns))
+    rows /= rows.std(axis=0)
+    signal = rows @ rng.normal(size=rows.shape[1])
+    return np.clip(rows / 5, -1, 1), math.sqrt(0.6) * signal / signal.std() + math.sqrt(0.4) * rng.normal(size=2000)
+
+
+def excess(parties: int, columns: int) -> float:
+    """The largest mean error over the variance of the response, over laws of the columns and epsilons."""
+    found = []
+    for kind, epsilon in itertools.product(("one", "three", "none"), (0.1, 1.0, 10.0)):
+        errors = []
+        for seed in range(3):
+            X, y = few(kind, parties, columns, seed)
+            model = PrideRegressor(parties, bounds=(-1, 1), epsilon=epsilon, delta=1e-5, random_state=seed).fit(X, y)
+            errors.append(np.mean((y - model.predict(X)) ** 2) / y.var())
+        found.append(np.mean(errors))
+    return float(max(found))
+
+
+@pytest.mark.parametrize(("parties", "columns"), [(2, 1), (8, 1), (4, 2), (8, 3)])
+def test_parties_of_few_columns_do_not_explain_the_response_once_for_each_of_them(parties: int, columns: int) -> None:
+    assert excess(parties, columns) < 1.1
+
+
+def test_believing_nothing_in_common_where_nothing_is_known_is_far_worse_than_the_mean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The control: what a direction that no half reaches was taken for."""
+    monkeypatch.setattr(gram, "expected_energies", lambda own, columns, _: expected_energies(own, columns, "unrelated"))
+    assert excess(8, 1) > 2.0
 
 
 def test_the_weight_of_calibrated_columns_is_none_for_independent_ones_and_nearly_one_for_factors() -> None:
@@ -444,8 +530,8 @@ def test_an_automatic_sketch_follows_what_is_public_and_new_rows_get_the_same_on
     assert automatic_size(800, 200, 4.0) == 40
     assert automatic_size(800, 200, 50.0) == automatic_size(800, 200, math.inf) == 100
     assert automatic_size(30, 200, 50.0) == 30
-    assert automatic_size(800, 3, 1.0) == 2
-    assert automatic_size(800, 1, 1.0) == 1
+    assert [automatic_size(800, columns, 1.0) for columns in (1, 2, 3, 5, 8, 9)] == [1, 2, 4, 8, 8, 2]  # a few: whole
+    assert automatic_size(3, 8, 1.0) == 3
     X, y = field()
     model = PrideRegressor(parties=4, bounds=(-1, 1), epsilon=8.0, delta=1e-5).fit(X, y)
     assert {part.sketch.size for part in model.plan_.design.parts} == {4}

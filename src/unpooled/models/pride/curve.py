@@ -10,11 +10,13 @@ one half enter only through Gram matrices of columns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.special import digamma, polygamma
 
 from unpooled.kernels.ridge import gram, product
 from unpooled.kernels.threads import one_thread
@@ -36,6 +38,8 @@ _RANDOM_SPLITS = 3
 #: Deviation of an energy's logarithm from the curve, and the nodes of every integral over it.
 SPREAD = 0.6
 _NODES = np.linspace(-4, 4, 33)
+#: The same for energies of which nothing is known: logarithms of parts of mu, from here up, evenly.
+_LEAST, _EVENLY = -5.0, np.linspace(0, 1, 33)
 #: The common shift of the curve: on the directions with this share of the energy, upwards only, as far as the likelihood insists.
 _SHARE, _SHIFTS, _DROP = 0.9, np.linspace(0, 4, 33), 2.0
 
@@ -105,18 +109,61 @@ def _spectrum(square: Matrix, most: int) -> tuple[Vector, Matrix]:
 # --- step 1: the curve ----------------------------------------------------------------------------------------------------
 
 
-def expected_energies(own: OwnColumns, columns: int, others: str) -> Vector:
-    """mu: the energy of the others' ``columns`` in every direction, rank by rank (N numbers); ``others`` as the study declares them."""
+@dataclass(frozen=True)
+class Expected:
+    """What is believed of the others' energies before the sketches are looked at."""
+
+    #: mu, rank by rank (N numbers).
+    energies: Vector
+    #: Deviation of the logarithm of an own direction's energy from that of mu.
+    spread: float = SPREAD
+    #: The energy of copies on the own directions (r numbers); which of these no half of the columns reaches.
+    most: Vector = field(default_factory=lambda: np.empty(0))
+    unreached: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+
+    def scaled(self, factor: float) -> Expected:
+        """Of sketches that keep this share of all energies."""
+        return replace(self, energies=self.energies * factor, most=self.most * factor)
+
+    def nodes(self, count: int, shift: float) -> tuple[Matrix, Matrix]:
+        """Energies of the first own directions with the logarithms of their weights (count x 33 each), known ones shifted."""
+        mu = self.energies[:count, None]
+        known = mu * np.exp(shift + (SPREAD**2 - self.spread**2) / 2 + self.spread * _NODES)
+        if not self.unreached[:count].any():
+            return known, np.broadcast_to(-0.5 * _NODES**2, known.shape)
+        # As likely as not below 2 mu, evenly; above it ever less likely, up to copies: the logarithm has Laplace's law.
+        logs = _LEAST + (np.log(np.maximum(self.most[:count, None] / mu, 2.0)) - _LEAST) * _EVENLY
+        unreached = self.unreached[:count, None]
+        weights = np.minimum(logs, 2 * math.log(2) - logs)
+        return np.where(unreached, mu * np.exp(logs), known), np.where(unreached, weights, -0.5 * _NODES**2)
+
+
+def expected_energies(own: OwnColumns, columns: int, others: str) -> Expected:
+    """The energy of the others' ``columns`` in every direction; ``others`` as the study declares them."""
     n, p = own.rows.shape
     ratio = columns / p
+    most, smallest = own.squares * ratio, RANK * float(own.squares[0])
+    even = np.full(own.degrees, max(float(own.squares.sum()) / own.degrees * ratio, smallest))
     if others == "copies":
-        mu = np.zeros(own.degrees)
-        mu[: own.rank] = own.squares * ratio
-    elif others == "unrelated" or p < 2:  # noqa: PLR2004 - one column has no halves
-        mu = np.full(own.degrees, float(own.squares.sum()) / own.degrees * ratio)
+        even[:] = smallest
+        even[: own.rank] = most
+    if others in {"copies", "unrelated"}:
+        return Expected(even, most=most, unreached=np.zeros(own.rank, dtype=np.bool_))
+    if p == 1:  # no halves: nothing is known
+        mu, reached, part, spread = even, 0, ratio, SPREAD
     else:
-        mu = _halves(own, columns, by_rows=n <= p // 2)
-    return np.maximum(mu, RANK * float(own.squares[0]))
+        mu, reached = np.maximum(_halves(own, columns, by_rows=n <= p // 2), smallest), min(own.rank, p - p // 2)
+        # A curve from so few columns is no more than a draw of its law, chi-square of p degrees (THEORY.md, step 1).
+        spread = math.sqrt(SPREAD**2 + float(polygamma(1, p / 2)))
+        few = math.exp(math.log(p / 2) - float(digamma(p / 2)) + float(polygamma(1, p / 2)) / 2)
+        highest = np.cumsum(most) / np.arange(1, own.rank + 1)
+        mu[: own.rank] = np.clip(mu[: own.rank] * few, None, np.maximum(mu[: own.rank], highest))
+        part = min(ratio, float(mu[reached - 1] / own.squares[reached - 1]))
+    middle = np.zeros(own.rank)
+    middle[reached:] = own.squares[reached:] * part / 2
+    unreached = middle > mu[: own.rank]
+    mu[: own.rank] = np.maximum(mu[: own.rank], middle)
+    return Expected(mu, spread, most, unreached)
 
 
 def _halves(own: OwnColumns, columns: int, *, by_rows: bool) -> Vector:
@@ -169,27 +216,27 @@ def _smoothed(energies: Vector) -> Vector:
 # --- steps 2 and 3: what the sketches add ---------------------------------------------------------------------------------
 
 
-def _posterior(power: Vector, mu: Vector, columns: int, noise: float, shift: float) -> tuple[float, Vector]:
+def _posterior(power: Vector, expected: Expected, columns: int, noise: float, shift: float) -> tuple[float, Vector]:
     r"""Log likelihood of the observed energies and posterior mean of the true ones.
 
-    P is the energy of q columns, each of variance g/q + s2 in this direction; log g ~ N(log mu + shift, .6^2). Constants are left out.
+    P is the energy of q columns, each of variance g/q + s2 in this direction. Constants are left out.
     """
-    energy = mu[:, None] * np.exp(shift + SPREAD * _NODES)
+    energy, before = expected.nodes(power.size, shift)
     mean = energy / columns + noise
-    log = -0.5 * columns * np.log(mean) - 0.5 * power[:, None] / mean - 0.5 * _NODES**2
+    log = -0.5 * columns * np.log(mean) - 0.5 * power[:, None] / mean + before
     top = log.max(axis=1, keepdims=True)
     weights = np.exp(log - top)
     total = weights.sum(axis=1)
     return float((top[:, 0] + np.log(total)).sum()), (weights * energy).sum(axis=1) / total
 
 
-def energies_inside(squares: Vector, power: Vector, mu: Vector, columns: int, noise: float) -> Vector:
+def energies_inside(squares: Vector, power: Vector, expected: Expected, columns: int, noise: float) -> Vector:
     """g_i on the own directions: the curve shifted upwards together as far as the likelihood insists, then its posterior mean."""
     held = np.cumsum(squares)
     top = slice(0, min(squares.size, 1 + int(np.searchsorted(held, _SHARE * held[-1]))))
-    likelihoods = np.array([_posterior(power[top], mu[top], columns, noise, float(d))[0] for d in _SHIFTS])
+    likelihoods = np.array([_posterior(power[top], expected, columns, noise, float(d))[0] for d in _SHIFTS])
     shift = float(_SHIFTS[int(np.argmax(likelihoods >= likelihoods.max() - _DROP))])
-    return _posterior(power, mu, columns, noise, shift)[1]
+    return _posterior(power, expected, columns, noise, shift)[1]
 
 
 def energy_outside(expected: float, observed: float, directions: int, columns: int, noise: float) -> float:

@@ -130,14 +130,15 @@ def _others(own: OwnColumns, heard: Heard, noisy: Matrix, calibrated: Matrix) ->
     if rank == 0 or heard.columns == 0:
         return none
     beyond = own.degrees - rank
-    mu = expected_energies(own, heard.columns, heard.others)
+    expected = expected_energies(own, heard.columns, heard.others)
+    mu = expected.energies
     outside = float(mu[rank:].mean()) if beyond else 0.0
     columns = noisy.shape[1]
     if columns == 0:
         return mu[:rank], outside, 0.0
     noise = float((heard.noise[heard.sketched] ** 2).mean())
     power = (own.coordinates(noisy) ** 2).sum(axis=1)
-    energies = energies_inside(own.squares, power, mu[:rank] * heard.kept, columns, noise) / heard.kept
+    energies = energies_inside(own.squares, power, expected.scaled(heard.kept), columns, noise) / heard.kept
     if beyond:
         observed = float((noisy**2).sum()) - float(power.sum()) - beyond * columns * noise
         outside = energy_outside(outside * heard.kept, observed, beyond, columns, noise) / heard.kept

@@ -21,12 +21,18 @@ CLASSES: tuple[str, ...] = ("logistic", "multinomial", "ordinal")
 AUTO = "auto"
 #: The largest cap: e to it is the largest mean.
 MOST_CAP = 50.0
-#: Its share of the party's columns at epsilon 1 and below, the largest share, and the fewest columns (THEORY.md, section 9).
-_SHARE, _LARGEST, _FEWEST = 0.05, 0.5, 2
+#: Its share of the party's columns at epsilon 1 and below, the largest share, the fewest columns, and so few columns that none of what
+#: they have in common is left out (THEORY.md, section 9).
+_SHARE, _LARGEST, _FEWEST, _WHOLE = 0.05, 0.5, 2, 8
 
 
 def automatic_size(rows: int, columns: int, epsilon: float) -> int:
-    """Columns of a sketch from what is public before any data: 5 % of the party's, times epsilon above 1, up to half; at most n."""
+    """Columns of a sketch from what is public before any data: 5 % of the party's, times epsilon above 1, up to half; at most n.
+
+    A few columns are sketched whole: the next power of two, so that nothing is lost but by the noise.
+    """
+    if columns <= _WHOLE:
+        return min(1 << max(columns - 1, 0).bit_length(), max(rows, 1))
     share = min(_LARGEST, _SHARE * max(1.0, epsilon))
     return min(max(_FEWEST, round(share * columns)), columns, max(rows, 1))
 
