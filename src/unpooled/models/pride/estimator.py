@@ -85,8 +85,8 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
         The public random matrix that a party's columns are multiplied by before they get noise.
     sketch_dim : "auto", int or float, default "auto"
         Columns of a sketch: a number, or a fraction up to 1 of the party's columns. "auto" is 5 % of them, times epsilon where that is
-        above 1, up to half; up to eight columns are sketched whole. 0 sends nothing: each party has its own columns only (the semi-naive baseline if ``noise_model`` is not
-        "gram").
+        above 1, up to half; up to eight columns are sketched whole. 0 sends nothing: each party has its own columns only (the
+        semi-naive baseline if ``noise_model`` is not "gram").
     grids : mapping from party names to shapes, optional
         The shape of the grid that a party's columns lie on, for the sketch "dct".
     noise_model : {"gram", "calibrated", "plain"}, default "gram"
