@@ -80,7 +80,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
         path = Path(folder) / "rows.parquet"
-        write(path.with_name("small.parquet"), 1000)
+        write(path.with_name("small.parquet"), 10_000)
         write(path, asked.rows)
         contenders = [("sums", 1), ("query", 1), ("query", 2), ("file", 1), ("file", 2)]
         found: dict[tuple[str, int], list[dict[str, float]]] = {one: [] for one in contenders}

@@ -160,6 +160,19 @@ def test_moments_of_the_largest_values_are_exact() -> None:
     assert int(total[0, 0]) == 5000 * ((1 << 20) - 1) ** 2
 
 
+@pytest.mark.parametrize("width", [1, 3, 4, 5, 6, 7, 8, 13, 127, 128, 129])
+@pytest.mark.parametrize("largest", [1 << 10, 1 << 20, 1 << 22])
+def test_products_by_squares_are_those_of_integers(width: int, largest: int) -> None:
+    """Few columns do not go through BLAS: rows from the middle of a buffer, widths that are no multiple of a square's, short blocks."""
+    held = np.asfortranarray(RNG.integers(-largest, largest + 1, (9100, width)).astype(float))
+    for block in (held[37 : 37 + 9001], held[5000:], held[:10], np.ascontiguousarray(held), held[::2], held[:, ::-1]):
+        total = RNG.integers(-5, 6, (width, width))
+        integers = block.astype(np.int64)
+        expected = total + integers.T @ integers
+        kernel.add_gram(block, largest, total)
+        assert np.array_equal(total, expected)
+
+
 @pytest.mark.parametrize(("largest", "rows"), [(1, 4096), (1 << 20, 4096), (1 << 21, 2048), (1 << 26, 2), (1 << 27, 1)])
 def test_blocks_are_as_long_as_float64_is_exact(largest: int, rows: int) -> None:
     assert kernel.exact_rows(largest) == rows

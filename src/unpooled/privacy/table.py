@@ -256,8 +256,8 @@ def check_rows(rows: int) -> None:
         raise DataError(msg)
 
 
-def as_column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whatever array-like a user has
-    """One column, checked: numbers as float64, everything else as text."""
+def as_column(name: str, values: Any, *, copy: bool = True) -> NDArray[Any]:  # noqa: ANN401 - whatever array-like a user has
+    """One column, checked: numbers as float64, everything else as text; ``copy``: whether somebody else may still write into it."""
     try:
         array = np.asarray(values)
         texts = array.tolist() if array.dtype.kind in "OUT" else []
@@ -275,7 +275,7 @@ def as_column(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - whateve
     )
     if array.dtype.kind in "biuf" or numbers:
         column = np.array([np.nan if gone else v for v, gone in zip(texts, missing, strict=True)]) if numbers else array
-        column = column.astype(np.float64)
+        column = column.astype(np.float64, copy=copy)
         if np.isinf(column).any():
             msg = f"column {name!r} holds an infinite value: replace it, or mark it as missing (nan)"
             raise DataError(msg).at(column=name)

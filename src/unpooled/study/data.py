@@ -124,12 +124,12 @@ class FileTable(Table):
             self._check(name)
         with self._read():
             for batch in self._frame.select(names).collect_batches(chunk_size=rows, maintain_order=True):
-                yield tuple(as_column(name, self._values(batch[name])) for name in names)
+                yield tuple(as_column(name, self._values(batch[name]), copy=False) for name in names)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         self._check(name)
         with self._read():
-            return as_column(name, self._values(self._frame.select(name).collect()[name]))
+            return as_column(name, self._values(self._frame.select(name).collect()[name]), copy=False)
 
     def _values(self, series: pl.Series) -> NDArray[Any]:
         return values_of(series, self._declared.get(series.name), self._form)
