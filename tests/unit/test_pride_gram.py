@@ -17,7 +17,7 @@ from unpooled.models.families import FAMILIES
 from unpooled.models.pride import gram
 from unpooled.models.pride.curve import (
     OTHERS,
-    Expected,
+    Belief,
     OwnColumns,
     calibrated_weight,
     energies_inside,
@@ -198,7 +198,7 @@ def test_steps_two_and_three_find_energies_that_the_curve_missed() -> None:
     squares, mu, q, s2 = np.full(20, 5.0), np.full(20, 10.0), 50, 0.01
     true = mu * math.e**2
     power = (true / q + s2) * rng.chisquare(q, 20)
-    expected = Expected(mu, unreached=np.zeros(20, dtype=np.bool_), most=mu)
+    expected = Belief(mu, unreached=np.zeros(20, dtype=np.bool_), most=mu)
     g = energies_inside(squares, power, expected, q, s2)
     assert np.abs(np.log(g / true)).max() < 0.6
     # Where the noise drowns everything the curve stands; and it never moves down.

@@ -222,7 +222,7 @@ class Composition:
         _, squared, self.pure_epsilon, self.rho, self._rho_only, self.total_variation, self._constants = self.numbers
         self.mu = math.sqrt(squared)
         self._unbounded = bool(self.numbers.unbounded)
-        self._approximate = self.pure_epsilon > 0 and self.total_variation > _MATERIAL
+        self._approximate = self.total_variation > _MATERIAL
 
     def delta(self, epsilon: float) -> float:
         """Smallest delta that these rules prove at this epsilon."""

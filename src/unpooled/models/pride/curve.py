@@ -110,7 +110,7 @@ def _spectrum(square: Matrix, most: int) -> tuple[Vector, Matrix]:
 
 
 @dataclass(frozen=True)
-class Expected:
+class Belief:
     """What is believed of the others' energies before the sketches are looked at."""
 
     #: mu, rank by rank (N numbers).
@@ -121,7 +121,7 @@ class Expected:
     most: Vector = field(default_factory=lambda: np.empty(0))
     unreached: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
-    def scaled(self, factor: float) -> Expected:
+    def scaled(self, factor: float) -> Belief:
         """Of sketches that keep this share of all energies."""
         return replace(self, energies=self.energies * factor, most=self.most * factor)
 
@@ -138,7 +138,7 @@ class Expected:
         return np.where(unreached, mu * np.exp(logs), known), np.where(unreached, weights, -0.5 * _NODES**2)
 
 
-def expected_energies(own: OwnColumns, columns: int, others: str) -> Expected:
+def expected_energies(own: OwnColumns, columns: int, others: str) -> Belief:
     """The energy of the others' ``columns`` in every direction; ``others`` as the study declares them."""
     n, p = own.rows.shape
     ratio = columns / p
@@ -148,7 +148,7 @@ def expected_energies(own: OwnColumns, columns: int, others: str) -> Expected:
         even[:] = smallest
         even[: own.rank] = most
     if others in {"copies", "unrelated"}:
-        return Expected(even, most=most, unreached=np.zeros(own.rank, dtype=np.bool_))
+        return Belief(even, most=most, unreached=np.zeros(own.rank, dtype=np.bool_))
     if p == 1:  # no halves: nothing is known
         mu, reached, part, spread = even, 0, ratio, SPREAD
     else:
@@ -163,7 +163,7 @@ def expected_energies(own: OwnColumns, columns: int, others: str) -> Expected:
     middle[reached:] = own.squares[reached:] * part / 2
     unreached = middle > mu[: own.rank]
     mu[: own.rank] = np.maximum(mu[: own.rank], middle)
-    return Expected(mu, spread, most, unreached)
+    return Belief(mu, spread, most, unreached)
 
 
 def _halves(own: OwnColumns, columns: int, *, by_rows: bool) -> Vector:
@@ -216,7 +216,7 @@ def _smoothed(energies: Vector) -> Vector:
 # --- steps 2 and 3: what the sketches add ---------------------------------------------------------------------------------
 
 
-def _posterior(power: Vector, expected: Expected, columns: int, noise: float, shift: float) -> tuple[float, Vector]:
+def _posterior(power: Vector, expected: Belief, columns: int, noise: float, shift: float) -> tuple[float, Vector]:
     r"""Log likelihood of the observed energies and posterior mean of the true ones.
 
     P is the energy of q columns, each of variance g/q + s2 in this direction. Constants are left out.
@@ -230,7 +230,7 @@ def _posterior(power: Vector, expected: Expected, columns: int, noise: float, sh
     return float((top[:, 0] + np.log(total)).sum()), (weights * energy).sum(axis=1) / total
 
 
-def energies_inside(squares: Vector, power: Vector, expected: Expected, columns: int, noise: float) -> Vector:
+def energies_inside(squares: Vector, power: Vector, expected: Belief, columns: int, noise: float) -> Vector:
     """g_i on the own directions: the curve shifted upwards together as far as the likelihood insists, then its posterior mean."""
     held = np.cumsum(squares)
     top = slice(0, min(squares.size, 1 + int(np.searchsorted(held, _SHARE * held[-1]))))
