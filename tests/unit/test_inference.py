@@ -15,10 +15,12 @@ from sklearn.linear_model import Lasso, LinearRegression
 from unpooled import PrivateBayesianRegression
 from unpooled.aggregation.derived import correlation, inflation, principal_components
 from unpooled.aggregation.inference import CONSTANT_TERM, DRAWS, JointTest, LinearSummary, _wald, holm
+from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.newton_step import NewtonStep
 from unpooled.errors import UsageError
 from unpooled.kernels.evidence import least_squares_state
 from unpooled.kernels.noisy_gram import repaired
+from unpooled.privacy.bounds import Column
 
 N, NAMES = 4000, ("age", "dose", "<b>weight</b>", "none")
 METHODS = ("moments", "refinement")
@@ -141,6 +143,70 @@ def test_what_is_not_identified_says_so() -> None:
     for ask in (lambda m: m.contrast({"age": 1.0}), lambda m: m.anova(["age"])):
         with pytest.raises(UsageError, match="not identified"):
             ask(fitted(epsilon=0.05))
+
+
+HABITS = ("never", "former", "current")
+
+
+def with_habit(method: str, seed: int, epsilon: float = 4.0) -> PrivateBayesianRegression:
+    """20,000 rows: a number, a column of categories, one of them rare, and a response that knows both."""
+    import polars as pl
+
+    rng = np.random.default_rng(7)
+    habit = rng.choice(3, 20_000, p=[0.6, 0.37, 0.03])
+    age = np.clip(rng.normal(size=20_000) + 0.5 * (habit == 2), -5, 5)
+    y = 0.5 * age + np.array([0.0, 0.5, 2.0])[habit] + rng.normal(size=20_000)
+    frame = pl.DataFrame({"age": age, "habit": np.array(HABITS)[habit]})
+    bounds = {"age": (-5.0, 5.0), "habit": HABITS}
+    model = PrivateBayesianRegression(
+        bounds=bounds, y_bounds=(-12.0, 12.0), method=method, epsilon=epsilon, delta=1e-5, random_state=seed
+    )
+    return model.fit(frame, y)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_categories_that_add_up_to_the_constant_do_not_spoil_what_is_told_beside_them(method: str) -> None:
+    """The noise along the one direction in which no row varies made standard errors of everything up to forty times as large."""
+    errors, scores = [], []
+    for seed in range(8):
+        model = with_habit(method, seed)
+        table = {term.term: term for term in model.summary().terms}
+        assert table["age"].identified
+        assert not any(table[f"habit = {habit}"].identified for habit in HABITS)
+        errors.append(table["age"].std_error)
+        scores.append((table["age"].estimate - 0.5) / table["age"].std_error)
+        # A difference of two is told, and tested.
+        for habit, gap in (("former", 0.5), ("current", 2.0)):
+            test = model.contrast({f"habit = {habit}": 1.0, "habit = never": -1.0}, gap)
+            assert test.degrees == 1
+            scores.append(math.sqrt(test.statistic))
+    assert max(errors) < 1.3 * min(errors)
+    assert np.abs(scores).max() < 4.5
+    assert np.square(scores).mean() < 2.5
+    with pytest.raises(UsageError, match="not identified"):
+        model.contrast({"habit = never": 1.0})
+    assert model.contrast([{"age": 0.0}]).degrees == 0
+
+
+@pytest.mark.parametrize("missing", ["refuse", "indicator", "absent"])
+def test_what_no_row_varies_along_is_known_of_every_row(missing: str) -> None:
+    columns = (
+        Column("x", 0.0, 3.0),
+        Column("a", categories=("u", "v"), missing=missing),
+        Column("b", categories=("p", "q", "r")),
+        Column("y", 0.0, 1.0),
+    )
+    layout = MomentsLayout.of(columns, "y", 40)
+    rng = np.random.default_rng(1)
+    a = rng.choice(np.array(["u", "v", None] if missing != "refuse" else ["u", "v"], dtype=object), 40)
+    raw = {"x": rng.uniform(0, 3, 40), "a": a, "b": rng.choice(np.array(["p", "q", "r"], dtype=object), 40)}
+    rows = np.column_stack([layout.coding.real([raw[c.name] for c in layout.features]), np.ones(40)])
+    known = layout.collinear
+    assert len(known) == 1 + (missing != "absent")
+    np.testing.assert_allclose(rows @ known.T, 0.0, atol=1e-12)
+    assert np.linalg.matrix_rank(rows) == rows.shape[1] - len(known)
+    assert len(MomentsLayout.of(columns, "y", 40, intercept=False).collinear) == 0
+    assert len(MomentsLayout.of(columns, "y", 40, norm=1.0).collinear) == 0
 
 
 @pytest.mark.minutes

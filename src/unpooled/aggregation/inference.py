@@ -176,8 +176,9 @@ def contrast(moments: FittedMoments, C: Any, value: Any = 0.0) -> JointTest:  # 
     """The chi-squared test that ``C @ beta`` is ``value``: rows of weights over the coefficients, or mappings from their names."""
     fit = moments.ols()
     weights = _weights(moments, C)
-    used = (weights != 0).any(axis=0)
-    if not fit.identified[used].all():
+    # A difference may be told where its terms are not: of two categories, which all together are as good as a constant.
+    lift = weights[(weights != 0).any(axis=1)] @ moments.frame.back(intercept=moments.layout.intercept)[: fit.coef_.size]
+    if not noisy_gram.identified(*moments.xx, lift=lift).all():
         raise UsageError(
             "a contrast of a coefficient that is not identified cannot be tested: spend more epsilon, or leave it out"
         )

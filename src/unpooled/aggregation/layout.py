@@ -101,6 +101,15 @@ class MomentsLayout:
         return len(self.coding.attribute) + self.intercept
 
     @property
+    def collinear(self) -> NDArray[np.float64]:
+        """Coefficients in the data's own units, a row each, that are 0 for every row: all categories of a column together, less the constant."""
+        if not self.intercept or self.norm is not None:  # shortened features, beside a constant that is not
+            return np.empty((0, self.size))
+        at = np.array(self.coding.attribute)
+        sure = [k for k, c in enumerate(self.features) if c.categories is not None and c.missing != "absent"]
+        return np.array([[*(at == k).astype(float), -1.0] for k in sure]).reshape(-1, self.size)
+
+    @property
     def radius(self) -> float:
         """R: the L2 bound of the coded row of features and constant. A declared column is at most 1 long, however it is coded."""
         return math.sqrt((1 if self.norm is not None else len(self.features)) + self.intercept)

@@ -123,11 +123,31 @@ class Moments:
         last = self.layout.size - 1
         return float(np.clip(self.gram[last, last] * self.frame.widths[last] ** 2, self.rows / 4, self.rows))
 
+    @cached_property
+    def _still(self) -> Matrix:
+        """Orthonormal directions, in coordinates, along which no row varies, whatever the data."""
+        own = self.layout.collinear
+        return np.linalg.qr(np.linalg.solve(self.frame.back(intercept=self.layout.intercept), own.T))[0]
+
+    @cached_property
+    def _varying(self) -> tuple[Matrix, Row]:
+        """The Gram and the cross moments of (x, 1) without what noise says of directions along which no row varies (THEORY.md, section 9)."""
+        (gram, _), (cross, _), still = self.xx, self.xy, self._still
+        if not still.size:
+            return gram, cross
+        others = np.eye(cross.size) - still @ still.T
+        return others @ gram @ others, others @ cross
+
+    @property
+    def _invertible(self) -> Matrix:
+        """That Gram, as if rows varied along these directions as they do on average: what is between them and the others stays nothing."""
+        gram, _ = self._varying
+        return gram + self._still @ self._still.T * float(gram.diagonal().mean()) if self._still.size else gram
+
     @property
     def noisy(self) -> NoisyMoments:
         """The moments that a fit needs."""
-        (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
-        return NoisyMoments(gram, cross, gram_variance, cross_variance, self.rows)
+        return NoisyMoments(*self._varying, self.xx[1], self.xy[1], self.rows)
 
     # --- models ----------------------------------------------------------------------------------------------------------
 
@@ -170,6 +190,8 @@ class Moments:
             penalty[-1] = 0.0
         noise = self._noise_variance(noise_precision)
         (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
+        if alpha == 0:
+            gram, cross = self._invertible, self._varying[1]
         precision = self.rows / (noise * self.weight)
         mean, covariance = noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, precision, frame.start)
         return self._in_own_units(mean, covariance, noise, prior=False)
@@ -202,16 +224,19 @@ class Moments:
 
     def _about_start(self, prior: Row | None, noise: float | None) -> LinearFit:
         """The least squares solution of the rows from residual moments, then the coefficients behind it (THEORY.md, section 9)."""
-        frame, (gram, gram_variance) = self.frame, self.xx
+        frame = self.frame
         found, spread = least_squares_state(self.noisy, frame.least)
         if noise is None:
             noise = self._residual_variance()
-        sampled = noise * (self.weight / self.rows) * np.linalg.inv(noisy_gram.repaired(gram, gram_variance))
+        gram = noisy_gram.repaired(self._invertible, self.xx[1])
+        sampled = noise * (self.weight / self.rows) * np.linalg.inv(gram)
         mean, covariance = frame.start + found, spread + sampled
         if prior is not None:
             # beta | t: N(A t, (Lambda + M / sigma^2)^-1), A = (Lambda + M / sigma^2)^-1 M / sigma^2.
-            behind = np.linalg.inv(np.diag(1 / prior) + np.linalg.inv(sampled))
-            a = behind @ np.linalg.inv(sampled)
+            others = np.eye(found.size) - self._still @ self._still.T
+            told = others @ np.linalg.inv(sampled) @ others
+            behind = np.linalg.inv(np.diag(1 / prior) + told)
+            a = behind @ told
             mean, covariance = a @ mean, a @ spread @ a.T + behind
         return self._in_own_units(mean, covariance, noise)
 
@@ -228,7 +253,8 @@ class Moments:
         own, spread = back @ mean, back @ covariance @ back.T
         p = own.size - layout.intercept
         intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
-        known = noisy_gram.identified(*self.xx)[:p]
+        # What is the same for every row may be shared out among these as one likes.
+        known = noisy_gram.identified(*self.xx)[:p] & (np.abs(layout.collinear[:, :p]).sum(axis=0) == 0)
         return LinearFit(own[:p], intercept, spread, known, prior, noise * frame.response_width**2)
 
     # --- other models and tables, all post-processing ----------------------------------------------------------------------
