@@ -222,7 +222,10 @@ class Composition:
         _, squared, self.pure_epsilon, self.rho, self._rho_only, self.total_variation, self._constants = self.numbers
         self.mu = math.sqrt(squared)
         self._unbounded = bool(self.numbers.unbounded)
-        self._approximate = self.total_variation > _MATERIAL
+        #: Whether anything pure is so only up to a total variation that counts.
+        self.approximate: bool = any(e.kind is Kind.PURE and e.total_variation > _MATERIAL for e in self.events) or any(
+            one.approximate for choice in self.one_of for one in choice
+        )
 
     def delta(self, epsilon: float) -> float:
         """Smallest delta that these rules prove at this epsilon."""
@@ -234,7 +237,7 @@ class Composition:
         # What holds for a smaller epsilon holds for this one: far out, the charge for a total variation would outgrow everything.
         charge = self._log_charge(0.0)
         proved = min(self._delta(epsilon), self._delta(min(epsilon, max(0.0, _SMALL_CHARGE - charge))))
-        if self._approximate and self.pure_epsilon < epsilon:
+        if self.approximate and self.pure_epsilon < epsilon:
             proved = min(proved, self._least_delta(epsilon))
         return proved
 
