@@ -131,7 +131,7 @@ class Moments:
 
     @cached_property
     def _varying(self) -> tuple[Matrix, Row]:
-        """The Gram and the cross moments of (x, 1) without what noise says of directions along which no row varies (THEORY.md, section 9)."""
+        """The Gram and the cross moments of (x, 1) without what noise says of directions along which no row varies (THEORY.md, section 10)."""
         (gram, _), (cross, _), still = self.xx, self.xy, self._still
         if not still.size:
             return gram, cross
