@@ -181,6 +181,11 @@ def test_categories_that_add_up_to_the_constant_do_not_spoil_what_is_told_beside
             assert test.degrees == 1
             scores.append(math.sqrt(test.statistic))
     assert max(errors) < 1.3 * min(errors)
+    moments = model.moments_
+    known = np.linalg.solve(moments.frame.back(intercept=True), moments.layout.collinear.T)
+    assert np.abs(moments.xx[0] @ known).max() > 1e-3  # noise, which no fit hears
+    assert np.abs(moments.noisy.gram @ known).max() < 1e-6
+    assert np.abs(moments.noisy.cross @ known).max() < 1e-6
     assert np.abs(scores).max() < 4.5
     assert np.square(scores).mean() < 2.5
     with pytest.raises(UsageError, match="not identified"):
