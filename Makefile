@@ -79,7 +79,7 @@ wheel: .venv/dev.stamp
 
 # Every benchmark and peer, one table of ratios, docs/benchmarks.md; under half an hour. `make peers` first, or peers that are not here are left out.
 bench: .venv/dev.stamp
-	$(BIN)/python benchmarks
+	$(BIN)/python -m benchmarks
 
 # Environments of the peers: those that need an older scikit-learn, their own protobuf, or nothing of ours but the kernels.
 PEERS := .peers
@@ -104,7 +104,7 @@ $(PEERS)/%/stamp: requirements/peers-%.txt requirements/core.txt
 
 # Needs uv. Writes versions and hashes only, no addresses.
 lock:
-	for part in core network psi sql dask dev; do uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/$$part.in -o requirements/$$part.txt; done
+	for part in core network psi sql dask dev; do uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras requirements/$$part.in -o requirements/$$part.txt; done
 
 clean:
 	rm -rf .venv .venv-* build dist docs/_build .mypy_cache .ruff_cache .import_linter_cache .coverage

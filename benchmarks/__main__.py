@@ -1,137 +1,93 @@
-"""Every benchmark beside its peers, as one table of ratios: ``make bench`` (``make peers`` makes the peers' environments first).
+"""Every benchmark compared with its peers, as one table of ratios: ``make bench`` (``make peers`` makes the peers' environments first).
 
-Each script runs in a process of its own, one after the other, under a limit of time; what it prints is shown. Ratios are those that it notes
-(:mod:`board`): both sides were measured in the same run, so they mean something on a shared machine, and seconds do not. Writes
-``docs/benchmarks.md`` with the date, the machine and the versions.
+    python -m benchmarks                     all parts; docs/benchmarks.md is written
+    python -m benchmarks logistic squares    these parts alone; the table is printed
+    python -m benchmarks --quick             every part once, to see that it works; nothing is written
+
+Each part runs in a process of its own, one after the other, under a limit of time and without the variables that choose older kernels for BLAS.
+A result is kept in ``.bench`` until the sources change, so a bench that was interrupted goes on where it stopped. A part is measured again where
+other processes took more than 5 % of a core; where that does not help, the page is not written and the exit code is 2 (1: a part failed).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
-import subprocess
 import sys
-import tempfile
-import time
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-PEERS = ROOT / ".peers"
+from benchmarks.page import page, versions
+from benchmarks.runs import ROOT, Part, Result, result_of
+
 PAGE = ROOT / "docs" / "benchmarks.md"
-#: Every script with its arguments; those that say so run where the peers of today's NumPy are installed.
-SCRIPTS: dict[str, tuple[str, ...]] = {
-    "startup": (),
-    "codec": (),
-    "noise": (),
-    "sketch": (),
-    "ridge": (),
-    "logistic": (),
-    "l1": (),
-    "frank_wolfe": (),
-    "lasso_rounds": (),
-    "glm": (),
-    "pls": (),
-    "pride_gram": (),
-    "moments": (),
-    "secure_sum": (),
-    "stream": (),
-    "sources": ("--rows", "5000000"),
-    "clusters": ("--rows", "1000000", "5000000"),
-    "linkage": ("--ids", "1000", "--rounds", "1"),
-    "network": (),
-}
-BESIDE_PEERS = {"sketch", "l1", "glm", "pls"}
-NAMED = ("numpy", "scipy", "scikit-learn", "numba", "polars", "duckdb", "opendp", "ikpls", "celer", "skglm", "statsmodels")
+#: Families and methods whose whole fits are measured, each a part of its own.
+FITS = ("glm", "regression", "features", "linkage")
+PARTS = (
+    Part("startup", "startup"),
+    Part("codec", "codec"),
+    Part("noise", "noise"),
+    Part("sketch", "sketch", beside_peers=True),
+    Part("ridge", "ridge"),
+    Part("logistic", "logistic"),
+    Part("squares", "squares"),
+    Part("l1", "l1", beside_peers=True),
+    Part("frank_wolfe", "frank_wolfe"),
+    Part("lasso_rounds", "lasso_rounds"),
+    Part("glm", "glm", beside_peers=True),
+    Part("pls", "pls", beside_peers=True),
+    Part("pride_gram", "pride_gram"),
+    Part("moments", "moments"),
+    Part("secure_sum", "secure_sum"),
+    Part("stream", "stream"),
+    Part("sources", "sources", ("--rows", "5000000")),
+    Part("clusters", "clusters", ("--rows", "1000000", "5000000")),
+    Part("linkage", "linkage", ("--ids", "1000", "--rounds", "1")),
+    Part("network", "network"),
+    *(Part(f"whole_fits_{kind}", "whole_fits", (kind,), beside_peers=kind != "linkage") for kind in FITS),
+)
 
 
-def python_of(name: str) -> str:
-    """The interpreter for a script: with the peers if it has any and they are installed."""
-    peers = PEERS / "new" / "bin" / "python"
-    return str(peers) if name in BESIDE_PEERS and peers.exists() else sys.executable
+def verdict(results: Mapping[str, Result]) -> int:
+    """Return the exit code: 2 where other processes took too much, else 1 where a part failed, else 0."""
+    if any(not result.quiet for result in results.values()):
+        return 2
+    return int(any(result.failed for result in results.values()))
 
 
-def environment(board: Path) -> dict[str, str]:
-    """Where the peers of other versions are, if anywhere."""
-    found = {"UNPOOLED_BOARD": str(board), "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "benchmarks")])}
-    for variable, place in (("DIFFPRIVLIB_PYTHON", "old"), ("UNPOOLED_OPENMINED", "psi")):
-        python = PEERS / place / "bin" / "python"
-        if python.exists():
-            found[variable] = str(python)
-    return {**found, **{key: value for key, value in os.environ.items() if key not in found or key in os.environ}}
-
-
-def versions(python: str) -> dict[str, str]:
-    """Of the packages that are compared."""
-    code = f"import importlib.metadata as m, json\nfound = {{}}\nfor n in {NAMED!r}:\n    try: found[n] = m.version(n)\n    except Exception: pass\nprint(json.dumps(found))"
-    answer = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
-    return json.loads(answer.stdout) if answer.returncode == 0 else {}
-
-
-def processor() -> str:
-    """What the machine calls its processor."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
-
-
-def page(rows: list[dict], took: dict[str, float], failed: list[str]) -> str:
-    """The board as a page."""
-    try:
-        own = version("unpooled")
-    except PackageNotFoundError:
-        own = "of this checkout"
-    every = {**versions(python_of("pls")), **versions(sys.executable)}
-    lines = [
-        "# Benchmarks",
-        "",
-        "Written by `make bench`. Both sides of a ratio were measured in the same run; ours over theirs, unless it says *times faster*. A shared machine: figures move by a tenth or two.",
-        "",
-        f"{datetime.now(UTC):%Y-%m-%d}, {processor()}, {os.cpu_count()} processors, Python {platform.python_version()}, unpooled {own}; "
-        + ", ".join(f"{name} {number}" for name, number in sorted(every.items()))
-        + ".",
-        "",
-        "| benchmark | what | beside | ratio | aim |",
-        "|---|---|---|---|---|",
-    ]
-    for row in rows:
-        ratio = f"{row['ratio']:.3g}" + (" times faster" if row["more"] else "")
-        lines.append(f"| `{row['script']}` | {row['what']} | {row['against']} | {ratio} <!--= given --> | {row['aim']} |")
-    lines += ["", f"{len(took)} scripts in {sum(took.values()) / 60:.0f} minutes."]
-    if failed:
-        lines.append(f"Not run, or not to the end: {', '.join(failed)}.")
-    reasons = Path(__file__).with_name("reasons.md")
-    return "\n".join(lines) + "\n\n" + (reasons.read_text() if reasons.exists() else "")
+def write(results: Mapping[str, Result], text: str, place: Path) -> int:
+    """Write the page unless other processes took too much, and return the exit code."""
+    for name, result in results.items():
+        if not result.quiet:
+            print(f"{name}: other processes took {result.others:.0%} of a core, so the page is not written", file=sys.stderr)
+    code = verdict(results)
+    if code != 2:
+        place.write_text(text, encoding="utf-8")
+    return code
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("scripts", nargs="*", help="only these", default=list(SCRIPTS))
-    parser.add_argument("--seconds", type=float, default=300.0, help="the limit of each script")
+    """Run the parts that are asked for, print the table, and write the page where all of them were measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", help="only these")
+    parser.add_argument("--seconds", type=float, default=180.0, help="the limit of each part")
+    parser.add_argument("--again", action="store_true", help="measure again what is kept of these sources")
+    parser.add_argument("--quick", action="store_true", help="measure once, whatever other processes do, and write nothing")
     asked = parser.parse_args()
-    rows, took, failed = [], {}, []
-    for name in asked.scripts:
-        with tempfile.NamedTemporaryFile(suffix=".jsonl") as board:
-            print(f"--- {name}", flush=True)
-            began = time.monotonic()
-            try:
-                command = [python_of(name), str(ROOT / "benchmarks" / f"{name}.py"), *SCRIPTS[name]]
-                done = subprocess.run(command, env=environment(Path(board.name)), timeout=asked.seconds, check=False)
-                failed += [name] if done.returncode else []
-            except subprocess.TimeoutExpired:
-                failed.append(name)
-            took[name] = time.monotonic() - began
-            noted = [json.loads(line) for line in Path(board.name).read_text().splitlines()]
-        rows += [{"script": name, **row} for row in noted]
-        print(f"    {took[name]:.0f} s", flush=True)
-    text = page(rows, took, failed)
+    if unknown := set(asked.parts) - {part.name for part in PARTS}:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    results = {}
+    for part in PARTS:
+        if not asked.parts or part.name in asked.parts:
+            print(f"--- {part.name}", flush=True)
+            results[part.name] = result_of(part, asked.seconds, again=asked.again, quick=asked.quick)
+            print(f"    {results[part.name].seconds:.0f} s", flush=True)
+    reasons = Path(__file__).with_name("reasons.md").read_text(encoding="utf-8")
+    peers = next(part for part in PARTS if part.beside_peers).command[0]
+    text = page(results, {**versions(peers), **versions(sys.executable)}, reasons)
     print(text)
-    if len(asked.scripts) == len(SCRIPTS):
-        PAGE.write_text(text)
-    return 1 if failed else 0
+    if asked.quick:
+        return int(any(result.failed for result in results.values()))
+    return verdict(results) if asked.parts else write(results, text, PAGE)
 
 
 if __name__ == "__main__":

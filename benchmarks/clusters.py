@@ -18,13 +18,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from board import note, on_the_board
+from board import note, on_the_board, rounds
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT)]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-COLUMNS, ROUNDS, AIM = 20, 12, 1.6
+COLUMNS, ROUNDS, AIM = 20, rounds(12), 1.6
 NAMES = tuple(f"x{j}" for j in range(COLUMNS))
 
 

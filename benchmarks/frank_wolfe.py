@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from board import note
+from board import note, rounds
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -25,7 +25,7 @@ from unpooled.kernels.columns import Columns
 from unpooled.kernels.frank_wolfe import Sampling, frank_wolfe
 from unpooled.kernels.solution import Solution
 
-STEPS, ROUNDS, TAU = 300, 5, 64
+STEPS, ROUNDS, TAU = 300, rounds(5), 64
 #: Required by the project: at least this many times faster than the plain loop (sparse).
 REQUIRED = 30
 #: Noise of the picks, as a part of the largest first score; and how much longer than without noise rounds may take.

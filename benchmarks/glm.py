@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from board import note
+from board import note, rounds
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -27,7 +27,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 
-SITES, ROWS, COLUMNS, CLASSES, REPEATS = 10, 20_000, 20, 3, 7
+SITES, ROWS, COLUMNS, CLASSES, REPEATS = 10, 20_000, 20, 3, rounds(7)
 #: The goal of the project: a private round takes at most so many times the plain pass.
 #: Rounds of Newton's method of a private fit.
 NEWTON = 4

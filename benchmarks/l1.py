@@ -12,11 +12,11 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from board import note
+from board import note, rounds
 
 from unpooled.kernels.l1_ball import quadratic_in_balls
 
-ROWS, COLUMNS, NONZERO, ROUNDS, SHARE = 20_000, 400, 20, 5, 0.05
+ROWS, COLUMNS, NONZERO, ROUNDS, SHARE = 20_000, 400, 20, rounds(5), 0.05
 
 
 def median(work: Callable[[], object]) -> float:

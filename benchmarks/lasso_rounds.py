@@ -46,7 +46,7 @@ def milliseconds(X: csc_array, y: np.ndarray, epsilon: float, sampled: int) -> d
     """Median time of an answer, per step."""
     model = PrivateLasso(
         PARTIES,
-        radius=5.0,
+        radius=2.5,  # half ranges of y
         rounds=ROUNDS,
         epsilon=epsilon,
         sampled=sampled,

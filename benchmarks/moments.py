@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from board import note
+from board import note, rounds
 
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.privacy.bounds import Column
 from unpooled.study.data import read_table
 
-ROWS, COLUMNS, ROUNDS = 1_000_000, 50, 5
+ROWS, COLUMNS, ROUNDS = 1_000_000, 50, rounds(5)
 NAMES = [*(f"x{j}" for j in range(COLUMNS - 1)), "y"]
 DESIGN = MomentsLayout.of(tuple(Column(name, -3.0, 3.0) for name in NAMES), "y", 4 * ROWS)
 

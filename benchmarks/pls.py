@@ -11,7 +11,7 @@ import statistics
 import time
 
 import numpy as np
-from board import note
+from board import note, rounds
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.model_selection import GridSearchCV, KFold
 
@@ -21,7 +21,7 @@ from unpooled.kernels.kernel_pls import Centred, cross_validated
 from unpooled.models.pls.plan import design_of
 from unpooled.privacy.table import Table
 
-ROWS, FOLDS, COMPONENTS, ROUNDS = 5000, 10, 10, 5
+ROWS, FOLDS, COMPONENTS, ROUNDS = 5000, 10, 10, rounds(5)
 
 
 def seconds(work, rounds: int = ROUNDS) -> float:

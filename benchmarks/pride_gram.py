@@ -12,14 +12,14 @@ import statistics
 import time
 
 import numpy as np
-from board import note
+from board import note, rounds
 
 from unpooled import PrideRegressor
 from unpooled.models.families import FAMILIES
 from unpooled.models.pride.gram import Heard
 from unpooled.models.pride.local import DesignProblem, GramProblem, RegressionCalibration, choose_alpha
 
-PARTIES, FRACTION, ROUNDS = 4, 0.05, 3
+PARTIES, FRACTION, ROUNDS = 4, 0.05, rounds(3)
 SHAPES = ((500, 600), (1000, 1000), (1000, 4000), (2000, 500), (20_000, 200))
 LARGE = (100_000, 200)
 

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from board import note
+from board import note, rounds
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.aggregation import secure_sum
 from unpooled.protocol.identity import Identity
 
-SIZE, CLIENTS, NODES, ROUNDS = 1_000_000, 10, 2, 5
+SIZE, CLIENTS, NODES, ROUNDS = 1_000_000, 10, 2, rounds(5)
 CONTEXT, PURPOSE = b"plan", (b"release",)
 
 

@@ -25,7 +25,7 @@ except ImportError:
 
 #: Before every timing: the threads of a BLAS keep a processor busy for a while after their work, which would be charged to the next.
 PAUSE = 0.2
-ROUNDS = 9
+ROUNDS = board.rounds(9)
 CASES = ((849, 10_368, 130), (849, 10_368, 518), (100_000, 2048, 128))
 TYPES = (np.float64, np.float32, np.int32)
 #: Required by the project for 849 x 10,368 -> 518 float64: this many times faster than BLAS, and faster than fht-cpu.

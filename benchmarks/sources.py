@@ -16,9 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from board import note
+from board import note, rounds
 
-COLUMNS, ROUNDS = 20, 3
+COLUMNS, ROUNDS = 20, rounds(3)
 NAMES = tuple(f"x{j}" for j in range(COLUMNS))
 AIM, MEMORY = 1.5, 2.0
 

@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from board import note
+from board import note, rounds
 
-ROUNDS = 15
+ROUNDS = rounds(15)
 SCRIPT = str(Path(sys.executable).parent / "unpooled")
 COMMANDS = {
     "python -c pass": [sys.executable, "-c", "pass"],

@@ -1,7 +1,5 @@
 """Documentation, built strictly: a warning fails the build."""
 
-import re
-
 import unpooled
 
 project = "unpooled"
@@ -19,7 +17,7 @@ myst_enable_extensions = ["deflist"]
 
 
 def setup(app):
-    """Take marks out of pages, and keep napoleon away from docstrings of properties and attributes, where it takes what stands before a colon for a type."""
+    """Keep napoleon away from docstrings of properties and attributes, where it takes what stands before a colon for a type."""
     held = {}
 
     def hold(_app, what, name, _obj, _options, lines):
@@ -30,10 +28,5 @@ def setup(app):
     def give_back(_app, _what, name, _obj, _options, lines):
         lines.extend(held.pop(name, ()))
 
-    def without_marks(_app, _page, source):
-        """The marks behind quoted figures hold bars, which would end cells of tables."""
-        source[0] = re.sub(r"\s*<!--=.*?-->", "", source[0])
-
-    app.connect("source-read", without_marks)
     app.connect("autodoc-process-docstring", hold, priority=400)  # napoleon has 500
     app.connect("autodoc-process-docstring", give_back, priority=600)

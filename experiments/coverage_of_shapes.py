@@ -14,7 +14,7 @@ import numpy as np
 from experiments.common import run, write_table
 from scipy.special import expit
 
-from unpooled import PrivateBayesianRegression, PrivateGLM
+from unpooled import PrivateGLM, PrivateLinearRegression
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ def distances(family: str, shape: str, n: int, epsilon: float, seed: int) -> lis
     own |= {} if family == "gaussian" else {"method": "newton"}
     reference = {}
     if family == "gaussian":
-        model: Any = PrivateBayesianRegression(y_bounds=(-10, 10), **own).fit(X, np.clip(u + rng.normal(size=n), -10, 10))
+        model: Any = PrivateLinearRegression(y_bounds=(-10, 10), **own).fit(X, np.clip(u + rng.normal(size=n), -10, 10))
     elif family == "logistic":
         model = PrivateGLM(family, classes=(0, 1), **own).fit(X, (rng.random(n) < expit(u - 0.4)).astype(int))
     elif family == "poisson":

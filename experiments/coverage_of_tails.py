@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from experiments.common import run, write_table
 
-from unpooled import PrivateBayesianRegression
+from unpooled import PrivateLinearRegression
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def distances(shape: str, grows: bool, n: int, epsilon: float, seed: int) -> lis
     rng = np.random.default_rng([seed, n])
     X = rng.uniform(-2, 2, (n, 4))
     left = RESIDUALS[shape](rng, n) * (1 + GROWS * grows * X[:, 0])
-    model = PrivateBayesianRegression(
+    model = PrivateLinearRegression(
         epsilon=epsilon, delta=1e-5, bounds=(-2, 2), y_bounds=(-10, 20), method="refinement", random_state=seed
     )
     terms = model.fit(X, np.clip(X @ TRUTH + left, -10, 20)).summary().terms

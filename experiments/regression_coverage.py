@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 from experiments.common import run, write_table
 
-from unpooled import PrivateBayesianRegression
+from unpooled import PrivateLinearRegression
 
 ROWS, EPSILONS, COLUMNS = (500, 5000, 50_000), (0.3, 1.0, 3.0), (2, 10)
 #: (half range in deviations, residual deviation beside that of y, correlation)
@@ -34,7 +34,7 @@ def measured(n: int, d: int, epsilon: float, shape: tuple[float, float, float], 
     rng = np.random.default_rng([seed, n, d])
     X, y, beta = simulated(n, d, noise, correlation, rng)
     bounds = {"bounds": (-half, half), "y_bounds": (-half, half), "delta": 1e-5}
-    model = PrivateBayesianRegression(epsilon=epsilon, **bounds, random_state=seed).fit(X, y)
+    model = PrivateLinearRegression(epsilon=epsilon, **bounds, random_state=seed).fit(X, y)
     found: dict[str, list[float]] = {"fits": [1.0], "told": []}
     if not hasattr(model, "moments_"):
         return found

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from experiments.common import data_file, run, write_table
 
-from unpooled import PrivateBayesianRegression
+from unpooled import PrivateLinearRegression
 from unpooled.privacy.accounting import budget_mu
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -188,7 +188,7 @@ def diffprivlib(X: np.ndarray, y: np.ndarray, epsilon: float, seed: int) -> np.n
 
 def ours(X: np.ndarray, y: np.ndarray, epsilon: float, seed: int, sites: int) -> np.ndarray:
     """The default."""
-    model = PrivateBayesianRegression(epsilon=epsilon, delta=DELTA, bounds=(-1, 1), y_bounds=(-1, 1), random_state=seed)
+    model = PrivateLinearRegression(epsilon=epsilon, delta=DELTA, bounds=(-1, 1), y_bounds=(-1, 1), random_state=seed)
     labels = None if sites == 1 else np.arange(y.size) % sites
     fit = model.fit(X, y, sites=labels)
     return np.append(fit.coef_, fit.intercept_)

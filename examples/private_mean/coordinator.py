@@ -12,6 +12,7 @@ from unpooled.privacy.plan import Plan
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Ask, Nothing
 from unpooled.protocol.step import Conversation
+from unpooled.protocol.terms import ResultTerm
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -40,3 +41,9 @@ def coordinate(plan: Plan) -> Conversation:
 def render(result: Result) -> str:
     """The result as text."""
     return f"mean {result.mean:.6g}, noise of standard deviation {result.deviation:.3g} in it"
+
+
+def terms(plan: Plan, result: Result) -> tuple[ResultTerm, ...]:
+    """Return the result line by line: here one line, in the column's own units, with the noise that privacy adds."""
+    (column,) = plan.design.columns
+    return (ResultTerm(f"{column.name}: mean", result.mean, privacy=result.deviation),)

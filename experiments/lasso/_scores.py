@@ -37,7 +37,8 @@ def lasso(epsilon: float, seed: int | None = 0, **options: object) -> PrivateLas
     """The study of these simulations: the response has no constant."""
     settings = {
         "parties": PARTIES,
-        "radius": RADIUS,
+        # In half ranges of y; the published form has the paper's unit.
+        "radius": RADIUS if options.get("calibration") == "published" else RADIUS / BOUND,
         "bounds": (-1, 1),
         "y_bounds": (-BOUND, BOUND),
         "delta": 1e-5,

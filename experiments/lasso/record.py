@@ -29,7 +29,7 @@ def lasso(epsilon: float, seed: int, unit: str, method: str) -> PrivateLasso:
     """Four parties, ranges as declared."""
     return PrivateLasso(
         PARTIES,
-        radius=RADIUS,
+        radius=RADIUS / BOUND,  # in half ranges of y
         epsilon=epsilon,
         delta=1e-5,
         bounds=(-1, 1),

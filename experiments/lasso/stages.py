@@ -44,7 +44,7 @@ def gram_of(kind: str, rng: np.random.Generator) -> Numbers:
     return np.asarray(covariance / np.sqrt(np.outer(covariance.diagonal(), covariance.diagonal())), dtype=np.float64)
 
 
-def solve(gram: Numbers, cross: Numbers, scale: Numbers) -> tuple[Numbers, float]:
+def solve(gram: Numbers, cross: Numbers, _: Numbers, scale: Numbers) -> tuple[Numbers, float]:
     """In a ball that does not matter."""
     return np.linalg.solve(gram, cross) * scale, 0.0
 

@@ -47,7 +47,8 @@ def riboflavin(repetitions: int, *, full: bool) -> None:
                     e: float = epsilon, r: float = radius, t: int = rounds, s: int = seed, o: dict = extra
                 ) -> PrivateLasso:
                     options = {"bounds": (3, 13), "y_bounds": (-10, -4), "rounds": t, "random_state": s}
-                    return PrivateLasso(PARTIES, radius=r, epsilon=e, **options, **o)
+                    # In half ranges of y, which are 3; the published form has the paper's unit.
+                    return PrivateLasso(PARTIES, radius=r if o else r / 3, epsilon=e, **options, **o)
 
                 found.append(error(make))
             expected = "" if np.isinf(epsilon) or extra else f"{make().rounds_outlook(57, X.shape[1]).excess:.2f}"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from unpooled.errors import UnpooledError as UnpooledError
     from unpooled.errors import UtilityWarning as UtilityWarning
     from unpooled.models.bayes.estimator import PrivateBayesianRegression as PrivateBayesianRegression
+    from unpooled.models.bayes.estimator import PrivateLinearRegression as PrivateLinearRegression
     from unpooled.models.describe.estimator import Description as Description
     from unpooled.models.describe.estimator import describe as describe
     from unpooled.models.describe.outlook import describe_outlook as describe_outlook
@@ -48,6 +49,7 @@ _HOME = {
     "PrivateGLM": "unpooled.models.glm.estimator",
     "PrivateLasso": "unpooled.models.lasso.estimator",
     "PrivateLassoClassifier": "unpooled.models.lasso.estimator",
+    "PrivateLinearRegression": "unpooled.models.bayes.estimator",
     "PrivateLogisticRegression": "unpooled.models.stacking.estimator",
     "PrivatePLSRegression": "unpooled.models.pls.estimator",
     "PrivateStackingClassifier": "unpooled.models.stacking.estimator",
@@ -76,6 +78,7 @@ __all__ = [
     "PrivateGLM",
     "PrivateLasso",
     "PrivateLassoClassifier",
+    "PrivateLinearRegression",
     "PrivateLogisticRegression",
     "PrivatePLSRegression",
     "PrivateStackingClassifier",

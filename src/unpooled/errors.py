@@ -153,4 +153,4 @@ class BudgetWarning(UserWarning):
 
 
 class UtilityWarning(UserWarning):
-    """Simulations without data expect no more than a mean of a fit of this shape at this epsilon."""
+    """A fit is worse than it could be: simulations without data expect no more than a mean of it, or its radius limits it."""

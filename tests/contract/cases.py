@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from joined import joined
 
 from unpooled.datasets.hospitals import make_hospitals
 from unpooled.privacy.bounds import Column
@@ -251,7 +252,7 @@ def lasso_case() -> Case:
     held = {"clinic": clinic, "laboratory": laboratory, "registry": registry}
     tables = {name: Table({**values, **response}) for name, values in held.items()}
     cards = tuple(Card(name, n, columns[name], ("y",)) for name in tables)
-    parameters = {"radius": 3.0, "response_bound": 2.0, "rounds": 4, "sampled": 2}
+    parameters = {"radius_in_half_ranges": 1.5, "response_bound": 2.0, "rounds": 4, "sampled": 2}
     return Case(
         "lasso",
         Study("lasso", cards, 2.0, 1e-5, unit="attribute", parameters=parameters, simulation_seed=7, derived=()),
@@ -276,15 +277,8 @@ def lasso_moments_case() -> Case:
     response = {"y": np.clip(held["clinic"]["age"] / 50 - 1 + held["laboratory"]["marker0"], -2, 2)}
     tables = {name: Table({**values, **response}) for name, values in held.items()}
     cards = tuple(Card(name, n, columns[name], ("y",)) for name in tables)
-    study = Study(
-        "lasso",
-        cards,
-        300.0,  # axes twice
-        1e-5,
-        parameters={"radius": 3.0, "response_bound": 2.0},
-        simulation_seed=7,
-        derived=(),
-    )
+    parameters = {"radius_in_half_ranges": 1.5, "response_bound": 2.0}  # with so much epsilon: axes twice
+    study = Study("lasso", cards, 300.0, 1e-5, parameters=parameters, simulation_seed=7, derived=())
     return Case("lasso", study, tables)
 
 
@@ -296,7 +290,9 @@ def lasso_logistic_case() -> Case:
         for name, table in squared.tables.items()
     }
     # One stage of axes.
-    study = msgspec.structs.replace(squared.study, epsilon=90.0, parameters={"radius": 3.0, "loss": "logistic"})
+    study = msgspec.structs.replace(
+        squared.study, epsilon=90.0, parameters={"radius_in_half_ranges": 3.0, "loss": "logistic"}
+    )
     return Case("lasso", study, tables)
 
 
@@ -395,6 +391,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "pls, two responses": pls_several_case,
     "diagnose": diagnose_case,
     "diagnose, classes": diagnose_classes_case,
+    **{name: (lambda name=name, made=made: Case(name, *made())) for name, made in joined().items()},
 }
 
 #: The first case of every model, where one of each is enough.

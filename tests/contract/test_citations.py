@@ -2,7 +2,7 @@
 
 A heading is ``## F.3 Flooring before the noise``. Cited are ``Theorem F.3``, ``F.1 and F.2``, ``F.1 to F.8``; a letter that no heading has is a theorem only
 behind the word (``Table D.2`` is none). ``Theorem 1`` and ``Proposition 12`` are a paper's own. Numbers of pages that are not in the repository
-(``T002.6``, ``SPEC 3``) are refused.
+(``T002.6``, ``SPEC 3``) are refused. Every file that is cited by name must exist, and hold the theorems that the sentence places in it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from fnmatch import filter as filter_names
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,11 @@ import pytest
 import unpooled
 
 SOURCE = Path(unpooled.__file__).parent
+ROOT = Path(__file__).parents[2]
+#: The name of a page, a module or a settings file, with or without folders before it.
+FILE = re.compile(r"(?<![\w/.*<>{}$-])((?:[\w.*-]+/)*[\w*-]+\.(?:md|py|toml))\b(?!\()")
+#: Files that users and parties write: each of them has this name in the commands and in the documents.
+OF_USERS = {"study.toml", "party.toml", "network.toml", "link.toml", "predict.toml", "THIS.toml"}
 WORD = r"(?:Theorem|Lemma|Proposition|Corollary)(?:s|'s)?"
 NUMBER = r"[A-Z]\.\d+(?:\.\d+)*"
 HEADING = re.compile(rf"^#+ ({NUMBER}) \S", re.MULTILINE)
@@ -68,6 +74,35 @@ def unfounded(text: str, known: set[str]) -> list[str]:
     return wrong
 
 
+def repository() -> set[str]:
+    """Return the names of all files of the repository's sources and documents: each with no folder, one, two, up to all folders before it."""
+    folders = [ROOT / name for name in ("docs", "examples", "experiments", "benchmarks", "src", "tests", "requirements")]
+    files = [
+        *(path for path in ROOT.iterdir() if path.is_file()),
+        *(path for folder in folders for path in folder.rglob("*")),
+    ]
+    parts = [path.relative_to(ROOT).parts for path in files if not {"_build", "__pycache__"} & set(path.parts)]
+    return {"/".join(part[k:]) for part in parts for k in range(len(part))}
+
+
+def absent(text: str, files: set[str]) -> list[str]:
+    """Return the files that a text cites and that do not exist. A name without folders may be that of a file in any folder."""
+    cited = {re.sub(r"^(\.\./)+", "", name) for name in FILE.findall(text)}
+    cited = {name for name in cited - files if name.rpartition("/")[2] not in OF_USERS}
+    return sorted(name for name in cited if "*" not in name or not filter_names(files, name))
+
+
+def misplaced(text: str, there: dict[str, str]) -> list[str]:
+    """Return the theorems that a text places in a page (``F.1 and F.2 in `blocks.md```) that has no such heading."""
+    wrong = []
+    for numbers, name in re.findall(rf"((?:{NUMBER}(?:,? and |, | to )?)+) in `([\w/]+\.md)`", text):
+        held = {
+            number for page, said in there.items() if f"/{page}".endswith(f"/{name}") for number in HEADING.findall(said)
+        }
+        wrong += [f"{number} in {name}" for number in re.findall(NUMBER, numbers) if number not in held]
+    return wrong
+
+
 def pages() -> dict[str, str]:
     return {str(file.relative_to(SOURCE)): file.read_text() for file in sorted(SOURCE.rglob("*.md"))}
 
@@ -80,6 +115,47 @@ def test_every_citation_is_a_heading_or_names_its_paper() -> None:
         if (wrong := [one for text in prose(file) for one in unfounded(text, known)])
     }
     assert found == {}
+
+
+def test_every_cited_file_exists() -> None:
+    """Records of decisions and the changelog are left out: they say what was, and are not rewritten."""
+    files, there = repository(), pages()
+    readers = [SOURCE, ROOT / "docs", ROOT / "examples"]
+    citing = [*(file for root in readers for kind in ("*.py", "*.md") for file in root.rglob(kind)), *ROOT.glob("*.md")]
+    found = {
+        str(file.relative_to(ROOT)): wrong
+        for file in citing
+        if not {"_build", "decisions"} & set(file.parts) and file.name != "CHANGELOG.md"
+        if (wrong := [one for text in prose(file) for one in absent(text, files) + misplaced(text, there)])
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "made_up",
+    ["as `shares.md` says", "see [it](../shares.md)", "in mechanisms/shares.md.", "`models/gaussian.md`", "own.toml"],
+)
+def test_a_file_that_does_not_exist_is_found(made_up: str) -> None:
+    assert absent(made_up, repository())
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        "as `gaussian.md` says",
+        "`mechanisms/*.md`",
+        "[it](../../examples/private_mean/plan.py)",
+        "`pyproject.toml`, `A/study.toml`",
+    ],
+)
+def test_a_file_that_exists_is_none_of_them(good: str) -> None:
+    assert absent(good, repository()) == []
+
+
+def test_a_theorem_that_another_page_holds_is_found() -> None:
+    assert misplaced("F.3 in `mechanisms/blocks.md`, F.10 and F.11 in `distributed.md`", pages()) == []
+    assert misplaced("F.10, F.11 and F.3 in `distributed.md`", pages()) == ["F.3 in distributed.md"]
+    assert misplaced("F.10 in `shares.md`", pages()) == ["F.10 in shares.md"]
 
 
 def test_no_heading_is_there_twice() -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
+import os
+import re
 import runpy
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +20,7 @@ from scipy import stats
 
 from unpooled.audit.replay import replay
 from unpooled.errors import UsageError
+from unpooled.estimation.base import StudyEstimator
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import GaussianRelease, Reach
@@ -29,8 +34,9 @@ from unpooled.protocol.party import Party
 from unpooled.protocol.step import Model
 from unpooled.protocol.transcript import Transcript
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-RNG = np.random.default_rng(0)
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+PAGE = ROOT / "docs" / "adding-a-model.md"
 COLUMN = Column("age", 18.0, 100.0)
 TABLES = {"north": Table({"age": np.linspace(10, 90, 30)}), "south": Table({"age": np.linspace(40, 120, 20)})}
 
@@ -62,11 +68,76 @@ def parties(model: Model, plan: Plan) -> dict[str, Party]:
 
 def test_it_is_short_and_runs(model: Model, capsys: pytest.CaptureFixture[str]) -> None:
     files = [*(EXAMPLES / "private_mean").glob("*.py"), EXAMPLES / "run_private_mean.py"]
-    assert sum(len(file.read_text().splitlines()) for file in files) < 200
+    assert sum(len(file.read_text().splitlines()) for file in files) < 240
     runpy.run_path(str(EXAMPLES / "run_private_mean.py"))
     shown = capsys.readouterr().out
     assert shown.startswith("mean ")
     assert "Differentially private with epsilon = 1" in shown
+
+
+def contract(package: str, places: list[str], where: list[Path]) -> subprocess.CompletedProcess[str]:
+    """Run the contract tests of these places over the cases of a package that lies in one of these folders, as its author does."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+    joined = {"UNPOOLED_MODELS": package, "PYTHONPATH": os.pathsep.join(map(str, where))}
+    options = ["-q", "-n0", "-p", "no:cacheprovider", "-m", "", "-k", "private_mean", "--ignore", __file__]
+    command = [sys.executable, "-m", "pytest", *options, *places]
+    return subprocess.run(command, cwd=ROOT, env=kept | joined, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("place", "least"), [("tests/contract", 45), pytest.param("tests/audit", 18, marks=pytest.mark.slow)]
+)
+def test_the_whole_contract_holds_for_it(place: str, least: int) -> None:
+    """Every test that runs over the rows of the registry runs over the example, in a process of its own."""
+    done = contract("private_mean", [place], [EXAMPLES])
+    assert done.returncode == 0, done.stdout
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) >= least, done.stdout
+
+
+def test_the_contract_fails_for_a_model_whose_record_cannot_be_read(tmp_path: Path) -> None:
+    """The example without ``results=``, as it once was."""
+    package = tmp_path / "forgetful"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from dataclasses import replace\nimport private_mean\nMODEL = replace(private_mean.MODEL, results=())\n"
+    )
+    (package / "case.py").write_text("from private_mean.case import CASES as CASES\n")
+    places = ["tests/contract/test_results.py"]
+    assert contract("private_mean", places, [EXAMPLES]).returncode == 0
+    done = contract("forgetful", places, [EXAMPLES, tmp_path])
+    assert done.returncode == 1, done.stdout
+    assert "test_a_record_tells_what_the_transcript_tells[private_mean]" in done.stdout
+
+
+def test_the_outlook_is_the_planned_noise_with_the_error_of_sampling(model: Model) -> None:
+    asked = study()
+    assert model.outlook is not None
+    found, quick = model.outlook(asked, ranges=4.0), model.outlook(asked, quick=True)
+    result = drive(model, model.compile(asked), in_process(parties(model, model.compile(asked)))).result
+    assert found.error == pytest.approx(math.hypot(result.deviation / COLUMN.half_width * 4.0, 1 / math.sqrt(50)))
+    assert found.at.low == found.at.high == found.error
+    assert [point.error for point in found.points] == sorted((point.error for point in found.points), reverse=True)
+    assert quick.points == (quick.at,)
+    assert quick.at.low < quick.error < quick.at.high
+    (line,) = model.terms(model.compile(asked), result)
+    assert (line.term, line.estimate, line.privacy) == ("age: mean", result.mean, result.deviation)
+
+
+def test_the_page_says_which_letters_are_taken_and_which_hooks_there_are() -> None:
+    """Letters of theorems are those of the package's pages; the example's own is free."""
+    from test_citations import headings, pages
+
+    page = PAGE.read_text()
+    (said,) = re.findall(r"letters ([A-Z, ]+ and [A-Z]) are taken", page)
+    assert re.findall("[A-Z]", said) == sorted({number[0] for number in headings(pages())})
+    (own,) = {number[0] for number in headings({"": (EXAMPLES / "private_mean" / "THEORY.md").read_text()})}
+    assert own not in said
+    table = page.partition("| hook of the estimator |")[2].partition("\n\n")[0]
+    hooks = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert len(hooks) >= 8
+    assert [hook for hook in hooks if not hasattr(StudyEstimator, hook) and hook not in StudyEstimator.__annotations__] == []
+    table = page.partition("| field of `Model` |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(Model.__dataclass_fields__)[5:]
 
 
 def test_equal_bits_from_the_parties_again_and_from_the_transcript(model: Model) -> None:

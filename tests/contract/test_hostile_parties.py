@@ -118,7 +118,9 @@ STUDIES = {
     "stacking, noisy": lambda: changed("stacking", trust={"meta": "perturbed"}),
     "stacking, rows": rows_split,
     "lasso, blocks": lambda: changed("lasso", parameters={"coupling": "blocks"}),
-    "lasso, published": lambda: changed("lasso", calibration="published"),
+    "lasso, published": lambda: changed(
+        "lasso", calibration="published", parameters={"radius": 3.0, "radius_in_half_ranges": None}
+    ),
     "pls, exact": lambda: changed("pls", epsilon=math.inf),
     "pls, published": lambda: alone("pls", calibration="published", parameters={"tolerate": 0, "norm": None, "basis": "none", "matrix": [], "n_components": 2}),
 }  # fmt: skip
@@ -303,7 +305,7 @@ def test_any_reply_ends_in_words_or_in_a_result(name: str) -> None:
     for at, mutant in mutants(seen, case, rng, MUTANTS):
         ask = seen[at][0]
         try:
-            _opened(model, plan, ask, mutant)
+            _opened(model, plan, ask, b"", mutant)
         except ProtocolError:
             ends["refused at once"] += 1
             if ends["refused at once"] % 40:
@@ -335,7 +337,9 @@ def test_every_kind_of_message_is_among_the_honest_replies() -> None:
 def test_a_nested_reply_is_refused(case: Case, depth: int) -> None:
     for ask, reply in honest(case):
         with pytest.raises(ProtocolError):
-            _opened(load(case.model), load(case.model).compile(case.study), ask, with_body(reply, b"\x91" * depth + b"\xc0"))
+            _opened(
+                load(case.model), load(case.model).compile(case.study), ask, b"", with_body(reply, b"\x91" * depth + b"\xc0")
+            )
 
 
 @pytest.mark.parametrize(
@@ -367,7 +371,7 @@ def test_a_released_vector_is_as_planned_or_refused(name: str, change) -> None:
             tried += 1
             inside[spot[-1]] = change(old)
             with pytest.raises(ProtocolError):
-                _opened(model, plan, ask, with_body(reply, msgspec.msgpack.encode(body)))
+                _opened(model, plan, ask, b"", with_body(reply, msgspec.msgpack.encode(body)))
             inside[spot[-1]] = old
     assert tried > 0
 
@@ -394,7 +398,7 @@ def test_other_names_and_numbers_of_a_release_are_refused(name: str) -> None:
                     part.update(change)
                     tried += 1
                     with pytest.raises(ProtocolError):
-                        _opened(model, plan, ask, with_body(reply, msgspec.msgpack.encode(body)))
+                        _opened(model, plan, ask, b"", with_body(reply, msgspec.msgpack.encode(body)))
                     part.update(old)
     assert tried > 0
 
@@ -418,7 +422,7 @@ def test_other_columns_or_rows_than_a_party_s_own_are_not_disclosed(field: str, 
             tried += 1
             part[field] = wrong(part[field]) if callable(wrong) else wrong
             with pytest.raises(ProtocolError, match="discloses something else"):
-                _opened(model, model.compile(case.study), ask, with_body(reply, msgspec.msgpack.encode(body)))
+                _opened(model, model.compile(case.study), ask, b"", with_body(reply, msgspec.msgpack.encode(body)))
     assert tried
 
 
@@ -442,7 +446,7 @@ def test_nothing_is_sealed_or_entrusted_to_somebody_who_is_not_in_the_plan(name:
                 tried += 1
                 old, part[field] = part[field], "nobody"
                 with pytest.raises(ProtocolError, match=words):
-                    _opened(model, plan, ask, with_body(reply, msgspec.msgpack.encode(body)))
+                    _opened(model, plan, ask, b"", with_body(reply, msgspec.msgpack.encode(body)))
                 part[field] = old
     assert tried
 

@@ -30,7 +30,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import PLAN_VERSION, Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Calibration, Split, Target, Unit
+from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.local import drive, in_process, recorded_only
 from unpooled.protocol.messages import Dropped, encode, open_envelope
@@ -103,6 +103,35 @@ def test_runs_are_bitwise_equal_in_process_redelivered_and_replayed(case: Case) 
         charged = [entry.key.name for entry in party.ledger.entries() if entry.kind == "charge"]
         assert {name: charged.count(name) for name in certain} == certain
         assert len(charged) <= sum(r.count for r in plan.releases if r.party == party.name)
+
+
+@pytest.mark.parametrize("how", ["the ledger", "the policy", "nobody"])
+def test_every_party_debits_what_the_statement_says_whoever_approved_the_plan(case: Case, how: str) -> None:
+    """V5: of a column-split study the whole plan, over all its parties; a study that the ledger approved was tried nowhere."""
+    model = load(case.model)
+    plan = model.compile(case.study)
+    approved = {"the ledger": frozenset[str](), "the policy": frozenset({plan.hash}), "nobody": None}[how]
+    people = parties(case, policy(case, approved=approved))
+    if how == "the ledger":
+        with pytest.raises(PolicyRefusal, match="not approved"):
+            drive(model, plan, in_process(people))
+        for party in people.values():
+            party.ledger.approve(plan.hash)
+    drive(model, plan, in_process(people))
+    stated = plan.statement.epsilon_per_unit
+    for party in people.values():
+        own = [r for r in plan.releases if r.party == party.name]
+        for unit in plan.units:
+            total = party.ledger.composition(unit, Scope.PERSON).epsilon(case.study.delta)
+            if plan.split is Split.VERTICAL and own:
+                # Nobody here can tell what the others have released about the same people.
+                assert total == pytest.approx(plan.cost(unit, party.name).epsilon(case.study.delta), rel=1e-9)
+                if unit is Unit.RECORD:
+                    assert total == pytest.approx(stated[unit], rel=1e-9)
+            else:
+                assert total <= stated[unit] * (1 + 1e-9)
+        alone = party.ledger.composition(Unit.RECORD, Scope.PARTY).epsilon(case.study.delta)
+        assert alone <= party.ledger.composition(Unit.RECORD, Scope.PERSON).epsilon(case.study.delta)
 
 
 def test_a_crash_after_any_message_and_a_resume_draw_no_second_noise(case: Case, tmp_path: Path) -> None:
@@ -204,7 +233,8 @@ def test_a_forged_plan_is_refused(case: Case, party: Party) -> None:
 def test_a_coordinator_of_another_version_is_refused_in_one_sentence(case: Case, party: Party) -> None:
     plan = load(case.model).compile(case.study)
     newer = encode(plan.hash, "open", 0, OpenRequest(case.study, PLAN_VERSION + 1))
-    refused(party, newer, PlanMismatch, f"plans of version {PLAN_VERSION}, the coordinator of version {PLAN_VERSION + 1}")
+    words = f"of version {PLAN_VERSION + 1}, those of the unpooled installed here of version {PLAN_VERSION}: install equal versions"
+    refused(party, newer, PlanMismatch, words)
 
 
 def test_a_step_that_releases_nothing_is_answered_once_not_at_any_index(case: Case) -> None:

@@ -67,6 +67,30 @@ def test_every_command_shown_is_one(name: str) -> None:
             pytest.fail(f"{name}: {command}: {error}")
 
 
+def promised(text: str) -> list[str]:
+    """Return what a text promises to install by the package's name alone, from an index that does not have it; errors in tables are quoted."""
+    read = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
+    return re.findall(r"(?:pip3?|pipx|uv|conda)[\w ]* (?:install|add)(?: -\S+)* ['\"]?unpooled\b(?!-)", read)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_what_can_be_installed_is_promised(name: str) -> None:
+    """A checkout and a wheel can be installed; no index has the package yet."""
+    assert promised((ROOT / name).read_text()) == []
+
+
+def test_a_promise_that_cannot_be_kept_is_noticed() -> None:
+    for wrong in (
+        "pip install unpooled",
+        "`pip install 'unpooled[sql]'`",
+        "pip install -q unpooled==0.2.0",
+        "uv pip install unpooled",
+    ):
+        assert promised(wrong), wrong
+    for good in ("pip install '.[sql]'", "pip install './unpooled-0.2.0-py3-none-any.whl[network]'", "pip install ."):
+        assert promised(good) == [], good
+
+
 def test_a_command_that_is_none_is_noticed() -> None:
     assert len(shown((ROOT / "docs/studies.md").read_text()) + shown((ROOT / "README.md").read_text())) > 5
     assert shown("```bash\nunpooled pln study.toml # a comment\n```") == ["unpooled pln study.toml # a comment"]

@@ -230,4 +230,4 @@ def test_a_browser_shows_pages_without_overflow_and_figures_at_their_size(tmp_pa
 
 
 def test_a_model_without_figures_has_none() -> None:
-    assert no_panels(None) == ()
+    assert no_panels(None, None) == ()

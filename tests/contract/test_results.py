@@ -15,7 +15,7 @@ from world import FULL
 
 from unpooled.errors import DataError, UsageError
 from unpooled.models import load
-from unpooled.protocol.terms import FIELDS, as_csv, as_table
+from unpooled.protocol.terms import FIELDS, ResultTerm, as_csv, as_table
 from unpooled.report.page import page
 from unpooled.report.run import Run
 from unpooled.study.record import RECORD, read_record
@@ -120,3 +120,12 @@ def test_what_stays_at_the_parties_predicts_nothing_here(tmp_path: Path) -> None
         run = Run.read(ran(tmp_path / name, case.study, case.tables))
         with pytest.raises(UsageError, match=words):
             fitted(run.plan, run.result)
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t"])
+def test_no_name_becomes_a_formula_in_a_spreadsheet(start: str) -> None:
+    """V11: a column may be called anything."""
+    text = as_csv([ResultTerm(f'{start}HYPERLINK("x")', -1.5, group=f"{start}1"), ResultTerm("age", -2.0)])
+    (first, second) = csv.DictReader(io.StringIO(text, newline=""))
+    assert (first["term"], first["group"]) == (f'\'{start}HYPERLINK("x")', f"'{start}1")
+    assert (first["estimate"], second["term"], second["estimate"]) == ("-1.5", "age", "-2.0")

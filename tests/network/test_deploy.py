@@ -42,7 +42,7 @@ def test_the_page_works_as_it_stands(tmp_path: Path) -> None:
     (tmp_path / "network.toml").write_text(network.replace("8002", str(port)).replace("8003", str(admin_port)))
     commands = [line for block in blocks("bash") for line in block.strip().splitlines()]
     install, provision, init, link, start, check, doctor, user_doctor, run = commands
-    assert "unpooled[network]" in install  # is what this test runs in
+    assert "whl[network]" in install  # is what this test runs in
     key = re.search("[0-9a-f]{64}", shell(provision, tmp_path))
     assert key is not None
     (tmp_path / "study.toml").write_text(study.replace("PASTE THE KEY THAT PROVISION PRINTED", key[0]))

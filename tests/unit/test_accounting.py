@@ -597,6 +597,18 @@ def test_a_bounded_loss_never_exceeds_its_bound() -> None:
     assert mixed.delta(1.5) < mixed.failure(1.5) < 1.0
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("part", [0.05, 0.3, 0.6])
+def test_the_bound_of_exceeding_epsilon_is_above_randomised_response(epsilon: float, part: float) -> None:
+    """V5: half of the bound of F.20 survived all tests, for above one Gaussian there is room. Here there is next to none."""
+    exceeds = math.exp(epsilon) / (
+        1 + math.exp(epsilon)
+    )  # the loss is epsilon with this probability, and -epsilon otherwise
+    bound = Composition([Event(Kind.PURE, epsilon)]).failure(part * epsilon)
+    assert exceeds <= bound
+    assert bound / 2 < exceeds, "a bound of half the size would be below the truth"
+
+
 def test_samples_of_the_loss_keep_below_the_bound() -> None:
     """A real search: two discrete mechanisms are enumerated, and the probability that their summed loss exceeds epsilon is counted."""
     rng = np.random.default_rng(0)

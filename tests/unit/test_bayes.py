@@ -19,7 +19,6 @@ from unpooled import Bounds, PrivacyLeakWarning, PrivateBayesianRegression
 from unpooled.aggregation.moments import Moments
 from unpooled.errors import DataError, UsageError
 from unpooled.models import load
-from unpooled.models.bayes.coordinator import render
 from unpooled.models.bayes.plan import design_of
 from unpooled.models.bayes.projection import thresholds
 from unpooled.privacy.accounting import gaussian_mu
@@ -259,10 +258,10 @@ def test_a_study_renders_its_coefficients() -> None:
     result = run_in_process(model, model.compile(asked), tables, Policy.in_process(), load).outcome.result
     assert [c.name for c in result.coefficients] == ["a", "g = u", "g = v"]
     assert all(c.low < c.value < c.high for c in result.coefficients)
-    text = render(result)
-    assert "90% credible interval" in text
+    text = model.table(model.compile(asked), result)
+    assert "intervals of 90%" in text
     assert "rows of one, two" in text
-    assert text.count("\n") == 5
+    assert text.count("\n") == 6
     assert result.coefficients[0].value == pytest.approx(1.0, abs=0.15)
     assert result.moments == Moments.of(result.moments).stored()
 

@@ -561,8 +561,9 @@ def test_bounds_by_name() -> None:
     ("bounds", "words"),
     [
         (Bounds({"a": (0, 1), "c": (0, 1)}), "'c', which is not among a, b"),
-        (Bounds({"a": (0, 1)}), "'b': no bounds"),
-        (Bounds(low={"a": 0}), "'a': no bounds"),
+        (Bounds({"a": (0, 1)}), "column b: no range"),
+        (Bounds(low={"a": 0}), "column b: no range"),
+        (Bounds(low={"a": 0, "b": 0}), "'a': no bounds"),
         (Bounds(0, high={"a": 1, "c": 1}), "'c', which is not among a, b"),
         (Bounds({"a": (0, 1), "b": "FM"}), "'b': declare two numbers"),
         (Bounds({"a": (0, 1), "b": {"F", "M"}}), "'b': declare two numbers"),
@@ -595,9 +596,13 @@ def test_one_missing_value_of_a_column_that_has_none_is_refused() -> None:
 
 def test_booleans_are_the_words_that_are_declared_of_them() -> None:
     raw = np.array([0.0, 1.0, math.nan, 2.0])
-    assert module._texts(raw, ("False", "True")).tolist() == ["False", "True", None, "2"]
-    assert module._texts(raw, ("0", "1")).tolist() == ["0", "1", None, "2"]
-    assert module._texts(raw, ("a", "b")).tolist() == ["0", "1", None, "2"]
+    for words, wanted in (
+        (("False", "True"), [0, 1, None, None]),
+        (("0", "2"), [0, None, None, 1]),
+        (("a", "b"), [None] * 4),
+    ):
+        coded = Coding((Column("a", categories=words, missing="absent"),), 1).code((raw,))[0]
+        assert [row.index(1) if 1 in row else None for row in coded.tolist()] == wanted
 
 
 def test_under_a_norm_only_a_column_as_wide_as_the_norm_keeps_what_lies_beyond_it() -> None:

@@ -261,5 +261,5 @@ def test_what_is_remembered_is_bounded_and_tells_nothing(monkeypatch: pytest.Mon
 
 def test_every_statement_says_that_fits_add_up() -> None:
     text = str(bayes().plan(200, 4).statement)
-    assert "every other run on the same people adds to it" in text
-    assert "learnt from the same data before it" in text
+    assert "Every other run on the same people adds to their loss" in text
+    assert "learned earlier from the same data" in text

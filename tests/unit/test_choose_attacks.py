@@ -82,7 +82,7 @@ def opened(columns, y: np.ndarray, **parameters) -> tuple[str, Party]:
         delta=1e-5,
         unit="attribute",
         simulation_seed=5,
-        parameters={"radius": 2.0, "rounds": 4, "coupling": "blocks", **parameters},
+        parameters={"radius_in_half_ranges": 2.0, "rounds": 4, "coupling": "blocks", **parameters},
         derived=(),
     )
     plan, ledger = MODEL.compile(asked), Ledger.in_memory()

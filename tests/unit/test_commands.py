@@ -6,14 +6,22 @@ import json
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
 import typer
-from commands import command, two_parties
+from commands import PARTIES, approve, command, two_parties
 from commands import known_commands as commands
 
+from unpooled.cli import progress
 from unpooled.cli.say import EXAMPLES
+from unpooled.errors import UsageError
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.study import Card, Study
+from unpooled.protocol.messages import Dropped, open_envelope
+from unpooled.protocol.transcript import Exchanged, Transcript
 from unpooled.study.templates import MODELS, template
 
 
@@ -100,3 +108,92 @@ def test_a_new_study_runs_up_to_its_plan(world: Path) -> None:
     assert "Differentially private" in command(world, "plan", "own.toml")
     assert "there is no model" in command(world, "new", "prude", "--out", "x.toml", code=2)
     assert not (world / "x.toml").exists()
+
+
+# --- signed replies ---------------------------------------------------------------------------------------------------------
+
+CARDS = ("--card", "north/north.card.toml", "--card", "south/south.card.toml")
+
+
+def test_every_reply_of_a_transcript_carries_its_partys_signature(tmp_path: Path) -> None:
+    world = two_parties(tmp_path)
+    approve(world)
+    command(world, "run", "study.toml", *PARTIES)
+    said = command(world, "report", "study.run", "--verify", *CARDS)
+    assert "every reply carries the signature of its party (2 of north, 2 of south)" in said
+    assert json.loads(command(world, "report", "study.run", "--verify", *CARDS, "--json"))["replies"] == {
+        "north": 2,
+        "south": 2,
+    }
+    assert "the card of every party" in command(world, "report", "study.run", "--verify", *CARDS[:2], code=2)
+    (world / "south/other.card.toml").write_text(
+        (world / "south/south.card.toml").read_text().replace("rows = 200", "rows = 201")
+    )
+    assert "not the one you gave" in command(
+        world, "report", "study.run", "--verify", *CARDS[:2], "--card", "south/other.card.toml", code=2
+    )
+
+
+def test_a_transcript_edited_anywhere_is_refused(tmp_path: Path) -> None:
+    """V10: a mean that the coordinator made up was once replayed as if the party had said so."""
+    world = two_parties(tmp_path)
+    approve(world)
+    command(world, "run", "study.toml", *PARTIES)
+    whole = Transcript.open(world / "study.run/transcript")
+    entries = list(whole.entries)
+    whole.close()
+
+    def written(changed: list[Exchanged]) -> None:
+        (world / "study.run/transcript").unlink()
+        transcript = Transcript.open(world / "study.run/transcript")
+        for entry in changed:
+            transcript.record(entry.to, entry.request, Dropped(entry.to, "") if entry.reply is None else entry.reply)
+        transcript.close()
+
+    for place, entry in enumerate(entries):
+        envelope = open_envelope(entry.reply)
+        body = bytearray(bytes(envelope.body))
+        for at in {len(body) // 2, len(body) - 1}:
+            body[at] ^= 1
+            forged = msgspec.msgpack.encode(msgspec.structs.replace(envelope, body=msgspec.Raw(bytes(body))))
+            written([*entries[:place], msgspec.structs.replace(entry, reply=forged), *entries[place + 1 :]])
+            command(world, "report", "study.run", code=2)
+            command(world, "report", "study.run", "--verify", *CARDS, code=2)
+            body[at] ^= 1
+    unsigned = msgspec.structs.replace(open_envelope(entries[2].reply), signature="")
+    written([*entries[:2], msgspec.structs.replace(entries[2], reply=msgspec.msgpack.encode(unsigned)), entries[3]])
+    assert "does not carry the signature of the key on its card" in command(world, "report", "study.run", code=2)
+    written(entries[:-1])
+    assert "ends before" in command(world, "report", "study.run", "--verify", *CARDS, code=2)
+    written([entries[1], entries[0], *entries[2:]])
+    command(world, "report", "study.run", "--verify", *CARDS, code=2)
+    written(entries)
+    command(world, "report", "study.run", "--verify", *CARDS)
+
+
+def test_a_run_without_a_terminal_says_that_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Y5: 115 seconds of silence in a log. A terminal gets its spinner, and a quiet run nothing."""
+    monkeypatch.setattr(progress, "EVERY", 0.02)
+    with progress.progress() as say:
+        say("step 'sums': waiting for north")
+        time.sleep(0.2)
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) >= 2
+    assert said[-1].endswith("s: step 'sums': waiting for north")
+    with progress.progress(quiet=True) as say:
+        time.sleep(0.1)
+    assert capfd.readouterr().err == ""
+
+
+def test_columns_that_differ_are_named() -> None:
+    cards = [
+        Card(name, 9, (Column("age", 0.0, high), Column("sex", categories=("f", "m"))))
+        for name, high in (("a", 100.0), ("b", 90.0))
+    ]
+    with pytest.raises(UsageError, match="column 'age' of one is not that of the other"):
+        Study("bayes", tuple(cards), 1.0, 1e-5, derived=()).one_card_for_all()
+    turned = Card("c", 9, cards[0].columns[::-1])
+    with pytest.raises(UsageError, match="the order of the columns"):
+        Study("bayes", (cards[0], turned), 1.0, 1e-5, derived=()).one_card_for_all()

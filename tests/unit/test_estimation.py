@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from unpooled import (
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.parameters import SHARED, plain
 from unpooled.estimation.tables import table_of
+from unpooled.privacy.ledger import Entry
 
 RNG = np.random.default_rng(1)
 X = RNG.uniform(-1, 1, (80, 6))
@@ -101,6 +103,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "offset_bounds": (30, (1,), ("a", "b")),
     "cuts": (30, "ab", ("a", "b"), [[1.0]]),
     "ridge": NUMBER,
+    "formula": (3, True, ["y ~ a"]),
     "geometry": WORD,
     "posterior": WORD,
     "method": WORD,
@@ -136,7 +139,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "rows": WORD,
     "high_share": NUMBER,
     "predictions_share": NUMBER,
-    "radius": NUMBER,
+    "radius": ("1", True, [1.0], np.array([1.0])),
     "clip": NUMBER,
     "refit": NUMBER,
     "publish": NUMBER,
@@ -221,6 +224,7 @@ NUMPYS: dict[str, tuple[Any, Any]] = {
     ("name", "parameter"),
     [(n, p) for n, p in itertools.product(ESTIMATORS, NUMPYS) if p in made(n).get_params(deep=False)],
 )
+@pytest.mark.filterwarnings("ignore:radius is in half ranges:FutureWarning")
 def test_numpys_numbers_are_numbers(name: str, parameter: str) -> None:
     numpys, pythons = (made(name, **{parameter: value}).plan(80, 6) for value in NUMPYS[parameter])
     assert numpys.hash == pythons.hash
@@ -445,7 +449,7 @@ def test_a_column_that_nobody_declares_is_named(name: str) -> None:
     frame = pl.DataFrame(COLUMNS)
     with pytest.raises(UsageError, match=r"'weight'.*not among"):
         made(name, bounds={**DECLARED, "weight": (0, 1)}).fit(frame, ESTIMATORS[name][2])
-    with pytest.raises(UsageError, match=r"'dose'.*no bounds"):
+    with pytest.raises(UsageError, match="column dose: no range and no categories"):
         made(name, bounds={k: v for k, v in DECLARED.items() if k != "dose"}).fit(frame, ESTIMATORS[name][2])
 
 
@@ -470,3 +474,28 @@ def test_a_series_is_one_column_under_its_own_name() -> None:
 def test_a_column_that_is_not_there_is_named() -> None:
     with pytest.raises(UsageError, match="there is no column 'agee'"):
         table_of({"age": [1.0, 2.0]}, ["agee"])
+
+
+def test_columns_that_nobody_declared_are_named_before_what_they_hold() -> None:
+    """Y5: a frame with a date was refused for its type, or for the first column alone."""
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {"age": rng.uniform(20, 80, 50), "seen": [date(2020, 1, 1)] * 50, "id": [f"p{k}" for k in range(50)]}
+    )
+    for bounds in ({"age": (20, 80)}, Bounds({"age": 20}, {"age": 80}), Bounds(low={"age": (20, 80)})):
+        model = PrivateBayesianRegression(bounds=bounds, y_bounds=(-3, 3))
+        with pytest.raises(UsageError, match="columns seen, id: no range and no categories are declared"):
+            model.fit(frame, np.zeros(50))
+    model.fit(frame[["age"]], rng.normal(size=50))
+
+
+def test_a_ledger_of_many_lines_prints_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """Y5: sixty thousand characters."""
+    rng = np.random.default_rng(0)
+    model = PrivateBayesianRegression(bounds={"age": (20, 80)}, y_bounds=(-3, 3), method="gradient")
+    model.fit(pl.DataFrame({"age": rng.uniform(20, 80, 400)}), rng.normal(size=400))
+    print(model.ledger_)
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"<{len(model.ledger_)} ledger entries; charged: ")
+    assert len(shown) < 300
+    assert isinstance(model.ledger_[0], Entry)

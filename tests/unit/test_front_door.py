@@ -15,7 +15,7 @@ from commands import PARTIES, approve, command, known_commands, two_parties
 
 import unpooled
 from unpooled import PrideRegressor, PrivateBayesianRegression, PrivateStackingClassifier
-from unpooled.aggregation.inference import JointTest
+from unpooled.aggregation.tables import JointTest
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Target, Unit
@@ -86,7 +86,7 @@ def test_a_result_in_words_as_csv_and_as_json(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES)
     shown = command(world, "result", "study.run")
-    assert "age: mean" in shown
+    assert re.search(r"^pooled +age +\d+ ", shown, re.MULTILINE)
     assert "Differentially private with epsilon = 1" in shown
     data = json.loads(command(world, "result", "study.run", "--json"))
     schema = {"term", "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high", "privacy"}
@@ -200,7 +200,7 @@ def test_a_statement_names_its_unit_and_reads_epsilon(world: Path, columns: Path
         r"A guarantee holds for one value of one person; (not for a whole person|for a whole person epsilon is [\d.]+)\.",
         shown,
     )
-    assert "Read: this one value can move somebody who knows everything else" in shown
+    assert "Suppose an attacker knows all data but this one value" in shown
     from dataclasses import replace
 
     from unpooled.study.files import read_study
@@ -210,12 +210,15 @@ def test_a_statement_names_its_unit_and_reads_epsilon(world: Path, columns: Path
     none = replace(one, epsilon_per_unit={"attribute": 9.0, "record": float("inf")}, delta=0.0, failure=0.0)
     assert replace(one, adjacency="zero-out", failure=0.0).reading.count("except") == 0  # a pure promise has no exceptions
     assert none.headline.endswith("; not for a whole person.")
-    assert "to at most almost 100 %. What is learnt" in none.reading
+    assert "to at most almost 100 %. Epsilon does not limit" in none.reading
     assert replace(one, holds=False).headline == "No privacy guarantee holds for this result."
     assert replace(one, holds=False).reading == ""
     row = command(world, "plan", "study.toml")
     assert "A guarantee holds for one person's whole row." in row
-    assert "believes with 50 % that it has a certain property, to at most 73 %" in row
+    assert (
+        "thinks there is a 50 % chance that this person has a certain condition. After seeing the results, the attacker's estimate can rise to at most 73 %"
+        in row
+    )
     data = json.loads(command(world, "plan", "study.toml", "--json"))["statement"]
     assert data["headline"] in row
     assert data["reading"] in row
@@ -223,9 +226,10 @@ def test_a_statement_names_its_unit_and_reads_epsilon(world: Path, columns: Path
     (world / "study.toml").write_text(out)
     asked = command(world, "plan", "study.toml")
     assert re.search(
-        r"that the person took part, to at most 73 %, except with .* \(about what it is: 88 %, with more exceptions\)", asked
+        r"that this person took part\. .* can rise to at most 73 %, except with .* \(for a property of the data: 88 %, with more exceptions\)",
+        asked,
     )
-    (stated,) = re.findall(r"to at most 73 %, except with a probability of at most (\S+)\. What", row)
+    (stated,) = re.findall(r"to at most 73 %, except with a probability of at most (\S+)\. Epsilon", row)
     assert 10e-6 < float(stated) < 100e-6  # many times delta, which is 1e-6 here
     assert float(stated) >= data["failure"]
     assert none.reading.count("except") == 0
@@ -265,7 +269,7 @@ def test_the_ledger_says_when(columns: Path) -> None:
 
     from unpooled.study.about import moment
 
-    text = command(columns, "party", "ledger", "--config", "clinic/party.toml")
+    text = command(columns, "party", "ledger", "--config", "clinic/party.toml", "--all")
     assert text.count(datetime.now(UTC).strftime("%Y-%m")) >= 2
     assert (moment(0), moment(86400)) == ("", "1970-01-02 00:00")
 
@@ -537,6 +541,8 @@ def test_a_kit_carries_our_own_words_and_ways_to_run_it(role: str, tmp_path: Pat
     assert unit["Service"]["ExecStart"].endswith("unpooled network start /srv/unpooled/north")
     assert unit["Service"]["Environment"] == "NUMBA_CACHE_DIR=/var/cache/unpooled"
     lines = [line for line in (folder / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
-    assert [line.split()[0] for line in lines] == ["FROM", "RUN", "USER", "ENV", "VOLUME", "ENTRYPOINT", "CMD"]
-    assert json.loads(lines[5].removeprefix("ENTRYPOINT ")) == ["unpooled", "network", "start"]
-    assert json.loads(lines[6].removeprefix("CMD ")) == ["/srv/unpooled/north"]
+    assert [line.split()[0] for line in lines] == ["FROM", "COPY", "RUN", "USER", "ENV", "VOLUME", "ENTRYPOINT", "CMD"]
+    assert "[network]" in lines[2]
+    assert lines[1].split()[1] in lines[2]
+    assert json.loads(lines[6].removeprefix("ENTRYPOINT ")) == ["unpooled", "network", "start"]
+    assert json.loads(lines[7].removeprefix("CMD ")) == ["/srv/unpooled/north"]

@@ -17,7 +17,7 @@ from unpooled.models.pride.messages import EstimateRequest, Sketch
 from unpooled.network.signing import open_answer
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
-from unpooled.protocol.conversation import OpenRequest
+from unpooled.protocol.conversation import OpenRequest, open_request
 from unpooled.protocol.messages import WIRE_VERSION, Array, encode, open_body, open_envelope
 
 STUDY = Study("describe", (Card("a", 10, (Column("x", 0.0, 1.0),)),), 1.0, 1e-6, derived=())
@@ -140,6 +140,12 @@ def test_honest_studies_still_travel() -> None:
     deep = {"matrices": {"a": [[1.0, 2.0], [3.0, 4.0]]}, "grids": {"a": [2, 2]}}
     study = msgspec.structs.replace(STUDY, parameters=deep)
     assert open_body(open_envelope(encode("0" * 64, "open", 0, OpenRequest(study))), OpenRequest).study == study
+
+
+@pytest.mark.parametrize("body", [b"\x80", b"\xc0", b"\x81\xa7version\xa3two", b"\xff"])
+def test_an_opening_without_a_version_is_refused(body: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        open_request(open_envelope(message(body)))
 
 
 @pytest.mark.parametrize("depth", [10, 3000, 1_000_000])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import unpooled
 from unpooled.aggregation.totals import of_units, rows_counted
-from unpooled.errors import BudgetRefusal, DataError, UsageError
+from unpooled.errors import BudgetRefusal, DataError, PolicyRefusal, UsageError
 from unpooled.estimation.households import site_tables
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
@@ -26,6 +26,7 @@ from unpooled.privacy.household import BoundedTable, counted, texts_of
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import Card, Household, Plan, Study
+from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Scope, Unit
 from unpooled.protocol.context import Context
@@ -211,6 +212,21 @@ def test_floored_steps_of_several_parties_add_up_to_no_more_than_is_priced() -> 
     moved = 3 * release.change(below, above)
     assert moved <= release.event(Unit.HOUSEHOLD).value * (1 + 1e-12)
     assert moved == pytest.approx(release.event(Unit.HOUSEHOLD).value)
+
+
+@pytest.mark.parametrize(("elsewhere", "expected"), [(True, 6), (False, 2)])
+def test_a_policy_need_not_believe_that_ids_are_nowhere_else(elsewhere: bool, expected: int) -> None:
+    """V9: one party's false flag lowers what everybody's noise covers."""
+    asked = study("describe", parties=3, elsewhere=elsewhere)
+    Policy(None, approved=None).check(plan_of(asked), approved_in_ledger=True)
+    strict = Policy(None, approved=None, elsewhere="counted")
+    assert asked.household_rows == expected
+    if elsewhere:
+        strict.check(plan_of(asked), approved_in_ledger=True)
+    else:
+        with pytest.raises(PolicyRefusal, match=r"the cards of a, b, c say that no other party holds"):
+            strict.check(plan_of(asked), approved_in_ledger=True)
+    strict.check(plan_of(study("describe", parties=1, elsewhere=elsewhere)), approved_in_ledger=True)
 
 
 @pytest.mark.parametrize(("elsewhere", "expected"), [(True, 6), (False, 2)])

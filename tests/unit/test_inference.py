@@ -13,10 +13,13 @@ from scipy import stats
 from sklearn.linear_model import Lasso, LinearRegression
 
 from unpooled import PrivateBayesianRegression
+from unpooled.aggregation.coded_terms import coded_terms
 from unpooled.aggregation.derived import correlation, inflation, principal_components
-from unpooled.aggregation.inference import CONSTANT_TERM, DRAWS, JointTest, LinearSummary, _wald, holm
+from unpooled.aggregation.estimates import CONSTANT_TERM, Estimates, holm, wald
+from unpooled.aggregation.inference import DRAWS, LinearSummary
 from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.newton_step import NewtonStep
+from unpooled.aggregation.printed_terms import CODINGS, printed_terms
+from unpooled.aggregation.tables import JointTest
 from unpooled.errors import UsageError
 from unpooled.kernels.evidence import least_squares_state
 from unpooled.kernels.noisy_gram import repaired
@@ -134,14 +137,13 @@ def test_a_summary_is_asked_for_in_known_words() -> None:
 
 def test_what_is_not_identified_says_so() -> None:
     table = fitted(epsilon=0.05).summary()
-    assert not any(t.identified for t in table.terms[:4])
-    assert "not identified" in str(table)
+    assert [t.term for t in table.terms] == [CONSTANT_TERM]
+    assert table.not_determined == NAMES
+    assert "not determined" in str(table)
     assert table.f_test is None
-    assert math.isinf(table.terms[0].conf_high)
-    assert math.isnan(table.terms[0].p_value)
-    assert "not identified" in table._repr_html_()
+    assert "not determined" in table._repr_html_()
     for ask in (lambda m: m.contrast({"age": 1.0}), lambda m: m.anova(["age"])):
-        with pytest.raises(UsageError, match="not identified"):
+        with pytest.raises(UsageError, match="not determined"):
             ask(fitted(epsilon=0.05))
 
 
@@ -172,7 +174,7 @@ def test_categories_that_add_up_to_the_constant_do_not_spoil_what_is_told_beside
         model = with_habit(method, seed)
         table = {term.term: term for term in model.summary().terms}
         assert table["age"].identified
-        assert not any(table[f"habit = {habit}"].identified for habit in HABITS)
+        assert not any(f"habit = {habit}" in table for habit in HABITS)
         errors.append(table["age"].std_error)
         scores.append((table["age"].estimate - 0.5) / table["age"].std_error)
         # A difference of two is told, and tested.
@@ -182,13 +184,13 @@ def test_categories_that_add_up_to_the_constant_do_not_spoil_what_is_told_beside
             scores.append(math.sqrt(test.statistic))
     assert max(errors) < 1.3 * min(errors)
     moments = model.moments_
-    known = np.linalg.solve(moments.frame.back(intercept=True), moments.layout.collinear.T)
+    known = np.linalg.solve(moments.frame.back(intercept=True), moments.layout.still)
     assert np.abs(moments.xx[0] @ known).max() > 1e-3  # noise, which no fit hears
     assert np.abs(moments.noisy.gram @ known).max() < 1e-6
     assert np.abs(moments.noisy.cross @ known).max() < 1e-6
     assert np.abs(scores).max() < 4.5
     assert np.square(scores).mean() < 2.5
-    with pytest.raises(UsageError, match="not identified"):
+    with pytest.raises(UsageError, match="not determined"):
         model.contrast({"habit = never": 1.0})
     assert model.contrast([{"age": 0.0}]).degrees == 0
 
@@ -206,12 +208,21 @@ def test_what_no_row_varies_along_is_known_of_every_row(missing: str) -> None:
     a = rng.choice(np.array(["u", "v", None] if missing != "refuse" else ["u", "v"], dtype=object), 40)
     raw = {"x": rng.uniform(0, 3, 40), "a": a, "b": rng.choice(np.array(["p", "q", "r"], dtype=object), 40)}
     rows = np.column_stack([layout.coding.real([raw[c.name] for c in layout.features]), np.ones(40)])
-    known = layout.collinear
+    known = layout.still.T
     assert len(known) == 1 + (missing != "absent")
     np.testing.assert_allclose(rows @ known.T, 0.0, atol=1e-12)
     assert np.linalg.matrix_rank(rows) == rows.shape[1] - len(known)
-    assert len(MomentsLayout.of(columns, "y", 40, intercept=False).collinear) == 0
-    assert len(MomentsLayout.of(columns, "y", 40, norm=1.0).collinear) == 0
+    alone = MomentsLayout.of(columns, "y", 40, intercept=False)
+    assert alone.still.shape == (alone.size, int(missing != "absent")), (
+        "of two columns whose levels add up to 1, the difference"
+    )
+    np.testing.assert_allclose(rows[:, :-1] @ alone.still, 0.0, atol=1e-12)
+    assert MomentsLayout.of(columns, "y", 40, norm=1.0).still.shape == (layout.size, 0)
+    # Every line of the table has a value: it is 0 along what no row varies along.
+    for given in (layout, alone):
+        for coding in CODINGS:
+            printed = printed_terms(given.terms.with_constants(given.constants), {"b": "q"}, coding)
+            np.testing.assert_allclose(printed.weights @ given.still, 0.0, atol=1e-12)
 
 
 @pytest.mark.minutes
@@ -317,7 +328,7 @@ def test_lasso_is_scikit_learns(method: str) -> None:
     assert found.intercept_ == pytest.approx(wanted.intercept_, abs=0.03), "the constant is not shrunk"
     assert found.coef_ == pytest.approx(wanted.coef_, abs=0.005 if method == "moments" else 0.06)
     assert found.coef_[3] == 0.0
-    assert np.isinf(found.interval()).all()
+    assert np.isnan(found.interval()).all()
     assert not fitted(method).lasso(100.0).coef_.any()
     with pytest.raises(UsageError, match="alpha"):
         fitted(method).lasso(-1.0)
@@ -342,19 +353,19 @@ def test_impossible_correlations_are_mended() -> None:
     assert principal_components(found).explained_variance_ratio[0] == pytest.approx(1.0)
 
 
-def test_the_terms_of_a_newton_step_are_walds() -> None:
+def test_the_lines_of_estimates_are_walds() -> None:
     covariance = np.diag([0.04, 1e-4, 0.0])
-    step = NewtonStep(
-        ("a", "b", "c"), (0.3, -0.005, 1.0), tuple(covariance.ravel()), tuple((covariance / 2).ravel()), (True, True, True)
-    )
-    a, b, c = step.terms(0.9)
+    found, none = np.array([0.3, -0.005, 1.0]), np.empty((3, 0))
+    estimates = Estimates.of(("a", "b", "c"), found, covariance, covariance / 2, np.eye(3), none, none)
+    columns = tuple(Column(name, -1.0, 1.0) for name in "abc")
+    (a, b), without = estimates.lines(printed_terms(coded_terms(columns)), 0.9)
     for term, error, estimate in ((a, 0.2, 0.3), (b, 0.01, -0.005)):
         assert term.std_error == pytest.approx(error)
         assert term.privacy == pytest.approx(error * math.sqrt(0.5))
         assert term.statistic == pytest.approx(estimate / error)
         assert term.p_value == pytest.approx(2 * stats.norm.sf(abs(estimate) / error))
         assert (term.conf_low, term.conf_high) == pytest.approx(stats.norm.interval(0.9, estimate, error))
-    assert (c.statistic, c.p_value) == (0.0, 1.0), "without an error nothing is tested"
+    assert without == ("c",), "without an error nothing is tested"
 
 
 def test_columns_that_repeat_one_another_are_inflated_beyond_measure() -> None:
@@ -368,10 +379,14 @@ def test_a_wald_statistic_does_not_depend_on_units() -> None:
     covariance = root @ root.T
     wanted = float(gap @ np.linalg.solve(covariance, gap))
     for unit in (1.0, 1e-9, 1e9):
-        assert _wald(unit * gap, unit**2 * covariance) == (pytest.approx(wanted), 3)
-    flat = np.diag([1.0, 1e-15, 0.0])
-    assert _wald(np.ones(3), flat) == (pytest.approx(1.0), 1)
-    assert _wald(np.ones(3) * 1e-9, flat * 1e-18) == (pytest.approx(1.0), 1)
+        assert wald(unit * gap, unit**2 * covariance) == (pytest.approx(wanted), 3)
+    assert wald(np.array([1.0, 1e-6, 0.0]), np.diag([1.0, 1e-12, 0.0])) == (pytest.approx(2.0), 2), (
+        "one column's unit is not another's"
+    )
+    twice = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    assert wald(twice @ [1.0, 2.0], twice @ twice.T) == (pytest.approx(5.0), 2), (
+        "a combination that is asked for twice counts once"
+    )
 
 
 def test_moments_show_what_they_are_and_their_statement() -> None:

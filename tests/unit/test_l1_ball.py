@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Lasso
 
 from unpooled.kernels.frank_wolfe import frank_wolfe
-from unpooled.kernels.l1_ball import nearest, quadratic_in_balls
+from unpooled.kernels.l1_ball import nearest, quadratic_in_balls, quadratic_with_penalty, shrunk_by
 
 RNG = np.random.default_rng(0)
 
@@ -59,3 +60,31 @@ def test_nothing_to_find() -> None:
     assert (found.iterations, found.certificate, found.converged) == (0, 0.0, True)
     flat = quadratic_in_balls(np.zeros((3, 3)), np.array([1.0, -2.0, 0.5]), 1.0)  # linear: a vertex
     np.testing.assert_allclose(flat.coefficients, [0, -1, 0], atol=1e-9)
+
+
+@pytest.mark.parametrize("rows", [60, 5])
+@pytest.mark.parametrize("level", [1e-3, 0.05, 0.3, 9.0])
+def test_the_penalised_minimum_is_that_of_coordinate_descent_and_its_gap_certifies_it(rows: int, level: float) -> None:
+    A, y = RNG.standard_normal((rows, 12)), RNG.standard_normal(rows)
+    penalty = level * RNG.uniform(0.5, 2, 12)
+    gram, linear = A.T @ A / rows, A.T @ y / rows
+    found = quadratic_with_penalty(gram, linear, penalty)
+    theirs = Lasso(1.0, fit_intercept=False, tol=1e-14, max_iter=10**6).fit(A / penalty, y).coef_ / penalty
+    objectives = [float(np.square(y - A @ x).sum() / 2 / rows + penalty @ np.abs(x)) for x in (found.coefficients, theirs)]
+    assert found.converged
+    assert found.objective + float(y @ y) / 2 / rows == pytest.approx(objectives[0], rel=1e-12)
+    assert -1e-12 <= objectives[0] - objectives[1] <= found.certificate + 1e-12
+    if level == 9.0:
+        assert not found.coefficients.any()
+    short = quadratic_with_penalty(gram, linear, penalty, max_iterations=1)
+    assert short.objective - found.objective <= short.certificate + 1e-12
+    # The gap of any point is at least its distance to the minimum, also of one that lies beyond it.
+    assert short.certificate >= -1e-12
+
+
+def test_without_a_penalty_the_minimum_is_least_squares() -> None:
+    A, y = RNG.standard_normal((30, 6)), RNG.standard_normal(30)
+    A[:, 5] = A[:, 4]
+    found = quadratic_with_penalty(A.T @ A, A.T @ y, np.zeros(6))
+    np.testing.assert_allclose(found.coefficients, np.linalg.lstsq(A, y, rcond=None)[0], atol=1e-10)
+    assert shrunk_by(np.array([2.0, -2.0, 0.5]), np.array([1.0, 0.5, 1.0])).tolist() == [1.0, -1.5, 0.0]

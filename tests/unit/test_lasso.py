@@ -20,7 +20,7 @@ from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Bid, ColumnRequest, PickRequest, RefitRequest, ReleasedColumn, Slot, Term
 from unpooled.models.lasso.plan import clip_ceiling, design_of, grids, shortened
-from unpooled.models.lasso.published import NoisyMaximum, sketch
+from unpooled.models.lasso.published import NoisyMaximum, pick_scale, sketch
 from unpooled.models.lasso.refit import ColumnMoments, shrunk
 from unpooled.privacy.accounting import budget_rho
 from unpooled.privacy.bounds import Column
@@ -40,6 +40,7 @@ from unpooled.protocol.party import OpenDesk, Party
 
 MODEL = load("lasso")
 N = 40
+pytestmark = pytest.mark.filterwarnings("ignore:radius is in half ranges:FutureWarning")
 RNG = np.random.default_rng(11)
 VALUES = {name: RNG.uniform(-1, 1, N) for name in "uvwz"}
 Y = np.clip(VALUES["u"] - VALUES["w"] + 0.2 * RNG.normal(size=N), -2, 2)
@@ -49,7 +50,7 @@ CARDS = tuple(Card(party, N, tuple(Column(name, -1.0, 1.0) for name in names), (
 
 
 def study(epsilon: float = 3.0, unit: str = "attribute", **changes) -> Study:
-    parameters = {"radius": 2.0, "response_bound": 2.0, "rounds": 4, **changes.pop("parameters", {})}
+    parameters = {"radius_in_half_ranges": 1.0, "response_bound": 2.0, "rounds": 4, **changes.pop("parameters", {})}
     return Study(
         "lasso",
         **{"parties": CARDS, "epsilon": epsilon, "delta": 1e-5, "unit": unit, "simulation_seed": 5, **changes},
@@ -168,7 +169,7 @@ def picks_of(tables: dict[str, Table], asked: Study, request: PickRequest) -> di
 
 @pytest.mark.parametrize("clip", [0.0, 0.7])
 def test_scores_never_move_farther_than_declared_and_almost_that_far(clip: float) -> None:
-    asked = study(parameters={"clip": clip, "response_bound": 1.0})
+    asked = study(parameters={"clip": clip, "response_bound": 1.0, "radius_in_half_ranges": 2.0})
     shared = RNG.normal(size=N) * 3
     shared[0] = 9.0
     request = PickRequest(
@@ -201,7 +202,7 @@ def test_only_a_public_response_sets_the_noise() -> None:
     plan = MODEL.compile(study(parameters={"response_public": True}))
     assert plan.epsilon(1e-5) <= 3.0
     assert plan.epsilon(1e-5, Unit.RECORD) == math.inf
-    assert "declared public" in str(plan.statement)
+    assert "the study declares public" in str(plan.statement)
 
 
 def test_the_choice_and_the_score_without_noise_are_exact_and_unbounded() -> None:
@@ -234,7 +235,7 @@ def test_every_iterate_is_feasible(coupling: str, epsilon: float, refit: float) 
     X = np.column_stack(list(VALUES.values()))
     model = PrivateLasso(
         2,
-        radius=1.7,
+        radius=0.85,
         rounds=30,
         sampled=1,
         refit=refit,
@@ -276,11 +277,11 @@ def test_without_noise_it_approaches_the_constrained_optimum() -> None:
     y = X @ [1.0, 0, 0, -0.6, 0, 0, 0.4, 0, 0, 0] + 0.1 * rng.normal(size=400)
     best = Lasso(alpha=0.02, fit_intercept=False, tol=1e-10).fit(X, y).coef_
     options = {"rounds": 400, "epsilon": math.inf, "bounds": (-1, 1), "y_bounds": (-3, 3), "fit_intercept": False}
-    model = PrivateLasso(2, radius=float(np.abs(best).sum()), **options).fit(X, y)
+    model = PrivateLasso(2, radius=float(np.abs(best).sum()) / 3, **options).fit(X, y)
     objective = [float(np.square(X @ w - y).mean() / 2) for w in (model.coef_, best, np.zeros(10))]
     assert (objective[0] - objective[1]) / (objective[2] - objective[1]) < 0.005
     slopes = X.T @ (X @ model.coef_ - y) / 400
-    assert model.dual_gap_ == pytest.approx(model.coef_ @ slopes + model.radius * np.abs(slopes).max(), rel=1e-9)
+    assert model.dual_gap_ == pytest.approx(model.coef_ @ slopes + 3 * model.radius * np.abs(slopes).max(), rel=1e-9)
     assert model.dual_gap_ >= objective[0] - objective[1]
     private = PrivateLasso(2, bounds=(-1, 1), y_bounds=(-3, 3), rounds=2).fit(X, y)
     assert private.dual_gap_ is None
@@ -564,7 +565,7 @@ def test_the_refit_is_more_accurate_than_the_rounds_alone() -> None:
         y = X @ truth + 0.1 * rng.normal(size=4000)
         for refit, found in errors.items():
             model = PrivateLasso(
-                3, radius=1.5, bounds=(-1, 1), y_bounds=(-2, 2), epsilon=8.0, delta=1e-5, refit=refit, random_state=seed
+                3, radius=0.75, bounds=(-1, 1), y_bounds=(-2, 2), epsilon=8.0, delta=1e-5, refit=refit, random_state=seed
             )
             found.append(np.square(model.fit(X, y).coef_ - truth).sum())
     assert np.mean(errors[0.25]) < 0.5 * np.mean(errors[0.0])
@@ -606,7 +607,7 @@ def test_data_far_from_the_middle_need_a_constant() -> None:
     rng = np.random.default_rng(6)
     X = rng.uniform(0.2, 1.0, (5000, 6))
     y = 3.0 + X[:, 1] - 0.5 * X[:, 4] + 0.1 * rng.normal(size=5000)
-    options = {"radius": 1.5, "bounds": (-1, 1), "y_bounds": (-6, 6), "epsilon": 8.0, "delta": 1e-5, "random_state": 3}
+    options = {"radius": 0.25, "bounds": (-1, 1), "y_bounds": (-6, 6), "epsilon": 8.0, "delta": 1e-5, "random_state": 3}
     model = PrivateLasso(2, **options).fit(X, y)
     without = PrivateLasso(2, fit_intercept=False, **options).fit(X, y)
     assert np.square(model.predict(X) - y).mean() < 0.1 * np.square(without.predict(X) - y).mean()
@@ -624,7 +625,7 @@ def test_sparse_columns_give_what_dense_ones_give(epsilon: float, sampled: int) 
     X = rng.uniform(-1.5, 1.5, (300, 40)) * (rng.random((300, 40)) < 0.1)
     y = np.clip(X @ (rng.normal(size=40) * (rng.random(40) < 0.2)), -1, 1)
     options = {
-        "radius": 2.0,
+        "radius": 1.0,
         "bounds": (-1, 1),
         "y_bounds": (-2, 2),
         "epsilon": epsilon,
@@ -653,13 +654,18 @@ def test_sparse_columns_need_ranges_around_zero() -> None:
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"parameters": {"radius": 0.0}}, "radius"),
+        ({"parameters": {"radius_in_half_ranges": 0.0}}, "radius_in_half_ranges must"),
+        ({"parameters": {"radius": 1.0}}, "radius was in units of the response"),
         ({"parameters": {"coupling": "sphere"}}, "coupling"),
         ({"parameters": {"rounds": 0}}, "rounds"),
         ({"parameters": {"shares": (0.5, 0.5, 0.5)}}, "shares"),
         ({"parameters": {"response_public": True}, "unit": "record"}, "whole records"),
         ({"adjacency": "zero-out"}, "replace"),
-        ({"calibration": "published", "parameters": {"coupling": "blocks"}}, "published form"),
+        (
+            {"calibration": "published", "parameters": {"coupling": "blocks", "radius_in_half_ranges": None}},
+            "published form",
+        ),
+        ({"calibration": "published"}, "radius_in_half_ranges is not for the published form"),
         ({"parameters": {"refit": 1.0}}, "refit"),
         ({"parameters": {"sketch_rows": 5}}, "sketch_rows"),
         ({"parties": (CARDS[0], Card("d", N, CARDS[1].columns))}, "no label column"),
@@ -677,11 +683,11 @@ def test_the_estimator_plans_predicts_and_speaks_the_datas_units() -> None:
     y = 100 + 2 * X[:, 0] + 5 * X[:, 2] + rng.normal(size=3000)
     bounds = Bounds(low=[10, -1, 0], high=[30, 1, 1], categories={2: [0, 1]})
     model = PrivateLasso(
-        {"a": [0], "b": ["x1", 2]}, radius=26.0, rounds=300, epsilon=math.inf, bounds=bounds, y_bounds=(100, 180)
+        {"a": [0], "b": ["x1", 2]}, radius=0.65, rounds=300, epsilon=math.inf, bounds=bounds, y_bounds=(100, 180)
     )
     assert np.abs(model.fit(X, y).predict(X) - y).mean() < 2
     assert model.coef_.shape == (4,)
-    private = PrivateLasso(2, radius=20.0, epsilon=5.0, bounds=(0, 30), y_bounds=(100, 180), random_state=0)
+    private = PrivateLasso(2, radius=0.5, epsilon=5.0, bounds=(0, 30), y_bounds=(100, 180), random_state=0)
     assert private.plan(3000, 3).hash == private.fit(X, y).plan_.hash
     assert private.statement_.unit == "attribute"
     noise = private.predicted_noise(3000, 3)
@@ -707,7 +713,7 @@ def test_parties_hold_every_column_once(parties, match: str) -> None:
 @pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.minutes
-@parametrize_with_checks([PrivateLasso(2, radius=50.0, rounds=60, epsilon=math.inf, bounds=(-20, 20), y_bounds=(-300, 300))])
+@parametrize_with_checks([PrivateLasso(2, rounds=60, epsilon=math.inf, bounds=(-20, 20), y_bounds=(-300, 300))])
 def test_scikit_learns_contract(estimator, check) -> None:
     check(estimator)
 
@@ -753,6 +759,26 @@ def test_the_published_form_leaves_the_ball_and_promises_nothing(sketch_rows: in
     assert column.multiplier == pytest.approx(norm * math.sqrt(12) * math.sqrt(2 * (math.log(1e5) + 0.5)) / (N * 0.5))
 
 
+@pytest.mark.parametrize(("parties", "rows", "rounds", "epsilon", "radius"), [(2, N, 6, 1.0, 2.0), (1, N, 3, 0.5, 1.0)])
+def test_the_published_scale_of_picks_is_the_printed_one(parties, rows, rounds, epsilon, radius) -> None:
+    r"""Lap((2 G eta / K n) sqrt(2 T log(1 / (delta / 2))) / ((epsilon / 2k) / 2)), the line before step 2 of subroutine A, term by term."""
+    delta, G, cards = 1e-5, 1.0, CARDS[:parties]
+    numerator = (2 * G * radius / (parties * rows)) * math.sqrt(2 * rounds * math.log(1 / (delta / 2)))
+    denominator = (epsilon / (2 * parties)) / 2
+    asked = study(
+        epsilon,
+        parties=cards,
+        calibration="published",
+        parameters={"radius_in_half_ranges": None, "radius": radius, "rounds": rounds, "response_bound": 2.0},
+    )
+    plan = load("lasso-published").compile(asked)
+    picks = [release.mechanism.multiplier for release in plan.releases if release.name == "pick"]
+    assert picks == [pytest.approx(numerator / denominator, rel=1e-12)] * parties
+    assert picks[0] == pick_scale(radius, parties, rows, rounds, epsilon, delta)
+    # What the code had before, epsilon / 2 below the line, is 2K times less.
+    assert picks[0] == pytest.approx(2 * parties * numerator / (epsilon / 2), rel=1e-12)
+
+
 def test_the_published_noise_of_picks_is_laplace_of_the_given_scale() -> None:
     mechanism = NoisyMaximum(2.0)
     source = KeySource.simulation(3)
@@ -772,7 +798,7 @@ def test_the_published_noise_of_picks_is_laplace_of_the_given_scale() -> None:
 @pytest.mark.no_cover
 @pytest.mark.minutes
 def test_recommended_settings_are_expected_to_do_better_and_can_be_set() -> None:
-    model = PrivateLasso(4, radius=2.0, epsilon=1.0, delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2))
+    model = PrivateLasso(4, radius=1.0, epsilon=1.0, delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2))
     settings = model.recommended(20_000, 100)
     assert set(settings) == {"rounds", "refit", "shares"}
     before, after = model.rounds_outlook(20_000, 100), model.set_params(**settings).rounds_outlook(20_000, 100)
@@ -785,7 +811,7 @@ def test_recommended_settings_are_expected_to_do_better_and_can_be_set() -> None
 def test_the_outlook_is_what_happens() -> None:
     """Excess risk over simulated data sets of the planner's own kind, against its expectation: within a factor of 2."""
     rng = np.random.default_rng(0)
-    model = PrivateLasso(4, radius=2.0, epsilon=4.0, delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2), method="frank-wolfe")
+    model = PrivateLasso(4, radius=1.0, epsilon=4.0, delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2), method="frank-wolfe")
     excess = []
     for seed in range(sized(80, 40)):
         X = np.clip(0.5 * rng.normal(size=(6000, 40)), -1, 1)
@@ -802,7 +828,7 @@ def test_the_outlook_is_what_happens() -> None:
 @pytest.mark.parametrize("coupling", ["ball", "blocks"])
 def test_an_outlook_of_many_columns_stands_for_all_of_them(coupling: str) -> None:
     """Columns beyond the simulated ones count by the crowd they are: more of them are harder to search."""
-    model = PrivateLasso(4, radius=2.0, epsilon=2.0, delta=1e-5, coupling=coupling, bounds=(-1, 1), y_bounds=(-2, 2))
+    model = PrivateLasso(4, radius=1.0, epsilon=2.0, delta=1e-5, coupling=coupling, bounds=(-1, 1), y_bounds=(-2, 2))
     few, many = (model.rounds_outlook(10_000, d) for d in (40, 20_000))
     assert many.found < few.found
     assert many.excess > few.excess

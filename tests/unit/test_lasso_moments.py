@@ -33,7 +33,8 @@ from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Array, Nothing
 
-N, MORE = 12, {"radius": 2.0, "bounds": (-1, 1), "y_bounds": (-2, 2), "delta": 1e-5}
+pytestmark = pytest.mark.filterwarnings("ignore:radius is in half ranges:FutureWarning")
+N, MORE = 12, {"radius": 1.0, "bounds": (-1, 1), "y_bounds": (-2, 2), "delta": 1e-5}
 RNG = np.random.default_rng(5)
 
 
@@ -42,7 +43,7 @@ def study(epsilon: float = 300.0, widths: tuple[int, ...] = (3, 7), rows: int = 
         Card(f"p{k}", rows, tuple(Column(f"x{k}_{j}", -1.0, 1.0) for j in range(width)), ("y",))
         for k, width in enumerate(widths)
     )
-    parameters = {"radius": 3.0, "response_bound": 1.0, **changes.pop("parameters", {})}
+    parameters = {"radius_in_half_ranges": 3.0, "response_bound": 1.0, **changes.pop("parameters", {})}
     return Study("lasso", cards, epsilon, 1e-5, parameters=parameters, simulation_seed=1, derived=(), **changes)
 
 
@@ -196,7 +197,9 @@ def test_whole_rows_are_protected_and_something_is_learnt(correlation: float) ->
 
 def fitted(owns: list[OwnMoments], x: np.ndarray, stages: int) -> np.ndarray:
     """Without noise, in a ball that does not matter."""
-    steps = fitting(owns, np.ones(x.shape[1]), lambda gram, cross, scale: (in_ball(gram, cross, scale, 50.0), 0.0), stages)
+    steps = fitting(
+        owns, np.ones(x.shape[1]), lambda gram, cross, _, scale: (in_ball(gram, cross, scale, 50.0), 0.0), stages
+    )
     ends = np.cumsum([own.cross.size for own in owns])[:-1]
     answer = None
     while True:
@@ -399,7 +402,7 @@ def test_columns_that_are_much_alike_do_not_count_against_the_response() -> None
     correlations = np.array([0.6, 0.58, 0.2])
     owns = [OwnMoments(np.eye(1), np.array([told]), 0.01, 0.01) for told in correlations]
     told = np.full((3, 3), 0.78), np.full((3, 3), 0.01)  # of clipped scores: nearly all of it
-    steps = fitting(owns, np.ones(3), lambda gram, cross, scale: (in_ball(gram, cross, scale, 50.0), 0.0), 1)
+    steps = fitting(owns, np.ones(3), lambda gram, cross, _, scale: (in_ball(gram, cross, scale, 50.0), 0.0), 1)
     assert len(next(steps)) == 3
     with pytest.raises(StopIteration) as ended:
         steps.send(told)
@@ -449,7 +452,7 @@ def test_where_noise_leaves_nothing_the_mean_alone_is_paid_for() -> None:
     assert not model.coef_.any()
     assert abs(model.intercept_ - y.mean()) < 0.3
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UtilityWarning)
         model.fit(X, y)  # once for each shape
 
 

@@ -631,7 +631,7 @@ def test_an_open_ledger_verifies_a_reply_each_time(path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda anchor: anchor | {"format": 3},
+        lambda anchor: anchor | {"format": 2},
         lambda anchor: anchor | {"ledger": "00" * 32},
         lambda anchor: anchor | {"heads": []},
         lambda anchor: anchor | {"heads": 7},

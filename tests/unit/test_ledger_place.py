@@ -276,11 +276,21 @@ def test_an_old_ledger_with_something_missing_is_not_taken_over(tmp_path: Path, 
         Ledger.migrate(old)
 
 
+@pytest.mark.parametrize("former", [1, 2])
+def test_a_file_that_says_to_be_an_older_ledger_and_is_none_is_refused(tmp_path: Path, former: int) -> None:
+    Ledger.create(tmp_path / "new.ledger").close()
+    anchor = tmp_path / "new.ledger.anchor"
+    anchor.write_text(json.dumps(json.loads(anchor.read_text()) | {"format": former}))
+    with pytest.raises(LedgerDamaged, match=f"no ledger of format {former}"):
+        Ledger.migrate(tmp_path / "new.ledger")
+    assert not list(tmp_path.glob("*.format*"))
+
+
 def test_a_ledger_of_today_is_not_taken_over(tmp_path: Path) -> None:
     Ledger.create(tmp_path / "new.ledger").close()
-    with pytest.raises(LedgerDamaged, match="format 1"):
+    with pytest.raises(LedgerDamaged, match="no older format"):
         Ledger.migrate(tmp_path / "new.ledger")
-    assert not list(tmp_path.glob("*.format1*"))
+    assert not list(tmp_path.glob("*.format*"))
     Ledger.open(tmp_path / "new.ledger").close()
 
 

@@ -34,11 +34,14 @@ from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
+from unpooled.protocol import local
+from unpooled.protocol.identity import Identity
 from unpooled.protocol.keeper import ROW_MAP
 from unpooled.protocol.local import drive, in_process, recorded_only
-from unpooled.protocol.messages import Ask, Nothing, Pseudonyms, encode, open_body, open_envelope
+from unpooled.protocol.messages import Ask, Nothing, Pseudonyms, encode, open_body, open_envelope, reply_parts
 from unpooled.protocol.replies import check_reply
 from unpooled.protocol.transcript import Transcript
+from unpooled.study.advice import advice
 
 rbcl = pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
 
@@ -191,10 +194,17 @@ def test_what_is_said_is_exact_and_holds_no_guarantee() -> None:
     plan = world(words(1, 2), words(2, 3), words(2, 4)).plan
     said = str(plan.statement)
     assert not plan.statement.holds
-    assert "NO privacy guarantee holds" in said
-    assert "arithmetic alone gives: none" in said
-    assert "the whole incidence table (2^K - 1 cells" in said
-    assert "small cells of that table are exact and outside epsilon" in said
+    assert said.startswith("Linking rows has no epsilon")
+    assert (
+        "Told: The coordinator learns, under pseudonyms, how many ids are held by exactly each combination of parties."
+        in said
+    )
+    assert "small counts of that table are told exactly" in said
+    # No line says at once that something is hidden and that it is not protected, or that somebody is protected by a guarantee there is not.
+    assert "NOT protected" not in said
+    assert "Protected against" not in said
+    assert [line for line in said.splitlines() if line.startswith("Hidden: Ids that a party does not hold itself")]
+    assert not any("id column" in note for note in advice(plan))
     assert "pass" not in "".join(plan.public)
     assert "no epsilon" in repr(plan)
     assert "epsilon =" not in str(plan).replace("epsilon = inf", "")
@@ -248,7 +258,8 @@ def test_a_coordinator_that_alters_a_message_is_refused_and_the_study_goes_on_af
     assert made.link().rows == 2
 
 
-def test_lists_of_one_length_that_differ_are_noticed_by_the_parties() -> None:
+def test_lists_of_one_length_that_differ_are_noticed_by_the_parties(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "check_signature", lambda *_: None)  # a coordinator that lies holds nobody to what was asked
     made = world(words(1, 2, 3), words(1, 2, 3))
     parties = made.parties()
 
@@ -386,6 +397,21 @@ def test_a_changed_set_is_refused_in_the_run_and_counted_in_the_next() -> None:
     assert made.ledgers["p0"].guesses == 6
 
 
+def test_guesses_are_counted_over_all_sets_of_parties() -> None:
+    """V8: with a third party, or a new key, the runs with one set began anew; the total does not."""
+    made = world(words(1, 2, 3), words(2, 3, 4), policy=replace(Policy.in_process(), psi_max_guesses=5, psi_runs=9))
+    assert made.link().rows == 2
+    assert made.ledgers["p0"].guesses == 3
+    more = world(words(1, 2, 3), words(2, 3, 4), words(3, 4, 5), policy=made.policy)
+    more.ledgers |= made.ledgers
+    with pytest.raises(PolicyRefusal, match=r"test 6 ids against .* 3 could be tested before, .* allows 5 in total"):
+        more.link()
+    assert more.ledgers["p0"].guesses == 3, "a refusal records nothing"
+    more.policy = replace(more.policy, psi_max_guesses=9)
+    assert more.link().rows == 1
+    assert more.ledgers["p0"].guesses == 9
+
+
 def test_another_request_under_the_same_step_is_refused() -> None:
     made = world(words(1, 2, 3), words(2, 3, 4))
     transcript = Transcript()
@@ -456,6 +482,7 @@ def test_ids_that_cannot_be_linked_are_refused_with_their_rows_at_their_party_al
         ({"psi": "no"}, "does not link rows"),
         ({"psi_max_rows": 2}, "psi_max_rows"),
         ({"psi_runs": 0}, "psi_runs"),
+        ({"psi_max_guesses": 1}, "psi_max_guesses"),
     ],
 )
 def test_a_policy_that_says_no_refuses_before_anything_is_written_down(rules: dict[str, Any], match: str) -> None:
@@ -595,11 +622,18 @@ def test_a_party_that_returns_another_number_of_lists_than_it_was_given_is_refus
 
     def short(batch: Any) -> Any:
         answers = []
-        for ask, _ in batch:
+        for ask, request in batch:
             reply = replies[ask.to, ask.step]
             if ask.step == "link-pass" and ask.to == "p0":
                 body = open_body(open_envelope(reply), SealedReply)
-                reply = encode(made.plan.hash, ask.step, ask.index, SealedReply(body.sealed[:2]))
+                sign = Identity(made.ledgers["p0"].root_key).sign  # a party that cheats signs what it sends
+                reply = encode(
+                    made.plan.hash,
+                    ask.step,
+                    ask.index,
+                    SealedReply(body.sealed[:2]),
+                    lambda said, asked=request: sign(*reply_parts(said, "p0", asked)),
+                )
             answers.append(reply)
         return answers
 

@@ -69,7 +69,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     approved(folder, "link.toml")
     said = command(folder, "link", "link.toml", *parties(folder))
     assert "20 people are at every party" in said
-    assert "the whole incidence table" in said
+    assert "how many ids are held by exactly each combination" in said
     return folder
 
 
@@ -92,7 +92,7 @@ def test_linked_parties_hold_the_same_people_in_one_order_and_all_else_as_before
     for k, (name, column) in enumerate(COLUMNS.items()):
         assert tables[name][column.name].tolist() == [int(str(i)) % 9 + 0.5 * k for i in held[0]]
     said = command(linked, "party", "ledger", "--config", "clinic/party.toml")
-    assert "could try out 53 ids" in said
+    assert "could test 53 ids" in said
 
 
 def test_a_column_split_study_of_linked_rows_runs_and_names_its_row_map(linked: Path) -> None:
@@ -105,7 +105,27 @@ def test_a_column_split_study_of_linked_rows_runs_and_names_its_row_map(linked: 
     approved(linked, "pride.toml", "linked/")
     command(linked, "run", "pride.toml", *parties(linked, "linked/"), "--force")
     assert (linked / "pride.run" / "result.json").is_file()
-    assert "told every party without noise which of its ids" in (linked / "pride.run" / "statement.txt").read_text()
+    assert "told every party, without noise, which of its ids" in (linked / "pride.run" / "statement.txt").read_text()
+
+
+def test_a_new_study_over_cards_of_linked_rows_takes_them_by_their_row_map(linked: Path) -> None:
+    """Y5: without ``ids`` the study compared ids, and every party refused it."""
+    cards = {name: linked / f"{name}/linked/{name}.card.toml" for name in COLUMNS}
+    said = [word for card in cards.values() for word in ("--card", str(card))]
+    command(linked, "new", "pride", *said, "--out", "of_linked.toml")
+    assert read_study(linked / "of_linked.toml").ids == ids_of(linked)
+    for card in [*cards.values()]:
+        assert f'linked = "{ids_of(linked).removeprefix("psi:")}"' in card.read_text()
+    # Rows that are split have no common row map, and a card of other rows is not of this one.
+    command(linked, "new", "describe", *said[:2], "--out", "rows.toml")
+    assert "for rows that are split use the card of the party's first file" in command(linked, "plan", "rows.toml", code=2)
+    first = ("--card", str(linked / "clinic/clinic.card.toml"))
+    command(linked, "new", "pride", *first, *said[2:], "--out", "mixed.toml")
+    assert "not all linked by one study" in command(linked, "plan", "mixed.toml", code=2)
+    damaged = linked / "damaged.card.toml"
+    damaged.write_text(cards["lab"].read_text().replace('linked = "', 'linked = "0'))
+    command(linked, "new", "pride", *said[:2], "--card", str(damaged), "--out", "damaged.toml")
+    assert "64 hexadecimal digits" in command(linked, "plan", "damaged.toml", code=2)
 
 
 def test_new_rows_of_a_linked_party_are_not_those_of_its_row_map_and_who_only_sent_predicts_nothing(
@@ -139,7 +159,7 @@ def test_a_run_that_linked_rows_can_be_looked_at_like_any_other(linked: Path) ->
     command(linked, "report", "link.run")
     command(linked, "party", "show", "link.toml", "--config", "clinic/party.toml")
     command(linked, "doctor", "--study", "link.toml", "--config", "clinic/party.toml")
-    assert "NO privacy guarantee" in command(linked, "plan", "link.toml")
+    assert "Linking rows has no epsilon" in command(linked, "plan", "link.toml")
     assert "no claim to attack" in command(linked, "audit", "link.toml", code=2)
 
 
@@ -195,9 +215,14 @@ def test_studies_and_policies_that_mean_something_else_are_refused(linked: Path,
     files(tmp_path)
     config = tmp_path / "clinic" / "party.toml"
     allowed = config.read_text()
-    for wrong in ('psi = "cardinality"', 'psi = "no"\npsi_runs = 0'):
+    for wrong in (
+        'psi = "cardinality"',
+        'psi = "no"\npsi_runs = 0',
+        'psi = "no"\npsi_max_guesses = 0',
+        'psi = "no"\nelsewhere = "doubted"',
+    ):
         config.write_text(allowed.replace('psi = "intersection"', wrong))
-        with pytest.raises(StudyError, match="psi is"), open_party(config):
+        with pytest.raises(StudyError, match=r"psi is|elsewhere is"), open_party(config):
             pass
     config.write_text(allowed.replace('psi = "intersection"', 'psi = "no"'))
     with pytest.raises(PolicyRefusal, match="does not link rows"):
@@ -206,8 +231,8 @@ def test_studies_and_policies_that_mean_something_else_are_refused(linked: Path,
 
 def test_the_template_of_a_study_that_links_rows_is_one(linked: Path) -> None:
     cards = [word for name in COLUMNS for word in ("--card", f"{name}/{name}.card.toml")]
-    command(linked, "new", "link", *cards, "--out", "new.toml")
-    assert compile_study(read_study(linked / "new.toml")).links
+    command(linked, "new", "link", *cards, "--out", "template_of_linked.toml")
+    assert compile_study(read_study(linked / "template_of_linked.toml")).links
 
 
 # --- in Python ------------------------------------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def test_moments_of_the_largest_values_are_exact() -> None:
     assert int(total[0, 0]) == 5000 * ((1 << 20) - 1) ** 2
 
 
-@pytest.mark.parametrize("width", [1, 3, 4, 5, 6, 7, 8, 13, 127, 128, 129])
+@pytest.mark.parametrize("width", [1, 3, 4, 5, 6, 7, 8, 13, 39, 40, 41, 127, 128, 129])
 @pytest.mark.parametrize("largest", [1 << 10, 1 << 20, 1 << 22])
 def test_products_by_squares_are_those_of_integers(width: int, largest: int) -> None:
     """Few columns do not go through BLAS: rows from the middle of a buffer, widths that are no multiple of a square's, short blocks."""
@@ -386,7 +386,7 @@ def test_what_a_release_cannot_tell_is_called_not_identified(wide: float) -> Non
         for fit in (found.posterior(), found.ols(), found.ridge(1.0)):
             low, high = fit.interval().T
             assert fit.identified.shape == (d,)
-            assert fit.prior or (np.isinf(high - low) == ~fit.identified).all()
+            assert (np.isnan(high - low) == ~fit.identified).all()
             told += fit.identified.tolist()
             covered += ((low <= beta) & (beta <= high))[fit.identified].tolist()
     if wide == 1.0:

@@ -32,8 +32,9 @@ def test_a_withdrawn_study_does_not_run_here_and_can_be_approved_again(world: Pa
     path = world / "north/party.toml"
     path.write_text(path.read_text().replace('approval = "ask"', f'approval = ["{told["plan"]}"]'))
     assert "withdrew its approval" in command(world, "run", "study.toml", *PARTIES, "--out", "other", code=3)
+    assert "withdrawal" in command(world, "party", "ledger", *NORTH, "--all")
     listing = command(world, "party", "ledger", *NORTH)
-    assert "withdrawal" in listing
+    assert "withdrawn" in listing
     assert "spent: epsilon = 1 of 1" in listing
 
 

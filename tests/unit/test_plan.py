@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -23,8 +24,10 @@ from unpooled.privacy.accounting import SAFETY, Composition, gaussian_epsilon, g
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import UNBOUNDED
 from unpooled.privacy.mechanisms import Block, DistributedGaussian, GaussianRelease, NoisyChoice, Reach
-from unpooled.privacy.plan import Card, Earlier, Plan, Release, Study, check_parameters, default_delta
+from unpooled.privacy.origin import Origin, PastEvent
+from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, default_delta
 from unpooled.privacy.policy import Policy
+from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.protocol.local import column_named, columns_of_parties
 
@@ -148,10 +151,11 @@ FIELD_CHANGES = {
     "derived": [("bounds",), ("classes",)],
     "coordinator": ["ab" * 32],
     "run": [2],
-    "earlier": [
-        (Earlier("ranges", "ab" * 32, (("record", "GAUSSIAN", 0.5, 1, 0.0),)),),
-        (Earlier("ranges", "ab" * 32, (("record", "GAUSSIAN", 0.6, 1, 0.0),)),),
-        (Earlier("ranges", "cd" * 32, ()),),
+    "justification": ["a first look"],
+    "origins": [
+        (Origin("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", "GAUSSIAN", 0.5, 1),)),),
+        (Origin("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", "GAUSSIAN", 0.6, 1),)),),
+        (Origin("bounds", "cd" * 32, holds=True),),
     ],
     "parameters": [
         {},
@@ -246,6 +250,9 @@ def test_every_number_of_a_mechanism_is_hashed(name: str) -> None:
     assert len(set(hashes)) == len(hashes)
 
 
+SENTENCES = ("public", "not_protected", "assumptions", "voids", "trusted", "hidden")
+
+
 def test_every_part_of_a_plan_is_hashed() -> None:
     mechanism = gaussian()
     release = Release("r", "clinic", "s", mechanism)
@@ -254,7 +261,7 @@ def test_every_part_of_a_plan_is_hashed() -> None:
         for r in (release, *(replace(release, **c) for c in ({"name": "q"}, {"party": "lab"}, {"step": "t"}, {"count": 2})))
     ]
     hashes += [hash_of({}), hash_of({}, (release, release)), hash_of({}, (release,), split=Split.HORIZONTAL)]
-    hashes += [hash_of({}, (release,), **{field: ("x",)}) for field in ("public", "not_protected", "assumptions")]
+    hashes += [hash_of({}, (release,), **{field: (Sentence("t.x", "x"),)}) for field in SENTENCES]
     assert len(set(hashes)) == len(hashes)
 
 
@@ -333,7 +340,7 @@ def test_a_study_is_what_it_says_and_its_plan_keeps_its_hash() -> None:
     assert CARDS[0] == Card("clinic", 500, COLUMNS)
     assert hash(CARDS[0]) == hash(Card("clinic", 500, COLUMNS))
     # A version's plans keep their hashes, or approvals would lapse: whoever changes this one raises PLAN_VERSION.
-    assert plan(0.1, 0.2).hash == "4d71c2463351aa128b2545b50e1394a846c08bd2f5f93037863cfda5b274eacd"
+    assert plan(0.1, 0.2).hash == "5bf5c68498bc0f62619f13f5769ff15670a61eada56c0221d135e9c97a7d5d66"
 
 
 def test_a_card_of_many_columns_looks_them_up_and_lists_a_few() -> None:
@@ -433,7 +440,11 @@ def test_a_compiled_plan_costs_what_was_asked_and_no_more(unit: str, adjacency: 
 def test_a_plan_prints_its_releases() -> None:
     choice = Release("pick", "lab", "step", NoisyChoice(((RECORD, 0.1), (ATTRIBUTE, 0.1)), RECORD), count=3)
     both = plan(0.3, 0.4)
-    text = str(Plan(both.study, both.split, (*both.releases, choice), public=("The labels are known to all.",)))
+    text = str(
+        Plan(
+            both.study, both.split, (*both.releases, choice), public=(Sentence("t.labels", "The labels are known to all."),)
+        )
+    )
     for words in (
         "clinic",
         "lab",
@@ -460,8 +471,8 @@ def test_a_sound_statement_says_what_holds() -> None:
     assert text.startswith(
         f"Differentially private with epsilon = {here.epsilon(1e-5):.4g}, delta = 1e-05: if one person's whole row is replaced"
     )
-    assert "For one value of one person the arithmetic alone gives: epsilon =" in text
-    assert "every other party, the coordinator and readers of the results" in text
+    assert "For one value of one person, the arithmetic alone gives: epsilon =" in text
+    assert "all other parties, the coordinator and readers of the results" in text
     assert "NOT protected: How many rows" in text
     assert "the same at every party" in text
     data = statement.to_dict()
@@ -473,14 +484,14 @@ def test_a_statement_speaks_of_its_own_split_unit_and_adjacency() -> None:
     text = str(plan(0.1, 0.1, split=Split.HORIZONTAL, unit="attribute", adjacency="zero-out").statement)
     assert "if one value of one person is replaced by no contribution at all" in text
     assert "Each person is in one row of one party." in text
-    assert "everybody outside the party that holds the row" in text
-    assert "For one person's whole row the arithmetic alone gives" in text
+    assert "everyone outside the party that holds the row" in text
+    assert "For one person's whole row, the arithmetic alone gives" in text
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"calibration": "published"}, "published calibration"),
+        ({"calibration": "published"}, "calibration that the paper published"),
         ({"derived": ("bounds",)}, "Bounds were read off the data"),
         ({"derived": ("classes",)}, "Classes were read off the data"),
         ({"simulation_seed": 0}, "simulation"),
@@ -491,7 +502,7 @@ def test_a_statement_that_does_not_hold_says_so_and_why(changes: dict, words: st
     assert not statement.holds
     assert any(words in warning for warning in statement.warnings)
     assert str(statement).startswith("NO privacy guarantee holds")
-    assert "For one person's whole row the arithmetic alone gives: epsilon =" in str(statement)
+    assert "For one person's whole row, the arithmetic alone gives: epsilon =" in str(statement)
 
 
 def test_an_infinite_epsilon_protects_nothing() -> None:
@@ -513,7 +524,12 @@ def test_a_statement_repeats_what_the_model_says() -> None:
     here = plan(0.1, 0.1)
     text = str(
         Plan(
-            here.study, here.split, here.releases, ("Signs are public.",), ("The labels.",), ("Noise is drawn here.",)
+            here.study,
+            here.split,
+            here.releases,
+            (Sentence("t.a", "Signs are public."),),
+            (Sentence("t.b", "The labels."),),
+            (Sentence("t.c", "Noise is drawn here."),),
         ).statement
     )
     for line in ("NOT protected: Signs are public.", "NOT protected: The labels.", "Assumed: Noise is drawn here."):
@@ -605,3 +621,42 @@ def test_a_model_has_no_split_beside_that_of_its_plans() -> None:
     from unpooled.protocol.step import Model
 
     assert "split" not in Model.__dataclass_fields__
+
+
+# --- sentences ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_hash_holds_keys_and_values_and_never_words() -> None:
+    def hashed(key: str, words: str, **values: object) -> str:
+        return replace(plan(0.1, 0.1), public=(Sentence(key, words, **values),)).hash
+
+    first = hashed("t.rows", "The coordinator sees {rows} rows.", rows=3)
+    assert hashed("t.rows", "Le coordinateur voit {rows} lignes.", rows=3) == first
+    assert hashed("t.rows", "The coordinator sees {rows} rows.", rows=4) != first
+    assert hashed("t.others", "The coordinator sees {rows} rows.", rows=3) != first
+    assert replace(plan(0.1, 0.1), not_protected=(Sentence("t.rows", "{rows}", rows=3),)).hash != first, "its place counts"
+
+
+def test_a_sentence_says_what_it_is_made_of() -> None:
+    said = Sentence("t.rows", "{name} sees {rows:,} rows.", name="ann", rows=3000)
+    assert said == "ann sees 3,000 rows."
+    assert said.identity == ("t.rows", (("name", "ann"), ("rows", 3000)))
+    for twin in (copy.deepcopy(said), pickle.loads(pickle.dumps(said))):
+        assert (twin, twin.identity) == (said, said.identity)
+    with pytest.raises(UsageError, match="does not say its value 'rows'"):
+        Sentence("t.rows", "Rows.", rows=3)
+    with pytest.raises(UsageError, match="key of a sentence"):
+        Sentence("Two words", "Rows.")
+    with pytest.raises(UsageError, match="sentences with a key"):
+        replace(plan(0.1, 0.1), public=("Rows.",))
+
+
+def test_what_has_its_default_is_not_in_the_hash() -> None:
+    from unpooled.privacy.plan import _said
+
+    assert set(_said(study())) == {"model", "parties", "epsilon", "delta", "derived"}
+    assert "justification" in _said(study(justification="a first look"))
+    for text in ("two\nlines", "x" * 5000):
+        with pytest.raises(UsageError, match="justification is one line"):
+            study(justification=text)
+    assert plan(0.1, 0.1).hash != plan(0.1, 0.1, justification="a first look").hash

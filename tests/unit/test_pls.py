@@ -648,7 +648,7 @@ def test_published_is_recorded_as_unbounded_and_says_why() -> None:
     model = published(1.0).fit(SMALL, TARGET)
     assert not model.statement_.holds
     text = str(model.statement_)
-    for words in ("units of X'y", "read off the data", "does not compose"):
+    for words in ("units of X'y", "computed from the data", "does not add up"):
         assert words in text
     assert math.isinf(model.plan_.epsilon(0.01))
     assert [r.name for r in model.plan_.releases] == ["model"]

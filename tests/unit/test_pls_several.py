@@ -251,7 +251,7 @@ def test_a_study_s_result_names_its_responses() -> None:
     lines = model.terms(plan, result)
     assert {line.group for line in lines} == {"fat", "protein"}
     assert "protein" in model.render(result)
-    assert [panel.title for panel in model.panels(result)] == ["coefficients: fat", "coefficients: protein"]
+    assert [panel.title for panel in model.panels(plan, result)] == ["coefficients: fat", "coefficients: protein"]
 
 
 def test_above_the_test_of_noise_coefficients_are_a_mean_with_the_posterior(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,12 @@ from scipy.special import expit
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Target
 from unpooled.study.party import create_party
+from unpooled.study.run import compile_study
 
 RNG = np.random.default_rng(5)
 
 
-def study(folder: Path, model: str, parameters: str, labels: tuple[str, ...] = ()) -> Path:
+def study(folder: Path, model: str, parameters: str, labels: tuple[str, ...] = (), asked: str = "") -> Path:
     """Two hospitals with the same columns, and a study of theirs that has run."""
     declared = (
         Column("age", 0.0, 100.0),
@@ -36,8 +37,11 @@ def study(folder: Path, model: str, parameters: str, labels: tuple[str, ...] = (
         frame.write_csv(folder / name / "data.csv")
         columns = declared if labels else (*declared, Column("y", -15.0, 15.0))
         create_party(folder / name, name, folder / name / "data.csv", columns, Target(20.0, 1e-5), None, labels)
+        if asked:
+            party = folder / name / "party.toml"
+            party.write_text(party.read_text().replace("allow_simulation = false", "allow_simulation = true"))
         cards += f'\n[[party]]\ncard = "{name}/{name}.card.toml"\n'
-    text = f'[study]\nmodel = "{model}"\n\n[parameters]\n{parameters}\n\n[privacy]\nepsilon = 10.0\ndelta = 1e-6\n{cards}'
+    text = f'[study]\nmodel = "{model}"\n{asked}\n[parameters]\n{parameters}\n\n[privacy]\nepsilon = 10.0\ndelta = 1e-6\n{cards}'
     (folder / "study.toml").write_text(text)
     for name in ("north", "south"):
         command(folder, "party", "check", "study.toml", "--config", f"{name}/party.toml", "--approve")
@@ -158,11 +162,38 @@ def test_a_study_starts_from_the_models_of_an_earlier_run(tmp_path: Path) -> Non
         later.write_text(text.replace(parameters, f"{parameters}\n{line}"))
         with pytest.raises(StudyError, match=words):
             read_study(later)
+    # The run's price joins the statement; where its people are others, it does not.
+    later.write_text(text.replace(parameters, f'{parameters}\nsource = "run:study.run"'))
+    joined = compile_study(read_study(later)).statement
+    later.write_text(text.replace(parameters, f'{parameters}\nsource = "run:study.run"\nsource_rows = "others"'))
+    apart = compile_study(read_study(later)).statement
+    assert joined.epsilon_per_unit["record"] == pytest.approx(2 * apart.epsilon_per_unit["record"])
+    assert any("supplied the source's weights" in words for words in joined.assumptions)
+    assert any("Other people's data supplied the source's weights" in words for words in apart.assumptions)
+    for line in ('source_rows = "others"\nsource = {}', 'source = "run:study.run"\nsource_rows = "all"'):
+        later.write_text(text.replace(parameters, f"{parameters}\n{line}"))
+        with pytest.raises(StudyError, match="source_rows is"):
+            read_study(later)
     later.write_text(text.replace(parameters, f'{parameters}\nsource = "run:study.run"'))
     card = folder / "north/north.card.toml"
     card.write_text(card.read_text().replace("high = 100.0", "high = 90.0"))
     with pytest.raises(StudyError, match="the same declared columns"):
         read_study(later)
+
+
+def test_a_run_that_protects_nobody_is_no_source_for_its_own_people(tmp_path: Path) -> None:
+    from unpooled.errors import StudyError
+    from unpooled.study.files import read_study
+
+    parameters = 'response = "y"\nclasses = ["well", "ill"]\nsplit = "samples"'
+    folder = study(tmp_path, "stacking", parameters, ("y",), asked="simulation_seed = 1")
+    text = (folder / "study.toml").read_text().replace("simulation_seed = 1", "run = 2")
+    later = folder / "later.toml"
+    later.write_text(text.replace(parameters, f'{parameters}\nsource = "run:study.run"'))
+    with pytest.raises(StudyError, match="no guarantee holds for"):
+        read_study(later)
+    later.write_text(text.replace(parameters, f'{parameters}\nsource = "run:study.run"\nsource_rows = "others"'))
+    assert compile_study(read_study(later)).statement.holds
 
 
 @pytest.mark.minutes

@@ -529,7 +529,7 @@ def test_published_form_says_that_nothing_holds() -> None:
         parties=2, bounds=(-1, 1), calibration="published", noise_model="plain", delta=0.05, sketch_dim=3
     ).fit(X, Y)
     assert not model.statement_.holds
-    assert "published calibration" in str(model.statement_)
+    assert "calibration that the paper published" in str(model.statement_)
     assert model.plan_.epsilon(0.05) == math.inf
 
 

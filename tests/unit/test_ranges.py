@@ -118,7 +118,7 @@ def test_the_price_is_in_every_later_statement() -> None:
     assert free.statement_.epsilon_per_unit["record"] <= 1.0
     # Gaussian releases compose: the root of the sum of their squares in mu is about that of epsilon here.
     assert 1.05 < paid.statement_.epsilon_per_unit["record"] < 1.5
-    assert "private ranges" in str(paid.statement_)
+    assert "supplied the bounds (plan" in str(paid.statement_)
     assert "without looking at the data" not in str(paid.statement_)
     assert paid.plan_.epsilon(1e-5) <= 1.0  # what this fit's own ledger debits
     means = unpooled.describe(X, found.bounds_, epsilon=1.0, delta=1e-5)

@@ -422,7 +422,7 @@ def test_a_result_without_standard_errors_says_so() -> None:
     X, y = made(1500)
     fit = model(method="gradient").fit(X, y)
     assert np.isnan(fit.covariance_).all()
-    assert np.isinf(fit.credible_interval()).all()
+    assert np.isnan(fit.credible_interval()).all()
     for asked in (fit.summary, fit.ols, fit.vif, lambda: fit.predict(X, return_std=True)):
         with pytest.raises(UsageError, match="method='refinement'"):
             asked()

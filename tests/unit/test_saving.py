@@ -145,7 +145,7 @@ def test_unknown_classes_and_versions_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "m"
     fitted("logistic").save(path)
     file = read_saved(path)
-    path.write_bytes(msgspec.msgpack.encode(msgspec.structs.replace(file, format="unpooled saved 2")))
+    path.write_bytes(msgspec.msgpack.encode(msgspec.structs.replace(file, format="unpooled saved 3")))
     with pytest.raises(DataError, match="another format"):
         unpooled.load(path)
     for kind in ("Popen", "os.system", "StudyEstimator", ""):

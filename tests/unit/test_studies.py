@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -508,8 +509,8 @@ def test_a_page_says_why_by_whom_when_and_what_is_left(world: Path, monkeypatch:
     assert "Purpose, as study.toml says" in command(world, "party", "check", "study.toml", "--config", "north/party.toml")
     approve(world)
     assert re.search(
-        r"plan [0-9a-f]{16}  approval  describe: to plan beds$",
-        command(world, "party", "ledger", "--config", "north/party.toml"),
+        r"plan [0-9a-f]{16}  approval describe: to plan beds by ada$",
+        command(world, "party", "ledger", "--config", "north/party.toml", "--all"),
         re.MULTILINE,
     )
     command(world, "run", "study.toml", *PARTIES)
@@ -582,3 +583,68 @@ def test_a_card_with_a_control_character_in_a_name_can_be_read_back(tmp_path: Pa
     card = Card("one", 10, (Column("a\x7fb", 0.0, 1.0),))
     (tmp_path / "card.toml").write_text(write_card(card))
     assert read_card(tmp_path / "card.toml") == card
+
+
+@pytest.mark.parametrize("name", ["../../evil", "a/b", "a\\b", "..", ".", "", "a\nb", "x" * 101])
+def test_a_partys_name_stays_in_its_folder(tmp_path: Path, name: str) -> None:
+    """V11: `party init --name ../../evil` wrote outside its folder."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/data.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
+    before = sorted(tmp_path.rglob("*"))
+    with contextlib.chdir(tmp_path / "in"):
+        words = ("party", "init", "data.csv", "--name", name, "--column", "age=0:100", "--folder", "made")
+        command(tmp_path / "in", *words, code=2)
+    assert [path for path in sorted(tmp_path.rglob("*")) if path not in before] in ([], [tmp_path / "in/made"])
+
+
+def test_an_approval_says_who_and_why(world: Path) -> None:
+    """Y6: the ledger's approval named no person. The reason is one line, whoever typed it."""
+    (world / "study.toml").write_text(STUDY.replace('"describe"', '"describe"\npurpose = "to plan beds"'))
+    check = ("party", "check", "study.toml", "--config", "north/party.toml", "--approve", "--by", "Ada Byron")
+    assert "one line" in command(world, *check, "--reason", "a\nb", code=2)
+    assert "Approved by Ada Byron" in command(world, *check, "--reason", "ethics vote 12/3")
+    (study,) = json.loads(command(world, "party", "ledger", "--config", "north/party.toml", "--json"))["studies"]
+    assert (study["by"], study["reason"], study["purpose"]) == ("Ada Byron", "ethics vote 12/3", "to plan beds")
+    assert (study["state"], study["releases"], study["epsilon"]) == ("approved", 0, 0.0)
+    every = command(world, "party", "ledger", "--config", "north/party.toml", "--all")
+    assert "approval describe: to plan beds by Ada Byron ethics vote 12/3" in every
+    command(world, "party", "ledger", "--config", "north/party.toml", "--export", "rows.json")
+    assert "Ada Byron" in command(world, "party", "verify", "rows.json")
+
+
+def test_a_ledger_is_a_line_for_each_study(world: Path) -> None:
+    """Y5: 103 lines a study, and columns that ran into each other."""
+    (world / "study.toml").write_text(STUDY.replace("epsilon = 1.0", "epsilon = 0.25"))
+    approve(world)
+    command(world, "run", "study.toml", *PARTIES)
+    head, line, total, last = command(world, "party", "ledger", "--config", "north/party.toml").splitlines()
+    assert head.split() == ["date", "(UTC)", "plan", "state", "epsilon", "approved", "by", "study"]
+    assert [line[head.index(title) :].split("  ")[0] for title in ("state", "epsilon", "study")] == [
+        "1 releases",
+        "0.25",
+        "describe",
+    ]
+    assert total.startswith("spent: epsilon = 0.25 of 1 at delta = 1e-06 per record")
+    assert last.startswith("head ")
+
+
+def test_what_parties_say_of_their_data_is_shown_to_who_approves(world: Path) -> None:
+    config, card = world / "north/party.toml", world / "north/north.card.toml"
+    said = {
+        "collected": "routine care, 2020 to 2024",
+        "legal_basis": "consent",
+        "retention": "ten years",
+        "contact": "dpo@north.example",
+    }
+    lines = "".join(f'{name} = "{words}"\n' for name, words in said.items())
+    config.write_text(config.read_text().replace("[party]\n", f"[party]\n{lines}"))
+    command(world, "party", "card", "--config", "north/party.toml")
+    assert all(words in card.read_text() for words in said.values())
+    (world / "study.toml").write_text(STUDY.replace("delta = 1e-6", 'delta = 1e-6\njustification = "as in the pilot"'))
+    shown = command(world, "party", "check", "study.toml", "--config", "south/party.toml")
+    assert (
+        "north says of its data: collected: routine care, 2020 to 2024; legal basis: consent; retention: ten years" in shown
+    )
+    assert "why this epsilon: as in the pilot" in shown
+    card.write_text(card.read_text().replace("ten years", "ten\\nyears"))
+    assert "printable" in command(world, "plan", "study.toml", code=2)

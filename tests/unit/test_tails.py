@@ -13,7 +13,7 @@ from scipy.stats import norm
 from unpooled.errors import AccountingError
 from unpooled.privacy.accounting import Composition, gaussian_curve, gaussian_delta
 from unpooled.privacy.events import Event, Kind
-from unpooled.privacy.tails import edges_of, log_moment, summed, survival
+from unpooled.privacy.tails import TailSum, edges_of, log_moment, summed, survival
 
 REPLACED = ((1, 0.5), (2, 0.25))
 TAILS = [((1, 0.25),), REPLACED, ((2, 1.0), (2, 0.7)), ((1, 3.0), (4, 1.5)), ((9, 0.05),)]
@@ -196,3 +196,27 @@ def test_older_ledgers_know_such_releases_as_pure_events_with_a_total_variation(
         both = Composition([old, beside])
         assert 0.9 < both.epsilon(1e-3) < 4.5
         assert both.delta(3.0) <= both.delta(2.0)
+
+
+def test_a_sum_beside_a_curve_is_the_mean_of_the_curve_and_no_point_less() -> None:
+    """V5: rounding to the edge below in place of the one above survived all tests. Small laws, every value an edge or between two."""
+    rng = np.random.default_rng(8)
+
+    def curve(e: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(2 * e))  # falling, at most 1
+
+    for _ in range(200):
+        size = int(rng.integers(2, 9))
+        values = np.cumsum(rng.uniform(0.1, 1.0, size)) - 0.1
+        law = rng.dirichlet(np.ones(size))
+        edges = np.sort(rng.choice(np.concatenate([values, values + 0.05]), int(rng.integers(1, 2 * size)), replace=False))
+        epsilon = float(rng.uniform(-1, 4))
+        found = TailSum(values, law, 0.0, 0.0, 0.0, 0.0).beside(epsilon, curve, edges)
+        # By hand: each value rounded up to the next edge, and 1 where there is none.
+        up = [edges[edges >= value] for value in values]
+        exact = sum(
+            p * (curve(np.array([epsilon - edge[0]]))[0] if edge.size else 1.0) for p, edge in zip(law, up, strict=True)
+        )
+        assert found == pytest.approx(exact, rel=1e-8)
+        # Never below the mean without any rounding.
+        assert found >= float(law @ curve(epsilon - values)) * (1 - 1e-12)

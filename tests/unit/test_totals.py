@@ -283,6 +283,27 @@ def test_a_lost_aggregator_ends_the_study() -> None:
         run(study, drops={"moments-noisy": {"site002"}})
 
 
+@pytest.mark.parametrize("n", range(2, 8))
+def test_no_coalition_that_the_statement_allows_opens_a_sum_or_knows_too_much_noise(n: int) -> None:
+    """V12: the curious member counts. Every coalition and every set of absent parties, whichever nodes the coordinator chose."""
+    for tolerate in range(n - 1):
+        aggregation = aggregation_of(study_of(n, tolerate=tolerate), tolerate)
+        (said,), _ = aggregation.sentences
+        most, together = said.values["most"], said.values["together"]
+        assert (most, together) == (max(tolerate, 1), tolerate + 1)
+        for away in range(tolerate + 1):
+            there = n - away
+            for coalition in range(1, most + 1):
+                # The fewest nodes that a party accepts: the coordinator may choose all of them from the coalition, if it is large enough.
+                opens = coalition >= aggregation.count
+                # Of the variance that the plan counts on, sigma^2 = (N - T - 1) fragments, those of honest parties that are there.
+                enough = there - coalition >= aggregation.honest
+                assert not opens
+                assert enough or coalition + away > together
+        # The limits are no larger than they have to be: one more, and one of both fails.
+        assert most + 1 >= aggregation.count or n - (together + 1) < aggregation.honest
+
+
 # --- how much noise ---------------------------------------------------------------------------------------------------------
 
 
@@ -431,10 +452,13 @@ def test_what_is_expected_before_data_is_the_noise_that_is_planned(tolerate: int
 
 def test_statements_say_what_is_not_protected() -> None:
     said = {mode: str(MODEL.compile(study_of(4, tolerate=1, mode=mode)).statement) for mode in Mode}
-    assert "A coalition beyond tolerate = 1" in said[Mode.DISTRIBUTED]
+    assert (
+        "a coalition of more than 1 party, its curious member counted, or of more than 2 together with"
+        in said[Mode.DISTRIBUTED]
+    )
     assert "drop out" in said[Mode.DISTRIBUTED]
     assert "X25519" in said[Mode.DISTRIBUTED]
-    assert "site000, the trusted aggregator, sees the other parties' exact sums." in said[Mode.TRUSTED]
+    assert "site000, the trusted aggregator, sees the exact sums of the other parties." in said[Mode.TRUSTED]
     assert "coalition" not in said[Mode.LOCAL]
 
 

@@ -1,20 +1,43 @@
-"""What follows from a noisy Gram alone: correlations, principal components, variance inflation, l1-penalised coefficients."""
+"""A noisy Gram alone gives correlations, principal components, variance inflation, l1-penalised coefficients and smaller models."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from unpooled.errors import listed
+from unpooled.errors import UsageError, listed
 from unpooled.kernels import noisy_gram
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+    from unpooled.aggregation.coordinates import Coordinates
+    from unpooled.aggregation.layout import MomentsLayout
 
     Matrix = NDArray[np.float64]
     Row = NDArray[np.float64]
+
+
+class _Released(Protocol):
+    """Released moments, by what a smaller model takes of them (:class:`unpooled.aggregation.moments.Moments`)."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def layout(self) -> MomentsLayout: ...
+    @property
+    def frame(self) -> Coordinates: ...
+    @property
+    def gram(self) -> Matrix: ...
+    @property
+    def variance(self) -> Matrix: ...
+
+
+M = TypeVar("M", bound=_Released)
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,8 +95,6 @@ def inflation(correlations: Matrix) -> Row:
 
 def lasso(gram: Matrix, cross: Row, penalties: Row, rows: float) -> Row:
     """Argmin |v - Z t|^2 / (2 n) + sum_j penalty_j |t_j| from a positive semidefinite Gram and Z'v, by coordinate descent."""
-    from unpooled.errors import UsageError
-
     t, left = np.zeros(cross.size), cross / rows
     scaled, own = gram / rows, np.maximum(gram.diagonal() / rows, 1e-300)
     size = float(np.abs(cross).max(initial=0.0)) / rows
@@ -89,3 +110,41 @@ def lasso(gram: Matrix, cross: Row, penalties: Row, rows: float) -> Row:
         if moved <= 1e-10 * size:
             return t
     raise UsageError("the moments are too noisy for a lasso of so small a penalty: raise alpha")
+
+
+def submodel(moments: M, columns: Sequence[str]) -> M:
+    """The moments of a model of some of the declared columns alone."""
+    layout, d = moments.layout, moments.layout.size
+    unknown = [name for name in columns if name not in {c.name for c in layout.features}]
+    if unknown or not columns:
+        msg = f"a submodel names declared columns ({', '.join(c.name for c in layout.features)}), at least one"
+        raise UsageError(msg)
+    features = tuple(c for c in layout.features if c.name in set(columns))
+    kept = [k for k, at in enumerate(layout.coding.attribute) if layout.features[at].name in set(columns)]
+    kept += [d - 1] * layout.intercept
+    out = [k for k in range(d) if k not in kept]
+    frame = moments.frame
+    b, gram, variance = frame.start[out], moments.gram.copy(), moments.variance.copy()
+    # The response is what all of ``start`` left: what the columns left out had of it goes back.
+    gram[:d, d] += moments.gram[:d, out] @ b
+    variance[:d, d] += moments.variance[:d, out] @ b**2
+    cross, own = moments.gram[out, d], moments.gram[np.ix_(out, out)]
+    squares = frame.squares[0] + 2 * b @ cross + b @ own @ b
+    # A symmetric noise N moves b'Nb by the sum of V_jj b_j^4 + 4 sum over pairs of V_jk b_j^2 b_k^2, in variance.
+    noise = moments.variance[np.ix_(out, out)] * np.outer(b**2, b**2)
+    spread = frame.squares[1] + 4 * moments.variance[out, d] @ b**2 + 2 * noise.sum() - np.trace(noise)
+    at = [*kept, d]
+    frame = replace(
+        frame,
+        widths=frame.widths[kept],
+        centres=frame.centres[kept],
+        start=frame.start[kept],
+        squares=(float(squares), float(spread)),
+    )
+    return replace(
+        moments,
+        layout=replace(layout, features=features),
+        gram=np.ascontiguousarray(gram[np.ix_(at, at)]),
+        variance=np.ascontiguousarray(variance[np.ix_(at, at)]),
+        standard=frame,
+    )

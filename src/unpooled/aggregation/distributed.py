@@ -20,6 +20,7 @@ from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.privacy.accounting import budget_rho
 from unpooled.privacy.mechanisms import DistributedGaussian
 from unpooled.privacy.plan import Plan, Release, Study
+from unpooled.privacy.sentence import Sentence
 from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import Ask, Public
 from unpooled.protocol.step import Step
@@ -42,15 +43,22 @@ class Distributed(Aggregation):
         return len(self.parties) - self.tolerate - 1
 
     @property
-    def sentences(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What the statement says about it: (not protected, assumptions)."""
-        coalition = (
-            f"A coalition beyond tolerate = {self.tolerate}: if more parties than that, counted together with those that drop out (or that "
-            "a dishonest coordinator lets drop out), put what they know together, less noise is left than stated."
+    def sentences(self) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
+        """Return the statement's sentences about a secure sum: (not protected, assumptions)."""
+        # Theorems B.1 and B.2: one node is outside the coalition, and N - T - 1 parties are neither in it nor away.
+        coalition = Sentence(
+            "sum.coalition",
+            "Anything against a coalition of more than {most} part{ies}, its curious member counted, or of more than {together} together with the "
+            "parties that drop out or that a dishonest coordinator drops: then less noise is left than stated.",
+            most=max(self.tolerate, 1),
+            ies="ies" if self.tolerate > 1 else "y",
+            together=self.tolerate + 1,
         )
-        nodes = (
-            f"At least one of the {self.count} nodes of the secure sum does not hand its fragments to the others; they are encrypted by "
-            "X25519, HKDF-SHA-256 and AES-256-GCM."
+        nodes = Sentence(
+            "sum.nodes",
+            "At least one of the {count} nodes of the secure sum keeps its fragments to itself. Fragments are encrypted with X25519, "
+            "HKDF-SHA-256 and AES-256-GCM.",
+            count=self.count,
         )
         return (coalition,), (nodes,)
 

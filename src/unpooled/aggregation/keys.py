@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from unpooled.aggregation import secure_sum
@@ -43,8 +44,13 @@ def checked(plan: Plan, member: Member) -> Member:
     if not re.fullmatch("[0-9a-f]{64}", member.agreement):
         msg = f"the agreement key of party {member.name!r} is not 64 hexadecimal digits"
         raise ProtocolError(msg)
-    verify(identity, member.signature, *key_parts(plan, member.name, member.agreement))
+    _verify_once(identity, member.signature, *key_parts(plan, member.name, member.agreement))
     return member
+
+
+@lru_cache(maxsize=256)  # every round of a plan names the same keys; a signature that is refused is not remembered
+def _verify_once(identity: str, signature: str, *parts: bytes) -> None:
+    verify(identity, signature, *parts)
 
 
 #: Asked once per study, before anything is sealed.

@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.coded_terms import CodedTerms, coded_terms
+from unpooled.aggregation.estimates import CONSTANT_TERM
+from unpooled.aggregation.formula_columns import formula_columns
 from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import UsageError
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.formula_columns import FormulaColumns
     from unpooled.privacy.table import Table
 
     Row = NDArray[np.float64]
@@ -62,6 +66,9 @@ class MomentsLayout:
     intercept: bool = True
     #: Further responses, in the augmented geometry alone: together they are as long as one.
     others: tuple[Column, ...] = ()
+    #: A formula, and the declared columns that its features are made of; empty: the features are the declared columns themselves.
+    formula: str = ""
+    sources: tuple[Column, ...] = ()
 
     @classmethod
     def of(
@@ -74,10 +81,16 @@ class MomentsLayout:
         norm: float | None = None,
         intercept: bool = True,
         others: tuple[Column, ...] = (),
+        formula: str = "",
     ) -> MomentsLayout:
         """The design of these declared columns, one of which is the response, for this many rows in all."""
         named = [column for column in columns if column.name == response]
         features = tuple(column for column in columns if column.name != response)
+        sources: tuple[Column, ...] = ()
+        if formula:
+            made = formula_columns(formula, features)
+            features, sources = tuple(feature.column for feature in made.features), made.derived.needs
+            intercept = intercept and made.derived.constant
         if len(named) != 1 or not features:
             msg = f"the response {response!r} must be one declared column, beside at least one feature"
             raise UsageError(msg)
@@ -88,26 +101,50 @@ class MomentsLayout:
             raise UsageError(msg)
         if not intercept:  # without a constant nothing can be centred: ranges are made symmetric about 0
             features, named = tuple(_symmetric(c) for c in features), [_symmetric(named[0])]
-        return cls(features, named[0], integer_grid(rows, 2), geometry, norm, intercept, others)
+        return cls(features, named[0], integer_grid(rows, 2), geometry, norm, intercept, others, formula, sources)
 
     @cached_property
     def coding(self) -> Coding:
         """The code of the features."""
         return Coding(self.features, self.grid, self.norm)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Coded features, and the constant."""
         return len(self.coding.attribute) + self.intercept
 
+    @cached_property
+    def made(self) -> FormulaColumns | None:
+        """What the formula makes of the sources; None without a formula."""
+        return formula_columns(self.formula, self.sources) if self.formula else None
+
+    def seen(self, table: Table) -> Table:
+        """The table with the columns of the formula, where there is one."""
+        return table if self.made is None else self.made.seen(table)
+
     @property
-    def collinear(self) -> NDArray[np.float64]:
-        """Coefficients in the data's own units, a row each, that are 0 for every row: all categories of a column together, less the constant."""
-        if not self.intercept or self.norm is not None:  # shortened features, beside a constant that is not
-            return np.empty((0, self.size))
-        at = np.array(self.coding.attribute)
-        sure = [k for k, c in enumerate(self.features) if c.categories is not None and c.missing != "absent"]
-        return np.array([[*(at == k).astype(float), -1.0] for k in sure]).reshape(-1, self.size)
+    def together(self) -> tuple[tuple[int, ...], ...]:
+        """The places of the features that one value of a person moves, for every declared column."""
+        return tuple((k,) for k in range(len(self.features))) if self.made is None else self.made.together(self.features)
+
+    @cached_property
+    def terms(self) -> CodedTerms:
+        """What every coded feature belongs to."""
+        if self.made is not None:
+            return self.made.terms(self.features)
+        return coded_terms(
+            self.features, whole=self.norm is None
+        )  # rows that are shortened add up to something else in each
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """The name of the constant, where there is one."""
+        return (CONSTANT_TERM,) * self.intercept
+
+    @cached_property
+    def still(self) -> NDArray[np.float64]:
+        """Coefficients in the data's own units, a column each, that are 0 for every row whatever the data: levels less the constant."""
+        return self.terms.with_constants(self.constants).still
 
     @property
     def radius(self) -> float:
@@ -117,7 +154,7 @@ class MomentsLayout:
     @property
     def makes_other_rows(self) -> bool:
         """Whether a row without one of its values has other coded values beside a zero: an indicator set, the rest shortened less."""
-        return self.norm is not None or any(column.missing == "indicator" for column in self.features)
+        return self.norm is not None or bool(self.formula) or any(column.missing == "indicator" for column in self.features)
 
     @cached_property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

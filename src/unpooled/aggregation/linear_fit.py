@@ -26,9 +26,9 @@ class LinearFit(Savable):
     intercept_: float
     #: Of the coefficients, and of the intercept as the last row where there is one.
     joint_covariance_: Matrix
-    #: For every coefficient, whether the release tells anything of it. Where not, its interval rests on the prior, or is endless without one.
+    #: For every coefficient, whether the release tells anything of it. Where not, it has no interval.
     identified: NDArray[np.bool_]
-    #: Whether a prior stands behind what is not identified.
+    #: Whether a prior stands behind the estimate.
     prior: bool = True
     #: Of y about the fit, in its own units squared.
     noise_variance: float = float("nan")
@@ -42,8 +42,8 @@ class LinearFit(Savable):
         """For notebooks: coefficients with their standard errors, where there are any."""
         errors = np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0)).tolist()
         terms = [
-            ResultTerm(f"[{k}]", value, known(error))
-            for k, (value, error) in enumerate(zip(self.coef_.tolist(), errors, strict=True))
+            ResultTerm(f"[{k}]", value, known(error) if told else None)
+            for k, (value, error, told) in enumerate(zip(self.coef_.tolist(), errors, self.identified.tolist(), strict=True))
         ]
         return as_html([*terms, ResultTerm("(intercept)", self.intercept_)])
 
@@ -60,12 +60,11 @@ class LinearFit(Savable):
         return self.joint_covariance_[: self.coef_.size, : self.coef_.size]
 
     def interval(self, level: float = 0.95) -> Matrix:
-        """Lower and upper ends for every coefficient."""
+        """Lower and upper ends for every coefficient; nan where the release tells nothing of it, for nothing but a prior would speak there."""
         from statistics import NormalDist
 
         if not 0 < level < 1:
             raise UsageError("level must lie between 0 and 1")
         half = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0))
-        if not self.prior:
-            half = np.where(self.identified, half, np.inf)
+        half = np.where(self.identified, half, np.nan)
         return np.column_stack([self.coef_ - half, self.coef_ + half])

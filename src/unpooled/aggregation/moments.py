@@ -12,28 +12,31 @@ import numpy as np
 
 from unpooled.aggregation import derived, inference
 from unpooled.aggregation.coordinates import Coordinates
+from unpooled.aggregation.estimates import Estimates
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments_file import FORMAT, StoredMoments, decoded, read, write
+from unpooled.aggregation.once import once
+from unpooled.aggregation.precisions import ESTIMATE, is_estimated, positive
+from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels import noisy_gram
 from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
+from unpooled.kernels.known_directions import KnownDirections, cross_without_still
 from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.inference import JointTest, LinearSummary
+    from unpooled.aggregation.inference import LinearSummary, LinearTables
+    from unpooled.aggregation.tables import Anova, Contrast, JointTest
     from unpooled.aggregation.totals import Total
 
     Matrix = NDArray[np.float64]
     Row = NDArray[np.float64]
-
-#: In the place of a precision: estimated from the moments themselves.
-ESTIMATE = "estimate"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,6 +55,8 @@ class Moments:
     statement: str = ""
     #: None: the coordinates are the coded ones of the declared ranges.
     standard: Coordinates | None = field(default=None)
+    #: Whether the statement of the plan that released them holds.
+    holds: bool = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Moments) and self.stored() == other.stored()
@@ -67,7 +72,9 @@ class Moments:
     __hash__ = None  # type: ignore[assignment]
 
     @classmethod
-    def decode(cls, layout: MomentsLayout, total: Total, rows: int, plan: str = "", statement: str = "") -> Self:
+    def decode(
+        cls, layout: MomentsLayout, total: Total, rows: int, plan: str = "", statement: str = "", *, holds: bool = False
+    ) -> Self:
         """The noisy moments of the coded row (x, 1, y), in coded units."""
         width, (first, second) = layout.size + 1, layout.pairs
         gram, variance = (np.full((width, width), np.nan) for _ in range(2))
@@ -76,16 +83,21 @@ class Moments:
         if layout.intercept:  # the number of rows is public
             one = layout.size - 1
             gram[one, one], variance[one, one] = rows, 0.0
-        return cls(layout, rows, gram, variance, plan, statement)
+        return cls(layout, rows, gram, variance, plan, statement, holds=holds)
 
     @classmethod
     def decode_each(
-        cls, layout: MomentsLayout, total: Total, rows: int, plan: str = "", statement: str = ""
+        cls, layout: MomentsLayout, total: Total, rows: int, plan: str = "", statement: str = "", *, holds: bool = False
     ) -> tuple[Self, ...]:
         """The moments of every response of a layout that has several, from one release."""
         return tuple(
             cls.decode(
-                alone, replace(total, values=total.values[at], deviations=total.deviations[at]), rows, plan, statement
+                alone,
+                replace(total, values=total.values[at], deviations=total.deviations[at]),
+                rows,
+                plan,
+                statement,
+                holds=holds,
             )
             for alone, at in layout.singles()
         )
@@ -124,33 +136,34 @@ class Moments:
         return float(np.clip(self.gram[last, last] * self.frame.widths[last] ** 2, self.rows / 4, self.rows))
 
     @cached_property
-    def _still(self) -> Matrix:
-        """Orthonormal directions, in coordinates, along which no row varies, whatever the data."""
-        own = self.layout.collinear
-        return np.linalg.qr(np.linalg.solve(self.frame.back(intercept=self.layout.intercept), own.T))[0]
+    def known(self) -> KnownDirections:
+        """What the Gram tells once the directions are left out along which no row varies (THEORY.md, section 10)."""
+        (gram, variance), layout = self.xx, self.layout
+        still = np.asarray(
+            np.linalg.solve(self.frame.back(intercept=layout.intercept), layout.still),
+            dtype=np.float64,
+        )
+        return KnownDirections.of(gram, variance, still)
 
     @cached_property
-    def _varying(self) -> tuple[Matrix, Row]:
-        """The Gram and the cross moments of (x, 1) without what noise says of directions along which no row varies (THEORY.md, section 10)."""
-        (gram, _), (cross, _), still = self.xx, self.xy, self._still
-        if not still.size:
-            return gram, cross
-        others = np.eye(cross.size) - still @ still.T
-        return others @ gram @ others, others @ cross
+    def _cross(self) -> Row:
+        """The cross moments of (x, 1) likewise."""
+        return cross_without_still(*self.xy, self.known.still)
 
     @property
     def _invertible(self) -> Matrix:
-        """That Gram, as if rows varied along these directions as they do on average: what is between them and the others stays nothing."""
-        gram, _ = self._varying
-        return gram + self._still @ self._still.T * float(gram.diagonal().mean()) if self._still.size else gram
+        """The Gram as if rows varied along still directions as they do on average: what is between them and the others stays nothing."""
+        gram, still = self.known.matrix, self.known.still
+        return gram + still @ still.T * float(gram.diagonal().mean()) if still.size else gram
 
     @property
     def noisy(self) -> NoisyMoments:
         """The moments that a fit needs."""
-        return NoisyMoments(*self._varying, self.xx[1], self.xy[1], self.rows)
+        return NoisyMoments(self.known.matrix, self._cross, self.xx[1], self.xy[1], self.rows)
 
     # --- models ----------------------------------------------------------------------------------------------------------
 
+    @once
     def posterior(
         self, prior_precision: float | str = ESTIMATE, noise_precision: float | str = ESTIMATE, *, naive: bool = False
     ) -> LinearFit:
@@ -161,8 +174,8 @@ class Moments:
         half width of y as its prior standard deviation.
         """
         frame = self.frame
-        noise = None if _estimated(noise_precision) else 1 / (_positive(noise_precision) * frame.response_width**2)
-        prior = None if _estimated(prior_precision) else self._prior(_positive(prior_precision))
+        noise = None if is_estimated(noise_precision) else 1 / (positive(noise_precision) * frame.response_width**2)
+        prior = None if is_estimated(prior_precision) else self._prior(positive(prior_precision))
         if naive:  # the paper's own takes both for known: 1 where nothing else is said
             prior = self._prior(1.0) if prior is None else prior
             noise = 1 / frame.response_width**2 if noise is None else noise
@@ -184,28 +197,58 @@ class Moments:
         """
         if not 0 <= alpha < math.inf:
             raise UsageError("alpha must be a finite number >= 0")
+        if alpha == 0:
+            return self.ols(noise_precision)
         frame = self.frame
         penalty = alpha / frame.widths**2 * (self.weight / self.rows)
         if self.layout.intercept:
             penalty[-1] = 0.0
         noise = self._noise_variance(noise_precision)
-        (gram, gram_variance), (cross, cross_variance) = self.xx, self.xy
-        if alpha == 0:
-            gram, cross = self._invertible, self._varying[1]
+        (_, gram_variance), (_, cross_variance) = self.xx, self.xy
         precision = self.rows / (noise * self.weight)
-        mean, covariance = noisy_gram.ridge(gram, cross, gram_variance, cross_variance, penalty, precision, frame.start)
+        moments = self.known.matrix, self._cross, gram_variance, cross_variance
+        mean, covariance = noisy_gram.ridge(*moments, penalty, precision, frame.start)
         return self._in_own_units(mean, covariance, noise, prior=False)
 
+    def least_squares(self, noise_precision: float | str = ESTIMATE) -> tuple[Row, Matrix, float]:
+        """(coefficients in coordinates, what their sampling covariance is times, residual variance) over the known directions."""
+        inverse, frame = self.known.inverse, self.frame
+        noise = self._noise_variance(noise_precision)
+        return frame.start + inverse @ self._cross, noise * (self.weight / self.rows) * inverse, noise
+
+    def met(self, coefficients: Row) -> Matrix:
+        """The covariance that privacy noise gives to least squares coefficients about these."""
+        left, inverse = coefficients - self.frame.start, self.known.inverse
+        found = inverse @ noisy_gram.noise_covariance(np.outer(left, left), self.xx[1], self.xy[1]) @ inverse
+        return np.asarray(found + found.T) / 2
+
     def ols(self, noise_precision: float | str = ESTIMATE) -> LinearFit:
-        """Ordinary least squares: ridge with ``alpha = 0`` on moments repaired where they are not positive definite."""
-        return self.ridge(0.0, noise_precision)
+        """Ordinary least squares over the directions that the release tells of, without any penalty."""
+        mean, sampling, noise = self.least_squares(noise_precision)
+        return self._in_own_units(mean, sampling + self.met(mean), noise, prior=False)
+
+    def estimates(self) -> Estimates:
+        """The same with what its tables need."""
+        mean, sampling, _ = self.least_squares()
+        layout = self.layout
+        back = self.frame.back(intercept=layout.intercept)
+        own = back @ mean
+        if layout.intercept:
+            own[-1] += self.frame.response_centre
+        names = (*layout.names, *layout.constants)
+        alone = back @ sampling @ back.T
+        whole = alone + back @ self.met(mean) @ back.T
+        return Estimates.of(names, own, whole, alone, back, self.known.unknown, layout.still)
 
     def _noise_variance(self, noise_precision: float | str) -> float:
         """In coordinates: as given in the data's own units, or estimated."""
         width = self.frame.response_width
-        if not _estimated(noise_precision):
-            return 1 / (_positive(noise_precision) * width**2)
-        return self.posterior().noise_variance / width**2
+        if not is_estimated(noise_precision):
+            return 1 / (positive(noise_precision) * width**2)
+        # What is left of the rows' own squares has as many degrees of freedom less as there are coefficients; rounds count them already.
+        free = self.rows if self.frame.refined else max(self.rows - self.known.values.size, 1)
+        left: float = self.posterior().noise_variance
+        return left / width**2 * self.rows / free
 
     def _prior(self, precision: float) -> Row:
         """Prior variances in coordinates of one precision in the data's own units."""
@@ -233,7 +276,7 @@ class Moments:
         mean, covariance = frame.start + found, spread + sampled
         if prior is not None:
             # beta | t: N(A t, (Lambda + M / sigma^2)^-1), A = (Lambda + M / sigma^2)^-1 M / sigma^2.
-            others = np.eye(found.size) - self._still @ self._still.T
+            others = np.eye(found.size) - self.known.still @ self.known.still.T
             told = others @ np.linalg.inv(sampled) @ others
             behind = np.linalg.inv(np.diag(1 / prior) + told)
             a = behind @ told
@@ -243,7 +286,7 @@ class Moments:
     def _residual_variance(self) -> float:
         """Of what the rounds' coefficients left, which are nearly the rows' own; never below the noise of that number."""
         squares, variance = self.frame.squares
-        free = max(self.rows - self.layout.size, 1)
+        free = max(self.rows - self.layout.size + int(self.layout.still.shape[1]), 1)
         return max(squares, math.sqrt(variance), 1e-12) / free
 
     def _in_own_units(self, mean: Row, covariance: Matrix, noise: float, *, prior: bool = True) -> LinearFit:
@@ -253,23 +296,26 @@ class Moments:
         own, spread = back @ mean, back @ covariance @ back.T
         p = own.size - layout.intercept
         intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
-        # What is the same for every row may be shared out among these as one likes.
-        known = noisy_gram.identified(*self.xx)[:p] & (np.abs(layout.collinear[:, :p]).sum(axis=0) == 0)
+        known = self.known.determined(back)[:p]
         return LinearFit(own[:p], intercept, spread, known, prior, noise * frame.response_width**2)
 
     # --- other models and tables, all post-processing ----------------------------------------------------------------------
 
-    def summary(self, level: float = 0.95, adjust: str | None = None) -> LinearSummary:
-        """Estimates with standard errors, tests and intervals."""
-        return inference.summarise(self, level, adjust)
+    def tables(self, reference: Mapping[str, str] | None = None, coding: str = TREATMENT) -> LinearTables:
+        """Everything that a table, a contrast or a test of columns needs."""
+        return inference.tables_of(self, reference or {}, coding)
 
-    def contrast(self, C: Any, value: Any = 0.0) -> JointTest:  # noqa: ANN401 - weights in several forms
-        """The test that ``C @ beta`` is ``value``: a row of weights, several rows, or mappings from names to weights."""
-        return inference.contrast(self, C, value)
+    def summary(self, level: float = 0.95, adjust: str | None = None, **asked: Any) -> LinearSummary:  # noqa: ANN401 - reference, coding
+        """Estimates with standard errors, tests and intervals; ``reference`` and ``coding`` say how levels are compared."""
+        return self.tables().summary(level, adjust, **asked)
 
-    def anova(self, smaller: Sequence[str]) -> JointTest:
-        """Whether the coefficients that ``smaller`` does not name explain anything."""
-        return inference.anova(self, smaller)
+    def contrast(self, C: Any, value: Any = 0.0, level: float = 0.95, **asked: Any) -> Contrast:  # noqa: ANN401 - weights in several forms
+        """Combinations of coefficients: "ward: b - a", mappings from names to weights, rows of weights."""
+        return self.tables().contrast(C, value, level, **asked)
+
+    def anova(self, smaller: Sequence[str] | None = None) -> Anova | JointTest:
+        """A test for every column; ``smaller``: whether what it does not name explains anything."""
+        return self.tables().anova(smaller)
 
     def correlation(self) -> Matrix:
         """Of the coded features, in the order of ``layout.names``."""
@@ -287,12 +333,12 @@ class Moments:
         """scikit-learn's lasso (``alpha`` in the data's own units, the intercept free), without standard errors."""
         if not 0 <= alpha < math.inf:
             raise UsageError("alpha must be a finite number >= 0")
-        frame, layout, (gram, variance) = self.frame, self.layout, self.xx
-        m = noisy_gram.repaired(gram, variance)
+        frame, layout = self.frame, self.layout
+        m = noisy_gram.repaired(self.known.matrix, self.xx[1])
         penalties = alpha / (frame.widths * frame.response_width)
         if layout.intercept:
             penalties[-1] = 0.0
-        found = derived.lasso(m, self.xy[0] + m @ frame.start, penalties, self.weight)
+        found = derived.lasso(m, self._cross + m @ frame.start, penalties, self.weight)
         own = frame.back(intercept=layout.intercept) @ found
         p = own.size - layout.intercept
         intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
@@ -300,40 +346,7 @@ class Moments:
 
     def submodel(self, columns: Sequence[str]) -> Moments:
         """The moments of a model of some of the declared columns alone."""
-        layout, d = self.layout, self.layout.size
-        unknown = [name for name in columns if name not in {c.name for c in layout.features}]
-        if unknown or not columns:
-            msg = f"a submodel names declared columns ({', '.join(c.name for c in layout.features)}), at least one"
-            raise UsageError(msg)
-        features = tuple(c for c in layout.features if c.name in set(columns))
-        kept = [k for k, at in enumerate(layout.coding.attribute) if layout.features[at].name in set(columns)]
-        kept += [d - 1] * layout.intercept
-        out = [k for k in range(d) if k not in kept]
-        frame = self.frame
-        b, gram, variance = frame.start[out], self.gram.copy(), self.variance.copy()
-        # The response is what all of ``start`` left: what the columns left out had of it goes back.
-        gram[:d, d] += self.gram[:d, out] @ b
-        variance[:d, d] += self.variance[:d, out] @ b**2
-        cross, own = self.gram[out, d], self.gram[np.ix_(out, out)]
-        squares = frame.squares[0] + 2 * b @ cross + b @ own @ b
-        # A symmetric noise N moves b'Nb by the sum of V_jj b_j^4 + 4 sum over pairs of V_jk b_j^2 b_k^2, in variance.
-        noise = self.variance[np.ix_(out, out)] * np.outer(b**2, b**2)
-        spread = frame.squares[1] + 4 * self.variance[out, d] @ b**2 + 2 * noise.sum() - np.trace(noise)
-        at = [*kept, d]
-        frame = replace(
-            frame,
-            widths=frame.widths[kept],
-            centres=frame.centres[kept],
-            start=frame.start[kept],
-            squares=(float(squares), float(spread)),
-        )
-        return replace(
-            self,
-            layout=replace(layout, features=features),
-            gram=np.ascontiguousarray(gram[np.ix_(at, at)]),
-            variance=np.ascontiguousarray(variance[np.ix_(at, at)]),
-            standard=frame,
-        )
+        return derived.submodel(self, columns)
 
     # --- files -----------------------------------------------------------------------------------------------------------
 
@@ -343,7 +356,9 @@ class Moments:
         gram, variance = Array.of(self.gram), Array.of(self.variance)
         head = (FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept)
         frame = None if self.standard is None else self.standard.stored()
-        return StoredMoments(*head, self.rows, gram, variance, self.plan, self.statement, frame)
+        return StoredMoments(
+            *head, self.rows, gram, variance, self.plan, self.statement, frame, self.holds, d.formula, d.sources
+        )
 
     @classmethod
     def of(cls, stored: StoredMoments) -> Self:
@@ -352,14 +367,16 @@ class Moments:
             msg = f"moments of another format: this program reads {FORMAT!r}"
             raise DataError(msg)
         geometry = Geometry(stored.geometry)
-        layout = MomentsLayout(stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept)
+        shape = stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept
+        layout = MomentsLayout(*shape, formula=stored.formula, sources=stored.sources)
         square = (layout.size + 1, layout.size + 1)
         frame = None if stored.frame is None else Coordinates.of(stored.frame)
         fits = frame is None or {frame.widths.size, frame.centres.size, frame.start.size} == {layout.size}
         if not fits or any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
             raise DataError("moments whose matrices do not fit their columns")
         matrices = stored.gram.numpy(), stored.variance.numpy()
-        return cls(layout, stored.rows, *matrices, stored.plan, stored.statement, frame)
+        holds = stored.statement.startswith("Differentially private") if stored.holds is None else stored.holds
+        return cls(layout, stored.rows, *matrices, stored.plan, stored.statement, frame, holds)
 
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""
@@ -381,18 +398,3 @@ class Moments:
 
 
 __all__ = ["ESTIMATE", "Geometry", "LinearFit", "Moments", "MomentsLayout", "StoredMoments"]
-
-
-def _estimated(precision: object) -> bool:
-    """Whether a precision is to be estimated; another word is an error."""
-    if isinstance(precision, str) and precision != ESTIMATE:
-        msg = f"a precision is a positive number or {ESTIMATE!r}"
-        raise UsageError(msg)
-    return isinstance(precision, str)
-
-
-def _positive(precision: float | str) -> float:
-    number = float(precision)
-    if not 0 < number < math.inf:
-        raise UsageError("a precision must be a positive finite number")
-    return number

@@ -37,6 +37,11 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     statement: str
     #: Where the rows were standardised, by what.
     frame: StoredCoordinates | None = None
+    #: Whether the statement holds; files of unpooled 0.2.0 say it in the statement's words only.
+    holds: bool | None = None
+    #: Of features that a formula makes: the formula, and the columns that it reads.
+    formula: str = ""
+    sources: tuple[Column, ...] = ()
 
 
 def write(path: str | Path, stored: StoredMoments) -> None:

@@ -23,19 +23,26 @@ from unpooled.errors import DataError, UnpooledError, UsageError
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.exposure import Cost
-from unpooled.privacy.ledger import Entry
+from unpooled.privacy.former import earlier, read_study
+from unpooled.privacy.ledger import Entries, Entry
 from unpooled.privacy.ledger.charges import ReleaseKey
+from unpooled.privacy.origin import Origin, PastEvent
 from unpooled.privacy.plan import Plan
-from unpooled.privacy.study import Earlier, Study
+from unpooled.privacy.study import Study
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Array
 
-FORMAT = "unpooled saved 1"
+FORMAT = "unpooled saved 2"
+#: What unpooled 0.2.0 wrote; it is read, and written as :data:`FORMAT` from then on.
+_FORMER = "unpooled saved 1"
 #: Classes whose records may be in any file; estimators and results add their own.
-COMMON: tuple[type, ...] = (Bounds, Column, Cost, Earlier, Entry, Event, Kind, ReleaseKey, Unit)
+COMMON: tuple[type, ...] = (Bounds, Column, Cost, Entry, Event, Kind, Origin, PastEvent, ReleaseKey, Unit)
 #: Arrays that are stored as their bytes; others are texts, truth values or objects, stored one by one.
 _NUMBERS = ("<i8", "<i4", "<u8", "<f8", "<f4", "|u1")
 _OTHERS = re.compile(r"<U\d{1,4}|\|b1|\|O")
+#: Classes under their names of version 0.2.0, and fields that lines of its tables had.
+_RENAMED = {"NewtonStep": "Estimates"}
+_LEFT = {"SummaryTerm": ("collinear",)}
 _NAME = re.compile(r"[A-Za-z]\w*")
 
 #: Makes a plan of a study again.
@@ -52,14 +59,14 @@ class SavedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: bytes
 
 
-def _digest(version: str, kind: str, body: bytes) -> bytes:
-    return hashlib.sha256(msgspec.msgpack.encode((FORMAT, version, kind, body))).digest()
+def _digest(format_: str, version: str, kind: str, body: bytes) -> bytes:
+    return hashlib.sha256(msgspec.msgpack.encode((format_, version, kind, body))).digest()
 
 
 def write_saved(path: str | Path, kind: str, body: bytes) -> None:
     """Write a body under its manifest."""
     version = importlib.metadata.version("unpooled")
-    file = SavedFile(FORMAT, version, kind, body, _digest(version, kind, body))
+    file = SavedFile(FORMAT, version, kind, body, _digest(FORMAT, version, kind, body))
     Path(path).write_bytes(msgspec.msgpack.encode(file))
 
 
@@ -74,10 +81,10 @@ def read_saved(path: str | Path) -> SavedFile:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         msg = f"{name}: this is not a file that `save` wrote, or it is damaged"
         raise DataError(msg) from None
-    if file.format != FORMAT:
+    if file.format not in {FORMAT, _FORMER}:
         msg = f"{name}: a file of another format: this version of unpooled reads {FORMAT!r}"
         raise DataError(msg)
-    if _digest(file.version, file.kind, file.body) != file.digest:
+    if _digest(file.format, file.version, file.kind, file.body) != file.digest:
         msg = f"{name}: the file is damaged (its digest is not that of its content)"
         raise DataError(msg)
     return file
@@ -156,14 +163,15 @@ def _packed(value: Any, types: Mapping[str, type]) -> Any:  # noqa: ANN401, C901
             "shape": array.shape,
         }
     if isinstance(value, Plan):
-        return {"study": msgspec.msgpack.encode(value.study), "plan": value.hash}
+        former = {"former": value.formerly} if value.formerly else {}
+        return {"study": msgspec.msgpack.encode(value.study), "plan": value.hash} | former
     if hasattr(value, "stored"):
         return {"stored": type(value).__name__, "data": msgspec.msgpack.encode(value.stored())}
     name, fields = type(value).__name__, _fields(value)
     if fields is not None and types.get(name) is type(value):
         return {"record": name, "fields": {field: _packed(part, types) for field, part in fields.items()}}
     if isinstance(value, list | tuple):
-        return {type(value).__name__: [_packed(item, types) for item in value]}
+        return {"list" if isinstance(value, list) else "tuple": [_packed(item, types) for item in value]}
     msg = f"a {name} cannot be saved: give numbers, texts, arrays, lists or mappings of them"
     raise UsageError(msg)
 
@@ -194,23 +202,31 @@ def _unpacked(tree: Any, types: Mapping[str, type], compiles: Compile) -> Any:  
                 found[k] = inner(item)
             return found.reshape(shape)
         case {"study": bytes(study), "plan": str(known)}:
-            plan = compiles(msgspec.msgpack.decode(study, type=Study, strict=True))
-            if plan.hash != known:
-                msg = f"saved with plan {known[:16]}, of which this version of unpooled makes {plan.hash[:16]}: use the version that saved it"
-                raise DataError(msg)
-            return plan
+            return _plan(study, known, str(tree.get("former", "")), compiles)
         case {"stored": str(name), "data": bytes(data)}:
             kind: Any = _class(types, name)
             return kind.of(msgspec.msgpack.decode(data, type=kind.stored_type(), strict=True))
         case {"record": str(name), "fields": dict(fields)}:
-            return _class(types, name)(**{field: inner(part) for field, part in fields.items()})
+            made = earlier if name == "Earlier" else _class(types, _RENAMED.get(name, name))
+            return made(**{field: inner(part) for field, part in fields.items() if field not in _LEFT.get(name, ())})
         case {"list": list(items)}:
             return [inner(item) for item in items]
         case {"tuple": list(items)}:
-            return tuple(inner(item) for item in items)
+            made = tuple(inner(item) for item in items)
+            return Entries(made) if made and all(isinstance(item, Entry) for item in made) else made
         case None | bool() | int() | float() | str() | bytes():
             return tree
     raise ValueError("an unknown kind of value")
+
+
+def _plan(study: bytes, known: str, former: str, compiles: Compile) -> Plan:
+    """Return the plan of a saved study, which must be the plan it was fitted under; of an older version that cannot be compared."""
+    asked, is_former = read_study(study)
+    plan = compiles(asked)
+    if not is_former and plan.hash != known:
+        msg = f"saved with plan {known[:16]}, of which this version of unpooled makes {plan.hash[:16]}: use the version that saved it"
+        raise DataError(msg)
+    return dataclasses.replace(plan, formerly=known if is_former else former)
 
 
 def _class(types: Mapping[str, type], name: str) -> Any:  # noqa: ANN401 - a class of a closed list

@@ -118,7 +118,11 @@ class Scales:
         kinds = [c.categories is not None or c.missing == "indicator" for c in self.layout.features]
         one = Adjacency.REPLACE if self.layout.makes_other_rows else adjacency
         row = standardising_sums(kinds, first, weight, adjacency)
-        value = max([standardising_sums([], first, weight, one), *(standardising_sums([k], first, 0.0, one) for k in kinds)])
+        # One value moves its own column, and with a formula every column that is made of it.
+        moved = ([kinds[k] for k in places] for places in self.layout.together)
+        value = max(
+            [standardising_sums([], first, weight, one), *(standardising_sums(some, first, 0.0, one) for some in moved)]
+        )
         coordinates = 2 * (p + self.response)
         reach = {Unit.RECORD: Reach(row, coordinates), Unit.ATTRIBUTE: Reach(value, coordinates)}
         return Summed(SCALES, tuple(b for b in blocks if b.size), reach, self.layout.grid**2, share)
@@ -274,7 +278,7 @@ class StandardRows:
             for at in range(0, response.size, _CACHED):
                 part = rows[at : at + _CACHED]
                 residual, square = np.empty((2, part.shape[0]))
-                standard_rows.leave(part, response[at : at + _CACHED], start, float(self.grid), residual, square)
+                standard_rows.leave_from(rows, at, response[at : at + _CACHED], start, float(self.grid), residual, square)
                 yield part, residual, square
 
     def _clip(self, clip: float) -> int:
@@ -358,7 +362,7 @@ def public_numbers(
 
     No sensitivity depends on them. Their bounds only keep every number of a record finite.
     """
-    p, d = len(layout.coding.attribute) + response, layout.size if coefficients is None else coefficients
+    p, d = layout.size - layout.intercept + response, layout.size if coefficients is None else coefficients
     numbers = np.asarray(settings, dtype=np.float64)
     if numbers.size != 2 * p + d + more or not (np.abs(numbers) <= _LARGEST).all():
         msg = f"a request over standardised rows carries {2 * p + d + more} finite numbers"

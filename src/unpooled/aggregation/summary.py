@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import html
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 from unpooled.aggregation.saving import Savable
-from unpooled.errors import UsageError
+from unpooled.errors import UsageError, listed
+from unpooled.protocol.terms import ResultTerm, known
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 
 @dataclass(frozen=True)
@@ -22,7 +29,64 @@ class SummaryTerm:
     p_value: float
     conf_low: float
     conf_high: float
-    identified: bool
+    identified: bool = True
+
+    def __post_init__(self) -> None:
+        if not (self.identified and math.isfinite(self.std_error)):  # no standard error: then nothing else that rests on one
+            for name in _SURE:
+                object.__setattr__(self, name, math.nan)
+            object.__setattr__(self, "identified", False)
+
+    def with_p(self, value: float) -> SummaryTerm:
+        """The line with another p-value."""
+        return replace(self, p_value=value)
+
+    def exponential(self) -> SummaryTerm:
+        """The line with the exponentials of its estimate and interval; standard error and test stay those of the logarithm."""
+        estimate, low, high = (math.exp(min(v, 700.0)) for v in (self.estimate, self.conf_low, self.conf_high))
+        return replace(self, estimate=estimate, conf_low=low, conf_high=high)
+
+    @property
+    def line(self) -> ResultTerm:
+        """The term as a line of a result."""
+        sure = {name: known(getattr(self, name)) for name in _SURE}
+        return msgspec.structs.replace(ResultTerm(self.term, self.estimate), **sure)
+
+
+#: What a term has only with a standard error.
+_SURE = ("std_error", "privacy", "statistic", "p_value", "conf_low", "conf_high")
+#: Why a line is missing.
+NOT_DETERMINED = "not determined, so not printed (no row varies along it, or the noise exceeds what the data say of it): "
+
+
+def notes(not_determined: Iterable[str]) -> list[str]:
+    """Which lines are not printed and why; nothing where all are."""
+    names = list(not_determined)
+    return [NOT_DETERMINED + listed(names)] if names else []
+
+
+def cells_of(
+    terms: Iterable[SummaryTerm], level: float, adjust: str | None = None, ratio: str = ""
+) -> list[tuple[str, ...]]:
+    """The cells of a table, its head first."""
+    p = "p" if adjust is None else f"p ({adjust})"
+    ends = f"[{(1 - level) / 2:.3g}", f"{(1 + level) / 2:.3g}]"
+    lines: list[tuple[str, ...]] = [("", ratio or "estimate", "std error", "privacy", "z", p, *ends)]
+    for t in terms:
+        if t.identified:
+            numbers = (f"{v:.5g}" for v in (t.estimate, t.std_error, t.privacy))
+            low, high = f"{t.conf_low:.5g}", f"{t.conf_high:.5g}"
+            lines.append((t.term, *numbers, f"{t.statistic:.2f}", f"{t.p_value:.3g}", low, high))
+    return lines
+
+
+def as_text(lines: Sequence[tuple[str, ...]]) -> str:
+    """Cells as text: the first column to the left, numbers to the right."""
+    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(f"{v:<{w}}" if k == 0 else f"{v:>{w}}" for k, (v, w) in enumerate(zip(line, widths, strict=True))).rstrip()
+        for line in lines
+    )
 
 
 class SummaryTable(Savable):
@@ -33,6 +97,33 @@ class SummaryTable(Savable):
     #: Epsilon and what else the release promises, in words.
     statement: str
     adjust: str | None
+    #: Lines that are not printed, because the release does not determine them.
+    not_determined: tuple[str, ...]
+    #: What the lines are compared with, in words; and what the estimates are where they are exponentials.
+    compared: tuple[str, ...]
+    ratio: str
+
+    def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
+        """The lines with their intervals, as a matplotlib figure: the darker part of an interval would be there without privacy, too."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6, 0.8 + 0.28 * max(len(self.terms), 1)), layout="constrained")
+        axes = figure.subplots()
+        for place, t in enumerate(self.terms):
+            part = max(1.0 - (t.privacy / t.std_error) ** 2, 0.0) ** 0.5
+            middle = math.log(t.estimate) if self.ratio else t.estimate
+            half = (math.log(t.conf_high) if self.ratio else t.conf_high) - middle
+            inner = [middle - part * half, middle + part * half]
+            axes.plot([t.conf_low, t.conf_high], [place, place], color="0.65", lw=1.2)
+            axes.plot([math.exp(v) for v in inner] if self.ratio else inner, [place, place], color="C0", lw=3)
+            axes.plot([t.estimate], [place], "o", color="C0")
+        axes.axvline(1.0 if self.ratio else 0.0, color="0.8", zorder=0)
+        if self.ratio:
+            axes.set_xscale("log")
+        axes.set_yticks(range(len(self.terms)), [t.term.replace("$", r"\$") for t in self.terms])
+        axes.invert_yaxis()
+        axes.set_xlabel(f"{self.ratio or 'estimate'} with {self.level:.0%} intervals")
+        return figure
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""
@@ -47,47 +138,17 @@ class SummaryTable(Savable):
         return pd.DataFrame([asdict(term) for term in self.terms]).set_index("term")
 
     def _lines(self) -> list[tuple[str, ...]]:
-        p = "p" if self.adjust is None else f"p ({self.adjust})"
-        head = (
-            "",
-            "estimate",
-            "std error",
-            "privacy",
-            "z",
-            p,
-            f"[{(1 - self.level) / 2:.3g}",
-            f"{(1 + self.level) / 2:.3g}]",
-        )
-        lines: list[tuple[str, ...]] = [head]
-        for t in self.terms:
-            if not t.identified:
-                lines.append((t.term, f"{t.estimate:.5g}", "not identified", "", "", "", "", ""))
-                continue
-            numbers = (f"{v:.5g}" for v in (t.estimate, t.std_error, t.privacy))
-            lines.append(
-                (t.term, *numbers, f"{t.statistic:.2f}", f"{t.p_value:.3g}", f"{t.conf_low:.5g}", f"{t.conf_high:.5g}")
-            )
-        return lines
+        return cells_of(self.terms, self.level, self.adjust, self.ratio)
 
     def _foot(self) -> list[str]:
-        foot = []
-        if not all(t.identified for t in self.terms):
-            foot.append(
-                "not identified: the release tells less of it than its own noise; declare tighter bounds or spend more epsilon"
-            )
-        foot.append("std error holds sampling and privacy noise; privacy is the part that privacy adds")
+        foot = [*self.compared, *notes(self.not_determined)]
+        foot.append("std error is of sampling and privacy noise together; privacy is the part that privacy adds")
+        if self.ratio:
+            foot.append("std error, privacy and z are those of the logarithm")
         return [*foot, *self.statement.splitlines()[:1]]
 
     def __str__(self) -> str:
-        lines = self._lines()
-        widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-        table = [
-            "  ".join(
-                f"{v:<{w}}" if k == 0 else f"{v:>{w}}" for k, (v, w) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
-        return "\n".join([*table, *self._foot()])
+        return "\n".join([as_text(self._lines()), *self._foot()])
 
     __repr__ = __str__
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.messages import Member
+    from unpooled.privacy.sentence import Sentence
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Replies
 
@@ -148,13 +149,13 @@ class Aggregation(ABC):
         return self.count > 0
 
     @property
-    def sentences(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What the statement says about it: (not protected, assumptions)."""
+    def sentences(self) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
+        """Return the statement's sentences about this aggregation: (not protected, assumptions)."""
         return (), ()
 
     @property
-    def trusted(self) -> tuple[str, ...]:
-        """Who sees exact sums, in words."""
+    def trusted(self) -> tuple[Sentence, ...]:
+        """Return who sees exact sums, in words."""
         return ()
 
     def multiplier(self, study: Study) -> float:

@@ -15,6 +15,7 @@ from unpooled.aggregation.totals import Aggregation, Quantity, Summed, Total, no
 from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.privacy.mechanisms import Contribution, Vector
 from unpooled.privacy.plan import Plan, Release, Study
+from unpooled.privacy.sentence import Sentence
 from unpooled.protocol.messages import Ask
 from unpooled.protocol.step import Step
 
@@ -31,14 +32,17 @@ class Trusted(Aggregation):
     """One party sees the others' exact vectors."""
 
     @property
-    def sentences(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What the statement says about it: (not protected, assumptions)."""
-        return (f"{self.nodes[0]}, the trusted aggregator, sees the other parties' exact sums.",), ()
+    def sentences(self) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
+        """Return the statement's sentences about a trusted aggregator: (not protected, assumptions)."""
+        sees = Sentence(
+            "sum.trusted", "{node}, the trusted aggregator, sees the exact sums of the other parties.", node=self.nodes[0]
+        )
+        return (sees,), ()
 
     @property
-    def trusted(self) -> tuple[str, ...]:
-        """Who sees exact sums, in words."""
-        return (f"{self.nodes[0]}, the trusted aggregator",)
+    def trusted(self) -> tuple[Sentence, ...]:
+        """Return the party that sees exact sums."""
+        return (Sentence("trusted.aggregator", "{node}, the trusted aggregator", node=self.nodes[0]),)
 
     def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
         """The noisy total of the aggregator, and every other party's contribution to it."""

@@ -50,7 +50,7 @@ OWN: dict[str, dict[str, Shown]] = {
     "PrideRegressor": _PRIDE,
     "PrideClassifier": _PRIDE,
     "PrideGLM": {**_PRIDE, "loss": Shown.PUBLIC},
-    "PrivateBayesianRegression": {
+    "PrivateLinearRegression": {
         "coef_": Shown.RELEASED,
         "intercept_": Shown.RELEASED,
         "covariance_": Shown.RELEASED,

@@ -107,11 +107,14 @@ def _rows(folder: Path, epsilon: float, seed: int, console: Console) -> dict[str
     )
     terms = load("bayes").terms(plan, outcome.result)
     found = {term.term: term for term in terms}
-    age, never = found["age"], found["smoker = never"].estimate
-    lines = [("age, per year", f"{age.estimate:.3g}", f"{age.std_error or math.nan:.2g}", "0.55")]
-    for habit, truth in (("former", "0"), ("current", "8")):  # single categories are not identified beside a constant
-        difference = found[f"smoker = {habit}"].estimate - never
-        lines.append((f"smoker: {habit} less never", f"{difference:.3g}", "", truth))
+    lines = [
+        (said, f"{found[name].estimate:.3g}", f"{found[name].std_error or math.nan:.2g}", truth)
+        for said, name, truth in (
+            ("age, per year", "age", "0.55"),
+            ("smoker: former - never", "smoker: former - never", "0"),
+            ("smoker: current - never", "smoker: current - never", "8"),
+        )
+    ]
     _table(console, ("term", "estimate", "std. error", "simulated with"), lines)
     _page(folder / "study.run")
     return _told(plan, outcome)

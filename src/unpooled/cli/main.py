@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from unpooled.cli import audit, demo, doctor, link, network, new, party, plan, predict, report, result, run
+from unpooled.cli import audit, contrast, demo, doctor, link, network, new, party, plan, predict, report, result, run
 from unpooled.cli.say import examples
 from unpooled.errors import Refusal, UnpooledError
 
@@ -22,7 +22,7 @@ app = typer.Typer(
     help="Linear models on data you cannot pool, with differential privacy that is true end to end.",
 )
 for command in (
-    *(demo.demo, new.new, plan.plan, run.run, link.link, result.result, predict.predict),
+    *(demo.demo, new.new, plan.plan, run.run, link.link, result.result, contrast.contrast, predict.predict),
     *(report.report, audit.audit, doctor.doctor),
 ):
     app.command(epilog=examples(command.__name__))(command)

@@ -8,10 +8,13 @@ import typer
 
 
 def new(
-    model: str = typer.Argument(help="describe, bayes, glm, pls, stacking, lasso or pride; or link."),
+    model: str = typer.Argument(help="describe, bayes, glm, diagnose, pls, stacking, lasso or pride; or link."),
     *,
     card: list[Path] = typer.Option([], "--card", help="The public card of a party; repeat for each."),
     epsilon: float | None = typer.Option(None, help="The privacy asked for [default: 1, or that of --fitted]."),
+    calibration: str = typer.Option(
+        "sound", help="The form: sound, or published (the paper's own study, which promises nothing)."
+    ),
     fitted: Path | None = typer.Option(
         None, "--fitted", help="pride: an earlier study, whose coefficients predict the new rows of these cards."
     ),
@@ -29,9 +32,12 @@ def new(
     if fitted is not None and model != "pride":
         msg = "--fitted is for pride, whose coefficients stay at the parties; other models' runs are used by `unpooled predict`"
         raise UsageError(msg)
-    text = (
-        template(model, cards, 1.0 if epsilon is None else epsilon) if fitted is None else prediction(fitted, cards, epsilon)
-    )
+    if fitted is None:
+        text = template(model, cards, 1.0 if epsilon is None else epsilon, calibration)
+    elif calibration == "sound":
+        text = prediction(fitted, cards, epsilon)
+    else:
+        raise UsageError("new rows are predicted in the form of the study that fitted: leave --calibration out")
     try:
         with out.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -6,24 +6,33 @@ from pathlib import Path
 
 import typer
 
+from unpooled.cli.ledger import line_of
 from unpooled.cli.say import say_json
 
 _CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
 _JSON = typer.Option(False, "--json", help="Print data for machines.")
 
 
-def withdraw(study: Path = typer.Argument(help="The study file."), config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
+def withdraw(
+    study: Path = typer.Argument(help="The study file."),
+    config: Path = _CONFIG,
+    *,
+    by: str = typer.Option("", "--by", help="Who withdraws it; the ledger keeps the name [default: your account's name]."),
+    reason: str = typer.Option("", "--reason", help="Why; the ledger keeps it."),
+    as_json: bool = _JSON,
+) -> None:
     """Take back the approval of a study: from now on nothing of it is debited or answered here, not even what was answered before.
 
     What was released stays released and debited. The withdrawal is a row of the ledger; approving the study again ends it.
     """
     from unpooled.privacy.ledger import Ledger
+    from unpooled.study.about import account
     from unpooled.study.files import read_party, read_study
     from unpooled.study.run import compile_study
 
     plan = compile_study(read_study(study)).hash
     with Ledger.open(config.parent / read_party(config).party.ledger) as ledger:
-        ledger.withdraw(plan)
+        ledger.withdraw(plan, by=by or account(), reason=reason)
         released = sum(entry.kind == "charge" for entry in ledger.entries() if entry.plan == plan)
     if as_json:
         say_json({"plan": plan, "approved": False, "released_before": released})
@@ -94,7 +103,6 @@ def verify(
     """For an auditor: recompute an exported ledger's chain, without its key and its data, and say whether it holds a given head."""
     from unpooled.errors import DataError
     from unpooled.privacy.ledger.export import read_export
-    from unpooled.study.about import moment
 
     history = read_export(export.read_bytes())
     now = history.head.digest.hex()
@@ -107,8 +115,5 @@ def verify(
         say_json({"head": now, "rows": len(history.rows), "entries": history.entries()})
         return
     for entry in history.entries():
-        said = f"{entry.kind}  {entry.about}".rstrip()
-        what = said if entry.key is None else f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
-        words = "; ".join(f"{unit}: {entry.words(unit)}" for unit in entry.units)
-        typer.echo(f"{entry.position:>5}  {moment(entry.time):<16}  plan {entry.plan[:16]}  {what:<24}{words}".rstrip())
+        typer.echo(line_of(entry))
     typer.echo(f"{len(history.rows)} rows in an unbroken chain; head {now}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,21 +15,45 @@ if TYPE_CHECKING:
     from unpooled.protocol.local import Watch
     from unpooled.protocol.messages import Ask
 
+#: Seconds between two lines where there is no terminal.
+EVERY = 10.0
 #: What a shell expects of a command that Ctrl-C ended.
 _INTERRUPTED = 130
 
 
 @contextmanager
 def progress(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Words, a spinner and the time since the beginning, on standard error of a terminal; nothing in a pipe, and never a data value."""
+    """Show what is waited for on standard error: a spinner in a terminal, elsewhere a line every ten seconds; never a data value."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True, quiet=quiet)
+    if not quiet and not console.is_terminal:
+        with _lines() as say:
+            yield say
+        return
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as shown:
+    with Progress(*columns, console=console, transient=True, disable=quiet) as shown:
         task = shown.add_task("opening the ledgers", total=None)
         yield lambda words: shown.update(task, description=words)
+
+
+@contextmanager
+def _lines() -> Iterator[Callable[[str], None]]:
+    """Say every ten seconds, on a line of its own, what is waited for and since when: a log shows that a run goes on."""
+    begun, ended, last = time.monotonic(), threading.Event(), ["opening the ledgers"]
+
+    def tell() -> None:
+        while not ended.wait(EVERY):
+            typer.echo(f"{time.monotonic() - begun:.0f} s: {last[0]}", err=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield lambda words: last.__setitem__(0, words)
+    finally:
+        ended.set()
+        teller.join()
 
 
 def waiting(say: Callable[[str], None]) -> Watch:

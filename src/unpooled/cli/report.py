@@ -18,12 +18,23 @@ def report(
     out: Path | None = typer.Option(
         None, "--out", help="The page to write [default: RUN/report.html, or STUDY.PARTY.html]."
     ),
+    verify: bool = typer.Option(
+        False,
+        "--verify",
+        help="Check that every reply carries the signature of its party, under the cards given with --card.",
+    ),
+    card: list[Path] = typer.Option(
+        [], "--card", help="With --verify: the public card of a party, as you got it from the party."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
-    """Write a run as one HTML page: its promise, its releases, its result. Everything is worked out anew from the transcript.
+    """Write a run as one HTML page: its promise, its releases, its result. The result is recomputed from the transcript.
 
     After a networked run the transcript stays at the coordinator, and the page is made from the record that came with the result.
     """
+    if verify:
+        _verify(run, card, as_json=as_json)
+        return
     from unpooled.errors import UsageError
     from unpooled.report.page import page, page_of_party
     from unpooled.report.party import PartyView
@@ -44,6 +55,21 @@ def report(
             warning = f"WARNING: result.json is not {other}"
     path.write_text(text, encoding="utf-8")
     _tell(plan, path, warning, as_json=as_json)
+
+
+def _verify(run: Path, cards: list[Path], *, as_json: bool) -> None:
+    """Check the signatures of a run's replies, and say how many each party gave."""
+    from unpooled.cli.say import say_json
+    from unpooled.report.run import Run
+    from unpooled.study.files import read_card
+
+    signed = Run.verify(run, [read_card(path) for path in cards])
+    if as_json:
+        say_json({"verified": True, "replies": signed})
+        return
+    counts = ", ".join(f"{count} of {name}" for name, count in signed.items())
+    typer.echo(f"verified: every reply carries the signature of its party ({counts}), and the result follows from them")
+    typer.echo("No signature shows that a party was silent: ask a party that is said to have dropped out.")
 
 
 def _tell(plan: Plan, path: Path, warning: str, *, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import typer
@@ -16,7 +17,6 @@ def result(
     """Print what a study found: coefficients (or summaries) in the data's own units, with standard errors and intervals where there are any."""
     from unpooled.errors import UsageError
     from unpooled.protocol.terms import as_csv as csv_of
-    from unpooled.protocol.terms import as_table
     from unpooled.report.run import Run
 
     if as_csv and as_json:
@@ -26,20 +26,25 @@ def result(
     if as_json:
         import msgspec
 
+        study, tables = found.plan.study, found.model.tables(found.plan, found.result)
         data = {
             "plan": found.plan.hash,
-            "model": found.plan.study.model,
+            "model": study.model,
             "holds": found.plan.statement.holds,
             "statement": str(found.plan.statement),
+            "epsilon": study.epsilon if math.isfinite(study.epsilon) else None,
+            "delta": study.delta,
             "recomputed": found.recomputed,
             "terms": terms,
+            "predicting": found.model.predicting(found.plan, found.result),
+            **({} if tables is None else tables.data(found.result.level)),
         }
         typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
         return
     if as_csv:
         typer.echo(csv_of(terms), nl=False)
         return
-    typer.echo(as_table(terms) if terms else found.model.render(found.result))
+    typer.echo(found.model.table(found.plan, found.result))
     if not terms:
         typer.echo("Each party shows its own coefficients with `unpooled party show STUDY`.")
     typer.echo()

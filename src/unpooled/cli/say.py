@@ -11,6 +11,10 @@ import typer
 #: Command -> what people type.
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "audit": ("unpooled audit study.toml", "unpooled audit study.toml --rows 20 --json"),
+    "contrast": (
+        'unpooled contrast study.run "ward: b - a"',
+        'unpooled contrast study.run "ward: b - a, c - a" --exponentiate --json',
+    ),
     "demo": ("unpooled demo", "unpooled demo --epsilon 0.5 --out tour"),
     "doctor": ("unpooled doctor kits/north", "unpooled doctor --study study.toml --config north/party.toml"),
     "link": (
@@ -19,6 +23,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "new": (
         "unpooled new bayes",
+        "unpooled new pls --calibration published --card mill/mill.card.toml --out study.toml",
         "unpooled new pride --card clinic/clinic.card.toml --card lab/lab.card.toml --out pride.toml",
         "unpooled new pride --fitted study.toml --card clinic-new/clinic.card.toml --card lab-new/lab.card.toml --out predict.toml",
     ),

@@ -40,7 +40,7 @@ def make_regression_sites(
     >>> data.rows.shape, sorted(set(data.site.tolist()))
     ((1000, 4), ['site0', 'site1', 'site2'])
     >>> import unpooled
-    >>> bayes = unpooled.PrivateBayesianRegression(bounds=data.bounds, y_bounds=data.response_bounds, random_state=0)
+    >>> bayes = unpooled.PrivateLinearRegression(bounds=data.bounds, y_bounds=data.response_bounds, random_state=0)
     >>> bayes.fit(data.rows, data.response, sites=data.site).coef_.shape
     (4,)
     """

@@ -18,6 +18,7 @@ from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.saving import Savable, unpack
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.exporting import linear_model
+from unpooled.estimation.framed import TakesFrames, picked
 from unpooled.estimation.households import planned_counts
 from unpooled.estimation.linkable import Linkable, Linkage
 from unpooled.estimation.parameters import SHARED, WHOLE, Constraints, check
@@ -68,7 +69,7 @@ class Declared:
         return [column.name for column in self.columns]
 
 
-class StudyEstimator(Linkable, Savable, BaseEstimator):
+class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     """A scikit-learn estimator whose ``fit`` runs a study over parties of this process.
 
     A model's estimator says what is its own: its parameters and their kinds (``_parameter_constraints``), its model, the study that
@@ -134,8 +135,8 @@ class StudyEstimator(Linkable, Savable, BaseEstimator):
 
         Examples
         --------
-        >>> from unpooled import PrivateBayesianRegression
-        >>> model = PrivateBayesianRegression(epsilon=1.0, bounds=(-1, 1), y_bounds=(-1, 1))
+        >>> from unpooled import PrivateLinearRegression
+        >>> model = PrivateLinearRegression(epsilon=1.0, bounds=(-1, 1), y_bounds=(-1, 1))
         >>> few, many = (model.outlook(rows, 5, r2=0.6, correlation=0.2, ranges=3.0) for rows in (100, 20_000))
         >>> bool(few.error > 0.6 > 0.45 > many.error)
         True
@@ -195,7 +196,10 @@ class StudyEstimator(Linkable, Savable, BaseEstimator):
         return Declared(self._coded(bounds, names), () if self.bounds is not None else (BOUNDS,))
 
     def _coded(self, bounds: Bounds, names: Sequence[str]) -> tuple[Column, ...]:
-        """The columns as the study codes them."""
+        """The columns as the study codes them; what is declared of others does not matter where columns are taken by name."""
+        if self._picks and set(names) < set(bounds.names):
+            declared = {column.name: column for column in bounds.columns(bounds.names)}
+            return tuple(declared[name] for name in names)
         return bounds.columns(names)
 
     def _asked(
@@ -221,7 +225,7 @@ class StudyEstimator(Linkable, Savable, BaseEstimator):
             trust=trust or {},
             public_seed=int(self.public_seed),
             simulation_seed=seed_of(self.random_state),
-            earlier=self.bounds.paid if isinstance(self.bounds, Bounds) else (),
+            origins=self.bounds.paid if isinstance(self.bounds, Bounds) else (),
             derived=derived,
         )
 
@@ -260,6 +264,8 @@ class StudyEstimator(Linkable, Savable, BaseEstimator):
     def _rows(self, X: Any) -> Any:  # noqa: ANN401 - an array of numbers or objects, or a sparse matrix
         """New rows, checked: values may be missing in them where the declarations of the fit allow it in any column."""
         check_is_fitted(self)
+        if self._picks:
+            X = picked(X, self.feature_names_in_.tolist())
         may_miss = any(column.may_be_absent for column in self._columns)
         sparse = "csr" if self._takes_sparse else False
         return checked(self, X, reset=False, accept_sparse=sparse, ensure_all_finite="allow-nan" if may_miss else True)
@@ -279,6 +285,12 @@ class StudyEstimator(Linkable, Savable, BaseEstimator):
 
         A missing value is the middle of its range, where it contributed nothing to the fit.
         """
+        made = self._made
+        if made is not None:
+            own = made.seen(Table(self._new(X)))
+            features = tuple(feature.column for feature in made.features)
+            blocks = own.blocks(tuple(column.name for column in features))
+            return np.concatenate([Coding(features, 1).natural(block) for block in blocks])
         rows = self._rows(X)
         if not isinstance(rows, np.ndarray):  # sparse: ranges are symmetric about zero, and there are no categories
             if np.isnan(rows.data).any():
@@ -326,7 +338,7 @@ class StudyEstimator(Linkable, Savable, BaseEstimator):
             case _:
                 raise DataError("the content of this file is not what its class holds")
         names = cls._get_param_names()
-        if set(parameters) != set(names) or not all(isinstance(name, str) and name not in names for name in fitted):
+        if not set(parameters) <= set(names) or not all(isinstance(name, str) and name not in names for name in fitted):
             raise DataError("its parameters are not those of this version of unpooled: use the version that saved it")
         estimator = cls(**parameters)
         estimator._validate_params()

@@ -63,6 +63,8 @@ def imagine(
     rng: np.random.Generator,
 ) -> Any:  # noqa: ANN401 - the model's own result
     """The result of a study over these made-up rows."""
+    seen = getattr(plan.design, "seen", None)  # with the columns of a formula
+    table = table if seen is None else seen(table)
     parties = plan.design.aggregation.parties
     aggregation = Imagined(parties, 0, table=table, real=plan, rng=rng, statistics=statistics)
     conversation = coordinate(replace(plan, design=replace(plan.design, aggregation=aggregation)))

@@ -74,7 +74,7 @@ def link_rows(
         found = result.ids.partition(":")[2]
         rows = {name: parties[name].keeper.kept(found, ROW_MAP).astype(np.int64) for name in frames}
         guesses = {name: party.ledger.guesses for name, party in parties.items()}
-        return LinkedRows(rows, roots, guesses, result.passes, result.ids, plan.public)
+        return LinkedRows(rows, roots, guesses, result.passes, result.ids, tuple(map(str, plan.public)))
     finally:
         for party in parties.values():
             party.ledger.close()

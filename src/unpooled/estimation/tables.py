@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.errors import DataError, UsageError
-from unpooled.privacy.table import Table, as_column
+from unpooled.privacy.bounds import Bounds
+from unpooled.privacy.table import Checked, Table, as_column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +36,10 @@ def checked(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = T
     from sklearn.utils.validation import validate_data
 
     alone = isinstance(y, str) and y == "no_validation"
+    if reset and is_frame(X) and getattr(estimator, "bounds", None) is not None:
+        Bounds.given(estimator.bounds, None).refuse_undeclared(
+            columns_of(X)
+        )  # before what stands in a column that nobody declared
     try:
         mixed = _mixed(X)
         if mixed is None:
@@ -57,7 +62,7 @@ def checked(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = T
 
 def _mixed(X: Any) -> NDArray[Any] | None:  # noqa: ANN401
     """The rows as an array of objects if they hold something else than numbers; None leaves them to scikit-learn."""
-    if _is_frame(X):
+    if is_frame(X):
         columns = list(_of_frame(X).values())
         if not columns or all(column.dtype.kind in "biufc" for column in columns):
             return None
@@ -81,7 +86,7 @@ def table_of(data: Any, names: Sequence[str] | None = None) -> Table:  # noqa: A
     """Data as a table; ``names`` are those of an array's columns (default x0, x1, ..), or say which of a frame's to take."""
     if hasattr(data, "tocsc"):
         return Table({}, sparse=(names or _numbered(data.shape[1]), data))
-    if _is_frame(data):
+    if is_frame(data):
         data = _of_frame(data)
     if isinstance(data, Mapping):
         missing = [name for name in names or () if name not in data]
@@ -122,7 +127,7 @@ def part(table: Table, names: Sequence[str], response: NDArray[Any] | None = Non
     matrix = table.sparse(names) if names else None
     if matrix is not None:
         return Table(own, sparse=(names, matrix))
-    return Table({**{name: table[name] for name in names}, **own})
+    return Table({**{name: Checked(table[name]) for name in names}, **own})
 
 
 def names_of(estimator: Any, count: int) -> list[str]:  # noqa: ANN401
@@ -139,7 +144,7 @@ def columns_of(frame: Any) -> list[str]:  # noqa: ANN401 - a frame, or a mapping
     return [str(name) for name in (frame if isinstance(frame, Mapping) else frame.columns)]
 
 
-def _is_frame(data: Any) -> bool:  # noqa: ANN401
+def is_frame(data: Any) -> bool:  # noqa: ANN401
     """Whether data are a frame of pandas, polars or their like, without importing any of them."""
     return hasattr(data, "columns") and hasattr(data, "__getitem__") and not isinstance(data, Mapping)
 

@@ -5,15 +5,21 @@ The maximum would not do: where the noise hides everything, the likelihood of th
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from unpooled.kernels import noisy_gram
+from unpooled.kernels.noise_aware import NoiseAware
+from unpooled.kernels.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -25,6 +31,8 @@ PRIORS = np.geomspace(0.01, 3.0, 14)
 #: Residual variance is never taken for less than this part of the response's second moment.
 _LEAST = 1e-3
 _ROUNDS = 4
+#: Up to so many coefficients two threads of BLAS wait for each other longer than they work.
+_ALONE = 700
 
 
 @dataclass(frozen=True)
@@ -47,26 +55,29 @@ class NoisyMoments:
     cross_variance: Vector
     rows: int
 
+    @cached_property
+    def _aware(self) -> NoiseAware:
+        """What posteriors of these moments share."""
+        return NoiseAware(self.gram, self.cross, self.gram_variance, self.cross_variance)
+
     def log_evidence(self, prior: Vector, noise_variance: float) -> float:
         """Of the cross moments, given M, under coefficients of these prior variances."""
-        m, second = noisy_gram.psd_part(self.gram), np.diag(prior)
-        covariance = m @ second @ m + noise_variance * m
+        m, second = self._aware.psd, np.diag(prior)
+        covariance = (m * prior) @ m + noise_variance * m
         covariance += noisy_gram.noise_covariance(second, self.gram_variance, self.cross_variance)
         covariance[np.diag_indices(prior.size)] += 1e-9 * self.rows
         lower = np.linalg.cholesky(covariance)
-        scaled = np.linalg.solve(lower, self.cross)
+        scaled = solve_triangular(lower, self.cross, lower=True)
         return float(-0.5 * scaled @ scaled - np.log(lower.diagonal()).sum())
 
     def posterior(self, prior: Vector, noise_variance: float) -> tuple[Vector, Matrix]:
         """Noise-aware, for coefficients of these prior variances."""
-        return noisy_gram.posterior(
-            self.gram, self.cross, self.gram_variance, self.cross_variance, 1 / prior, 1 / noise_variance
-        )
+        return self._aware.posterior(1 / prior, 1 / noise_variance)
 
     def residual_variance(self, squares: float, prior: Vector) -> float:
         """The noise variance that the sum of squares of the response leaves, at the posterior of this prior."""
         squares = max(squares, _LEAST * _LEAST * self.rows)
-        m, least = noisy_gram.psd_part(self.gram), _LEAST * squares / self.rows
+        m, least = self._aware.psd, _LEAST * squares / self.rows
         found = squares / self.rows / 2
         for _ in range(_ROUNDS):
             b, _ = self.posterior(prior, found)
@@ -80,10 +91,16 @@ class NoisyMoments:
         ``squares`` is the noisy sum of y^2, from which the residual variance follows where it is not given.
         """
         found = []
-        for prior in priors:
-            noise = noise_variance or self.residual_variance(squares, prior)
-            found.append((self.log_evidence(prior, noise), *self.posterior(prior, noise), noise, float(prior[0])))
-        return _mixture(found)
+        with _threads(self.cross.size):
+            for prior in priors:
+                noise = noise_variance or self.residual_variance(squares, prior)
+                found.append((self.log_evidence(prior, noise), *self.posterior(prior, noise), noise, float(prior[0])))
+            return _mixture(found)
+
+
+def _threads(size: int) -> AbstractContextManager[None]:
+    """BLAS on one thread where there is little to do."""
+    return one_thread() if size <= _ALONE else nullcontext()
 
 
 def _mixture(found: Sequence[tuple[float, Vector, Matrix, float, float]]) -> AveragedPosterior:
@@ -105,10 +122,11 @@ def least_squares_state(moments: NoisyMoments, least: float) -> tuple[Vector, Ma
     Its spread about b is averaged by evidence from ``least``, the deviation that the rounds before are known to have, upwards.
     """
     size, found = moments.cross.size, []
-    for deviation in np.geomspace(min(max(least, 2e-3), 0.5), 1.5, 14).tolist():
-        prior = np.full(size, deviation**2)
-        # The state is a number of these rows: no sampling noise is between it and their moments (Theorem B.8).
-        evidence = moments.log_evidence(prior, 0.0)
-        found.append((evidence, *moments.posterior(prior, 1e-8), 0.0, deviation**2))
-    best = _mixture(found)
+    with _threads(size):
+        for deviation in np.geomspace(min(max(least, 2e-3), 0.5), 1.5, 14).tolist():
+            prior = np.full(size, deviation**2)
+            # The state is a number of these rows: no sampling noise is between it and their moments (Theorem B.8).
+            evidence = moments.log_evidence(prior, 0.0)
+            found.append((evidence, *moments.posterior(prior, 1e-8), 0.0, deviation**2))
+        best = _mixture(found)
     return best.mean, best.covariance

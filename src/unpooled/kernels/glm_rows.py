@@ -26,7 +26,8 @@ _DEVIATIONS, _TIMES = 2.0, 3.0
 def pull(kind: int, dispersion: float, u: float, y: float) -> tuple[float, float, float]:
     """(r, w, q) of one record; ``dispersion`` of a negative binomial: its variance is m + dispersion m^2."""
     if kind == LOGISTIC:
-        p = 1.0 / (1.0 + math.exp(-u)) if u >= 0 else math.exp(u) / (1.0 + math.exp(u))
+        small = math.exp(-abs(u))  # one exponential and no branch: half the signs cannot be predicted
+        p = (1.0 if u >= 0 else small) / (1.0 + small)
         return y - p, p * (1.0 - p), 1.0
     mean = math.exp(u)
     if kind == POISSON:

@@ -1,4 +1,4 @@
-"""Convex quadratics over l1 balls: the projection onto a ball, and an accelerated projected gradient method with a duality gap."""
+"""Convex quadratics over l1 balls or with an l1 penalty: an accelerated proximal gradient method with a duality gap."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from unpooled.kernels.solution import Solution
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -23,6 +23,11 @@ def nearest(x: Vector, radius: float) -> Vector:
     sizes = np.sort(np.abs(x))[::-1]
     threshold = float(((np.cumsum(sizes) - radius) / np.arange(1, sizes.size + 1)).max())
     return np.asarray(np.sign(x) * np.maximum(np.abs(x) - max(threshold, 0.0), 0))
+
+
+def shrunk_by(x: Vector, amount: Vector) -> Vector:
+    """Return x with every entry moved toward 0 by its amount, and no further than 0."""
+    return np.asarray(np.sign(x) * np.maximum(np.abs(x) - amount, 0.0))
 
 
 def quadratic_in_balls(
@@ -58,21 +63,86 @@ def quadratic_in_balls(
     labels = np.zeros(linear.size, dtype=np.int64) if blocks is None else np.asarray(blocks)
     balls = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     curvature = float(np.linalg.eigvalsh(gram)[-1]) or 1.0
+
+    def projected(target: Vector) -> Vector:
+        found = np.empty_like(target)
+        for ball in balls:
+            found[ball] = nearest(target[ball], radius)
+        return found
+
+    def gap(x: Vector, gradient: Vector) -> float:
+        return float(gradient @ x) + radius * sum(float(np.abs(gradient[ball]).max()) for ball in balls)
+
+    limit = tolerance * gap(np.zeros(linear.size), -linear)
+    return _accelerated(gram, linear, curvature, (projected, gap), (limit, max_iterations))
+
+
+def quadratic_with_penalty(
+    gram: Matrix, linear: Vector, penalty: Vector, *, tolerance: float = 1e-10, max_iterations: int = 20_000
+) -> Solution:
+    r"""Minimise :math:`x'Gx/2 - b'x + \sum_j \lambda_j |x_j|`: the LASSO with a penalty for each coordinate.
+
+    The method is that of :func:`quadratic_in_balls`, with soft thresholds in place of projections. The certificate is the gap between this
+    objective and the dual one at the residuals, scaled until they are feasible: with y such that G = A'A and b = A'y, and
+    :math:`r = y - Ax`, that is :math:`|r|^2/2 + \lambda\cdot|x| - s\,r\cdot y + s^2|r|^2/2`, s the best number for which
+    :math:`|s|\le 1` and :math:`|s|\,|b - Gx|_j \le \lambda_j` for all j. The objective that is returned includes the penalty.
+
+    Parameters
+    ----------
+    gram
+        G, symmetric and positive semidefinite.
+    linear
+        b, a combination of the columns of G.
+    penalty
+        lambda, positive numbers, or all of them 0: then the minimum is solved for directly.
+    tolerance
+        Stop at a gap of at most this times y.y/2, the value of the objective at 0 where it counts from 0.
+    max_iterations
+        Stop after this number of iterations, with ``converged`` false.
+    """
+    values, vectors = np.linalg.eigh(gram)
+    along = vectors.T @ linear
+    seen = values > 1e-13 * float(values[-1])
+    if not penalty.any():
+        x = np.asarray(vectors[:, seen] @ (along[seen] / values[seen]))
+        return Solution(x, -float(linear @ x) / 2, 0.0, 0, converged=True)
+    square = float(np.square(along[seen]) @ (1 / values[seen]))
+
+    def gap(x: Vector, gradient: Vector) -> float:
+        bend, told = float((gradient + linear) @ x), float(linear @ x)
+        residual, across = square - 2 * told + bend, square - told
+        most = float((penalty / np.maximum(np.abs(gradient), penalty)).min())
+        part = min(max(across / residual, -most), most) if residual > 0 else most
+        return residual / 2 + float(penalty @ np.abs(x)) - part * across + part**2 * residual / 2
+
+    curvature = float(values[-1]) or 1.0
+    thresholds = penalty / curvature
+    steps = (lambda target: shrunk_by(target, thresholds)), gap
+    found = _accelerated(gram, linear, curvature, steps, (tolerance * square / 2, max_iterations))
+    x = found.coefficients
+    return Solution(x, found.objective + float(penalty @ np.abs(x)), found.certificate, found.iterations, found.converged)
+
+
+def _accelerated(
+    gram: Matrix,
+    linear: Vector,
+    curvature: float,
+    part: tuple[Callable[[Vector], Vector], Callable[[Vector, Vector], float]],
+    until: tuple[float, int],
+) -> Solution:
+    """Minimise x.G x / 2 - b.x plus a part that has a proximal step and a gap, until (the largest gap, iterations)."""
+    (proximal, gap_of), (limit, max_iterations) = part, until
     x, product, moved, bent = (np.zeros(linear.size) for _ in range(4))  # bent = G moved, the last step
-    limit, speed, iteration = math.inf, 1.0, 0
+    speed, iteration = 1.0, 0
     while True:
         gradient = product - linear
-        gap = float(gradient @ x) + radius * sum(float(np.abs(gradient[ball]).max()) for ball in balls)
-        limit = min(limit, tolerance * gap) if iteration == 0 else limit
+        gap = gap_of(x, gradient)
         if gap <= limit or iteration == max_iterations:
             return Solution(x, float((gradient - linear) @ x) / 2, gap, iteration, gap <= limit)
         faster = (1 + math.sqrt(1 + 4 * speed**2)) / 2
         push = (speed - 1) / faster
         ahead = x + push * moved
-        target = ahead - (gradient + push * bent) / curvature
-        found = np.empty_like(x)
-        for ball in balls:
-            found[ball] = nearest(target[ball], radius)
+        found = proximal(ahead - (gradient + push * bent) / curvature)
         moved = found - x
         speed = 1.0 if float((ahead - found) @ moved) > 0 else faster
         x, before, product = found, product, gram @ found

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import expit
 
-from unpooled.kernels.l1_ball import nearest
+from unpooled.kernels.l1_ball import nearest, shrunk_by
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     Vector = NDArray[np.float64]
@@ -67,7 +69,29 @@ class TwoClasses:
 
 
 def logistic_in_ball(classes: TwoClasses, scale: Vector, radius: float) -> tuple[Vector, float]:
-    """(x, b) with |x|_1 <= radius and the smallest expected loss at w = x / scale: FISTA with restarts, the constant beside it."""
+    """(x, b) with |x|_1 <= radius and the smallest expected loss at w = x / scale."""
+    return _accelerated(classes, scale, (lambda x, _: nearest(x, radius)), lambda _: 0.0, max(radius, 1.0))
+
+
+def logistic_with_penalty(classes: TwoClasses, penalty: Vector) -> tuple[Vector, float]:
+    """Return (w, b) with the smallest expected loss plus penalty . |w|; the penalty has an entry for each column."""
+    return _accelerated(
+        classes,
+        np.ones(penalty.size),
+        lambda w, step: shrunk_by(w, step * penalty),
+        lambda w: float(penalty @ np.abs(w)),
+        1.0,
+    )
+
+
+def _accelerated(
+    classes: TwoClasses,
+    scale: Vector,
+    proximal: Callable[[Vector, float], Vector],
+    price: Callable[[Vector], float],
+    size: float,
+) -> tuple[Vector, float]:
+    """FISTA with restarts for the loss plus a price of x, the constant beside it; ``size`` is what steps are small compared with."""
     base = math.log(classes.share / (1 - classes.share))
     if not classes.second.any():
         return np.zeros(scale.size), base
@@ -78,7 +102,8 @@ def logistic_in_ball(classes: TwoClasses, scale: Vector, radius: float) -> tuple
     ahead, lead, speed, last = x, b, 1.0, math.inf
     for _ in range(_STEPS):
         value, slope, constant = classes.loss(ahead / scale, lead)
-        new = nearest(ahead - slope / scale / (2 * curvature), radius)
+        value += price(ahead)
+        new = proximal(ahead - slope / scale / (2 * curvature), 1 / (2 * curvature))
         now = lead - 2 * constant
         if value > last:  # momentum points uphill: start again from here
             ahead, lead, speed, last = x, b, 1.0, math.inf
@@ -88,6 +113,6 @@ def logistic_in_ball(classes: TwoClasses, scale: Vector, radius: float) -> tuple
         moved = float(np.abs(new - x).max()) + abs(now - b)
         ahead, lead = new + push * (new - x), now + push * (now - b)
         x, b, speed, last = new, now, faster, value
-        if moved < _TOLERANCE * max(radius, 1.0):
+        if moved < _TOLERANCE * size:
             break
     return x, b

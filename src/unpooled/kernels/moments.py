@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 #: A block of so many rows of some tens of columns stays in the second-level cache.
 _CACHE_ROWS = 4096
-#: Columns a side of a square of products, and the most columns for which squares are faster than BLAS (8 times at 4 columns, as fast at 150).
-_TILE, _NARROW = 4, 128
+#: Columns on each side of a square of products, and the largest width in ``benchmarks/squares.py`` at which squares are faster than BLAS (0047).
+_TILE, _NARROW = 4, 40
 
 
 @njit(nogil=True)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
     Vector = NDArray[np.float64]
 
-_ROUNDS = 60
-
 
 def psd_part(matrix: Matrix) -> Matrix:
     """The nearest positive semidefinite matrix."""
@@ -61,39 +59,6 @@ def noise_covariance(second: Matrix, gram_variance: Matrix, cross_variance: Vect
     covariance = gram_variance * second
     np.fill_diagonal(covariance, gram_variance @ second.diagonal() + cross_variance)
     return covariance
-
-
-def posterior(
-    gram: Matrix,
-    cross: Vector,
-    gram_variance: Matrix,
-    cross_variance: Vector,
-    prior: Vector,
-    noise_precision: float,
-) -> tuple[Vector, Matrix]:
-    r"""Noise-aware posterior mean and covariance: a fixed point (Theorem B.4).
-
-    :math:`V=M/\lambda+Cov(e-Nb)`, :math:`C=(\Lambda_0+MV^{-1}M)^{-1}`, :math:`b=CMV^{-1}m`, :math:`S=bb^T+C`, with M the PSD part.
-    """
-    m = psd_part(gram)
-    mean = np.zeros(cross.size)
-    covariance: Matrix = np.diag(1 / prior)
-    second = covariance
-    floor = 1e-12 * (m.diagonal().max(initial=0.0) / noise_precision + cross_variance.max(initial=0.0) + 1e-300)
-    for _ in range(_ROUNDS):
-        # Half of the old second moment: without it, moments that contradict the prior make the iteration swing for ever.
-        second = (second + np.outer(mean, mean) + covariance) / 2
-        v = m / noise_precision + noise_covariance(second, gram_variance, cross_variance)
-        v.flat[:: v.shape[0] + 1] += floor
-        weighted = np.linalg.solve(v, m)  # V^-1 M
-        precision = np.diag(prior) + m @ weighted
-        covariance = np.asarray(np.linalg.inv((precision + precision.T) / 2))
-        updated = covariance @ (weighted.T @ cross)
-        moved = float(np.abs(updated - mean).max(initial=0.0))
-        mean = updated
-        if moved <= 1e-10 * float(np.abs(mean).max(initial=0.0)):
-            break
-    return mean, (covariance + covariance.T) / 2
 
 
 def naive_posterior(gram: Matrix, cross: Vector, prior: Vector, noise_precision: float) -> tuple[Vector, Matrix]:

@@ -28,7 +28,7 @@ from unpooled.linkage.messages import (
     SealedReply,
 )
 from unpooled.linkage.normalise import keys_of
-from unpooled.linkage.plan import CLOSE, FINISH, HELLO, MAP_NAME, MASK, PASS, RETURN, guesses
+from unpooled.linkage.plan import CLOSE, FINISH, HELLO, MAP_NAME, MASK, PASS, RETURN
 from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import PSEUDONYM, Nothing, Public, Sealed, digest, encode_content
 from unpooled.protocol.step import Step
@@ -148,7 +148,7 @@ class _Pass:
 
 def _hello(context: Context, _: Nothing) -> HelloReply:
     state = _Pass(context, context.index)
-    context.align(guesses(context.plan, context.name))
+    context.align(context.plan.design.guesses(context.name))
     keys = _keys(context.table, state.key)
     matched = [state.rows(earlier) for earlier in range(state.number)]
     left = np.setdiff1d(np.arange(len(keys)), np.concatenate(matched) if matched else [])

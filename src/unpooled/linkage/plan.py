@@ -10,6 +10,7 @@ import msgspec
 from unpooled.errors import UsageError
 from unpooled.linkage.normalise import check_names
 from unpooled.privacy.plan import Plan, Study, check_parameters
+from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
 #: The steps of one pass, in their order.
@@ -21,16 +22,34 @@ _FEWEST, _MOST_PARTIES, _MOST_KEYS = 2, 10, 10
 _SUM = 4
 
 _WHO = (
-    "Membership is not protected by epsilon: linking rows tells exactly what follows, without noise.",
-    "Every party learns which of its own ids are in ALL sets, and their number n.",
-    "The coordinator learns the whole incidence table (2^K - 1 cells: how many ids are held by exactly these parties), as pseudonyms.",
-    "A party together with the coordinator learns, for each of its ids, which other party has it.",
-    "K - 1 colluding parties learn which of the ids they choose to put in the last one holds: that is the function itself.",
-    "Two runs whose lists differ by one id disclose that id's membership by sizes.",
+    Sentence("link.exact", "Linking tells the facts below exactly, without noise. Epsilon does not limit them."),
+    Sentence("link.party-learns", "Every party learns which of its own ids all parties hold, and how many these are."),
+    Sentence(
+        "link.coordinator-learns",
+        "The coordinator learns, under pseudonyms, how many ids are held by exactly each combination of parties.",
+    ),
+    Sentence(
+        "link.party-and-coordinator",
+        "A party that colludes with the coordinator learns which other parties hold each of its ids.",
+    ),
+    Sentence(
+        "link.all-but-one",
+        "If all parties but one collude, they can test any ids they choose: they learn which of these the remaining party holds.",
+    ),
+    Sentence(
+        "link.two-runs",
+        "Two runs whose lists differ by one id reveal, by the sizes of their results, whether the others hold that id.",
+    ),
 )
-_SMALL = "With three or more parties small cells of that table are exact and outside epsilon."
-_WATERFALL = "The coordinator and every party learn the size of each pass, and which pass matched."
-_NOBODY = "Nobody learns an id it did not hold."
+_SMALL = Sentence("link.small-cells", "With three or more parties, small counts of that table are told exactly.")
+_WATERFALL = Sentence(
+    "link.passes",
+    "The coordinator and every party learn the size of each pass, and which pass matched each of their own ids.",
+)
+_HIDDEN = Sentence(
+    "link.hidden",
+    "Ids that a party does not hold itself. The party sees pseudonyms in their place.",
+)
 
 
 class LinkKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,6 +73,12 @@ class LinkDesign:
 
     names: tuple[str, ...]
     keys: tuple[LinkKey, ...]
+    #: How many rows the card of each party has.
+    rows: tuple[int, ...]
+
+    def guesses(self, party: str) -> int:
+        """Return how many ids the other parties can test against this one's set: one for every row and key of theirs."""
+        return len(self.keys) * sum(rows for name, rows in zip(self.names, self.rows, strict=True) if name != party)
 
     @property
     def ring(self) -> bool:
@@ -82,12 +107,6 @@ def render(result: LinkResult) -> str:
     return f'{result.rows} people are at every party{by_pass}\nlater studies of them say: ids = "{result.ids}"'
 
 
-def guesses(plan: Plan, party: str) -> int:
-    """How many ids the other parties can try out on this one's set by taking part: a guess for every row and key."""
-    design: LinkDesign = plan.design
-    return len(design.keys) * sum(card.rows for card in plan.study.parties if card.name != party)
-
-
 def design_of(study: Study) -> LinkDesign:
     """What the study asks for, checked."""
     keys = check_parameters(study, Parameters).keys
@@ -108,7 +127,7 @@ def design_of(study: Study) -> LinkDesign:
                 what = f"no column {missing[0]!r}" if missing else "no id column"
                 msg = f"key {key.name!r}: the card of {card.name!r} has {what}: `unpooled party init --id COLUMN`, or declare it as a label"
                 raise UsageError(msg)
-    return LinkDesign(tuple(card.name for card in study.parties), keys)
+    return LinkDesign(tuple(card.name for card in study.parties), keys, tuple(card.rows for card in study.parties))
 
 
 def compile_plan(study: Study) -> Plan:
@@ -123,7 +142,6 @@ def compile_plan(study: Study) -> Plan:
         *_WHO,
         *([_SMALL] if len(design.names) > _FEWEST else []),
         *([_WATERFALL] if len(design.keys) > 1 else []),
-        _NOBODY,
     ]
     rows = ", ".join(f"{card.name} {card.rows}" for card in study.parties)
     return Plan(
@@ -132,12 +150,26 @@ def compile_plan(study: Study) -> Plan:
         (),
         public=tuple(words),
         not_protected=(
-            f"Whoever takes part can try out as many guessed ids as its card has rows, with every key ({rows}; {len(design.keys)} key(s)).",
+            Sentence(
+                "link.guesses",
+                "A party can test guessed ids against the others' sets: one for every row of its card ({rows}) and each of {keys} key(s).",
+                rows=rows,
+                keys=len(design.keys),
+            ),
         ),
         assumptions=(
-            "Parties follow the protocol: one that does not masks inconsistently and gets a wrong, mostly empty, intersection.",
+            Sentence(
+                "link.follows",
+                "Every party masks its list as the protocol says. A party that does not gets a wrong and mostly empty intersection.",
+            ),
         ),
-        voids=("Linking rows has no epsilon: membership of a person in the sets is told exactly, to those named below.",),
+        voids=(
+            Sentence(
+                "link.no-epsilon",
+                "Linking rows has no epsilon: it tells the parties named below exactly who is in all sets.",
+            ),
+        ),
+        hidden=(_HIDDEN,),
         links=True,
         design=design,
     )

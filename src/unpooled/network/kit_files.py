@@ -57,7 +57,8 @@ Results come back to you; transcripts stay with the coordinator. You can start o
 _README = """\
 # {name}: the kit of {who}
 
-Made for unpooled {version}. Everybody needs the same version: pip install 'unpooled[network]=={version}'
+Made for unpooled {version}. Everybody needs the same version. Install the wheel that the coordinator
+gave you: pip install './{wheel}[network]'
 
 {what}
 The certificate in `startup/` is yours alone: whoever has this folder can act as {name}. (The scripts beside it are the engine's own; you do not need them.)
@@ -93,10 +94,11 @@ WantedBy=multi-user.target
 """
 
 _DOCKERFILE = """\
-# docker build -t unpooled-{name} . ; then run it with this folder as /srv/unpooled/{name}, and at a party
+# Put {wheel} beside this file; docker build -t unpooled-{name} . ; then run it with this folder as /srv/unpooled/{name}, and at a party
 # with the folder of its ledger and data at the path that local/party.toml links to.
 FROM python:3.11-slim
-RUN pip install --no-cache-dir "unpooled[network]=={version}" && useradd --create-home unpooled
+COPY {wheel} /tmp/
+RUN pip install --no-cache-dir "/tmp/{wheel}[network]" && useradd --create-home unpooled
 USER unpooled
 ENV NUMBA_CACHE_DIR=/home/unpooled/.numba
 VOLUME /srv/unpooled
@@ -109,7 +111,7 @@ def write_kit_files(folder: Path, role: str) -> None:
     """Our own readme beside the engine's; for those who run something, how to run it as a service."""
     who, what = _ROLES[role]
     runs = role != "admin"
-    facts = {"name": folder.name, "version": __version__}
+    facts = {"name": folder.name, "version": __version__, "wheel": f"unpooled-{__version__}-py3-none-any.whl"}
     readme = _README.format(who=who, what=what.format(**facts), service=_SERVICE if runs else "", **facts)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     (folder / "readme.txt").unlink(missing_ok=True)  # the engine's: other commands, for people who use it without us

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -46,6 +47,7 @@ def start(kit: Kit) -> subprocess.Popen[bytes]:
     module = f"nvflare.private.fed.app.{kit.role}.{kit.role}_train"
     command = [sys.executable, "-u", "-m", module, "-m", str(kit.folder), "-s", f"fed_{kit.role}.json", "--set", *settings]
     log = os.open(kit.folder / "engine.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    alone = _alone(kit)
     try:
         environment = {**_ENVIRONMENT, **os.environ}
         return subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
@@ -56,9 +58,23 @@ def start(kit: Kit) -> subprocess.Popen[bytes]:
             stderr=log,
             start_new_session=True,
             env=environment,
+            pass_fds=(alone,),  # the lock is held as long as the process lives, however its parent ends
         )
     finally:
+        os.close(alone)
         os.close(log)
+
+
+def _alone(kit: Kit) -> int:
+    """Return a file descriptor that holds the lock of a kit; refused where another process holds it."""
+    lock = os.open(kit.folder / "running.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        msg = f"{kit.name} is running already from {kit.folder}: stop that one first, or leave it"
+        raise UsageError(msg) from None
+    return lock
 
 
 def stop(*processes: subprocess.Popen[bytes]) -> None:

@@ -16,9 +16,9 @@ import msgspec
 from unpooled.errors import PlanMismatch, ProtocolError, UnpooledError, UsageError
 from unpooled.models import load
 from unpooled.network.signing import check_request, open_answer, read_request, sign_answer, sign_refusal, sign_request
-from unpooled.protocol.conversation import OPEN, OpenRequest
+from unpooled.protocol.conversation import OPEN, open_request
 from unpooled.protocol.local import drive
-from unpooled.protocol.messages import Dropped, open_body, open_envelope
+from unpooled.protocol.messages import Dropped, open_envelope
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.party import open_party
 from unpooled.study.run import compile_study, write_results
@@ -64,7 +64,7 @@ class RequestDesk:
                 question = request.body
                 began = time.monotonic()
                 envelope = open_envelope(question)
-                study = open_body(envelope, OpenRequest).study if envelope.step == OPEN.name else None
+                study = open_request(envelope).study if envelope.step == OPEN.name else None
                 coordinator = self._coordinators.get(envelope.plan) if study is None else self._pinned(party, study)
                 if coordinator is None:
                     msg = f"party {party.name!r} has not opened plan {envelope.plan[:16]}: send the study first"

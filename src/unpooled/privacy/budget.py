@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from unpooled.errors import BudgetWarning, UsageError
+from unpooled.errors import BudgetRefusal, BudgetWarning, UsageError
 from unpooled.privacy.exposure import alternatives
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
 from unpooled.privacy.unit import Scope, Split, Target, Unit
@@ -114,7 +114,14 @@ class Budget:
         return self._open().entries()
 
     def claim(self, plan: Plan) -> FitClaim:
-        """What one fit of this plan will debit, once."""
+        """Return what one fit of this plan will debit, once; a fit that promises nothing is refused, for no number counts it."""
+        promise = plan.statement
+        if not promise.holds:
+            msg = (
+                f"a budget cannot count a fit that promises nothing: {promise.warnings[0] if promise.warnings else promise.headline} Mend that, "
+                "or leave budget= out"
+            )
+            raise BudgetRefusal(msg)
         # Every fit draws noise of its own, whatever its plan: so each is a debit of its own.
         key = ReleaseKey(plan.hash, "fit", secrets.randbits(62), "(whole plan)")
         return FitClaim(self._open(), self._target, Charge(key, bytes(32), alternatives(plan), shared=True))

@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import html
 import math
-from dataclasses import astuple, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from unpooled.errors import UsageError
-from unpooled.privacy.accounting import Composition
-from unpooled.privacy.exposure import Exposure, Release, Releases, Worst
+from unpooled.privacy.exposure import Exposure, Release, Releases, Worst, account, alternatives
+from unpooled.privacy.origin import Origin, PastEvent
+from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.statement import Statement
 from unpooled.privacy.study import (
     AGGREGATION,
@@ -27,7 +28,6 @@ from unpooled.privacy.study import (
     MOST_ROWS,
     TRUSTED,
     Card,
-    Earlier,
     Household,
     Study,
     check_parameters,
@@ -38,12 +38,20 @@ from unpooled.privacy.unit import Split, Unit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Raised whenever the meaning of a plan changes, so that an old approval never covers a new meaning.
-PLAN_VERSION = 2
-#: What the statement of every study of linked rows says.
-_LINKED = "Who is in the data: an earlier study linked the rows, and told every party without noise which of its ids all of them have."
-#: So many releases are shown in a notebook.
+#: Raised whenever the meaning of a plan changes, so that an old approval never covers a new meaning (docs/decisions/0048).
+PLAN_VERSION = 3
+_LINKED = Sentence(
+    "plan.linked",
+    "Who is in the data: an earlier study linked the rows. It told every party, without noise, which of its ids all parties hold.",
+)
+_REMADE = Sentence(
+    "plan.remade",
+    "This statement was worked out again from the study by a later version of unpooled than the one that ran it.",
+)
+#: How many releases a notebook shows.
 _SHOWN = 30
+#: The fields of a plan that hold sentences.
+_SENTENCES = ("public", "not_protected", "assumptions", "voids", "trusted", "hidden")
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,49 +59,58 @@ class Plan(Releases):
     """The releases of a study, and everything that is said about them."""
 
     #: Sentences about what leaves a party without noise, and why that is allowed.
-    public: tuple[str, ...] = ()
+    public: tuple[Sentence, ...] = ()
     #: Sentences about what this model does not protect.
-    not_protected: tuple[str, ...] = ()
+    not_protected: tuple[Sentence, ...] = ()
     #: Sentences about what must be true for the guarantee to hold.
-    assumptions: tuple[str, ...] = ()
+    assumptions: tuple[Sentence, ...] = ()
     #: Sentences about why no guarantee holds at all (a published calibration, raw values sent to somebody); mostly none.
-    voids: tuple[str, ...] = ()
+    voids: tuple[Sentence, ...] = ()
+    #: Sentences about what stays hidden where a study tells something exactly.
+    hidden: tuple[Sentence, ...] = ()
     #: How it is computed, for people: no part of the hash, for it follows from the study.
     notes: tuple[str, ...] = field(default=(), compare=False)
     #: What the model made of the study. It follows from the study, so it is no part of the hash.
     design: Any = field(default=None, compare=False, repr=False)
     #: Who sees more than releases, and is trusted with it: nobody, or names in words.
-    trusted: tuple[str, ...] = ()
+    trusted: tuple[Sentence, ...] = ()
     #: Whether it links rows between parties. It follows from the model, so it is no part of the hash.
     links: bool = field(default=False, compare=False)
+    #: The hash under which an older version of unpooled ran this study: then results of that run are read, and nothing is run.
+    formerly: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
+        for name in _SENTENCES:
+            if not all(isinstance(sentence, Sentence) for sentence in getattr(self, name)):
+                msg = f"{name} of a plan holds sentences with a key: Sentence('model.key', 'The words, with {{values}}.', values=..)"
+                raise UsageError(msg)
         if self.study.ids and (self.split is not Split.VERTICAL or not all(card.key for card in self.study.parties)):
             msg = (
-                'ids = "aligned" (or "psi:...") compares the rows of a column-split study between parties whose cards carry a key: leave it out, '
+                "a card of linked rows is for studies of several parties' columns: for rows that are split use the card of the party's first file"
+                if any(card.linked for card in self.study.parties)
+                else 'ids = "aligned" (or "psi:...") compares the rows of a column-split study between parties whose cards carry a key: leave it out, '
                 "or use the cards that `unpooled party init` writes"
             )
             raise UsageError(msg)
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of everything that defines the plan, in hex: what a party approves."""
+        """SHA-256 of everything that defines the plan, in hex: what a party approves.
+
+        Of each sentence it holds the key and the values, never the words. What has its default is not written, so that a field that comes
+        later leaves the hashes of plans without it alone.
+        """
         releases = [
             (r.name, r.party, r.step, r.count, _exact(_spelled(r.exposure)), _exact(r.mechanism.describe()))
             for r in self.releases
         ]
-        content = (
-            # Through plain data and back, so that an int in the place of a float hashes like after a journey.
-            PLAN_VERSION,
-            _exact(_said(self.study)),
-            self.split,
-            releases,
-            self.public,
-            self.voids,
-            self.not_protected,
-            self.assumptions,
-            self.trusted,
-        )
+        content = {
+            "version": PLAN_VERSION,
+            "study": _exact(_said(self.study)),
+            "split": self.split,
+            "releases": releases,
+            "sentences": {name: [_exact(s.identity) for s in said] for name in _SENTENCES if (said := getattr(self, name))},
+        }
         return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 
     @property
@@ -113,15 +130,30 @@ class Plan(Releases):
             trusted=self.trusted,
             public=(*self.public, *([_LINKED] if study.linked else [])),
             not_protected=self.not_protected,
-            assumptions=self.assumptions,
+            assumptions=(*self.assumptions, *([_REMADE] if self.formerly else [])),
             voids=self.voids,
+            links=self.links,
+            hidden=self.hidden,
         )
 
+    def origin(self, what: str) -> Origin:
+        """The origin of a public input that this plan released: whether its statement holds, and what it cost its people."""
+        holds = self.statement.holds
+        events = tuple(
+            PastEvent(cost.unit, cost.part, e.kind.name, e.value, e.count, e.total_variation, e.tails)
+            for cost in (alternatives(self) if holds else ())
+            if (e := cost.event).count
+        )
+        return Origin(what, self.hash, holds, events)
+
     def _together(self, unit: Unit) -> Worst:
-        """What this plan costs, and whatever was released before it for its declarations."""
-        before = [event for earlier in self.study.earlier for event in earlier.of(unit)]
+        """What this plan costs one unit, together with the earlier plans that released its public inputs (each of them once)."""
+        earlier = {origin.plan: parts for origin in self.study.origins if (parts := origin.parts(unit))}
         cost = self.cost(unit)
-        return Worst(tuple(Composition([*c.events, *before]) for c in cost.compositions)) if before else cost
+        if not earlier:
+            return cost
+        own = {f"{number}": composition.events for number, composition in enumerate(cost.compositions)}
+        return account([own, *earlier.values()])
 
     def __repr__(self) -> str:
         study = self.study
@@ -155,6 +187,8 @@ class Plan(Releases):
                 f"  {r.name + (f' x {r.count}' if r.count > 1 else ''):<12}{r.party:<12}{r.mechanism.name:<26}{r.size:>9}"
                 f"{_number(sensitivity):>14}{_number(scale):>14}"
             )
+        if study.justification:
+            lines.insert(2, f"  why this epsilon: {study.justification}")
         lines += [f"  {note}" for note in self.notes]
         lines += [f"  public: {sentence}" for sentence in self.public]
         if study.linked:
@@ -169,10 +203,13 @@ class Plan(Releases):
 
 
 def _said(study: Study) -> dict[str, object]:
-    """A study as plain data; without its last field where that says nothing, so that plans from before it keep their hashes."""
+    """A study as plain data, without the fields that have their default."""
+    # Through plain data and back, so that an int in the place of a float hashes like after a journey.
     said: dict[str, object] = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(study), Study))
-    if not study.earlier:
-        del said["earlier"]
+    for one in msgspec.structs.fields(Study):
+        default = one.default_factory() if one.default is msgspec.NODEFAULT and not one.required else one.default
+        if getattr(study, one.name) == default:
+            del said[one.name]
     return said
 
 
@@ -180,12 +217,10 @@ def _number(value: float | None) -> str:
     return "in the run" if value is None else f"{value:.6g}"
 
 
-def _spelled(exposure: Exposure) -> tuple[object, ...]:
-    """Its fields; those that came later only where they say something, so that the plans of before keep their hashes."""
-    *plain, label, alternative = astuple(exposure)
-    if label is not None and not label[-1]:
-        label = label[:-1]
-    return (*plain, label, *([True] if alternative else []))
+def _spelled(exposure: Exposure) -> dict[str, object]:
+    """The fields of an exposure that do not have their default."""
+    said = asdict(exposure)
+    return {one.name: said[one.name] for one in fields(exposure) if getattr(exposure, one.name) != one.default}
 
 
 def _exact(value: object) -> object:
@@ -209,7 +244,6 @@ __all__ = [
     "PLAN_VERSION",
     "TRUSTED",
     "Card",
-    "Earlier",
     "Household",
     "Plan",
     "Release",

@@ -21,6 +21,8 @@ HARMLESS = frozenset(
     {(AGGREGATION, "distributed"), (AGGREGATION, "local"), ("meta", "public-weights"), ("meta", "perturbed")}
 )
 
+#: What is made of a household card that says that its ids are nowhere else.
+BELIEVED, COUNTED = "believed", "counted"
 #: The one way in which rows are linked, that they are not, and how many times the own rows another party may bring if nothing else is said.
 INTERSECTION, NO, _FOLD = "intersection", "no", 10
 
@@ -48,6 +50,10 @@ class Policy:
     psi_runs: int = 1
     #: The most rows that another party may bring, each of which is a guess; None is ten times the own rows.
     psi_max_rows: int | None = None
+    #: The most ids that all other parties may test against this one's set, over all studies, whoever takes part; None is no limit.
+    psi_max_guesses: int | None = None
+    #: Whether cards are believed that say that no other party holds rows of the same ids ("believed"), or not ("counted").
+    elsewhere: str = BELIEVED
 
     @classmethod
     def in_process(cls) -> Policy:
@@ -62,6 +68,11 @@ class Policy:
             approved=None,
             psi=INTERSECTION,
         )
+
+    @property
+    def psi_limits(self) -> tuple[int, int | None]:
+        """How often rows are linked with one set of parties, and how many ids all others may test in total."""
+        return self.psi_runs, self.psi_max_guesses
 
     @property
     def allows_unbounded(self) -> bool:
@@ -102,6 +113,13 @@ class Policy:
             if not self.trust & {"*", trusted} and (role, trusted) not in HARMLESS:
                 msg = f"the study asks to trust {role} = {trusted!r}, which this party's policy does not list"
                 raise PolicyRefusal(msg)
+        alone = [card.name for card in study.parties if card.household is not None and not card.household.elsewhere]
+        if self.elsewhere == COUNTED and alone and len(study.parties) > 1:
+            msg = (
+                f"the cards of {', '.join(alone)} say that no other party holds rows of the same ids, and this party's policy does not believe it "
+                f'(elsewhere = "{COUNTED}"): use cards with household_elsewhere = true, which count the rows of an id at every party'
+            )
+            raise PolicyRefusal(msg)
         unpinned = [card.name for card in study.parties if not card.key]
         if (
             unpinned

@@ -7,10 +7,15 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from unpooled.privacy.origin import BOUNDS_INPUT, INPUT_WORDS, OTHERS, SAME
 from unpooled.privacy.study import BOUNDS, CLASSES
 from unpooled.privacy.unit import Calibration, Split, Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from unpooled.privacy.origin import Origin
+    from unpooled.privacy.sentence import Sentence
     from unpooled.privacy.study import Study
 
 #: Whom a unit is about, in words.
@@ -19,15 +24,19 @@ UNIT_WORDS = {
     Unit.ATTRIBUTE: "one value of one person",
     Unit.HOUSEHOLD: "one household (all rows of one id)",
 }
-#: What changes about it, what somebody may come to believe of it, and that under zero-out.
+#: Of a unit: what an attacker knows, and what the attacker thinks likely under replace and under zero-out.
 _READ = {
-    Unit.RECORD: ("this person's own row", "that it has a certain property", "that the person took part"),
-    Unit.ATTRIBUTE: ("this one value", "that it is one of two", "that it was given at all"),
-    Unit.HOUSEHOLD: ("this household's own rows", "that they have a certain property", "that the household took part"),
+    Unit.RECORD: ("everyone else's data", "that this person has a certain condition", "that this person took part"),
+    Unit.ATTRIBUTE: ("all data but this one value", "that it is one of two values", "that it was given at all"),
+    Unit.HOUSEHOLD: (
+        "the data of all other households",
+        "that this household has a certain property",
+        "that this household took part",
+    ),
 }
 _DERIVED = {
-    BOUNDS: "Bounds were read off the data, so no guarantee holds: the noise level itself gives values away.",
-    CLASSES: "Classes were read off the data, so no guarantee holds: one person alone may decide whether a class is there.",
+    BOUNDS: "Bounds were read off the data, so no guarantee holds: the noise level itself reveals values.",
+    CLASSES: "Classes were read off the data, so no guarantee holds: one person may decide whether a class is present.",
 }
 _ADJACENCY_WORDS = {
     "replace": "is replaced by any other admissible one",
@@ -36,13 +45,13 @@ _ADJACENCY_WORDS = {
 
 
 def _belief(epsilon: float) -> str:
-    """e^epsilon / (1 + e^epsilon): from even odds, in per cent."""
+    """Return e^epsilon / (1 + e^epsilon) in per cent: the largest belief after starting from even odds."""
     share = 1 / (1 + math.exp(-epsilon))
     return f"{100 * share:.0f} %" if share < 0.995 else f"{100 * share:.1f} %" if share < 0.9995 else "almost 100 %"  # noqa: PLR2004
 
 
 def _who(study: Study, split: Split) -> str:
-    """Which rows are one unit's."""
+    """Return the sentence that says which rows belong to one unit of the study."""
     if study.unit != Unit.HOUSEHOLD:
         words = "Each person is in one row of one party."
         return words if split is Split.HORIZONTAL else "Each person is in one row, the same at every party."
@@ -50,19 +59,34 @@ def _who(study: Study, split: Split) -> str:
     where = (
         "an id that several parties hold is protected in all its rows together"
         if anywhere or len(study.parties) == 1
-        else "no id's rows at several parties count more often together, as their cards declare"
+        else "the parties' cards declare that no id has rows at several parties"
     )
     return f"At most {most} row{'s' if most > 1 else ''} of one id count in the whole study; {where}. Each person has one id, the same everywhere."
 
 
 def _upward(probability: float) -> str:
-    """Two digits, never below the probability."""
+    """Return the probability with two digits, rounded upward."""
     step = 10.0 ** (math.floor(math.log10(probability)) - 1)
     return f"{min(1.0, math.ceil(probability / step * (1 - 1e-12)) * step):.2g}"
 
 
-def _said(study: Study) -> str:
-    return ", ".join(f"{earlier.what}, plan {earlier.plan[:12]}" for earlier in study.earlier)
+def _from_plans(origins: Sequence[Origin]) -> str:
+    """Return the inputs of a study that earlier plans released, with those plans."""
+    return ", ".join(f"{INPUT_WORDS[origin.input]} (plan {origin.plan[:12]})" for origin in origins)
+
+
+def _of_origins(study: Study) -> Iterator[str]:
+    """Yield what is assumed of the study's public inputs: what was declared, what was released and paid for, what is other people's."""
+    paid = [origin for origin in study.origins if origin.rows == SAME]
+    others = [origin for origin in study.origins if origin.rows == OTHERS]
+    if not any(origin.input == BOUNDS_INPUT for origin in study.origins):
+        yield "Bounds were declared without looking at the data. Values outside them are clipped."
+    if paid:
+        yield f"Earlier releases about the same people supplied {_from_plans(paid)}. The epsilon above includes their cost."
+    if others:
+        yield (
+            f"Other people's data supplied {_from_plans(others)}: none of them is in this study. The analyst declares this; nothing here checks it."
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,6 +109,10 @@ class Statement:
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     plan: str
+    #: Whether the study links rows: then it tells membership exactly, and has no epsilon.
+    links: bool = False
+    #: What stays hidden although the study tells something exactly.
+    hidden: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -95,36 +123,42 @@ class Statement:
         plan: str,
         proved: dict[str, float],
         failure: float,
-        trusted: tuple[str, ...],
-        public: tuple[str, ...],
-        not_protected: tuple[str, ...],
-        assumptions: tuple[str, ...],
-        voids: tuple[str, ...],
+        trusted: tuple[Sentence, ...],
+        public: tuple[Sentence, ...],
+        not_protected: tuple[Sentence, ...],
+        assumptions: tuple[Sentence, ...],
+        voids: tuple[Sentence, ...],
+        links: bool = False,
+        hidden: tuple[Sentence, ...] = (),
     ) -> Statement:
-        """The statement of a study's plan, of which this is the hash, what is proved for every unit, and what its model says in words."""
+        """Return the statement of a study's plan from the plan's hash, the epsilon proved for every unit, and the model's own sentences."""
         sound = study.calibration == Calibration.SOUND
-        holds = (
-            sound and not voids and not study.derived and study.simulation_seed is None and math.isfinite(proved[study.unit])
-        )
-        warnings, held = list(voids), "ids" if study.unit == Unit.HOUSEHOLD else "rows"
-        if study.epsilon == math.inf:
+        hollow = [origin for origin in study.origins if origin.voids]
+        firm = not (voids or study.derived or hollow) and study.simulation_seed is None
+        holds = sound and firm and math.isfinite(proved[study.unit])
+        warnings, held = [str(sentence) for sentence in voids], "ids" if study.unit == Unit.HOUSEHOLD else "rows"
+        if study.epsilon == math.inf and not links:
             warnings.append("epsilon is infinite: no noise was added and nothing is protected.")
         if not sound:
             warnings.append(
-                "This is the published calibration, kept for comparison: its own argument does not hold, see THEORY.md."
+                "This is the calibration that the paper published, kept for comparison. Its proof fails (THEORY.md)."
             )
         warnings += [_DERIVED[what] for what in study.derived]
+        warnings += [
+            f"No guarantee holds for the plan that released {_from_plans([origin])}, so none holds for a result that is computed from it."
+            for origin in hollow
+        ]
         if study.simulation_seed is not None:
-            warnings.append("The noise comes from a seed that anybody can use: this is a simulation, not a protection.")
+            warnings.append("The noise comes from a public seed. This is a simulation and protects nobody.")
         fewest = min(card.people for card in study.parties)
         if study.delta >= 1 / fewest:
             warnings.append(
                 f"delta = {study.delta:g} is at least 1/{fewest}: such a delta would allow publishing a whole unit at random."
             )
         elsewhere = (
-            "every other party, the coordinator and readers of the results, alone or together"
+            "all other parties, the coordinator and readers of the results, alone or together"
             if split is Split.VERTICAL
-            else "everybody outside the party that holds the row: other parties, the coordinator, and readers of the results"
+            else "everyone outside the party that holds the row: other parties, the coordinator and readers of the results"
         )
         if trusted:
             elsewhere += f"; but NOT against {' and '.join(trusted)}, trusted with more than releases"
@@ -139,27 +173,29 @@ class Statement:
             failure=failure,
             protects_against=elsewhere,
             not_protected=(
-                f"How many {held} each party holds, the declared columns and bounds, and that the study took place.",
-                *public,
-                *not_protected,
+                f"How many {held} each party holds, the declared columns and bounds, and the fact that the study took place.",
+                *map(str, public),
+                *map(str, not_protected),
             ),
             assumptions=(
                 _who(study, split),
-                "Bounds were declared without looking at the data; values outside them were clipped."
-                if not study.earlier
-                else f"Bounds came from private releases about the same rows ({_said(study)}): epsilon holds their price too.",
-                "Each party runs this software unaltered and keeps its ledger and its key file to itself.",
-                "This is about this one run: every other run on the same people adds to it (a shared budget composes them, and refuses).",
-                "Whatever was learnt from the same data before it, by a scaler, an imputer or by eye, is not counted.",
-                *assumptions,
+                *_of_origins(study),
+                "Every party runs this software unaltered and keeps its ledger and its key file private.",
+                "This statement is about this run only. Every other run on the same people adds to their loss; a shared budget adds up all runs.",
+                "Anything learned earlier from the same data, by a scaler, an imputer or by eye, is not counted.",
+                *map(str, assumptions),
             ),
             warnings=tuple(warnings),
             plan=plan,
+            links=links,
+            hidden=tuple(map(str, hidden)),
         )
 
     @property
     def headline(self) -> str:
-        """For whom a guarantee holds, in one sentence."""
+        """One sentence that says for whom a guarantee holds."""
+        if self.links:
+            return self.warnings[0]
         if not self.holds:
             return "No privacy guarantee holds for this result."
         if Unit(self.unit) is not Unit.ATTRIBUTE:
@@ -170,21 +206,23 @@ class Statement:
 
     @property
     def reading(self) -> str:
-        """What epsilon means for a person: how far a belief of 50 % can move. Empty where nothing is promised."""
+        """What epsilon means for a person: how far an attacker's belief of 50 % can rise. Empty where nothing is promised."""
         if not self.holds:
             return ""
         epsilon = self.epsilon_per_unit[self.unit]
-        what, *properties = _READ[Unit(self.unit)]
-        property_ = properties[self.adjacency == "zero-out"]
+        knows, *properties = _READ[Unit(self.unit)]
+        thinks = properties[self.adjacency == "zero-out"]
         words = (
-            f"Read: {what} can move somebody who knows everything else, and believes with 50 % {property_}, to at most "
-            f"{_belief(epsilon)}"
+            f"Suppose an attacker knows {knows} and thinks there is a 50 % chance {thinks}. After seeing the results, the attacker's estimate "
+            f"can rise to at most {_belief(epsilon)}"
         )
         if self.failure:
             words += f", except with a probability of at most {_upward(self.failure)}"
         if self.adjacency == "zero-out":
-            words += f" (about what it is: {_belief(2 * epsilon)}{', with more exceptions' if self.failure else ''})"
-        return f"{words}. What is learnt about people in general is not limited by it."
+            words += (
+                f" (for a property of the data: {_belief(2 * epsilon)}{', with more exceptions' if self.failure else ''})"
+            )
+        return f"{words}. Epsilon does not limit what the results say about people in general."
 
     def to_dict(self) -> dict[str, Any]:
         """The statement as plain data."""
@@ -209,6 +247,8 @@ class Statement:
             )
         else:
             head = "NO privacy guarantee holds for this result."
+        if self.links:
+            return "\n".join(self._of_linking())
         lines = [
             head,
             *([self.headline, self.reading] if self.holds else []),
@@ -218,9 +258,17 @@ class Statement:
         for unit, epsilon in self.epsilon_per_unit.items():
             if unit != self.unit or not self.holds:
                 words = f"epsilon = {epsilon:.4g} at delta = {self.delta:g}" if math.isfinite(epsilon) else "none"
-                lines.append(f"For {UNIT_WORDS[Unit(unit)]} the arithmetic alone gives: {words}.")
+                lines.append(f"For {UNIT_WORDS[Unit(unit)]}, the arithmetic alone gives: {words}.")
         lines.append(f"Protected against: {self.protects_against}.")
         lines += [f"NOT protected: {sentence}" for sentence in self.not_protected]
         lines += [f"Assumed: {sentence}" for sentence in self.assumptions]
         lines += [f"Warning: {sentence}" for sentence in self.warnings if self.holds]
         return "\n".join(lines)
+
+    def _of_linking(self) -> Iterator[str]:
+        """Yield the lines of a study that links rows: what it tells, and what it keeps hidden."""
+        yield self.headline
+        yield from (f"Warning: {sentence}" for sentence in self.warnings[1:])
+        yield from (f"Told: {sentence}" for sentence in self.not_protected)
+        yield from (f"Hidden: {sentence}" for sentence in self.hidden)
+        yield from (f"Assumed: {sentence}" for sentence in self.assumptions)

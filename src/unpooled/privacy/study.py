@@ -11,7 +11,7 @@ import msgspec
 
 from unpooled.errors import UsageError, listed
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.events import UNBOUNDED, Event, Kind
+from unpooled.privacy.origin import Origin
 from unpooled.privacy.unit import Adjacency, Calibration, Target, Unit
 
 #: The role of :attr:`Study.trust` that adds up the parties' vectors, and the value that asks for trust in it.
@@ -21,6 +21,8 @@ BOUNDS, CLASSES = "bounds", "classes"
 DERIVABLE = frozenset({BOUNDS, CLASSES})
 #: The two ways of :attr:`Study.ids`: the same people in the same order already, or by the row map of an earlier study that linked them.
 ALIGNED, LINKED = "aligned", "psi:"
+#: Fields of a card that are free text, and how long a text of a card or a study may be.
+CIRCUMSTANCES, LONGEST_TEXT = ("collected", "legal_basis", "retention", "contact"), 500
 #: Rows of a party: sums over some parties of so many stay exact in 64-bit integers, on a grid that is still one.
 MOST_ROWS = 10**12
 
@@ -53,14 +55,27 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     id: str = ""
     #: For studies that protect all rows of an id: then ``rows`` is the most that can count, and the number of rows is not told.
     household: Household | None = None
+    #: The name of the row map by which the party takes its rows, where an earlier study linked them.
+    linked: str = ""
+    #: Free text that those who approve a study are shown: how the data were collected, on which legal basis, how long they are kept, whom to ask.
+    collected: str = ""
+    legal_basis: str = ""
+    retention: str = ""
+    contact: str = ""
 
     def __post_init__(self) -> None:
+        if not all(words.isprintable() and len(words) <= LONGEST_TEXT for words in self.circumstances.values()):
+            msg = f"card {self.name!r}: {listed(list(CIRCUMSTANCES))} are each one line of at most {LONGEST_TEXT} printable characters"
+            raise UsageError(msg)
         together = self.household
         if together and (self.rows != together.ids * together.rows or together.column in {c.name for c in self.columns}):
             msg = f"card {self.name!r}: with a household its rows are ids times the rows that count of each, and the ids are no data"
             raise UsageError(msg)
         if self.key and not re.fullmatch("[0-9a-f]{64}", self.key):
             msg = f"card {self.name!r}: key is not a public key of 64 hexadecimal digits: take the card `unpooled party init` wrote"
+            raise UsageError(msg)
+        if self.linked and not re.fullmatch("[0-9a-f]{64}", self.linked):
+            msg = f"card {self.name!r}: linked is not the name of a row map of 64 hexadecimal digits: take the card that `unpooled link` wrote"
             raise UsageError(msg)
         names = [*(column.name for column in self.columns), *self.labels]
         if not self.name or not names or len(set(names)) != len(names) or self.rows < 2:  # noqa: PLR2004
@@ -69,6 +84,11 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         if self.rows > MOST_ROWS:
             msg = f"card {self.name!r}: {MOST_ROWS:,} rows are the most that a party may have"
             raise UsageError(msg)
+
+    @property
+    def circumstances(self) -> dict[str, str]:
+        """What the party says of its data beyond their declarations, by the name of the field; without what it does not say."""
+        return {name.replace("_", " "): words for name in CIRCUMSTANCES if (words := getattr(self, name))}
 
     def column(self, name: str) -> Column:
         """The declaration of one column."""
@@ -92,20 +112,6 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     @cached_property
     def _by_name(self) -> dict[str, Column]:
         return {column.name: column for column in self.columns}
-
-
-class Earlier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was released before about the same rows, for the declarations of a study: its price belongs to every later statement."""
-
-    what: str
-    plan: str
-    #: (unit, kind, value, count, total variation) of every event.
-    events: tuple[tuple[str, str, float, int, float], ...]
-
-    def of(self, unit: str) -> tuple[Event, ...]:
-        """What it cost one unit: without a bound for a household where nobody bounded how many of its rows counted."""
-        found = tuple(Event(Kind[kind], value, count, tv) for who, kind, value, count, tv in self.events if who == unit)
-        return found or ((UNBOUNDED,) if unit == Unit.HOUSEHOLD else ())
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -135,13 +141,18 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     run: int = 1
     #: The public key of whoever runs the study, which signs every request to a party over a network; empty in one process.
     coordinator: str = ""
-    #: Releases about the same rows that the declarations come from.
-    earlier: tuple[Earlier, ...] = ()
+    #: Where public inputs come from that an earlier plan released. What people declared has no origin.
+    origins: tuple[Origin, ...] = ()
     #: "aligned": before anything else the parties make sure that they hold the same row ids in the same order. "psi:" and the name of a row
     #: map: each takes its rows by its own map of this name. Empty: not checked.
     ids: str = ""
+    #: Why this epsilon is asked for, in words for those who approve it.
+    justification: str = ""
 
     def __post_init__(self) -> None:
+        if not self.justification.isprintable() or len(self.justification) > LONGEST_TEXT:
+            msg = f"justification is one line of at most {LONGEST_TEXT} printable characters"
+            raise UsageError(msg)
         budget = Target(self.epsilon, self.delta, Unit.parse(self.unit))
         # Plain floats, so that a NumPy number or an int hashes and travels like any other.
         msgspec.structs.force_setattr(self, "epsilon", budget.epsilon)
@@ -205,7 +216,13 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         first, *others = self.parties
         for card in others:
             if card.columns != first.columns:
-                msg = f"parties {first.name!r} and {card.name!r} declare different columns: rows are split, so columns must be equal"
+                own, theirs = ({column.name: column for column in one.columns} for one in (first, card))
+                unlike = sorted(name for name in own.keys() | theirs.keys() if own.get(name) != theirs.get(name))
+                what = f"column {unlike[0]!r} of" if unlike else "the order of the columns of"
+                msg = (
+                    f"parties {first.name!r} and {card.name!r} declare different columns ({what} one is not that of the other): rows are split, so "
+                    "columns must be equal, in one order"
+                )
                 raise UsageError(msg)
         return first
 

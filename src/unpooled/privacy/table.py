@@ -9,7 +9,9 @@ import hashlib
 import hmac
 import unicodedata
 from functools import cached_property
+from itertools import repeat
 from numbers import Real
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.sparse import csc_array
 
+#: Types whose values are never missing (their subclasses may be).
+_COMPLETE = {str, int, bool}
 #: Rows that are coded at a time: a block of a few columns stays in the cache.
 BLOCK_ROWS = 1 << 16
 
@@ -108,7 +112,7 @@ class Table:
 
     def take(self, rows: NDArray[Any]) -> Table:
         """The table of some of its rows."""
-        columns = {name: values[rows] for name, values in self._columns.items()}
+        columns = {name: Checked(values[rows]) for name, values in self._columns.items()}
         return Table(columns, None if self._matrix is None else (tuple(self._places), self._matrix[rows, :]))
 
     def by_site(self, sites: Any) -> dict[str, Table]:  # noqa: ANN401 - whatever array-like a user has
@@ -116,13 +120,13 @@ class Table:
         if sites is None:
             return {"all": self}
         given = np.asarray(sites)
-        if any(map(_is_missing, given.ravel().tolist())):
+        if any(_missing(given.ravel().tolist())):
             raise UsageError("sites has a missing label: every row belongs to a site")
         labels = np.array([str(site) for site in given.tolist()])
         if given.shape != (self.n_rows,):
             msg = f"sites has labels of shape {given.shape} for {self.n_rows} rows: give one label per row"
             raise UsageError(msg)
-        return {str(name): self.take(np.flatnonzero(labels == name)) for name in np.unique(labels)}
+        return {name: self.take(np.flatnonzero(labels == name)) for name in sorted(set(labels.tolist()))}
 
     def omit(self, row: int) -> Table:
         """The neighbour under zero-out: this row contributes nothing, and the public number of rows stays what it was."""
@@ -228,7 +232,8 @@ class Table:
             if values.dtype == np.float64:
                 kind, raw = b"f8", values.tobytes()
             else:  # msgpack keeps texts apart from each other and from None, whatever they hold
-                texts = [None if v is None else v.encode("utf-8", "surrogatepass") for v in values]
+                known = {v: None if v is None else v.encode("utf-8", "surrogatepass") for v in set(values.tolist())}
+                texts = [known[v] for v in values.tolist()]
                 kind, raw = b"text", msgspec.msgpack.encode(texts)
             add(name.encode("utf-8", "surrogatepass"), kind, raw)
         if self._matrix is not None:
@@ -256,12 +261,22 @@ def check_rows(rows: int) -> None:
         raise DataError(msg)
 
 
+class Checked:
+    """A column of a table, or some of its rows, which :func:`as_column` has checked before."""
+
+    def __init__(self, column: NDArray[Any]) -> None:
+        self.column = np.ascontiguousarray(column)
+        self.column.setflags(write=False)
+
+
 def as_column(name: str, values: Any, *, copy: bool = True) -> NDArray[Any]:  # noqa: ANN401 - whatever array-like a user has
     """One column, checked: numbers as float64, everything else as text; ``copy``: whether somebody else may still write into it."""
+    if isinstance(values, Checked):
+        return values.column
     try:
         array = np.asarray(values)
         texts = array.tolist() if array.dtype.kind in "OUT" else []
-        missing = [_is_missing(v) for v in texts]
+        missing = list(_missing(texts))
     except ValueError:
         msg = f"column {name!r} holds rows of different lengths: give one value per row"
         raise DataError(msg).at(column=name) from None
@@ -286,6 +301,14 @@ def as_column(name: str, values: Any, *, copy: bool = True) -> NDArray[Any]:  # 
         raise DataError(msg).at(column=name)
     column.setflags(write=False)
     return column
+
+
+def _missing(values: list[Any]) -> Iterator[bool]:
+    """Tell of every value whether it is missing; where the types answer that, no value is looked at."""
+    kinds = set(map(type, values))
+    if kinds <= _COMPLETE:
+        return repeat(False, times=len(values))  # noqa: FBT003 - the value itself
+    return (value is None for value in values) if kinds <= {*_COMPLETE, NoneType} else map(_is_missing, values)
 
 
 def _is_missing(value: object) -> bool:

@@ -184,8 +184,9 @@ class Pass:
     joined: bool = False
 
     def over(self, table: Table) -> NDArray[np.int64]:
-        """What these rows give."""
-        return self.statistic(replace(self.context, table=table), self.settings)
+        """What these rows give; a design may see columns that it makes of them (``seen``)."""
+        seen = getattr(self.context.design, "seen", None)
+        return self.statistic(replace(self.context, table=table if seen is None else seen(table)), self.settings)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import msgspec
 from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted, UsageError
 from unpooled.privacy.plan import ALIGNED, PLAN_VERSION, Study
 from unpooled.protocol import alignment
-from unpooled.protocol.messages import Ask, Dropped, Public
+from unpooled.protocol.messages import UNREADABLE, Ask, Dropped, Public, open_body
 from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.context import Context
+    from unpooled.protocol.messages import Envelope
     from unpooled.protocol.step import Conversation, Model, Replies
 
 
@@ -40,6 +41,23 @@ class OpenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     study: Study
     version: int = PLAN_VERSION
+
+
+def open_request(envelope: Envelope) -> OpenRequest:
+    """Return the study that an opening carries; an opening of another version is refused as such, for its study may not be readable."""
+    try:
+        version = msgspec.msgpack.decode(
+            msgspec.msgpack.decode(envelope.body, type=dict[str, msgspec.Raw])["version"], type=int
+        )
+    except (*UNREADABLE, KeyError):
+        return open_body(envelope, OpenRequest)  # which says what is wrong with it
+    if version != PLAN_VERSION:
+        msg = (
+            f"these plans are of version {version}, those of the unpooled installed here of version {PLAN_VERSION}: install equal versions. A run "
+            "that another version began is finished with that version, or begun anew with a larger `run` in the study"
+        )
+        raise PlanMismatch(msg)
+    return open_body(envelope, OpenRequest)
 
 
 def _open(context: Context, request: OpenRequest) -> Opened:  # noqa: ARG001 - Party.answer has compiled and checked it already

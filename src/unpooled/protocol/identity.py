@@ -7,6 +7,7 @@ public key stands in the party's card and so in the hash of every plan: a study 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
@@ -38,18 +39,24 @@ class Identity:
 
     def agreement_key(self, context: bytes) -> str:
         """The public half of this identity's X25519 key for one context (a plan), in hex."""
-        return self._agreement(context).public_key().public_bytes_raw().hex()
+        return _agreement(self._root, context).public_key().public_bytes_raw().hex()
 
     def shared_key(self, context: bytes, other: str, *purpose: bytes) -> bytes:
         """32 bytes that only this identity and the holder of the agreement key ``other`` can compute (X25519, HKDF-SHA-256)."""
         try:
-            secret = self._agreement(context).exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(other)))
+            secret = _exchanged(self._root, context, other)
         except ValueError:  # not 32 bytes, or a point of small order
             raise ProtocolError("a key-agreement key that is not a valid X25519 public key") from None
         return _derive(secret, b"shared", context, *purpose)
 
-    def _agreement(self, context: bytes) -> X25519PrivateKey:
-        return X25519PrivateKey.from_private_bytes(_derive(self._root, b"agreement", context))
+
+def _agreement(root: bytes, context: bytes) -> X25519PrivateKey:
+    return X25519PrivateKey.from_private_bytes(_derive(root, b"agreement", context))
+
+
+@lru_cache(maxsize=256)  # two parties share one secret in all rounds of a plan, and every round derives its own keys from it
+def _exchanged(root: bytes, context: bytes, other: str) -> bytes:
+    return _agreement(root, context).exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(other)))
 
 
 def verify(public: str, signature: str, *parts: bytes) -> None:

@@ -17,19 +17,19 @@ import numpy as np
 
 from unpooled.errors import ProtocolError, UsageError, raised_at
 from unpooled.privacy.budget import notice
-from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.ledger import Entries, Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.protocol.conversation import converse, find_step
+from unpooled.protocol.identity import verify
 from unpooled.protocol.keeper import Keeper, MemoryKeeper
-from unpooled.protocol.messages import Ask, Dropped, encode, open_body, open_envelope
+from unpooled.protocol.messages import Ask, Dropped, Envelope, encode, open_body, open_envelope, reply_parts
 from unpooled.protocol.party import Party
 from unpooled.protocol.replies import check_reply
 from unpooled.protocol.step import Model
 
 if TYPE_CHECKING:
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.ledger import Entry
-    from unpooled.privacy.plan import Plan, Study
+    from unpooled.privacy.plan import Card, Plan, Study
     from unpooled.privacy.policy import Policy
     from unpooled.privacy.table import Table
     from unpooled.protocol.transcript import Transcript
@@ -66,8 +66,8 @@ def drive(
                 communication[ask.to]["sent"] += len(request)
                 communication[ask.to]["received"] += 0 if isinstance(answer, Dropped) else len(answer)
             replies = []
-            for ask, answer in zip(asks, answers, strict=True):
-                replies.append(_opened(model, plan, ask, answer))
+            for (ask, request), answer in zip(requests, answers, strict=True):
+                replies.append(_opened(model, plan, ask, request, answer))
                 if recorded is not None:
                     recorded.accept()
             try:
@@ -133,7 +133,7 @@ class _Recorded:
         self._unsettled = []
 
 
-def _opened(model: Model, plan: Plan, ask: Ask, answer: bytes | Dropped) -> Any:  # noqa: ANN401 - the step's reply type
+def _opened(model: Model, plan: Plan, ask: Ask, request: bytes, answer: bytes | Dropped) -> Any:  # noqa: ANN401 - the step's reply type
     if isinstance(answer, Dropped):
         return answer
     with raised_at(party=ask.to):
@@ -141,9 +141,23 @@ def _opened(model: Model, plan: Plan, ask: Ask, answer: bytes | Dropped) -> Any:
         if (envelope.plan, envelope.step, envelope.index) != (plan.hash, ask.step, ask.index):
             msg = f"party {ask.to!r} answered another question than {ask.step!r}"
             raise ProtocolError(msg)
+        check_signature(plan.study.card(ask.to), request, envelope)
         reply = open_body(envelope, find_step(model, ask.step).reply)
         check_reply(plan, ask, reply)
     return reply
+
+
+def check_signature(card: Card, request: bytes, reply: Envelope) -> None:
+    """Refuse a reply that the holder of this card's key did not give to this request, wherever it was kept in between."""
+    if card.key:
+        try:
+            verify(card.key, reply.signature, *reply_parts(reply, card.name, request))
+        except ProtocolError:
+            msg = (
+                f"the reply of party {card.name!r} to step {reply.step!r} does not carry the signature of the key on its card: it was edited, or "
+                "somebody else gave it"
+            )
+            raise ProtocolError(msg) from None
 
 
 def in_process(parties: dict[str, Party]) -> Exchange:
@@ -162,7 +176,7 @@ class LocalRun:
     """A study that ran in this process: its outcome, the ledgers' entries, what each party kept."""
 
     outcome: Outcome
-    ledger: tuple[Entry, ...]
+    ledger: Entries
     kept: dict[str, Keeper]
 
 
@@ -197,7 +211,7 @@ def run_in_process(
         )
     try:
         outcome = drive(model, plan, in_process(parties))
-        entries = tuple(entry for party in parties.values() for entry in party.ledger.entries())
+        entries = Entries(entry for party in parties.values() for entry in party.ledger.entries())
     finally:
         for party in parties.values():
             party.ledger.close()

@@ -21,12 +21,15 @@ import hashlib
 import math
 import typing
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
 
 from unpooled.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Version of the wire format; another one is refused.
 WIRE_VERSION = 2
@@ -143,14 +146,16 @@ ISSUED: tuple[type, ...] = (Released, Signed, Sealed, Partial, Pseudonyms)
 _PLAIN = (int, float, str, bool)
 
 
-class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The outer layer of every message: which plan, step and index it belongs to, and its encoded body."""
+class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The outer layer of every message: which plan, step and index it belongs to, its encoded body, and of a reply its party's signature."""
 
     version: int
     plan: str
     step: str
     index: int
     body: msgspec.Raw
+    #: Of a party whose card carries a key: over :func:`reply_parts`. It stays in the transcript.
+    signature: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +217,16 @@ def _refuse(value: object) -> object:
     raise ProtocolError(msg)
 
 
-def encode(plan: str, step: str, index: int, body: msgspec.Struct) -> bytes:
-    """The bytes of one message."""
-    return _encoder.encode(Envelope(WIRE_VERSION, plan, step, index, msgspec.Raw(_encoder.encode(body))))
+def encode(plan: str, step: str, index: int, body: msgspec.Struct, sign: Callable[[Envelope], str] | None = None) -> bytes:
+    """Return the bytes of one message; ``sign`` makes the signature of a reply."""
+    envelope = Envelope(WIRE_VERSION, plan, step, index, msgspec.Raw(_encoder.encode(body)))
+    return _encoder.encode(envelope if sign is None else msgspec.structs.replace(envelope, signature=sign(envelope)))
+
+
+def reply_parts(envelope: Envelope, party: str, request: bytes) -> tuple[bytes, ...]:
+    """Return what a party signs under a reply: plan, step, index, its own name, the request and the body."""
+    place = (envelope.plan.encode(), envelope.step.encode(), str(envelope.index).encode())
+    return (b"reply", *place, party.encode(), digest(request), digest(bytes(envelope.body)))
 
 
 def open_envelope(blob: bytes, limit: int = SIZE_LIMIT) -> Envelope:

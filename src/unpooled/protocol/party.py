@@ -20,12 +20,12 @@ from unpooled.privacy.bounds import AsDeclared
 from unpooled.privacy.exposure import release_costs, shared_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Summand
-from unpooled.privacy.plan import AGGREGATION, ALIGNED, PLAN_VERSION, Card, Plan, Release, Study
+from unpooled.privacy.plan import AGGREGATION, ALIGNED, Card, Plan, Release, Study
 from unpooled.privacy.table import is_complete
 from unpooled.privacy.unit import Split
 from unpooled.protocol.claims import signed_parts
 from unpooled.protocol.context import serving
-from unpooled.protocol.conversation import OPEN, OpenRequest, find_step
+from unpooled.protocol.conversation import OPEN, find_step, open_request
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.keeper import MAP_DATA, ROW_MAP, Keeper, MemoryKeeper
 from unpooled.protocol.messages import (
@@ -33,6 +33,7 @@ from unpooled.protocol.messages import (
     SIZE_LIMIT,
     Array,
     Entrusted,
+    Envelope,
     Partial,
     Pseudonyms,
     Released,
@@ -43,6 +44,7 @@ from unpooled.protocol.messages import (
     encode_content,
     open_body,
     open_envelope,
+    reply_parts,
 )
 
 if TYPE_CHECKING:
@@ -124,7 +126,7 @@ class Party:
             envelope = open_envelope(blob, limit)
             if envelope.step == OPEN.name:
                 try:
-                    self._agree(envelope.plan, open_body(envelope, OpenRequest))
+                    self._agree(envelope.plan, open_request(envelope).study)
                 except RowsError as error:
                     raise error.told() from None
             plan = self._plans.get(envelope.plan)
@@ -145,9 +147,15 @@ class Party:
             with serving(desk, self.name, self.table, plan, step.name, envelope.index) as context:
                 reply = step.answer(context, request)
             check_minted(step, reply, desk.minted, plan.study)
-            answer = encode(plan.hash, step.name, envelope.index, reply)
+            answer = encode(plan.hash, step.name, envelope.index, reply, self._signature(blob))
             self.ledger.commit(plan.hash, step.name, envelope.index, asked, answer)
             return answer
+
+    def _signature(self, request: bytes) -> Callable[[Envelope], str] | None:
+        """Return what signs the reply to a request; a party of one process has no key that anybody knows, and signs nothing."""
+        if not self.card.key:
+            return None
+        return lambda reply: self.identity.sign(*reply_parts(reply, self.name, request))
 
     def _times(self, plan: Plan, step: Step) -> int:
         """How often a step can be asked for: as it says itself, as often as it, or the release that it belongs to, is planned; once where it releases nothing."""
@@ -156,15 +164,8 @@ class Party:
         own = (r for r in plan.releases if r.party == self.name)
         return max((r.count for r in own if r.step == step.name or r.name == step.of), default=1)
 
-    def _agree(self, claimed: str, request: OpenRequest) -> None:
+    def _agree(self, claimed: str, study: Study) -> None:
         """Compile the study here, compare hashes, consider the plan; remember it."""
-        if request.version != PLAN_VERSION:
-            msg = (
-                f"party {self.name!r} makes plans of version {PLAN_VERSION}, the coordinator of version {request.version}: install equal "
-                "versions of unpooled"
-            )
-            raise PlanMismatch(msg)
-        study = request.study
         plan = self.model(study.row).compile(study)
         if plan.hash != claimed:
             msg = f"the request claims plan {claimed[:16]}, this party compiles {plan.hash[:16]} from the same study"
@@ -175,10 +176,9 @@ class Party:
     def consider(self, plan: Plan, *, approved: bool) -> None:
         """Hold a plan against card, data, policy and ledger; refuses in words and changes nothing."""
         card = plan.study.card(self.name)
-        if card not in {
-            self.card,
-            msgspec.structs.replace(self.card, id=""),
-        }:  # a card from before ids were named is this party's, too
+        # Cards of earlier versions named neither ids nor row maps.
+        earlier = ({"id": ""}, {"linked": ""}, {"id": "", "linked": ""})
+        if card not in {self.card, *(msgspec.structs.replace(self.card, **unnamed) for unnamed in earlier)}:
             other = ", ".join(name for name in card.__struct_fields__ if getattr(card, name) != getattr(self.card, name))
             msg = f"the study's card of party {self.name!r} is not the one this party published (they differ in {other}): use its current card"
             raise PlanMismatch(msg)
@@ -191,7 +191,8 @@ class Party:
             raise DataError(msg)
         if plan.links:
             self.policy.check_link(plan, self.name)
-            self.ledger.align(plan.hash, plan.study.circle, 0, self.policy.psi_runs, only_check=True)
+            guesses = plan.design.guesses(self.name)
+            self.ledger.align(plan.hash, plan.study.circle, guesses, *self.policy.psi_limits, only_check=True)
         if self.table.unordered and plan.split is Split.VERTICAL and len(plan.study.parties) > 1:
             raise DataError(self.table.unordered)
         if plan.study.linked != self.table.linked:  # its own map, never what somebody sent
@@ -318,7 +319,7 @@ class OpenDesk:
         """Write an alignment down: once for a plan, and no more often than the policy allows for this circle of parties."""
         party = self.party
         party.policy.check_link(self.plan, party.name)
-        party.ledger.align(self.plan.hash, self.plan.study.circle, guesses, party.policy.psi_runs)
+        party.ledger.align(self.plan.hash, self.plan.study.circle, guesses, *party.policy.psi_limits)
 
     def seal(self, node: str, key: str, content: bytes, context: tuple[bytes, ...]) -> Sealed:
         """Bytes for another party. The key is of the content: the same again gives the same bytes, other content another key."""

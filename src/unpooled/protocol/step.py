@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import math
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unpooled.errors import UsageError
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Ask, check_reply_type
+from unpooled.protocol.terms import ResultTerm, as_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
     from unpooled.protocol.context import Context
-    from unpooled.protocol.terms import ResultTerm
+    from unpooled.protocol.template import Template
 
 Replies: TypeAlias = list[Any]
 #: A coordinator yields batches of requests and is sent the replies in the same order; it returns its result.
@@ -53,13 +55,44 @@ class Panel:
     values: tuple[float, ...]
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+    #: The part of the way from a value to its ends that there would be without privacy: drawn darker.
+    without_privacy: tuple[float, ...] = ()
     #: The names follow each other (channels of a spectrum): a line, not bars.
     ordered: bool = False
     #: Ordered names are times, and a value holds from its own to the next one: steps.
     steps: bool = False
 
 
-def no_panels(result: Any) -> tuple[Panel, ...]:  # noqa: ANN401, ARG001 - for models whose results stay at the parties
+def of_terms(terms: Iterable[ResultTerm], level: float = 0.95) -> tuple[Panel, ...]:
+    """Return the figure of the terms that have an interval; a term without one has no place in it."""
+    shown = [term for term in terms if term.conf_low is not None and term.conf_high is not None]
+    if not shown:
+        return ()
+    names, values, low, high = zip(*((t.term, t.estimate, t.conf_low, t.conf_high) for t in shown), strict=True)
+    parts = tuple(_without_privacy(t) for t in shown)
+    return (
+        Panel(f"estimates with {level:.0%} intervals", names, values, low, high, parts if any(p < 1 for p in parts) else ()),
+    )
+
+
+def _without_privacy(term: ResultTerm) -> float:
+    """The part of a standard error that there would be without privacy."""
+    if not term.std_error or term.privacy is None:
+        return 1.0
+    return math.sqrt(max(1.0 - (term.privacy / term.std_error) ** 2, 0.0))
+
+
+def no_text(result: Any) -> str:  # noqa: ANN401, ARG001 - as below
+    """Nothing but the table of its terms."""
+    return ""
+
+
+def no_foot(plan: Plan, result: Any) -> tuple[str, ...]:  # noqa: ANN401, ARG001 - as below
+    """Nothing to add to the table."""
+    return ()
+
+
+def no_panels(plan: Plan, result: Any) -> tuple[Panel, ...]:  # noqa: ANN401, ARG001 - for models whose results stay at the parties
     """Nothing to draw."""
     return ()
 
@@ -69,8 +102,17 @@ def no_terms(plan: Plan, result: Any) -> tuple[ResultTerm, ...]:  # noqa: ANN401
     return ()
 
 
+def no_tables(plan: Plan, result: Any) -> None:  # noqa: ANN401 - for models without standard errors
+    """No tables."""
+
+
 def no_kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> tuple[ResultTerm, ...]:  # noqa: ARG001 - as above
     """Nothing that a party keeps has a name of its own."""
+    return ()
+
+
+def no_notes(plan: Plan) -> tuple[str, ...]:  # noqa: ARG001 - as above
+    """Nothing to say beside what every plan says."""
     return ()
 
 
@@ -92,9 +134,9 @@ class Model:
     compile_plan: Callable[[Study], Plan]
     steps: tuple[Step, ...]
     coordinate: Callable[[Plan], Conversation]
-    #: The coordinator's result as text for a terminal, and as figures.
-    render: Callable[[Any], str]
-    panels: Callable[[Any], tuple[Panel, ...]] = no_panels
+    #: The coordinator's result as text for a terminal, where that is not the table of its :attr:`terms`; and as figures.
+    render: Callable[[Any], str] = no_text
+    panels: Callable[[Plan, Any], tuple[Panel, ...]] = no_panels
     #: What a study may achieve, from its plan alone (:class:`unpooled.estimation.outlook.Outlook`; ``quick=True``: at the epsilon that it asks
     #: for, by few runs); None where nobody can say.
     outlook: Callable[..., Any] | None = None
@@ -103,6 +145,10 @@ class Model:
     #: The result, and what a party keeps of a plan, line by line, in the data's own units.
     terms: Callable[[Plan, Any], tuple[ResultTerm, ...]] = no_terms
     kept_terms: Callable[[Plan, str, Mapping[str, NDArray[Any]]], tuple[ResultTerm, ...]] = no_kept_terms
+    #: What contrasts and tests are made of (:class:`unpooled.aggregation.tables.Tables`; None for a result without standard errors), and the
+    #: coefficients that predict, where they are others than the lines of the table.
+    tables: Callable[[Plan, Any], Any] = no_tables
+    predicting: Callable[[Plan, Any], tuple[ResultTerm, ...]] = no_terms
     #: Made-up label columns, by name, of so many rows: where a study takes others than -1 and 1.
     made_up_labels: Callable[[Study, int, np.random.Generator], Mapping[str, NDArray[Any]]] = no_labels
     #: The units whose guarantee covers the parties' label columns too.
@@ -111,6 +157,16 @@ class Model:
     households: bool = False
     #: Refuses, at a party and before anything is sent, data that a plan cannot use.
     check: Callable[[Plan, str, Table], None] = no_check
+    #: The lines under the table of the result, where its :attr:`terms` are that table.
+    foot: Callable[[Plan, Any], tuple[str, ...]] = no_foot
+    #: What ``unpooled new`` writes for this row; None: nothing.
+    template: Template | None = None
+    #: Sentences, without their full stops, that those who plan or approve a study of it read under its plan.
+    notes: Callable[[Plan], tuple[str, ...]] = no_notes
+
+    def table(self, plan: Plan, result: Any) -> str:  # noqa: ANN401 - the coordinator's own
+        """The result as every command prints it: the model's own text, or else the table of its terms with the lines under it."""
+        return self.render(result) or "\n".join((as_table(self.terms(plan, result)), *self.foot(plan, result)))
 
     def compile(self, study: Study) -> Plan:
         """The plan of a study of this model, in this form."""

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+#: What the text of a formula begins with in a spreadsheet.
+_FORMULA = frozenset("=+-@\t\r")
+
 
 class ResultTerm(msgspec.Struct, frozen=True):
     """A line of a result. What a model does not know is None: a coefficient without a standard error is no coefficient with error 0.
@@ -38,6 +41,11 @@ def known(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+def finite(value: float | None) -> float | None:
+    """Return the value, or None for one that is no finite number."""
+    return None if value is None else known(value)
+
+
 def plain(names: Iterable[str], values: Iterable[float], group: str = "") -> tuple[ResultTerm, ...]:
     """Coefficients of which nothing but the value is known."""
     return tuple(ResultTerm(name, float(value), group=group) for name, value in zip(names, values, strict=True))
@@ -49,8 +57,15 @@ def as_csv(terms: Sequence[ResultTerm]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(FIELDS)
     for term in terms:
-        writer.writerow(["" if value is None else value for value in msgspec.structs.astuple(term)])
+        writer.writerow([_safe(value) for value in msgspec.structs.astuple(term)])
     return out.getvalue()
+
+
+def _safe(value: object) -> object:
+    """Return a value as a cell; a text that a spreadsheet would run as a formula gets an apostrophe, which spreadsheets do not show."""
+    if isinstance(value, str) and value[:1] in _FORMULA:
+        return f"'{value}"
+    return "" if value is None else value
 
 
 def as_html(terms: Sequence[ResultTerm], foot: str = "") -> str:

@@ -141,10 +141,14 @@ def panel(shown: Panel) -> Drawn:
     def bars(axes: Any, letters: int) -> None:  # noqa: ANN401
         places = list(range(len(largest)))
         values = [shown.values[i] for i in largest]
+        parts = [shown.without_privacy[i] for i in largest] if shown.without_privacy else []
         if shown.low:
             spread = [[v - shown.low[i] for v, i in zip(values, largest, strict=True)]]
             spread += [[shown.high[i] - v for v, i in zip(values, largest, strict=True)]]
             axes.errorbar(values, places, xerr=spread, fmt="o", color=_ACCENT, ecolor=_SOFT, capsize=2, markersize=4)
+            if shown.without_privacy:  # the darker part of an interval is there without privacy, too
+                inner = [[part * own for part, own in zip(parts, half, strict=True)] for half in spread]
+                axes.errorbar(values, places, xerr=inner, fmt="none", ecolor=_ACCENT, elinewidth=2.5)
         else:
             axes.barh(places, values, color=_ACCENT, height=0.6)
         if not shown.low or min(shown.low) <= 0 <= max(shown.high):
@@ -158,6 +162,7 @@ def panel(shown: Panel) -> Drawn:
     ]
     left = len(order) - len(largest)
     more = f", and {left} smaller ones" if left else ""
+    more += ". The darker part of an interval would be there without privacy, too" if shown.without_privacy else ""
     return _svg(bars, 0.7 + 0.24 * len(largest), f"{shown.title}: {'; '.join(told)}{more}.")
 
 

@@ -31,7 +31,8 @@ def page(run: Run) -> str:
     facts = {
         **_facts(run.plan),
         **_table(run.terms),
-        "result": run.model.render(run.result),
+        "result": run.model.table(run.plan, run.result),
+        "foot": run.model.foot(run.plan, run.result),
         "agrees": run.agrees,
         "source": "transcript" if run.recomputed else "record",
         "steps": [(c.step, c.party, c.times, _size(c.sent), _size(c.received)) for c in run.steps],
@@ -39,7 +40,9 @@ def page(run: Run) -> str:
         "purpose": run.about.purpose if run.about else "",
         "budgets": run.about.budgets if run.about else (),
     }
-    return _filled(facts, run.plan, run.model.panels(run.result), figures.traffic(run.steps) if run.steps else None)
+    return _filled(
+        facts, run.plan, run.model.panels(run.plan, run.result), figures.traffic(run.steps) if run.steps else None
+    )
 
 
 def page_of_party(view: PartyView) -> str:
@@ -58,7 +61,7 @@ def page_of_party(view: PartyView) -> str:
 
 
 #: What only some pages have.
-_NOTHING: dict[str, Any] = {"agrees": None, "steps": (), "about": None, "party": "", "entries": ()}
+_NOTHING: dict[str, Any] = {"foot": (), "agrees": None, "steps": (), "about": None, "party": "", "entries": ()}
 
 
 def _filled(facts: dict[str, Any], plan: Plan, panels: Sequence[Panel], traffic: figures.Drawn | None) -> str:

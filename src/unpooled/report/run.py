@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unpooled.errors import ProtocolError, UsageError
+from unpooled.errors import PlanMismatch, ProtocolError, UsageError
 from unpooled.models import load
-from unpooled.protocol.conversation import OPEN, OpenRequest
-from unpooled.protocol.local import drive, recorded_only
-from unpooled.protocol.messages import open_body, open_envelope
+from unpooled.protocol.conversation import OPEN, open_request
+from unpooled.protocol.local import check_signature, drive, recorded_only
+from unpooled.protocol.messages import open_envelope
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.about import About, read_about
 from unpooled.study.record import RECORD, StepCount, counted, read_record
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from unpooled.privacy.plan import Plan
+    from unpooled.privacy.plan import Card, Plan
     from unpooled.protocol.step import Model
     from unpooled.protocol.terms import ResultTerm
 
@@ -56,18 +57,7 @@ class Run:
         path = folder / "transcript"
         if not path.is_file():
             if (folder / RECORD).is_file():
-                model, plan, result, record = read_record(folder)
-                agrees = _agrees(folder, result)
-                return cls(
-                    model,
-                    plan,
-                    result,
-                    record.communication,
-                    record.steps,
-                    agrees,
-                    recomputed=False,
-                    about=read_about(folder),
-                )
+                return cls._recorded(folder)
             msg = f"{folder}: no transcript and no record of a run there: give the folder that `unpooled run` wrote (STUDY.run)"
             raise UsageError(msg)
         transcript = Transcript.open(path)
@@ -77,7 +67,12 @@ class Run:
             first = open_envelope(transcript.entries[0].request)
             if first.step != OPEN.name:
                 raise ProtocolError("the transcript does not begin with a study")
-            study = open_body(first, OpenRequest).study
+            try:
+                study = open_request(first).study
+            except PlanMismatch:  # a run of another version: its messages cannot be played again, its record can be read
+                if (folder / RECORD).is_file():
+                    return cls._recorded(folder)
+                raise
             model = load(study.row)
             plan = model.compile(study)
             if plan.hash != first.plan:
@@ -96,6 +91,41 @@ class Run:
             _agrees(folder, outcome.result),
             about=read_about(folder),
         )
+
+    @classmethod
+    def verify(cls, folder: Path, cards: Sequence[Card]) -> dict[str, int]:
+        """Return how many replies of every party its key signed; refused where one is not, or where the run's cards are not these.
+
+        The run is played again, so nothing can be left out at the end, reordered or exchanged. That a party was silent nobody signs.
+        """
+        transcript = Transcript.open(folder / "transcript") if (folder / "transcript").is_file() else None
+        if transcript is None:
+            raise UsageError("only a transcript can be verified: ask for the folder of the run at the coordinator")
+        try:
+            study = open_request(open_envelope(transcript.entries[0].request)).study if transcript.entries else None
+            known = {card.name: card for card in cards}
+            if study is None or set(known) != {card.name for card in study.parties}:
+                raise UsageError("give the card of every party of the run, and no others")
+            for card in study.parties:
+                if known[card.name] != card or not card.key:
+                    msg = f"the run's card of party {card.name!r} is not the one you gave, or has no key"
+                    raise ProtocolError(msg)
+            found = dict.fromkeys(known, 0)
+            for entry in transcript.entries:
+                if entry.reply is not None:
+                    check_signature(known[entry.to], entry.request, open_envelope(entry.reply))
+                    found[entry.to] += 1
+        finally:
+            transcript.close()
+        cls.read(folder)
+        return found
+
+    @classmethod
+    def _recorded(cls, folder: Path) -> Run:
+        """The run as its record tells it."""
+        model, plan, result, record = read_record(folder)
+        agrees, about = _agrees(folder, result), read_about(folder)
+        return cls(model, plan, result, record.communication, record.steps, agrees, recomputed=False, about=about)
 
 
 def _agrees(folder: Path, result: Any) -> bool | None:  # noqa: ANN401 - any model's result

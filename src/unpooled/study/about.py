@@ -5,12 +5,13 @@ from __future__ import annotations
 import getpass
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from unpooled.errors import DataError
 from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.ledger.spending import UNBOUNDED_WORD
 from unpooled.study.files import policy_of, purpose_of, read_party
 
 if TYPE_CHECKING:
@@ -27,23 +28,27 @@ class BudgetLeft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of one party's ledger, at the delta of its policy."""
 
     party: str
-    spent: float
+    #: "unbounded" where the cost of a study is not known (unpooled 0.2.0 wrote null).
+    spent: float | Literal["unbounded"] | None
     allowed: float
     delta: float
     unit: str
+    #: The spending in words.
+    said: str = ""
 
     @classmethod
     def of(cls, party: str, ledger: Ledger, policy: Policy) -> BudgetLeft:
         """What this party's ledger says now."""
         budget = policy.budget
         assert budget is not None  # a party file always has one
-        spent = ledger.composition(budget.unit, policy.scope).epsilon(budget.delta)
-        return cls(party, spent, budget.epsilon, budget.delta, str(budget.unit))
+        found = ledger.spending(budget, policy.scope)
+        return cls(party, found.number, budget.epsilon, budget.delta, str(budget.unit), found.words)
 
     @property
     def words(self) -> str:
         """For people."""
-        return f"epsilon = {self.spent:.4g} of {self.allowed:g} is spent, at delta = {self.delta:g} per {self.unit}"
+        said = self.said or (UNBOUNDED_WORD if isinstance(self.spent, str | None) else f"epsilon = {self.spent:.6g}")
+        return f"{said} of {self.allowed:g} is spent, at delta = {self.delta:g} per {self.unit}"
 
 
 class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,7 +70,7 @@ def write_about(folder: Path, study: Path, parties: Sequence[Path] = (), by: str
         text = read_party(config)
         with Ledger.open(config.parent / text.party.ledger) as ledger:
             budgets.append(BudgetLeft.of(text.party.name, ledger, policy_of(text)))
-    about = About(f"{moment(time.time())} UTC", by or _user(), purpose_of(study), tuple(budgets))
+    about = About(f"{moment(time.time())} UTC", by or account(), purpose_of(study), tuple(budgets))
     path.write_bytes(msgspec.json.format(msgspec.json.encode(about)))
 
 
@@ -88,7 +93,8 @@ def moment(seconds: float) -> str:
         return ""
 
 
-def _user() -> str:
+def account() -> str:
+    """Return the name of the account that runs this program; empty where it has none."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # an account without a name

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from unpooled.errors import StudyError
+from unpooled.privacy.origin import OTHERS, SAME, SOURCE, Origin
 from unpooled.study.record import RECORD, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from unpooled.privacy.plan import Card
+    from unpooled.models.stacking.coordinator import StackingResult
+    from unpooled.privacy.plan import Card, Plan
 
 _MARK = "run:"
 #: What must be alike for weights to mean the same: they are of scaled and coded rows.
@@ -25,12 +29,18 @@ _ALIKE: dict[str, Any] = {
 }
 
 
-def with_cited(parameters: Mapping[str, Any], cards: tuple[Card, ...], folder: Path) -> dict[str, Any]:
-    """The parameters, with what they cite of an earlier run in its place. ``folder`` is that of the study file."""
+def with_cited(
+    parameters: Mapping[str, Any], cards: tuple[Card, ...], folder: Path
+) -> tuple[dict[str, Any], tuple[Origin, ...]]:
+    """Return the parameters with the weights of the run they cite, and the origin of these; ``folder`` is that of the study file."""
     found = dict(parameters)
     source = found.get("source")
+    rows = SAME if source is None else found.pop("source_rows", SAME)
+    if rows not in {SAME, OTHERS} or (rows == OTHERS and not isinstance(source, str)):
+        msg = f'source_rows is "{OTHERS}" where the people of the cited run are not those of this study, else "{SAME}"'
+        raise StudyError(msg)
     if not isinstance(source, str):
-        return found
+        return found, ()
     if not source.startswith(_MARK):
         msg = f'source is "{_MARK}FOLDER" of an earlier run, or released weights per party'
         raise StudyError(msg)
@@ -39,12 +49,29 @@ def with_cited(parameters: Mapping[str, Any], cards: tuple[Card, ...], folder: P
         msg = f"source: {run} holds no record of a run ({RECORD}): give the folder that `unpooled run` wrote"
         raise StudyError(msg)
     _, plan, result, _ = read_record(run)
+    weights = _weights(run, plan, result, found, cards)
+    origin = plan.origin(SOURCE)
+    if rows == OTHERS:
+        origin = msgspec.structs.replace(origin.of_others(), events=())
+    elif not origin.holds:
+        msg = (
+            f"source: no guarantee holds for {run}, so none would hold here: start from a run that has one, or say source_rows = '{OTHERS}' if its "
+            "people are not those of this study"
+        )
+        raise StudyError(msg)
+    return found | {"source": weights}, (*plan.study.origins, origin)
+
+
+def _weights(
+    run: Path, plan: Plan, result: StackingResult, parameters: Mapping[str, Any], cards: tuple[Card, ...]
+) -> dict[str, list[float]]:
+    """Return the weights of every party's model of an earlier run; refused where they would mean something else in this study."""
     if plan.study.model != "stacking":
         msg = f"source: {run} is a run of model {plan.study.model!r}; a source is a run of stacking, which releases models to start from"
         raise StudyError(msg)
     earlier = plan.study.parameters
     for name, default in _ALIKE.items():
-        if found.get(name, default) != earlier.get(name, default):
+        if parameters.get(name, default) != earlier.get(name, default):
             msg = f"source: {run} was run with another {name}, so its weights would mean something else here"
             raise StudyError(msg)
     weights = {model.party: list(model.weights) for model in result.models}
@@ -53,4 +80,4 @@ def with_cited(parameters: Mapping[str, Any], cards: tuple[Card, ...], folder: P
         if own.get(name) != plan.study.card(name).columns:
             msg = f"source: {run} has a model of party {name!r}; this study needs a party of that name with the same declared columns"
             raise StudyError(msg)
-    return found | {"source": weights}
+    return weights

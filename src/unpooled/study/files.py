@@ -17,7 +17,8 @@ from unpooled.errors import StudyError, UsageError
 from unpooled.models import LINK, load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Household, Study, default_delta
-from unpooled.privacy.policy import INTERSECTION, NO, Policy
+from unpooled.privacy.policy import BELIEVED, COUNTED, INTERSECTION, NO, Policy
+from unpooled.privacy.study import CIRCUMSTANCES, LINKED
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.study.cited import with_cited
 from unpooled.study.cluster.section import EngineSection
@@ -28,8 +29,8 @@ T = TypeVar("T")
 
 #: What a study says that does not want row ids compared.
 UNCHECKED = "unchecked"
-#: So long may a purpose be.
-_LONGEST = 500
+#: How long a purpose may be, and the name of a party.
+_LONGEST, _LONGEST_NAME = 500, 100
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -58,6 +59,8 @@ class PrivacySection(_Section, frozen=True):
     unit: str = "record"
     adjacency: str = "replace"
     calibration: str = "sound"
+    #: Why this epsilon, in words for those who approve it. Part of the plan and its hash.
+    justification: str = ""
 
 
 class PartyReference(_Section, frozen=True):
@@ -95,6 +98,22 @@ class PartySection(_Section, frozen=True):
     household_elsewhere: bool = True
     #: The name of a row map: the rows are those that every party of an earlier study has, in the order that all share.
     linked: str = ""
+    #: Free text for the public card, shown to those who approve a study.
+    collected: str = ""
+    legal_basis: str = ""
+    retention: str = ""
+    contact: str = ""
+
+    def __post_init__(self) -> None:
+        # The name is part of the names of files.
+        if (
+            not self.name.isprintable()
+            or self.name in {"", ".", ".."}
+            or set(self.name) & set("/\\")
+            or len(self.name) > _LONGEST_NAME
+        ):
+            msg = f"the name of a party is 1 to {_LONGEST_NAME} printable characters without slashes, and not a folder's own"
+            raise UsageError(msg)
 
 
 class PolicySection(_Section, frozen=True):
@@ -115,6 +134,10 @@ class PolicySection(_Section, frozen=True):
     #: How often with the same set of parties, over all studies, and how many rows another party may bring (default: ten times the own rows).
     psi_runs: int = 1
     psi_max_rows: int | None = None
+    #: How many ids all other parties may test against this one's, over all studies and whoever takes part (default: no limit).
+    psi_max_guesses: int | None = None
+    #: "believed": a household card may say that its ids are nowhere else; "counted": such cards are refused.
+    elsewhere: str = BELIEVED
 
 
 class PartyFile(_Section, frozen=True):
@@ -143,6 +166,7 @@ def read_study(path: str | Path) -> Study:
         raise StudyError(msg)
     privacy = text.privacy or PrivacySection(math.inf, 0.0)
     delta = default_delta(min(card.people for card in cards)) if privacy.delta is None else privacy.delta
+    parameters, origins = with_cited(text.parameters, cards, path.parent)
     try:
         study = Study(
             model=text.study.model,
@@ -152,7 +176,9 @@ def read_study(path: str | Path) -> Study:
             unit=privacy.unit,
             adjacency=privacy.adjacency,
             calibration=privacy.calibration,
-            parameters=with_cited(text.parameters, cards, path.parent),
+            parameters=parameters,
+            origins=origins,
+            justification=privacy.justification,
             trust=text.trust,
             public_seed=text.study.public_seed,
             simulation_seed=text.study.simulation_seed,
@@ -177,7 +203,14 @@ def purpose_of(path: Path) -> str:
 
 
 def _aligned(study: Study) -> Study:
-    """The study, with row ids compared where that is possible: rows that do not line up would give a result about nobody."""
+    """Return the study with its rows in the order of the cards' row map, or with row ids compared where columns are split and all cards have ids."""
+    maps = {card.linked for card in study.parties}
+    if maps != {""}:
+        if len(maps) > 1:
+            raise StudyError(
+                "the rows of these cards were not all linked by one study: take the cards that `unpooled link` wrote for the same study"
+            )
+        return msgspec.structs.replace(study, ids=LINKED + maps.pop())
     if len(study.parties) < 2 or not all(card.id and card.key for card in study.parties):  # noqa: PLR2004 - one cannot disagree
         return study
     try:
@@ -207,8 +240,12 @@ def read_party(path: str | Path) -> PartyFile:
 def policy_of(text: PartyFile) -> Policy:
     """The policy that a party file declares."""
     policy = text.policy
-    if policy.psi not in {NO, INTERSECTION} or policy.psi_runs < 1 or (policy.psi_max_rows or 1) < 1:
-        msg = f'psi is "{INTERSECTION}" or "{NO}", and psi_runs and psi_max_rows are at least 1'
+    limits = (policy.psi_runs, *(limit for limit in (policy.psi_max_rows, policy.psi_max_guesses) if limit is not None))
+    if policy.psi not in {NO, INTERSECTION} or min(limits) < 1:
+        msg = f'psi is "{INTERSECTION}" or "{NO}", and psi_runs, psi_max_rows and psi_max_guesses are at least 1'
+        raise UsageError(msg)
+    if policy.elsewhere not in {BELIEVED, COUNTED}:
+        msg = f'elsewhere is "{BELIEVED}" or "{COUNTED}"'
         raise UsageError(msg)
     if isinstance(policy.approval, str):
         if policy.approval != "ask":
@@ -230,6 +267,8 @@ def policy_of(text: PartyFile) -> Policy:
         psi=policy.psi,
         psi_runs=policy.psi_runs,
         psi_max_rows=policy.psi_max_rows,
+        psi_max_guesses=policy.psi_max_guesses,
+        elsewhere=policy.elsewhere,
     )
 
 
@@ -238,7 +277,8 @@ def card_of(own: PartySection, columns: tuple[Column, ...], rows: int, key: str,
     together = None
     if own.household is not None:
         together = Household(own.household, ids, own.household_rows, own.household_elsewhere)
-    return Card(own.name, rows, columns, own.labels, key, own.id or "", together)
+    said = {name: getattr(own, name) for name in CIRCUMSTANCES}
+    return Card(own.name, rows, columns, own.labels, key, own.id or "", together, own.linked, **said)
 
 
 def write_card(card: Card) -> str:
@@ -247,7 +287,15 @@ def write_card(card: Card) -> str:
         "# Public schema card: names, kinds and declared bounds. It holds nothing that was read off the data\n"
         "# but the number of rows (or of ids).\n"
     )
-    told = {"name": card.name, "rows": card.rows, "labels": card.labels, "key": card.key, "id": card.id}
+    told = {
+        "name": card.name,
+        "rows": card.rows,
+        "labels": card.labels,
+        "key": card.key,
+        "id": card.id,
+        "linked": card.linked,
+    }
+    told |= {name: getattr(card, name) for name in CIRCUMSTANCES}
     together = "" if card.household is None else f"\n[household]\n{tomli_w.dumps(msgspec.to_builtins(card.household))}"
     said = tomli_w.dumps({key: value for key, value in told.items() if value})
     return comment + said + together + _columns_as_toml(card.columns)

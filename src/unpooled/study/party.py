@@ -23,6 +23,7 @@ from unpooled.study.cluster.section import EngineSection
 from unpooled.study.data import read_table
 from unpooled.study.files import PartyFile, PartySection, card_of, policy_of, read_party, write_card, write_party
 from unpooled.study.linked import linked_table
+from unpooled.study.sources.address import QueryAddress
 from unpooled.study.sources.source import Source, SourceSection, source_of
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def data_of(
     folder: Path | None = None,
 ) -> Table:
     """The data of a party; where rows belong together, those that count."""
+    if isinstance(data, QueryAddress):
+        data.people = tuple(name for name in (party.id, party.household) if name)
 
     def read(names: tuple[str, ...]) -> Table:
         if engine is None or engine == EngineSection() or folder is None:

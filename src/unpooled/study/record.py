@@ -7,13 +7,14 @@ instead: enough for a report, a table of results and predictions, and nothing th
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from unpooled.errors import DataError, UsageError
 from unpooled.models import load
-from unpooled.privacy.study import Study
+from unpooled.privacy.former import read_study
 from unpooled.protocol.messages import open_envelope
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 #: How the file is called in the folder of a run.
 RECORD = "run.msgpack"
-_FORMAT = "unpooled run 1"
+_FORMAT, _FORMER = "unpooled run 2", "unpooled run 1"
 _DIGEST = 32
 
 
@@ -45,7 +46,7 @@ class RunRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the file holds. ``result`` is of a type that the study's model knows."""
 
     format: str
-    study: Study
+    study: msgspec.Raw
     plan: str
     result: msgspec.Raw
     communication: dict[str, dict[str, int]]
@@ -66,7 +67,8 @@ def counted(entries: Sequence[Exchanged]) -> tuple[StepCount, ...]:
 def write_record(folder: Path, plan: Plan, outcome: Outcome, entries: Sequence[Exchanged]) -> None:
     """Write the record of a run, and behind it its digest."""
     result = msgspec.Raw(msgspec.msgpack.encode(outcome.result))
-    record = RunRecord(_FORMAT, plan.study, plan.hash, result, outcome.communication, counted(entries))
+    study = msgspec.Raw(msgspec.msgpack.encode(plan.study))
+    record = RunRecord(_FORMAT, study, plan.hash, result, outcome.communication, counted(entries))
     body = msgspec.msgpack.encode(record)
     (folder / RECORD).write_bytes(hashlib.sha256(body).digest() + body)
 
@@ -83,12 +85,15 @@ def read_record(folder: Path) -> tuple[Model, Plan, Any, RunRecord]:
     except msgspec.MsgspecError:
         msg = f"{folder / RECORD}: this is not the record of a run, or that of another version of unpooled"
         raise DataError(msg) from None
-    if record.format != _FORMAT:
+    if record.format not in {_FORMAT, _FORMER}:
         msg = f"{folder / RECORD}: a record of another format: this version of unpooled reads {_FORMAT!r}"
         raise DataError(msg)
-    model = load(record.study.row)
-    plan = model.compile(record.study)
-    if plan.hash != record.plan:
+    study, former = read_study(bytes(record.study))
+    model = load(study.row)
+    plan = model.compile(study)
+    if former:
+        plan = replace(plan, formerly=record.plan)
+    elif plan.hash != record.plan:
         msg = f"the run was of plan {record.plan[:16]}; this version of unpooled makes {plan.hash[:16]} of its study: use the one it ran with"
         raise UsageError(msg)
     return model, plan, _result(model, record), record

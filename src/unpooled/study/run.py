@@ -9,7 +9,9 @@ import msgspec
 
 from unpooled.errors import StudyError
 from unpooled.models import load
+from unpooled.protocol.conversation import open_request
 from unpooled.protocol.local import Outcome, drive, in_process
+from unpooled.protocol.messages import open_envelope
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.files import read_study
 from unpooled.study.party import open_party
@@ -44,6 +46,8 @@ def run_study(
         folder.mkdir(parents=True, exist_ok=True)
         transcript = Transcript.open(folder / "transcript")
         stack.callback(transcript.close)
+        for entry in transcript.entries[:1]:
+            open_request(open_envelope(entry.request))  # a run that another version began is refused as such
         outcome = drive(load(study.row), plan, in_process(parties), transcript, watch)
     write_results(folder, plan, outcome, transcript.entries)
     return plan, outcome
@@ -54,7 +58,7 @@ def write_results(folder: Path, plan: Plan, outcome: Outcome, entries: Sequence[
     write_record(folder, plan, outcome, entries)
     (folder / "plan.txt").write_text(str(plan) + "\n")
     (folder / "statement.txt").write_text(str(plan.statement) + "\n")
-    (folder / "result.txt").write_text(load(plan.study.row).render(outcome.result) + "\n")
+    (folder / "result.txt").write_text(load(plan.study.row).table(plan, outcome.result) + "\n")
     result = {
         "plan": plan.hash,
         "result": outcome.result,

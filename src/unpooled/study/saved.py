@@ -17,6 +17,7 @@ _ESTIMATORS = {
     "PrivateGLM": "glm",
     "PrivateLasso": "lasso",
     "PrivateLassoClassifier": "lasso",
+    "PrivateLinearRegression": "bayes",
     "PrivateLogisticRegression": "stacking",
     "PrivatePLSRegression": "pls",
     "PrivateStackingClassifier": "stacking",
@@ -27,7 +28,7 @@ _ESTIMATORS = {
 #: Class -> the module that defines it. A file names one of these; nothing else is ever imported for it.
 HOMES = {
     **{name: f"unpooled.models.{model}.estimator" for name, model in _ESTIMATORS.items()},
-    "GlmSummary": "unpooled.aggregation.newton_step",
+    "GlmSummary": "unpooled.aggregation.glm_summary",
     "LinearFit": "unpooled.aggregation.linear_fit",
     "LinearSummary": "unpooled.aggregation.inference",
     "Moments": "unpooled.aggregation.moments",

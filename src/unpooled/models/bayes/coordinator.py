@@ -18,7 +18,7 @@ from unpooled.aggregation.standard import CONSTANT, DESCENT, RESIDUAL, SCALES, S
 from unpooled.aggregation.totals import COUNT, rows_of
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, NAIVE, SQUARE
 from unpooled.models.bayes.rounds import Method
-from unpooled.protocol.step import Panel
+from unpooled.protocol.terms import finite
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -41,12 +41,12 @@ _CLIP_ROOT = 0.5
 
 
 class Coefficient(msgspec.Struct, frozen=True):
-    """A coefficient in the data's own units with its credible interval."""
+    """A coefficient in the data's own units with its credible interval; None where it has none."""
 
     name: str
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     #: Whether the release tells of it more than its own noise does.
     identified: bool = True
 
@@ -118,7 +118,7 @@ def _one_release(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[Moments,
         squares = yield from rounds.total(SQUARE, settings)
     layout = design.narrowed(settings)
     total = yield from rounds.total(MOMENTS, settings)
-    moments = Moments.decode(layout, total, rounds.rows, plan.hash, str(plan.statement))
+    moments = Moments.decode(layout, total, rounds.rows, plan.hash, str(plan.statement), holds=plan.statement.holds)
     if squares is not None:
         moments.gram[-1, -1] = float(squares.values[0]) / layout.grid**2
         moments.variance[-1, -1] = (float(squares.deviations[0]) / layout.grid**2) ** 2
@@ -149,7 +149,8 @@ def _standardised(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[LinearF
     total = yield from rounds.total(RESIDUAL, (*settings, clip))
     gram, variance = rows.products_of(total, clip)
     frame = _frame(design, standard, start, (squares, noise**2), least)
-    moments = Moments(design.layout, rounds.rows, gram, variance, plan.hash, str(plan.statement), frame)
+    promise = plan.statement
+    moments = Moments(design.layout, rounds.rows, gram, variance, plan.hash, str(promise), frame, promise.holds)
     return moments.posterior(), moments
 
 
@@ -232,43 +233,8 @@ def _result(rounds: Rounds, fit: LinearFit, moments: Moments | None, settings: t
     design, level = rounds.design, rounds.design.parameters.level
     values, interval, known = fit.coef_.tolist(), fit.interval(level).tolist(), fit.identified.tolist()
     coefficients = tuple(
-        Coefficient(name, value, low, high, tells)
+        Coefficient(name, value, finite(low), finite(high), tells)
         for name, value, (low, high), tells in zip(design.layout.names, values, interval, known, strict=True)
     )
     stored = None if moments is None else moments.stored()
     return BayesResult(coefficients, fit.intercept_, level, rounds.participants, settings, stored, str(design.method))
-
-
-def render(result: BayesResult) -> str:
-    """The coefficients as a table."""
-    rows = [
-        f"{c.name:<24}{c.value:>14.6g}   [{c.low:.6g}, {c.high:.6g}]{'' if c.identified else '   not identified'}"
-        for c in result.coefficients
-    ]
-    if result.moments is None:
-        rows = [f"{c.name:<24}{c.value:>14.6g}" for c in result.coefficients]
-        rows.append(
-            f"method {result.method!r} gives predictions without standard errors; 'refinement' and 'moments' give them"
-        )
-    elif not all(c.identified for c in result.coefficients):
-        rows.append(
-            "not identified: the release tells less of it than its own noise; value and interval are little more than the prior's"
-        )
-    interval = f"   {result.level:.0%} credible interval" if result.moments is not None else ""
-    return "\n".join(
-        [
-            f"{'coefficient':<24}{'value':>14}{interval}",
-            *rows,
-            f"{'(intercept)':<24}{result.intercept:>14.6g}",
-            f"rows of {', '.join(result.participants)}",
-        ]
-    )
-
-
-def panels(result: BayesResult) -> tuple[Panel, ...]:
-    """The coefficients, with their intervals where there are any."""
-    values, low, high = zip(*((c.value, c.low, c.high) for c in result.coefficients), strict=True)
-    names = tuple(c.name for c in result.coefficients)
-    if result.moments is None:
-        return (Panel("coefficients", names, values),)
-    return (Panel(f"coefficients, {result.level:.0%} credible intervals", names, values, low, high),)

@@ -1,4 +1,4 @@
-"""``PrivateBayesianRegression``: a thin scikit-learn estimator over the Bayes study, run in process."""
+"""``PrivateLinearRegression`` (``PrivateBayesianRegression``): a thin scikit-learn estimator over the Bayes study, run in process."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import ESTIMATE, Moments
+from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.households import counts_of, row_cards, site_tables
@@ -28,14 +29,18 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.aggregation.derived import PrincipalComponents
-    from unpooled.aggregation.inference import JointTest, LinearSummary
+    from unpooled.aggregation.inference import LinearSummary, LinearTables
+    from unpooled.aggregation.tables import Anova, Contrast, JointTest
     from unpooled.privacy.budget import Budget
 
     Vector = NDArray[np.float64]
 
 
-class PrivateBayesianRegression(LinearRegressor):
-    """Bayesian linear regression on row-split data from private sums: rounds of clipped gradients, and second moments.
+class PrivateLinearRegression(LinearRegressor):
+    """Linear regression on row-split data from private sums: rounds of clipped gradients, and second moments.
+
+    ``summary`` is the table to publish; ``coef_``, the posterior mean of a Bayesian model, is what predicts. ``PrivateBayesianRegression`` is another
+    name of this class, after the paper.
 
     The model is y ~ N(x.beta + b, 1/noise_precision) with beta ~ N(0, I/prior_precision). Sums are added up by secure sum with
     distributed noise; the posterior accounts for that noise, so its intervals mean what they say. Nothing depends on the units of the data.
@@ -86,6 +91,8 @@ class PrivateBayesianRegression(LinearRegressor):
         Precision of y around its mean, or what the release says of it.
     fit_intercept : bool, default True
         Whether to fit a constant.
+    formula : str, optional
+        What the model is a function of, as in "pressure ~ age * smoker + log(dose)"; None is every declared column as it is.
     public_seed : int, default 0
         Seed of the public randomness.
     random_state : int, optional
@@ -122,12 +129,12 @@ class PrivateBayesianRegression(LinearRegressor):
     Examples
     --------
     >>> import numpy as np
-    >>> from unpooled import PrivateBayesianRegression
+    >>> from unpooled import PrivateLinearRegression
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (6000, 3))
     >>> y = X @ [1.0, -2.0, 0.5] + 0.3 * rng.normal(size=6000)
     >>> sites = rng.choice(["oslo", "porto", "riga"], 6000)
-    >>> model = PrivateBayesianRegression(epsilon=2.0, bounds=(-1, 1), y_bounds=(-4, 4), random_state=0)
+    >>> model = PrivateLinearRegression(epsilon=2.0, bounds=(-1, 1), y_bounds=(-4, 4), random_state=0)
     >>> bool((abs(model.fit(X, y, sites=sites).coef_ - [1.0, -2.0, 0.5]) < 0.1).all())
     True
     >>> model.method_
@@ -146,6 +153,7 @@ class PrivateBayesianRegression(LinearRegressor):
         | taking("prior_precision noise_precision", NUMBER, WORD)
         | taking("max_passes", WHOLE)
         | taking("multiple", NUMBER, NONE)
+        | taking("formula", WORD, NONE)
     )
 
     def __init__(
@@ -171,6 +179,7 @@ class PrivateBayesianRegression(LinearRegressor):
         prior_precision: float | str = ESTIMATE,
         noise_precision: float | str = ESTIMATE,
         fit_intercept: bool = True,
+        formula: str | None = None,
         public_seed: int = 0,
         random_state: int | None = None,
         budget: Budget | None = None,
@@ -191,6 +200,7 @@ class PrivateBayesianRegression(LinearRegressor):
         self.prior_precision = prior_precision
         self.noise_precision = noise_precision
         self.fit_intercept = fit_intercept
+        self.formula = formula
 
     def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
         """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
@@ -214,14 +224,26 @@ class PrivateBayesianRegression(LinearRegressor):
             "posterior": self.posterior,
             "projection": float(self.projection),
             "multiple": None if self.multiple is None else float(self.multiple),
+            **self._formula_parameter,
         }
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None, unit_id: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike | str | None = None,
+        sites: Sequence[object] | None = None,
+        unit_id: ArrayLike | None = None,
+        *,
+        formula: str | None = None,
     ) -> Self:
-        """Release the moments of all sites (``sites``: a label per row; None is one site; ``unit_id``: an id per row) and compute the posterior."""
-        features, declared, response = self._numeric(X, y)
+        """Release the moments of all sites (``sites``: a label per row; None is one site; ``unit_id``: an id per row) and compute the posterior.
+
+        ``fit(frame, "y")`` takes the response out of a frame, ``fit(frame, formula="y ~ age * ward")`` whatever the formula names; a frame may
+        hold other columns beside those that are declared.
+        """
+        asked = self._framed(X, y, formula)
+        features, declared, response = self._numeric(asked.X, asked.y)
         whole = part(features, features.names, response)
         tables = site_tables(whole, sites, self.unit, unit_id, self.rows_per_household)
         study = self._study(counts_of(tables), declared)
@@ -240,14 +262,16 @@ class PrivateBayesianRegression(LinearRegressor):
         """A fitted estimator from moments that were released before: another prior, another posterior, free of charge."""
         design = moments.layout
         estimator = cls(fit_intercept=design.intercept, geometry=str(design.geometry), **parameters)
-        estimator.n_features_in_ = len(design.features)
-        names = [column.name for column in design.features]
+        columns = design.sources or design.features
+        estimator.n_features_in_ = len(columns)
+        names = [column.name for column in columns]
         if names != [f"x{j}" for j in range(len(names))]:
             estimator.feature_names_in_ = np.array(names, dtype=object)
         return estimator._from(moments)
 
     def _from(self, moments: Moments) -> Self:
-        self.moments_, self._columns = moments, moments.layout.features
+        self.moments_ = moments
+        self._columns = moments.layout.sources or moments.layout.features
         prior, noise = self.prior_precision, self.noise_precision
         if self.calibration == Calibration.PUBLISHED:  # the paper takes both as known
             prior, noise = (1.0 if p == ESTIMATE else p for p in (prior, noise))
@@ -298,22 +322,47 @@ class PrivateBayesianRegression(LinearRegressor):
         """The lasso (scikit-learn's ``alpha``) from the same moments, free of charge."""
         return self._released().lasso(alpha)
 
-    def summary(self, level: float = 0.95, adjust: str | None = None) -> LinearSummary:
-        """Estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
+    def summary(
+        self,
+        level: float = 0.95,
+        adjust: str | None = None,
+        *,
+        reference: Mapping[str, str] | None = None,
+        coding: str | None = None,
+    ) -> LinearSummary:
+        """The table to publish: estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
 
-        Estimates are generalised least squares, unbiased for tests of nothing: ``coef_``, shrunk for predictions, may differ from them.
+        Levels of a column are compared with its first declared one, with ``reference={"ward": "b"}``, or with their mean (``coding="sum"``).
+        Estimates are generalised least squares, unbiased for tests of nothing: ``coef_``, which predicts, is shrunk and may differ.
         """
-        return self._released().summary(level, adjust)
+        return self._tables().summary(level, adjust, reference=reference, coding=coding)
 
-    def contrast(self, C: Any, value: Any = 0.0) -> JointTest:  # noqa: ANN401 - weights in several forms
-        """The test that ``C @ coef`` is ``value``: a row of weights, several rows, or mappings from names to weights."""
-        return self._released().contrast(C, value)
+    def contrast(
+        self,
+        C: Any,  # noqa: ANN401 - weights in several forms
+        value: Any = 0.0,  # noqa: ANN401 - a number, or one for each
+        level: float = 0.95,
+        *,
+        reference: Mapping[str, str] | None = None,
+    ) -> Contrast:
+        """Combinations of coefficients with standard errors, intervals and a joint test, free of charge.
 
-    def anova(self, smaller: Sequence[str]) -> JointTest:
-        """Whether the coefficients that ``smaller`` does not name explain anything."""
-        return self._released().anova(smaller)
+        Given as words ("ward: b - a", "2 * age - dose"; several joined by commas or in a list), as mappings from the names of coefficients
+        to weights, or as rows of weights. ``value``: what they are compared with.
+        """
+        return self._tables().contrast(C, value, level, reference=reference)
 
-    def submodel(self, columns: Sequence[str]) -> PrivateBayesianRegression:
+    def anova(self, smaller: Sequence[str] | None = None) -> Anova | JointTest:
+        """A test for every column; ``smaller``: whether the columns that it does not name explain anything."""
+        return self._tables().anova(smaller)
+
+    def _tables(self) -> LinearTables:
+        moments = self._released()
+        plan = getattr(self, "plan_", None)  # none where the moments come from a file
+        given = getattr(getattr(plan, "design", None), "parameters", None)
+        return moments.tables(getattr(given, "reference", None), getattr(given, "coding", TREATMENT))
+
+    def submodel(self, columns: Sequence[str]) -> PrivateLinearRegression:
         """A fitted model of some of the columns alone, free of charge."""
         return type(self).from_moments(self._released().submodel(columns))
 
@@ -332,3 +381,7 @@ class PrivateBayesianRegression(LinearRegressor):
 
 def _number(precision: float | str) -> float | str:
     return precision if isinstance(precision, str) else float(precision)
+
+
+#: Its name after the paper's model, under which it was first published.
+PrivateBayesianRegression = PrivateLinearRegression

@@ -8,7 +8,7 @@ import numpy as np
 
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
-from unpooled.models.bayes.estimator import PrivateBayesianRegression
+from unpooled.models.bayes.estimator import PrivateLinearRegression
 
 if TYPE_CHECKING:
     from unpooled.models.bayes.coordinator import BayesResult
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
 
 
-def fitted(plan: Plan, result: BayesResult) -> PrivateBayesianRegression:
+def fitted(plan: Plan, result: BayesResult) -> PrivateLinearRegression:
     """From the released moments where there are any, so that everything that follows from them follows here too."""
     design: BayesDesign = plan.design
     layout, given = design.layout, design.parameters
@@ -30,10 +30,10 @@ def fitted(plan: Plan, result: BayesResult) -> PrivateBayesianRegression:
         "projection": given.projection,
     }
     if result.moments is not None:
-        estimator = PrivateBayesianRegression.from_moments(Moments.of(result.moments), **parameters)
+        estimator = PrivateLinearRegression.from_moments(Moments.of(result.moments), **parameters)
     else:
-        estimator = PrivateBayesianRegression(fit_intercept=given.fit_intercept, method=result.method, **parameters)
+        estimator = PrivateLinearRegression(fit_intercept=given.fit_intercept, method=result.method, **parameters)
         coefficients = np.array([c.value for c in result.coefficients])
         estimator._take(LinearFit.without_errors(coefficients, result.intercept, has_intercept=layout.intercept))  # noqa: SLF001 - its own model's
     estimator.projection_, estimator.method_ = result.projection, result.method
-    return estimator.of_study(plan, layout.features)
+    return estimator.of_study(plan, layout.sources or layout.features)

@@ -43,12 +43,14 @@ def outlook(
     check_range("ranges", ranges, 0.5, 1000.0)
     plans = {epsilon: compile_plan(msgspec.structs.replace(study, epsilon=epsilon)) for epsilon in (study.epsilon,)}
 
-    def run(epsilon: float, rng: np.random.Generator) -> float:
+    def run(epsilon: float, k: int) -> tuple[float, float]:
+        rng = np.random.default_rng([seed, k])
         if epsilon not in plans:
             plans[epsilon] = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
-        return _error(plans[epsilon], drawn(r2, rng), drawn(correlation, rng), drawn(ranges, rng), rng)
+        part = drawn(r2, rng)
+        return _error(plans[epsilon], part, drawn(correlation, rng), drawn(ranges, rng), rng), 1 - part
 
-    points = simulated(study.epsilon, run, seed, quick=quick)
+    points, free = simulated(study.epsilon, run, quick=quick)
     design = plans[study.epsilon].design
     rows = sum(card.rows for card in study.parties)
     words = [
@@ -56,7 +58,6 @@ def outlook(
         in_words("correlation of columns", correlation),
         in_words("half range in deviations", ranges),
     ]
-    free = 1 - (sum(r2) / 2 if isinstance(r2, tuple | list) else r2)
     if study.household_rows > 1:
         words.append(f"ids with {study.household_rows} rows each, as unlike as those of others")
     return Outlook(
@@ -66,7 +67,7 @@ def outlook(
         study.epsilon,
         points,
         1.0,
-        float(free),
+        free,
         "squared error of predictions / variance of y",
         ", ".join(words),
     )

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.modes import aggregation_of
+from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.aggregation.standard import Scales, StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed, counting, of_units
 from unpooled.errors import UsageError
@@ -22,6 +24,9 @@ from unpooled.privacy.unit import ROWWISE, Adjacency, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from unpooled.privacy.sentence import Sentence
+    from unpooled.privacy.table import Table
 
 MOMENTS, DEVIATIONS, SQUARE = "moments", "deviations", "square"
 AWARE, NAIVE = "noise-aware", "naive"
@@ -57,6 +62,11 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     multiple: float | None = None
     #: Of the intervals that are reported.
     level: float = 0.95
+    #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
+    reference: dict[str, str] = msgspec.field(default_factory=dict)
+    coding: str = TREATMENT
+    #: What the model is a function of (docs/formulas.md); empty: every declared column beside the response, as it is.
+    formula: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,10 @@ class BayesDesign:
     standard: StandardRows
     #: The best multiple of deviations for so many rows, once it was simulated: public, and a tenth of a second of work.
     multiples: dict[int, float] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def seen(self, table: Table) -> Table:
+        """A party's table with the columns that the formula makes."""
+        return self.layout.seen(table)
 
     @property
     def method(self) -> Method:
@@ -136,6 +150,10 @@ def _check(parameters: Parameters) -> None:
         raise UsageError("level must lie between 0 and 1, and projection in [0, 1)")
     if parameters.multiple is not None and not 0 < parameters.multiple < math.inf:
         raise UsageError("multiple must be a positive number of deviations")
+    if parameters.formula and (parameters.projection or parameters.norm is not None):
+        raise UsageError(
+            "a formula goes without projection and norm: they are of the declared columns, not of what it makes of them"
+        )
     if parameters.norm is not None and (parameters.projection or not 0 < parameters.norm < math.inf):
         raise UsageError("norm must be positive and finite, and goes without projection, which narrows single columns")
     if parameters.geometry not in set(Geometry):
@@ -182,7 +200,12 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
         geometry=Geometry(parameters.geometry),
         norm=parameters.norm,
         intercept=parameters.fit_intercept,
+        formula=parameters.formula,
     )
+    check_formula(parameters.formula, (parameters.response,))
+    if layout.made is not None and layout.made.derived.offset_column is not None:
+        raise UsageError("a linear model has no offset: subtract it from the response")
+    check_coding(parameters.coding, parameters.reference, {factor.name: factor.levels for factor in layout.terms.factors})
     wanted = Method(method or (Method.MOMENTS if _paper(parameters) else parameters.method))
     coefficients = len(layout.coding.attribute) + 1
     k = rows / study.household_rows * aggregation.multiplier(study) / coefficients
@@ -257,7 +280,7 @@ def compile_plan(study: Study) -> Plan:
     return plan_of(study, design_of(study))
 
 
-def plan_of(study: Study, design: BayesDesign, voids: tuple[str, ...] = ()) -> Plan:
+def plan_of(study: Study, design: BayesDesign, voids: tuple[Sentence, ...] = ()) -> Plan:
     """The plan that adds up what this setup says."""
     not_protected, assumptions = design.aggregation.sentences
     passes = max(design.schedule.passes, len(design.totals))

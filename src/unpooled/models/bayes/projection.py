@@ -11,7 +11,7 @@ import numpy as np
 
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
-from unpooled.kernels import noisy_gram
+from unpooled.kernels import noise_aware
 
 if TYPE_CHECKING:
     from unpooled.models.bayes.plan import BayesDesign
@@ -64,7 +64,7 @@ def _simulated(design: BayesDesign, plan: Plan, rows: int) -> float:
         cross_noise = np.sqrt(cross_variance) * rng.normal(size=d)
         for k, multiple in enumerate(_MULTIPLES):
             z, t = np.clip(x / multiple, -1, 1), np.clip(y / multiple, -1, 1)
-            mean, _ = noisy_gram.posterior(
+            mean, _ = noise_aware.posterior(
                 z.T @ z + gram_noise,
                 z.T @ t + cross_noise,
                 gram_variance,

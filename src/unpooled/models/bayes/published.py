@@ -15,19 +15,26 @@ from unpooled.errors import UsageError
 from unpooled.models import bayes
 from unpooled.models.bayes.plan import DEVIATIONS, ESTIMATE, MOMENTS, design_of, plan_of
 from unpooled.models.bayes.rounds import Method
+from unpooled.models.bayes.template import PUBLISHED_TEMPLATE
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sensitivity import moments_box, moments_box_as_published
+from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Adjacency, Unit
 
-_FORMULA = (
-    "The noise is that of the classical formula with equation (12), whose own argument fails for large epsilon (THEORY.md): what "
-    "these releases really cost is in the ledger."
+_FORMULA = Sentence(
+    "bayes-published.formula",
+    "The noise follows the classical formula with equation (12), whose proof fails for large epsilon (THEORY.md). The ledger holds what these "
+    "releases cost.",
 )
-_MEANS = "The paper assumes that every column has mean zero at the centre of its declared range."
+_MEANS = Sentence(
+    "bayes-published.means", "The paper assumes that every column has mean zero at the centre of its declared range."
+)
 
 
 def compile_plan(study: Study) -> Plan:
     """The same totals as in the sound form, with noise as printed."""
+    if study.parameters.get("formula"):
+        raise UsageError("a formula is not for this form: the paper's rows are points of a box of declared columns")
     design = design_of(study, Method.MOMENTS)
     share = design.parameters.projection
     # Only columns are bounded in the paper: a row is a point of a box.
@@ -65,4 +72,11 @@ def _classical(study: Study, share: float) -> float:
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
-MODEL = replace(bayes.MODEL, name="bayes-published", compile_plan=compile_plan, households=False)
+MODEL = replace(
+    bayes.MODEL,
+    name="bayes-published",
+    compile_plan=compile_plan,
+    outlook=None,
+    template=PUBLISHED_TEMPLATE,
+    households=False,
+)

@@ -1,31 +1,57 @@
-"""The result of a Bayesian regression, line by line: a summary of the released moments where there are any, else the coefficients."""
+"""The result of a Bayesian regression as everybody reads it: its table, the lines under it, its figure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from unpooled.aggregation.inference import CONSTANT_TERM
+from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.aggregation.moments import Moments
-from unpooled.protocol.terms import ResultTerm, known
+from unpooled.aggregation.summary import notes
+from unpooled.protocol.step import Panel, of_terms
+from unpooled.protocol.terms import ResultTerm
 
 if TYPE_CHECKING:
-    from unpooled.aggregation.summary import SummaryTerm
+    from unpooled.aggregation.inference import LinearTables
     from unpooled.models.bayes.coordinator import BayesResult
     from unpooled.privacy.plan import Plan
 
 
-def terms(plan: Plan, result: BayesResult) -> tuple[ResultTerm, ...]:
-    """Generalised least squares with standard errors and tests, as ``summary()`` gives them; without moments the values alone."""
+def tables(plan: Plan, result: BayesResult) -> LinearTables | None:
+    """What to publish: generalised least squares with standard errors and tests; None without moments."""
     if result.moments is None:
-        found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
-        return (*found, ResultTerm(CONSTANT_TERM, result.intercept)) if plan.design.layout.intercept else found
-    return tuple(_term(t) for t in Moments.of(result.moments).summary(result.level).terms)
+        return None
+    given = plan.design.parameters
+    return Moments.of(result.moments).tables(given.reference, given.coding)
 
 
-def _term(t: SummaryTerm) -> ResultTerm:
-    errors = {
-        name: known(getattr(t, name)) for name in ("std_error", "statistic", "p_value", "conf_low", "conf_high", "privacy")
-    }
-    return msgspec.structs.replace(ResultTerm(t.term, t.estimate), **errors)
+def terms(plan: Plan, result: BayesResult) -> tuple[ResultTerm, ...]:
+    """The lines of the table, as ``summary()`` gives them; without moments the coefficients alone."""
+    found = tables(plan, result)
+    return predicting(plan, result) if found is None else tuple(t.line for t in found.summary(result.level).terms)
+
+
+def predicting(plan: Plan, result: BayesResult) -> tuple[ResultTerm, ...]:
+    """The coefficients that predict: posterior means, one for every level of a column."""
+    found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
+    return (*found, ResultTerm(CONSTANT_TERM, result.intercept)) if plan.design.layout.intercept else found
+
+
+def foot(plan: Plan, result: BayesResult) -> tuple[str, ...]:
+    """The lines under the table of the result."""
+    found = tables(plan, result)
+    if found is None:
+        words = [f"method {result.method!r} gives predictions without standard errors; 'refinement' and 'moments' give them"]
+    else:
+        table = found.summary(result.level)
+        words = [f"intervals of {result.level:.0%}", *table.compared, *notes(table.not_determined)]
+    return (*words, f"rows of {', '.join(result.participants)}")
+
+
+def panels(plan: Plan, result: BayesResult) -> tuple[Panel, ...]:
+    """The lines of the table with their intervals; without any the coefficients alone."""
+    found = tables(plan, result)
+    if found is None:
+        return (
+            Panel("coefficients", tuple(c.name for c in result.coefficients), tuple(c.value for c in result.coefficients)),
+        )
+    return of_terms((t.line for t in found.summary(result.level).terms if t.term != CONSTANT_TERM), result.level)

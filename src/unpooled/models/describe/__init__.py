@@ -5,6 +5,7 @@ from unpooled.models.describe.outlook import outlook
 from unpooled.models.describe.party import STEPS
 from unpooled.models.describe.plan import compile_plan
 from unpooled.models.describe.ranges import Range
+from unpooled.models.describe.template import TEMPLATE
 from unpooled.models.describe.terms import terms
 from unpooled.protocol.step import Model
 
@@ -19,4 +20,5 @@ MODEL = Model(
     results=(tuple[Summary, ...], tuple[Range, ...]),
     terms=terms,
     households=True,
+    template=TEMPLATE,
 )

@@ -215,7 +215,7 @@ def render(summaries: tuple[Any, ...]) -> str:
     return "\n".join(lines)
 
 
-def panels(summaries: tuple[Any, ...]) -> tuple[Panel, ...]:
+def panels(plan: Plan, summaries: tuple[Any, ...]) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
     """The means of every number by source, and the pooled counts of every category."""
     if summaries and isinstance(summaries[0], Range):
         names, low, high = zip(*((r.column, r.low, r.high) for r in summaries), strict=True)

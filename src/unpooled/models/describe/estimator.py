@@ -17,11 +17,9 @@ from unpooled.models.describe.coordinator import Estimate, Summary, render
 from unpooled.models.describe.ranges import FARTHEST, Range
 from unpooled.models.describe.terms import terms
 from unpooled.privacy.bounds import Bounds
-from unpooled.privacy.events import UNBOUNDED
-from unpooled.privacy.exposure import alternatives
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.plan import BOUNDS, Earlier, Plan, Study, default_delta
-from unpooled.privacy.unit import Unit
+from unpooled.privacy.origin import BOUNDS_INPUT
+from unpooled.privacy.plan import BOUNDS, Plan, Study, default_delta
 from unpooled.protocol.terms import as_html
 
 if TYPE_CHECKING:
@@ -131,17 +129,7 @@ class DescribedBounds(Savable):
         """The bounds of some of the columns, with the price of all: they were released together."""
         chosen: dict[str | int, Any] = {r.column: (r.low, r.high) for r in self.ranges_ if r.column in set(columns)}
         missing: dict[str | int, Any] = {r.column: "absent" for r in self.ranges_ if r.column in chosen and r.missing > 0}
-        return Bounds(chosen, missing=missing, paid=(*self.plan_.study.earlier, self._price()))
-
-    def _price(self) -> Earlier:
-        events = tuple(
-            (str(cost.unit), cost.event.kind.name, cost.event.value, cost.event.count, cost.event.total_variation)
-            for cost in alternatives(self.plan_, self.plan_.study.parties[0].name)
-            if cost.event.count
-        )
-        if not self.statement_.holds:  # a simulation, or no noise: nothing that rests on it is private
-            events = tuple((str(unit), UNBOUNDED.kind.name, UNBOUNDED.value, 1, 0.0) for unit in Unit)
-        return Earlier("private ranges", self.plan_.hash, events)
+        return Bounds(chosen, missing=missing, paid=(*self.plan_.study.origins, self.plan_.origin(BOUNDS_INPUT)))
 
     def __str__(self) -> str:
         return render(self.ranges_)
@@ -271,7 +259,7 @@ def describe(
         adjacency=adjacency,
         parameters={"confidence": float(confidence)},
         simulation_seed=seed_of(random_state),
-        earlier=bounds.paid if isinstance(bounds, Bounds) else (),
+        origins=bounds.paid if isinstance(bounds, Bounds) else (),
         derived=() if bounds is not None else (BOUNDS,),
     )
     plan, found = run(MODEL, study, tables, budget=budget)

@@ -4,7 +4,19 @@ from unpooled.models.diagnose.coordinator import coordinate, panels, render
 from unpooled.models.diagnose.party import STEPS
 from unpooled.models.diagnose.plan import compile_plan
 from unpooled.models.diagnose.reading import Cells
+from unpooled.models.diagnose.template import TEMPLATE
 from unpooled.models.diagnose.terms import terms
 from unpooled.protocol.step import Model
 
-MODEL = Model("diagnose", compile_plan, STEPS, coordinate, render, panels, results=(Cells,), terms=terms, households=True)
+MODEL = Model(
+    "diagnose",
+    compile_plan,
+    STEPS,
+    coordinate,
+    render,
+    panels,
+    results=(Cells,),
+    terms=terms,
+    households=True,
+    template=TEMPLATE,
+)

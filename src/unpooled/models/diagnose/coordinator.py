@@ -58,7 +58,7 @@ def render(found: Cells) -> str:
     return "\n".join([*lines, f"rows of {', '.join(found.participants)}"])
 
 
-def panels(found: Cells) -> tuple[Panel, ...]:
+def panels(plan: Plan, found: Cells) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
     """The calibration curve or the residual plot, and the ROC curve."""
     cells = reading.by_cell(found)
     title = "residuals by fitted mean" if found.residual_cuts else "observed share by predicted probability"

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
 import numpy as np
 from scipy.special import logit
 from sklearn.utils.validation import check_is_fitted
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError
 from unpooled.estimation.households import counts_of, row_cards, site_tables
-from unpooled.estimation.parameters import PAIR, SHARED, WHOLE, check
+from unpooled.estimation.parameters import PAIR, SHARED, WHOLE, WORD, check
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import table_of
 from unpooled.models.diagnose import MODEL, reading
@@ -23,6 +24,7 @@ from unpooled.models.diagnose.reading import Cells
 from unpooled.models.diagnose.terms import terms
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.noise import seed_of
+from unpooled.privacy.origin import COEFFICIENTS, OTHERS, SAME, Origin
 from unpooled.privacy.plan import Plan, Study, default_delta
 from unpooled.privacy.table import Table
 from unpooled.protocol.messages import Array
@@ -152,6 +154,7 @@ def diagnose(
     rows_per_household: int = 1,
     adjacency: str = "replace",
     cells: int = 20,
+    rows: str = SAME,
     random_state: int | None = None,
     budget: Budget | None = None,
 ) -> Diagnosis:
@@ -184,6 +187,9 @@ def diagnose(
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     cells : int, default 20
         Cells of fitted values: of equal probability steps, or of equal parts of the declared range.
+    rows : {"same", "others"}, default "same"
+        Whose rows the model was fitted to. "others" declares that they are other people's than these. It matters for a model whose fit promises
+        nothing (a seed, ``epsilon=inf``, published calibration, ranges read off the data): diagnosed on its own rows it gives them away.
     random_state : int, optional
         A seed makes the noise reproducible, and the result a simulation that protects nobody. None draws real noise.
     budget : Budget, optional
@@ -210,9 +216,12 @@ def diagnose(
         "adjacency": adjacency,
     }
     check(
-        SHARED | {"cells": (WHOLE,)},
-        given | {"rows_per_household": rows_per_household, "cells": cells, "y_bounds": y_bounds},
+        SHARED | {"cells": (WHOLE,), "rows": (WORD,)},
+        given | {"rows_per_household": rows_per_household, "cells": cells, "rows": rows, "y_bounds": y_bounds},
     )
+    if rows not in {SAME, OTHERS}:
+        msg = f"rows is {SAME!r}, or {OTHERS!r} where the model was fitted to other people's rows"
+        raise UsageError(msg)
     columns = _released(model)
     if not 2 <= cells <= 200:  # noqa: PLR2004 - as the study's own limit
         raise UsageError("cells must lie between 2 and 200")
@@ -225,8 +234,6 @@ def diagnose(
         "intercept": float(np.ravel(model.intercept_)[0]),
     }
     whole = Table({**{name: table[name] for name in table.names}, _RESPONSE: values})
-    # What the model's ranges cost, or that they were read off data, is true of whatever is coded by them.
-    asked = model.plan_.study if hasattr(model, "plan_") else None
     tables = site_tables(whole, sites, unit, unit_id, rows_per_household)
     cards = row_cards(counts_of(tables), (*columns, response))
     study = Study(
@@ -238,11 +245,22 @@ def diagnose(
         adjacency=adjacency,
         parameters=parameters,
         simulation_seed=seed_of(random_state),
-        earlier=asked.earlier if asked is not None else (),
-        derived=asked.derived if asked is not None else (),
+        origins=_origins(model, rows),
+        derived=(),
     )
     plan, found = run(MODEL, study, tables, budget=budget)
     return Diagnosis(found.outcome.result, plan, found.ledger, found.outcome.communication)
+
+
+def _origins(model: Any, rows: str) -> tuple[Origin, ...]:  # noqa: ANN401
+    """Where the coefficients come from, and the ranges by which the model codes its columns."""
+    if hasattr(model, "plan_"):
+        fitted, inputs = model.plan_.origin(COEFFICIENTS), model.plan_.study.origins
+    else:  # of moments that were released elsewhere: their file says whether their statement held
+        fitted, inputs = Origin(COEFFICIENTS, model.moments_.plan, model.moments_.holds), ()
+    # What the fit itself cost is in its own statement; here it matters whether that holds.
+    found = (msgspec.structs.replace(fitted, events=()), *inputs)
+    return tuple(origin.of_others() for origin in found) if rows == OTHERS else found
 
 
 def _released(model: Any) -> tuple[Column, ...]:  # noqa: ANN401

@@ -17,6 +17,7 @@ from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
+from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Adjacency, Split, Unit
 
 if TYPE_CHECKING:
@@ -146,10 +147,17 @@ def compile_plan(study: Study) -> Plan:
         Split.HORIZONTAL,
         tuple(Release(RELEASE, card.name, STEP, mechanism) for card in study.parties),
         public=(
-            "The coefficients of the model, and the cuts of its fitted values and residuals, which the study declares.",
+            Sentence(
+                "diagnose.public",
+                "The coefficients of the model and the cuts of its fitted values and residuals, which the study declares.",
+            ),
         ),
         assumptions=(
-            "The model was released before, or comes from elsewhere: its coefficients are not an unreleased function of these rows.",
+            Sentence(
+                "diagnose.model",
+                "The model's coefficients were released before with a guarantee of their own, or come from other people's data: they are not an "
+                "unreleased function of these rows.",
+            ),
         ),
         design=design,
     )

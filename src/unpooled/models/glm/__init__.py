@@ -4,9 +4,22 @@ from unpooled.models.glm.coordinator import coordinate
 from unpooled.models.glm.outlook import outlook
 from unpooled.models.glm.party import STEPS
 from unpooled.models.glm.plan import compile_plan
-from unpooled.models.glm.result import GlmResult, panels, render, terms
+from unpooled.models.glm.result import GlmResult, foot, panels, predicting, tables, terms
+from unpooled.models.glm.template import TEMPLATE
 from unpooled.protocol.step import Model
 
 MODEL = Model(
-    "glm", compile_plan, STEPS, coordinate, render, panels, outlook, results=(GlmResult,), terms=terms, households=True
+    "glm",
+    compile_plan,
+    STEPS,
+    coordinate,
+    panels=panels,
+    foot=foot,
+    outlook=outlook,
+    results=(GlmResult,),
+    terms=terms,
+    tables=tables,
+    predicting=predicting,
+    households=True,
+    template=TEMPLATE,
 )

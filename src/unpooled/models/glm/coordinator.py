@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.estimates import Estimates, wald_lines
 from unpooled.aggregation.keys import exchange_keys
 from unpooled.aggregation.modes import collect
-from unpooled.aggregation.newton_step import NewtonStep
 from unpooled.aggregation.standard import CONSTANT, DESCENT, LARGEST_SQUARE, SCALES, SPREAD, Standard
 from unpooled.aggregation.totals import COUNT, rows_of
 from unpooled.kernels import noisy_gram
@@ -21,6 +20,7 @@ from unpooled.models.glm.rounds import CONVERGED, PRIOR, GlmMethod
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
 from unpooled.models.glm.shapes import Contrasts, Intervals
 from unpooled.models.glm.shaping import shape_of
+from unpooled.protocol.terms import finite
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -90,6 +90,12 @@ class GlmFit:
         """The linear map from the coefficients that the fit works on to those in the data's own units."""
         assert self.standard is not None
         return self.shape.back(self.standard)
+
+    @property
+    def still(self) -> Matrix:
+        """Directions, a column each, along which no row varies whatever the data."""
+        assert self.standard is not None
+        return self.shape.still(self.standard)
 
     @property
     def penalty(self) -> Row:
@@ -165,7 +171,7 @@ def _along(fit: GlmFit, directions: Directions) -> Generator[list[Ask], Replies,
     return _result(fit, None, np.append(own, intercept - (0.0 if directions.unit else float(centre @ own))))
 
 
-def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, float]]:
+def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, float]]:
     """One step from where the rounds ended, or without noise as many as it takes."""
     design = fit.design
     for index in range(design.schedule.steps):
@@ -176,7 +182,7 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, floa
         released = (number * fit.units[1] ** power for power, number in enumerate(design.long.information_of(total), 1))
         gram, variance = fit.shape.information(*released)
         score = score - fit.penalty * fit.start
-        known = fit.shape.known(gram, variance, fit.penalty)
+        known = fit.shape.known(gram, variance, fit.penalty, fit.still)
         move = known.inverse @ score
         if design.schedule.exact:
             move *= min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(move)), 1e-300))
@@ -200,18 +206,20 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[NewtonStep, floa
     return found, dispersion
 
 
-def _step(fit: GlmFit, estimate: Row, known: Curvature, noises: Row, dispersion: float) -> NewtonStep:
+def _step(fit: GlmFit, estimate: Row, known: Curvature, noises: Row, dispersion: float) -> Estimates:
     """The estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met."""
     back, inverse = fit.back, known.inverse
     sampling = inverse @ (dispersion * (known.information - np.diag(fit.penalty))) @ inverse
     met = fit.shape.met(estimate - fit.start, known.variance, noises)
-    own, covariance = back @ estimate, back @ (sampling + inverse @ met @ inverse) @ back.T
-    told = fit.shape.constants_told(known.told)
-    whole, alone = (tuple(np.ravel(m).tolist()) for m in (covariance, back @ sampling @ back.T))
-    return NewtonStep(fit.shape.names, tuple(own.tolist()), whole, alone, tuple(told.tolist()))
+    own, alone = back @ estimate, back @ sampling @ back.T
+    covariance = alone + back @ inverse @ met @ inverse @ back.T
+    lost = np.zeros((own.size, known.lost.size))
+    lost[known.lost, np.arange(known.lost.size)] = 1.0
+    still = np.column_stack([fit.shape.own_still, lost])
+    return Estimates.of(fit.shape.names, own, covariance, alone, back @ known.left, known.unknown, still)
 
 
-def _result(fit: GlmFit, newton: NewtonStep | None, own: Row | None = None, *, dispersion: float = 1.0) -> GlmResult:
+def _result(fit: GlmFit, newton: Estimates | None, own: Row | None = None, *, dispersion: float = 1.0) -> GlmResult:
     """The result; ``own`` are coefficients in the data's own units, or None: those that the fit ended with."""
     design = fit.design
     names, level = design.layout.names, design.parameters.level
@@ -220,13 +228,18 @@ def _result(fit: GlmFit, newton: NewtonStep | None, own: Row | None = None, *, d
         own = fit.back @ fit.start
         if not design.layout.intercept:
             own = np.column_stack([own.reshape(-1, p), np.zeros(own.size // p)]).ravel()
-    lines = newton.terms(level) if newton is not None else ()
-    told = {t.term: (t.conf_low, t.conf_high, t.identified) for t in lines}
+    told: dict[str, tuple[float | None, float | None, bool]] = {}
+    if newton is not None:  # of coefficients that have a value of their own
+        found = wald_lines(newton.names, *newton.own, level)
+        sure = newton.determined(np.eye(len(found))).tolist()
+        told = {
+            t.term: (finite(t.conf_low), finite(t.conf_high), True) for t, tells in zip(found, sure, strict=True) if tells
+        }
     labels = shape.labels if isinstance(shape, Contrasts) else ("",)
     hazards = isinstance(shape, Intervals)
     table = own[None, :] if hazards else own.reshape(len(labels), p + 1)
     coefficients = tuple(
-        GlmCoefficient(term, value, *told.get(term, (-math.inf, math.inf, False)))
+        GlmCoefficient(term, value, *told.get(term, (None, None, False)))
         for label, values in zip(labels, table[:, :p].tolist(), strict=True)
         for term, value in zip([f"{label}: {name}" if label else name for name in names], values, strict=True)
     )

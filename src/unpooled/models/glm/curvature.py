@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.kernels import noisy_gram
+from unpooled.kernels.known_directions import KnownDirections
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,38 +15,37 @@ if TYPE_CHECKING:
     Row = NDArray[np.float64]
     Matrix = NDArray[np.float64]
 
-#: Directions of which there is less than this part of the best known are unknown; a coefficient is, if this part of it lies in some.
-_SINGULAR, _LOST = 1e-10, 0.1
 #: An interval's own weight is believed to be what its events say, times the part of all weight that is left of all events, give or take this.
 _DOUBT, _LEAST = 0.5, 0.1
 
 
 @dataclass(frozen=True)
 class Curvature:
-    """Second derivatives, the variances of the noise of their entries, their inverse, and which coefficients they tell of."""
+    """Second derivatives, the variances of the noise of their entries, their inverse, and what they do not tell of."""
 
     information: Matrix
     variance: Matrix
     inverse: Matrix
-    told: NDArray[np.bool_]
+    #: Directions that the noise hides, of what ``left`` maps the fit's coordinates to; and coordinates that nothing is known of.
+    unknown: Matrix
+    left: Matrix
+    lost: NDArray[np.intp]
 
 
-def curvature(information: Matrix, variance: Matrix, penalty: Row, lift: Matrix) -> Curvature:
-    """The inverse over the directions that the records tell of more than noise does.
+def curvature(information: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
+    """The inverse over the directions that the records tell of more than noise does; ``still``: those along which no row varies.
 
-    Columns that add up to a constant, as all categories of one do, leave a direction that nobody knows. A step along it would be noise alone,
-    and would carry the Hessian's noise into every other coefficient.
+    A step along the others would be noise alone, and would carry the Hessian's noise into every other coefficient.
     """
-    weighted = information + np.diag(penalty)
-    values, vectors = np.linalg.eigh((weighted + weighted.T) / 2)
-    kept = values > max(_SINGULAR * float(values[-1]), noisy_gram.noise_level(variance))
-    own = vectors[:, kept]
-    told = noisy_gram.shares(vectors[:, ~kept], lift) < _LOST
-    told &= noisy_gram.identified(information, variance, lift=lift)
-    return Curvature(weighted, variance, np.asarray((own / values[kept]) @ own.T), told)
+    known = KnownDirections.of(information, variance, still, penalty)
+    size = penalty.size
+    nothing = np.empty(0, dtype=np.intp)
+    return Curvature(known.matrix, variance, known.inverse, known.unknown, np.eye(size), nothing)
 
 
-def curvature_of_intervals(information: Matrix, variance: Matrix, penalty: Row, events: Row, prior: Row) -> Curvature:
+def curvature_of_intervals(
+    information: Matrix, variance: Matrix, penalty: Row, still: Matrix, events: Row, prior: Row
+) -> Curvature:
     """Slopes first, then intervals, which are eliminated: nobody is in two intervals' corner together, so their own block is diagonal.
 
     Held against the noise of the whole matrix a late interval with few events would be unknown, and its hazard kept at the life table's, which is that
@@ -62,13 +61,17 @@ def curvature_of_intervals(information: Matrix, variance: Matrix, penalty: Row, 
     own = np.maximum(trust * released + (1 - trust) * expected, _LEAST * expected) + prior
     # E (B + N) C^-1 (B + N)' is larger than B C^-1 B' by what the noise N adds.
     left = slopes - (cross / own) @ cross.T + np.diag((variance[:p, p:] / own).sum(axis=1))
-    known = curvature(left, variance[:p, :p], np.zeros(p), np.eye(p))
-    carried = known.inverse @ cross / own
-    inverse = np.block([[known.inverse, -carried], [-carried.T, np.diag(1 / own) + (cross / own).T @ carried]])
+    known = KnownDirections.of(left, variance[:p, :p], still[:p])
+    left, inner = known.matrix, known.inverse
+    carried = inner @ cross / own
+    inverse = np.block([[inner, -carried], [-carried.T, np.diag(1 / own) + (cross / own).T @ carried]])
     whole = np.block([[left + (cross / own) @ cross.T, cross], [cross.T, np.diag(own)]])
     noises = variance.copy()
     np.fill_diagonal(noises[p:, p:], trust * noise)
-    return Curvature(whole, noises, inverse, np.concatenate([known.told, own > 2 * np.sqrt(trust * noise)]))
+    # An interval's hazard rests on the slopes as far as its own equation says.
+    eliminated = np.vstack([np.eye(p), -(cross / own).T])
+    lost = p + np.flatnonzero(own <= 2 * np.sqrt(trust * noise))
+    return Curvature(whole, noises, inverse, known.unknown, eliminated, lost)
 
 
 __all__ = ["Curvature", "curvature", "curvature_of_intervals"]

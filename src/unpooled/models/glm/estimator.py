@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from unpooled.aggregation.newton_step import NewtonStep
+from unpooled.aggregation.estimates import Estimates
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator
 from unpooled.estimation.households import counts_of, row_cards, site_tables
@@ -92,6 +92,8 @@ class PrivateGLM(GlmPredictions):
         LogisticRegression.
     fit_intercept : bool, default True
         Whether to fit a constant.
+    formula : str, optional
+        What the model is a function of, as in "falls ~ age * ward + offset(log(days))"; None is every declared column as it is.
     public_seed : int, default 0
         Seed of the public randomness.
     random_state : int, optional
@@ -143,8 +145,9 @@ class PrivateGLM(GlmPredictions):
         | taking("dispersion ridge", NUMBER)
         | taking("exposure_bounds offset_bounds", PAIR, NONE)
         | taking("cuts", NUMBERS, NONE)
+        | taking("formula", WORD, NONE)
     )
-    _saved_types: ClassVar = (*StudyEstimator._saved_types, GlmResult, GlmCoefficient, NewtonStep, KaplanMeier, LifeTable)  # noqa: SLF001 - its base
+    _saved_types: ClassVar = (*StudyEstimator._saved_types, GlmResult, GlmCoefficient, Estimates, KaplanMeier, LifeTable)  # noqa: SLF001 - its base
 
     def __init__(
         self,
@@ -170,6 +173,7 @@ class PrivateGLM(GlmPredictions):
         cuts: Sequence[float] | None = None,
         ridge: float = 0.0,
         fit_intercept: bool = True,
+        formula: str | None = None,
         public_seed: int = 0,
         random_state: int | None = None,
         budget: Budget | None = None,
@@ -191,6 +195,7 @@ class PrivateGLM(GlmPredictions):
         self.cuts = cuts
         self.ridge = ridge
         self.fit_intercept = fit_intercept
+        self.formula = formula
 
     # --- before the data -------------------------------------------------------------------------------------------------
 
@@ -258,6 +263,7 @@ class PrivateGLM(GlmPredictions):
             "max_passes": int(self.max_passes),
             "tolerate": int(self.tolerate),
             "nodes": [str(node) for node in self.nodes],
+            **self._formula_parameter,
         }
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
@@ -266,19 +272,26 @@ class PrivateGLM(GlmPredictions):
     def fit(
         self,
         X: ArrayLike,
-        y: ArrayLike,
+        y: ArrayLike | str | None = None,
         sites: Sequence[object] | None = None,
         exposure: ArrayLike | None = None,
         offset: ArrayLike | None = None,
         unit_id: ArrayLike | None = None,
         event: ArrayLike | None = None,
+        *,
+        formula: str | None = None,
     ) -> Self:
         """Release what the rounds ask for of all sites (``sites``: a label per row; None is one site), and fit.
 
         ``exposure`` and ``offset`` have a number for each row, inside ``exposure_bounds`` and ``offset_bounds``, ``unit_id`` an id. For the
         survival family ``y`` are times and ``event`` says whether an event ended them (else they are censored), or ``y`` is a structured array
         of (event, time), as scikit-survival makes it.
+
+        ``fit(frame, "y")`` takes the response out of a frame, ``fit(frame, formula="falls ~ age * ward + offset(log(days))")`` whatever the
+        formula names; a frame may hold other columns beside those that are declared.
         """
+        asked = self._framed(X, y, formula)
+        X, y, event = asked.X, asked.y, asked.event if event is None else event
         happened = None
         if self.family == SURVIVAL:
             y, happened = times_and_events(y, event)

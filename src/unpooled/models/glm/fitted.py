@@ -26,7 +26,7 @@ def fitted(plan: Plan, result: GlmResult) -> PrivateGLM:
         method=result.method,
         dispersion=given.dispersion,
         exposure_bounds=None if responses.exposure is None else responses.exposure.range,
-        offset_bounds=None if responses.offset is None else responses.offset.range,
+        offset_bounds=None if responses.offset is None or not given.offset else responses.offset.range,
         cuts=given.cuts,
         y_bounds=responses.response.range if result.life_table is not None else None,
         ridge=given.ridge,
@@ -34,4 +34,4 @@ def fitted(plan: Plan, result: GlmResult) -> PrivateGLM:
     )
     if responses.response.categories is not None:
         estimator.classes_ = np.array(responses.response.categories, dtype=object)
-    return estimator.of_study(plan, design.layout.features)._take(result)  # noqa: SLF001 - its own model's
+    return estimator.of_study(plan, design.layout.sources or design.layout.features)._take(result)  # noqa: SLF001 - its own model's

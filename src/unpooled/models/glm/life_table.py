@@ -52,6 +52,12 @@ class LifeTable(msgspec.Struct, frozen=True):
         return cls(tuple(edges.tolist()), *own, deviation, float(persons))
 
     @property
+    def interval_names(self) -> tuple[str, ...]:
+        """What the baseline of every interval is called."""
+        starts = (0.0, *self.edges[:-1])
+        return tuple(f"log hazard ({start:g}, {end:g}]" for start, end in zip(starts, self.edges, strict=True))
+
+    @property
     def at_risk(self) -> Row:
         """Persons who were there when an interval began."""
         leaving = np.array(self.events) + np.array(self.censored)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import softmax
 
-from unpooled.aggregation.newton_step import NewtonStep
 from unpooled.aggregation.totals import Summed
 from unpooled.kernels import class_rows, standard_rows
 from unpooled.kernels.moments import add_gram
@@ -229,17 +228,3 @@ class ClassRows(GlmRows):
         gram = blocks.transpose(0, 2, 1, 3).reshape(c * d, c * d)
         deviation = float(total.deviations[0]) / unit if total.deviations.size else 0.0
         return gram, np.full(gram.shape, deviation**2)
-
-
-def against(newton: NewtonStep, labels: tuple[str, ...], reference: int) -> NewtonStep:
-    """The log odds of every other class against this one, with their covariance."""
-    classes, size = len(labels), len(newton.names) // len(labels)
-    others = [a for a in range(classes) if a != reference]
-    contrast = np.kron(np.eye(classes)[others] - np.eye(classes)[reference], np.eye(size))
-    names = tuple(newton.names[a * size + j] for a in others for j in range(size))
-    whole, alone = (
-        tuple(np.ravel(contrast @ newton.square(m) @ contrast.T).tolist()) for m in (newton.covariance, newton.sampling)
-    )
-    known = np.array(newton.identified).reshape(classes, size)
-    told = tuple(bool(known[a, j] and known[reference, j]) for a in others for j in range(size))
-    return NewtonStep(names, tuple((contrast @ np.array(newton.estimate)).tolist()), whole, alone, told)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.modes import aggregation_of
+from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.aggregation.standard import SPREAD, Scales
 from unpooled.aggregation.totals import counting, of_units
 from unpooled.errors import UsageError
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from unpooled.aggregation.totals import Aggregation, Summed
+    from unpooled.privacy.table import Table
 
 SHORTEN, UNIT_ROWS = "shorten", "unit"
 #: The most passes over the data, where nothing else is asked.
@@ -85,6 +89,11 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[str, ...] = ()
     #: Of the intervals that are reported.
     level: float = 0.95
+    #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
+    reference: dict[str, str] = msgspec.field(default_factory=dict)
+    coding: str = TREATMENT
+    #: What the model is a function of (docs/formulas.md); empty: every declared column beside the response, as it is.
+    formula: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,36 +109,40 @@ class GlmDesign:
     #: What is added up, by name and in this order.
     totals: dict[str, Summed]
 
+    def seen(self, table: Table) -> Table:
+        """A party's table with the columns that the formula makes."""
+        return self.layout.seen(table)
+
     @property
     def family(self) -> GlmFamily:
         """Of the response."""
         return self.responses.family
 
-    @property
+    @cached_property
     def base(self) -> BaseRate:
         """What a fit begins from."""
         return _KINDS.get(self.family.name, (BaseRate, GlmRows))[0](self.responses, self.rows)
 
-    @property
+    @cached_property
     def scales(self) -> Scales:
         """What standardises."""
         return Scales(self.layout, response=False)
 
-    @property
+    @cached_property
     def directions(self) -> Directions | None:
         """Rows of bounded length, where one release of moments says the direction of the slopes."""
         if self.schedule.method is not GlmMethod.MOMENTS:
             return None
         return Directions(self.layout, self.responses, self.rows, self.parameters.rows == UNIT_ROWS)
 
-    @property
+    @cached_property
     def short(self) -> GlmRows:
         """Rows of a round of gradients."""
         if self.directions is not None:
             return self.along
         return self._of(SHORT)
 
-    @property
+    @cached_property
     def along(self) -> DirectionRows:
         """Rows of a round along one direction."""
         rows = DirectionRows(self.layout, self.rows, LONG, self.responses, directions=self.directions)
@@ -140,7 +153,7 @@ class GlmDesign:
         """About how much a typical row of the rounds is scaled down."""
         return SHORT if self.directions is None else LONG
 
-    @property
+    @cached_property
     def long(self) -> GlmRows:
         """Rows of a Newton step, of which fewer are scaled down."""
         return self._of(self.schedule.long)
@@ -164,6 +177,26 @@ def _check(parameters: Parameters) -> None:
         raise UsageError("level must lie between 0 and 1")
     if not 0 <= parameters.ridge < math.inf:
         raise UsageError("ridge must be 0 or a positive finite number")
+
+
+def _shifted(parameters: Parameters, layout: MomentsLayout, responses: Responses) -> Responses:
+    """The responses with the offset that a formula makes."""
+    if layout.made is None:
+        return responses
+    if parameters.method == GlmMethod.MOMENTS:
+        raise UsageError("method 'moments' bounds rows of the declared columns: a formula goes with the other methods")
+    offset = layout.made.derived.offset_column
+    if offset is None:
+        return responses
+    if parameters.offset or parameters.family in _KINDS:
+        raise UsageError(
+            _UNSHIFTED
+            if parameters.family in _KINDS
+            else "the formula has an offset, and so has the study: keep one of them"
+        )
+    if offset.missing != "refuse":
+        raise UsageError("what an offset reads must never be missing: declare missing = 'refuse' for its columns")
+    return replace(responses, offset=offset.declared)
 
 
 def _check_rows(parameters: Parameters, responses: Responses) -> None:
@@ -289,7 +322,20 @@ def design_of(study: Study) -> GlmDesign:
     features = tuple(column for column in first.columns if column.name not in responses.names)
     # The layout codes the features; the response, which has a scale of its own, only has a name there.
     named = Column(responses.response.name, 0.0, 1.0)
-    layout = MomentsLayout.of((*features, named), named.name, rows, norm=parameters.norm, intercept=parameters.fit_intercept)
+    layout = MomentsLayout.of(
+        (*features, named),
+        named.name,
+        rows,
+        norm=parameters.norm,
+        intercept=parameters.fit_intercept,
+        formula=parameters.formula,
+    )
+    check_formula(parameters.formula, tuple(name for name in (parameters.response, parameters.event) if name))
+    responses = _shifted(parameters, layout, responses)
+    levels = {factor.name: factor.levels for factor in layout.terms.factors}
+    if parameters.family == MULTINOMIAL:
+        levels[named.name] = responses.response.categories or ()
+    check_coding(parameters.coding, parameters.reference, levels)
     columns = len(layout.coding.attribute) + 1
     coefficients = _effective(responses, columns)
     k = rows / study.household_rows * aggregation.multiplier(study) / coefficients

@@ -8,17 +8,18 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.newton_step import GlmSummary
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import StudyEstimator
+from unpooled.estimation.tabled import Tabled
 from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, GlmFamily
 from unpooled.models.glm.followed import Followed, concordance, times_and_events
-from unpooled.models.glm.multinomial import against
+from unpooled.models.glm.result import tables
 from unpooled.models.glm.shifted import EXPOSURE, OFFSET, shifts
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from unpooled.aggregation.tables import Tables
     from unpooled.models.glm.result import GlmResult
 
     Vector = NDArray[np.float64]
@@ -28,7 +29,7 @@ def _has_classes(estimator: GlmPredictions) -> bool:
     return estimator.family in {LOGISTIC, MULTINOMIAL}
 
 
-class GlmPredictions(Followed, StudyEstimator):
+class GlmPredictions(Tabled, Followed, StudyEstimator):
     """The part of ``PrivateGLM`` that needs nothing but its result."""
 
     family: str
@@ -41,7 +42,8 @@ class GlmPredictions(Followed, StudyEstimator):
         """The columns of the study that predictions need as ``exposure`` and ``offset``, by these words."""
         check_is_fitted(self)
         responses = self.plan_.design.responses
-        found = (("exposure", responses.exposure), ("offset", responses.offset))
+        given = self.plan_.design.parameters.offset  # that of a formula follows from other columns
+        found = (("exposure", responses.exposure), ("offset", responses.offset if given else None))
         return {word: column.name for word, column in found if column is not None}
 
     @property
@@ -54,6 +56,9 @@ class GlmPredictions(Followed, StudyEstimator):
     def linear_predictor(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
         """``X @ coef_ + intercept_`` (multinomial: of every class), with the logarithm of the exposure and the offset where there are any."""
         u = self._lengthened(X) if self._by_direction else self._predictors(X)
+        made = self._made
+        if made is not None and made.derived.offset_column is not None:
+            u = u + made.derived.offset(self._new(X))
         if self.family == SURVIVAL:
             return u
         shifts = self._shifts(u.shape[0], exposure, offset)
@@ -126,27 +131,16 @@ class GlmPredictions(Followed, StudyEstimator):
         family, mean = self._fitted_family, np.full(told.size, float(told.mean()))
         return 1 - float(family.deviance(told, predicted).sum() / family.deviance(told, mean).sum())
 
-    def summary(self, level: float = 0.95, adjust: str | None = None, reference: object = None) -> GlmSummary:
-        """Estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
-
-        Estimates are those of the Newton step, unshrunk: ``coef_``, for predictions, may differ from them. Of several classes they are those of
-        each class against the average of all; ``reference=`` one of the classes gives log odds against that one instead.
-        """
+    def _tables(self) -> Tables:
         check_is_fitted(self)
-        result = self._result
-        if result.newton is None:
+        found = tables(self.plan_, self._result)
+        if found is None:
             msg = (
                 f"method {self.method_!r} released no second moments, so there are no standard errors: with method='newton' there are "
                 "(and the noise of each coefficient grows)"
             )
             raise UsageError(msg)
-        newton = result.newton
-        if reference is not None:
-            if self.family != MULTINOMIAL or reference not in self.classes_.tolist():
-                raise UsageError("reference is one of the classes of the multinomial family")
-            newton = against(newton, result.classes, self.classes_.tolist().index(reference))
-        terms = newton.terms(level, adjust)
-        return GlmSummary(terms, result.rows, self.family, result.dispersion, level, str(self.plan_.statement), adjust)
+        return found
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
         """scikit-learn's ``LogisticRegression`` with these coefficients (logistic and multinomial family), predicting the same."""

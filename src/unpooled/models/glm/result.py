@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.aggregation.inference import CONSTANT_TERM
-from unpooled.aggregation.newton_step import NewtonStep
+from unpooled.aggregation.estimates import CONSTANT_TERM, Estimates
+from unpooled.aggregation.summary import notes
+from unpooled.aggregation.tables import Tables
 from unpooled.models.glm.life_table import LifeTable
-from unpooled.protocol.step import Panel
-from unpooled.protocol.terms import ResultTerm, known
+from unpooled.protocol.step import Panel, of_terms
+from unpooled.protocol.terms import ResultTerm
 
 if TYPE_CHECKING:
-    from unpooled.aggregation.summary import SummaryTerm
     from unpooled.privacy.plan import Plan
 
 
 class GlmCoefficient(msgspec.Struct, frozen=True):
-    """A coefficient in the data's own units with its confidence interval; endless where nothing is known of its error."""
+    """A coefficient in the data's own units with its confidence interval; None where nothing is known of its error."""
 
     name: str
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     #: Whether the release tells of it more than its own noise does.
     identified: bool
 
@@ -42,7 +41,7 @@ class GlmResult(msgspec.Struct, frozen=True):
     method: str
     #: The factor of the variance: 1 where the family has none.
     dispersion: float
-    newton: NewtonStep | None = None
+    newton: Estimates | None = None
     #: Of several classes: their labels and constants; the coefficients stand class after class.
     classes: tuple[str, ...] = ()
     intercepts: tuple[float, ...] = ()
@@ -68,57 +67,70 @@ def _survived(result: GlmResult) -> tuple[ResultTerm, ...]:
 
 
 def _estimates(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
+    found = tables(plan, result)
+    if found is None:
+        return predicting(plan, result)
+    return tuple(t.line for t in found.summary(result.level).terms)
+
+
+def predicting(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
+    """The coefficients that predict: one for every level of a column, shrunk by what is known of their noise."""
+    found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
+    if not plan.design.layout.intercept:
+        return found
+    constants = [ResultTerm(name, value) for name, value in _constants(result)]
+    if not result.classes:
+        return (*found, *constants)
+    p = len(found) // len(result.classes)
+    return tuple(term for a, constant in enumerate(constants) for term in (*found[a * p : (a + 1) * p], constant))
+
+
+def tables(plan: Plan, result: GlmResult) -> Tables | None:
+    """What to publish: the estimates of the Newton step, unshrunk; None where the method makes none."""
     if result.newton is None:
-        found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
-        if not plan.design.layout.intercept:
-            return found
-        constants = [ResultTerm(name, value) for name, value in _constants(result)]
-        if not result.classes:
-            return (*found, *constants)
-        p = len(found) // len(result.classes)
-        return tuple(term for a, constant in enumerate(constants) for term in (*found[a * p : (a + 1) * p], constant))
-    return tuple(_term(t) for t in result.newton.terms(result.level))
-
-
-def _term(t: SummaryTerm) -> ResultTerm:
-    errors = (known(v) for v in (t.std_error, t.statistic, t.p_value, t.conf_low, t.conf_high, t.privacy))
-    names = ("std_error", "statistic", "p_value", "conf_low", "conf_high", "privacy")
-    return msgspec.structs.replace(ResultTerm(t.term, t.estimate), **dict(zip(names, errors, strict=True)))
+        return None
+    design = plan.design
+    layout, given = design.layout, design.parameters
+    constants = layout.constants if result.life_table is None else result.life_table.interval_names
+    return Tables(
+        result.newton,
+        layout.terms.with_constants(constants),
+        result.rows,
+        result.family,
+        given.response,
+        str(plan.statement),
+        result.dispersion,
+        result.classes,
+        reference=given.reference,
+        coding=given.coding,
+    )
 
 
 def _constants(result: GlmResult) -> tuple[tuple[str, float], ...]:
     """The constants by name: one, one per class, or the intervals' log hazards."""
     if result.life_table is not None:
-        edges = (0.0, *result.life_table.edges)
-        names = (f"log hazard ({start:g}, {end:g}]" for start, end in itertools.pairwise(edges))
-        return tuple(zip(names, result.log_hazards, strict=True))
+        return tuple(zip(result.life_table.interval_names, result.log_hazards, strict=True))
     if result.classes:
         return tuple(zip((f"{label}: {CONSTANT_TERM}" for label in result.classes), result.intercepts, strict=True))
     return ((CONSTANT_TERM, result.intercept),)
 
 
-def render(result: GlmResult) -> str:
-    """The coefficients as a table."""
-    told = result.newton is not None
-    head = f"{'coefficient':<24}{'value':>14}" + (f"   {result.level:.0%} confidence interval" if told else "")
-    lines = [head]
-    for c in result.coefficients:
-        interval = f"   [{c.low:.6g}, {c.high:.6g}]" if told and c.identified else "   not identified" if told else ""
-        lines.append(f"{c.name:<24}{c.value:>14.6g}{interval}")
-    lines += [f"{name:<24}{value:>14.6g}" for name, value in _constants(result)]
-    if not told:
-        lines.append(f"method {result.method!r} gives predictions without standard errors; 'newton' gives them")
-    elif not all(c.identified for c in result.coefficients):
-        lines.append("not identified: the release tells less of it than its own noise")
+def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
+    """The lines under the table of the result."""
+    found = tables(plan, result)
+    if found is None:
+        lines = [f"method {result.method!r} gives predictions without standard errors; 'newton' gives them"]
+    else:
+        table = found.summary(result.level)
+        lines = [f"intervals of {result.level:.0%}", *table.compared, *notes(table.not_determined)]
     if result.life_table is not None:
         lines.append(str(result.life_table.kaplan_meier(result.level)))
-    lines.append(f"family {result.family}, rows of {', '.join(result.participants)}")
-    return "\n".join(lines)
+    return (*lines, f"family {result.family}, rows of {', '.join(result.participants)}")
 
 
-def panels(result: GlmResult) -> tuple[Panel, ...]:
+def panels(plan: Plan, result: GlmResult) -> tuple[Panel, ...]:
     """The coefficients, with their intervals where there are any; of times to an event the curve before them."""
-    return (*_curve(result), *_bars(result))
+    return (*_curve(result), *_bars(plan, result))
 
 
 def _curve(result: GlmResult) -> tuple[Panel, ...]:
@@ -130,9 +142,11 @@ def _curve(result: GlmResult) -> tuple[Panel, ...]:
     return (Panel(title, names, curve.survival, curve.low, curve.high, ordered=True, steps=True),)
 
 
-def _bars(result: GlmResult) -> tuple[Panel, ...]:
-    names, values = tuple(c.name for c in result.coefficients), tuple(c.value for c in result.coefficients)
-    if result.newton is None or not all(c.identified for c in result.coefficients):
-        return (Panel("coefficients", names, values),)
-    low, high = tuple(c.low for c in result.coefficients), tuple(c.high for c in result.coefficients)
-    return (Panel(f"coefficients, {result.level:.0%} confidence intervals", names, values, low, high),)
+def _bars(plan: Plan, result: GlmResult) -> tuple[Panel, ...]:
+    found = tables(plan, result)
+    if found is None:
+        return (
+            Panel("coefficients", tuple(c.name for c in result.coefficients), tuple(c.value for c in result.coefficients)),
+        )
+    constants = {name for name, owner in zip(found.printed().names, found.printed().terms, strict=True) if not owner}
+    return of_terms((t.line for t in found.summary(result.level).terms if t.term not in constants), result.level)

@@ -196,7 +196,7 @@ class GlmRows(StandardRows):
             y, offset = self.responses.read(tuple(others))
             rows = np.empty((y.size, d), order="F")
             standard_rows.standardise_rows(coded, middle * g, 1 / (width * g), WIDEST, one, float(self.grid), rows)
-            yield rows, np.column_stack([y, offset])
+            yield rows, np.array([y, offset]).T
 
     def pulls(
         self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats, *, scaled: bool = True
@@ -209,7 +209,7 @@ class GlmRows(StandardRows):
                 part = rows[at : at + _CACHED]
                 y, offset = (np.ascontiguousarray(column) for column in other[at : at + _CACHED].T)
                 left, square, weight = np.empty((3, part.shape[0]))
-                standard_rows.leave(part, -offset, start, float(self.grid), left, square)
+                standard_rows.leave_from(rows, at, -offset, start, float(self.grid), left, square)
                 limits = float(units[0]), longest, heaviest * float(units[1])
                 glm_rows.pulls(family, left, y, square, float(self.grid), *limits, weight)
                 yield part, left, weight, square

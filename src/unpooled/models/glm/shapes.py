@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.inference import CONSTANT_TERM
 from unpooled.aggregation.standard import CONSTANT
 from unpooled.kernels import noisy_gram
 from unpooled.models.glm.curvature import curvature, curvature_of_intervals
@@ -88,9 +87,23 @@ class GlmShape:
         """Released second moments and the variances of their noise likewise."""
         return gram, variance
 
-    def known(self, gram: Matrix, variance: Matrix, penalty: Row) -> Curvature:
+    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
         """What a Newton step takes of the second moments."""
-        return curvature(gram, variance, penalty, self.lift)
+        return curvature(gram, variance, penalty, still)
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """What the constants of one linear predictor are called."""
+        return self.layout.constants
+
+    def still(self, standard: Standard) -> Matrix:
+        """The directions, a column each, in the coefficients that the fit works on, along which no row varies."""
+        return np.asarray(np.linalg.solve(self.one_back(standard), self.layout.still))
+
+    @property
+    def own_still(self) -> Matrix:
+        """The same in the data's own units."""
+        return self.layout.terms.with_constants(self.constants).still
 
     def met(self, move: Row, variance: Matrix, noises: Row) -> Matrix:
         """The covariance of e - N d: the noise of a gradient, and what the noise of the second moments meets in a step d (Theorem B.4)."""
@@ -134,13 +147,7 @@ class GlmShape:
     @property
     def names(self) -> tuple[str, ...]:
         """What the coefficients in the data's own units are called."""
-        return (*self.layout.names, *([CONSTANT_TERM] if self.layout.intercept else []))
-
-    def constants_told(self, told: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """A constant takes up the centres of all columns: it is told where they all are."""
-        if self.layout.intercept:
-            told[-1] = told.all()
-        return told
+        return (*self.layout.names, *self.constants)
 
     def of_base(self) -> Row:
         """The coefficients in the data's own units where the base rate is all that is known: slopes, and then the constant."""
@@ -226,12 +233,14 @@ class Contrasts(GlmShape):
         own = super().names
         return tuple(f"{label}: {name}" for label in self.labels for name in own)
 
-    def constants_told(self, told: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """A class's constant takes up the centres of its columns."""
-        if self.layout.intercept:
-            own = told.reshape(self.rates.size, -1)
-            own[:, -1] = own.all(axis=1)
-        return told
+    def still(self, standard: Standard) -> Matrix:
+        """In every contrast of classes."""
+        return np.asarray(np.kron(np.eye(self.rates.size - 1), super().still(standard)), dtype=np.float64)
+
+    @property
+    def own_still(self) -> Matrix:
+        """Of every class against the others."""
+        return np.asarray(np.kron(self._basis[1], super().own_still), dtype=np.float64)
 
     def of_base(self) -> Row:
         """No slopes, and the classes' constants."""
@@ -263,13 +272,13 @@ class Intervals(GlmShape):
         own[self.columns :] += self.table.log_hazard_variances / CONSTANT**2
         return own
 
-    def known(self, gram: Matrix, variance: Matrix, penalty: Row) -> Curvature:
+    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
         """Intervals by themselves, where there is noise."""
         if not variance.any():
-            return super().known(gram, variance, penalty)
+            return super().known(gram, variance, penalty, still)
         events = np.array(self.table.events) + 1.0 + self.table.noise
         believed = PRIOR**2 + self.table.log_hazard_variances
-        return curvature_of_intervals(gram, variance, penalty, CONSTANT**2 * events, CONSTANT**2 / believed)
+        return curvature_of_intervals(gram, variance, penalty, still, CONSTANT**2 * events, CONSTANT**2 / believed)
 
     @cached_property
     def lift(self) -> Matrix:
@@ -290,16 +299,13 @@ class Intervals(GlmShape):
         return np.append(super().penalty(standard, rows)[:-1], np.zeros(len(self.table.edges)))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Slopes, and intervals by their ends."""
-        starts = (0.0, *self.table.edges[:-1])
-        times = (f"log hazard ({start:g}, {end:g}]" for start, end in zip(starts, self.table.edges, strict=True))
-        return (*self.layout.names, *times)
+    def constants(self) -> tuple[str, ...]:
+        """Intervals by their ends."""
+        return self.table.interval_names
 
-    def constants_told(self, told: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """A baseline takes up the centres of all columns."""
-        told[self.columns :] &= told[: self.columns].all()
-        return told
+    def still(self, standard: Standard) -> Matrix:
+        """Levels beside the hazards of all intervals."""
+        return np.asarray(np.linalg.solve(self.back(standard), self.own_still))
 
     def of_base(self) -> Row:
         """The life table alone."""

@@ -2,9 +2,11 @@
 
 from unpooled.models.lasso.coordinator import LassoResult, panels, render
 from unpooled.models.lasso.forms import compile_plan, coordinate
+from unpooled.models.lasso.notes import notes
 from unpooled.models.lasso.outlook import outlook
 from unpooled.models.lasso.party import STEPS
 from unpooled.models.lasso.standard_party import STANDARD_STEPS
+from unpooled.models.lasso.template import TEMPLATE
 from unpooled.models.lasso.terms import terms
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.step import Model
@@ -20,4 +22,6 @@ MODEL = Model(
     covers_labels=frozenset({Unit.RECORD}),
     results=(LassoResult,),
     terms=terms,
+    template=TEMPLATE,
+    notes=notes,
 )

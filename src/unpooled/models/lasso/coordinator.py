@@ -26,10 +26,19 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from unpooled.models.lasso.plan import LassoDesign
-    from unpooled.privacy.plan import Plan
+    from unpooled.privacy.plan import Plan, Study
     from unpooled.protocol.step import Conversation
 
     Iterate = dict[Slot, float]
+
+
+#: By how much of the radius an l1 norm may fall short of it in a ball that is full.
+_FULL = 1e-6
+#: What a result says where the ball is full.
+BINDS = (
+    "the coefficients fill the ball that the radius allows, so the radius limits this fit: name a larger radius_in_half_ranges (`radius` in Python), "
+    'or leave it and the parameters of method = "frank-wolfe" out, for a fit that needs none'
+)
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -58,6 +67,8 @@ class LassoResult(msgspec.Struct, frozen=True):
     path: tuple[Round, ...]
     #: Columns that were released, in order.
     shared: tuple[tuple[str, int], ...]
+    #: Whether the coefficients fill the ball: a larger one would hold a better fit.
+    binds: bool = False
 
 
 def _design(plan: Plan) -> LassoDesign:
@@ -106,7 +117,7 @@ def coordinate(plan: Plan) -> Conversation:
     intercept = middle - sum(value * means.get(place, 0.0) for place, value in iterate.items())
     terms = tuple(Term(p.party, p.column, iterate[p]) for p in sorted(iterate, key=lambda p: (p.party, p.column)))
     shared = tuple((place.party, place.column) for place in released)
-    return LassoResult(*in_own_units(plan, terms, intercept), terms, tuple(path), shared)
+    return LassoResult(*in_own_units(plan, terms, intercept), terms, tuple(path), shared, _fills(design, study, iterate))
 
 
 def in_own_units(plan: Plan, terms: tuple[Term, ...], intercept: float) -> tuple[tuple[ColumnCoefficient, ...], float]:
@@ -120,6 +131,18 @@ def in_own_units(plan: Plan, terms: tuple[Term, ...], intercept: float) -> tuple
         intercept -= value * float(centre[term.column])
         found.append(ColumnCoefficient(term.party, names[term.column], value))
     return tuple(found), intercept
+
+
+def fills(length: float, radius: float | None) -> bool:
+    """Return whether coefficients of this l1 norm fill a ball of this radius, as far as solvers tell; without a ball they fill nothing."""
+    return radius is not None and bool(length >= radius * (1 - _FULL))
+
+
+def _fills(design: LassoDesign, study: Study, iterate: Iterate) -> bool:
+    """Return whether the iterate fills the ball, or one of the parties' balls."""
+    groups = [""] if design.coupling is Coupling.BALL else [card.name for card in study.parties]
+    lengths = [math.fsum(abs(x) for place, x in iterate.items() if group in {"", place.party}) for group in groups]
+    return design.feasible and fills(max(lengths), design.radius(study))
 
 
 def _middle(plan: Plan) -> Generator[Any, Any, float]:
@@ -190,10 +213,12 @@ def render(result: LassoResult) -> str:
         lines.append(f"{len(result.path)} rounds, {len(result.shared)} columns released")
     else:
         lines.append("from moments of standardised columns" if result.coefficients else "no more than the response's mean")
+    if result.binds:
+        lines.append(f"Note: {BINDS}.")
     return "\n".join(lines)
 
 
-def panels(result: LassoResult) -> tuple[Panel, ...]:
+def panels(plan: Plan, result: LassoResult) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
     """The coefficients that are not zero."""
     chosen = result.coefficients
     if not chosen:

@@ -12,17 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
 from unpooled.estimation.classifier import DeclaredClassifier
-from unpooled.estimation.parameters import FLAG, NUMBER, NUMBERS, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.parameters import FLAG, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE
-from unpooled.models.lasso import MODEL, planner, published
+from unpooled.models.lasso import MODEL, published
+from unpooled.models.lasso.before_rounds import BeforeRounds
 from unpooled.models.lasso.forms import Form
-from unpooled.models.lasso.in_process import duality_gap, in_place, walked
-from unpooled.models.lasso.messages import Term
-from unpooled.models.lasso.plan import LOGISTIC, RESPONSE_WEIGHT, LassoDesign
-from unpooled.models.lasso.plan import design_of as rounds_of
-from unpooled.models.lasso.planner import VARIANCE, ScoreOutlook
+from unpooled.models.lasso.in_process import bound_of, duality_gap, in_place, walked, warn_if_full
+from unpooled.models.lasso.plan import LOGISTIC, LassoDesign
 from unpooled.privacy.bounds import Bounds
+from unpooled.privacy.unit import Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,10 +36,11 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-class PrivateLasso(LinearRegressor):
+class PrivateLasso(BeforeRounds, LinearRegressor):
     r"""LASSO on column-split data: from moments of privately standardised columns, or by private block-coordinate Frank-Wolfe.
 
-    Minimises :math:`\frac1{2n}|Ax+c-y|^2` over :math:`|x|_1\le` ``radius`` and c, A the columns scaled by their declared half widths. ``method="moments"``: each
+    Minimises :math:`\frac1{2n}|Ax+c-y|^2` over x and c, A the columns scaled by their declared half widths, with a penalty of the standardised coefficients that follows from the noise,
+    or over :math:`|x|_1\le` ``radius`` half ranges of y. No result depends on the units of y or of the columns. ``method="moments"``: each
     party standardises its columns with noise, keeps as many as the noise allows (noisy picks), and releases their moments and products with y; what columns of different parties have in common is taken
     from one released score per row and party, its noise accounted for. ``method="frank-wolfe"``: each round every party picks one of its columns by the exponential mechanism; the best pick steps, and its column is
     released once. Every iterate is feasible.
@@ -49,9 +49,10 @@ class PrivateLasso(LinearRegressor):
     ----------
     parties : int or mapping from party names to columns (indices or names), default 2
         Who holds which columns. An int splits the columns evenly.
-    radius : float, default 1.0
-        Bound on the sum of absolute coefficients of the scaled columns, in units of y. Not "generous to be safe": steps are parts of it, and so is
-        their noise.
+    radius : float, optional
+        Bound on the sum of absolute coefficients of the scaled columns, in half ranges of y (half the width of ``y_bounds``). None: moments are
+        fitted with a penalty, a quarter of what the largest product of noise and chance with y is about; without noise that is a plain LASSO. The
+        rounds of "frank-wolfe" need a ball, and None is 1. The published form has it in units of y, as the paper, and None is 1.
     epsilon : float, default 1.0
         The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
     delta : float, optional
@@ -63,13 +64,13 @@ class PrivateLasso(LinearRegressor):
         Declared range of y. None reads it off the data, warns, and promises nothing.
     unit : {"attribute", "record"}, default "attribute"
         Whom the promise is for: one value of one person, or a whole row. Rows cost far more here: prefer row-split moments,
-        :class:`~unpooled.PrivateBayesianRegression`, if rows can be split instead.
+        :class:`~unpooled.PrivateLinearRegression`, if rows can be split instead.
     adjacency : {"replace", "zero-out"}, default "replace"
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound", "published"}, default "sound"
         The published form, kept for comparison, is not private and leaves the ball (THEORY.md).
     method : {"auto", "moments", "frank-wolfe"}, default "auto"
-        "auto" is "moments", and the rounds of "frank-wolfe" where one of their parameters below is set, where ``epsilon=inf``, or for sparse columns. Where the
+        "auto" is "moments", and the rounds of "frank-wolfe" where one of their parameters below is set, for sparse columns, or where ``epsilon=inf`` and a radius is named. Where the
         noise leaves nothing, moments are the mean of y alone: decided before data.
     coupling : {"ball", "blocks"}, default "ball"
         One ball, of which the best party steps; or an equal ball for each party, of which all step: another, more constrained problem.
@@ -108,7 +109,7 @@ class PrivateLasso(LinearRegressor):
     shared_ : tuple
         The columns that were released, in order.
     dual_gap_ : float or None
-        Frank-Wolfe's gap of the noise-free algorithm (``epsilon=inf``); None otherwise, for it needs the data.
+        Frank-Wolfe's gap of the noise-free rounds (``epsilon=inf``); None otherwise, for it needs the data.
     n_iter_ : int
         Rounds.
     linkage_ : Linkage
@@ -129,7 +130,7 @@ class PrivateLasso(LinearRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (20000, 12))
     >>> y = X[:, 2] - 0.5 * X[:, 9] + 0.1 * rng.normal(size=20000)
-    >>> model = PrivateLasso(3, radius=1.5, bounds=(-1, 1), y_bounds=(-2, 2), epsilon=8.0, random_state=0).fit(X, y)
+    >>> model = PrivateLasso(3, bounds=(-1, 1), y_bounds=(-2, 2), epsilon=8.0, random_state=0).fit(X, y)
     >>> np.flatnonzero(abs(model.coef_) > 0.25).tolist()
     [2, 9]
 
@@ -139,7 +140,8 @@ class PrivateLasso(LinearRegressor):
     _takes_sparse = True
     _parameter_constraints: ClassVar = (
         SHARED
-        | taking("radius clip refit", NUMBER)
+        | taking("radius", NUMBER, NONE)
+        | taking("clip refit", NUMBER)
         | taking("rounds sampled sketch_rows", WHOLE)
         | taking("coupling method", WORD)
         | taking("shares", NUMBERS)
@@ -150,7 +152,7 @@ class PrivateLasso(LinearRegressor):
         self,
         parties: int | Mapping[str, Sequence[int | str]] = 2,
         *,
-        radius: float = 1.0,
+        radius: float | None = None,
         epsilon: float = 1.0,
         delta: float | None = None,
         bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
@@ -188,57 +190,6 @@ class PrivateLasso(LinearRegressor):
         self.response_public = response_public
         self.sketch_rows = sketch_rows
 
-    def predicted_noise(self, n_samples: int, n_features: int) -> dict[str, float]:
-        """What the noise of the rounds (``method="frank-wolfe"``) will be beside the signal, before any data are touched.
-
-        ``column``: its standard deviation in a released column, whose values lie in [-1, 1]; ``pick``: the Gumbel scale of a pick, and ``score``: the
-        deviation of a score, both as parts of the largest score there can be (radius + half width of y); ``refit``: the deviation of a
-        chosen column's mean product with y, as a part of the largest there can be (half width of y); ``clip``: where
-        predictions of a full-sized iterate are clipped.
-        """
-        design: LassoDesign = rounds_of(self._rounds(n_samples, n_features))
-        largest = design.parameters.radius + design.parameters.response_bound
-        end = design.clip((Term("", 0, design.parameters.radius),))
-        reach = 2 * (end + design.parameters.response_bound) / n_samples
-        return {
-            "column": design.column_scale,
-            "pick": 2 * reach / design.choice_epsilon / largest,
-            "score": design.score_multiplier * reach / largest,
-            "refit": 2 * design.refit_multiplier / (RESPONSE_WEIGHT * n_samples),
-            "clip": end,
-        }
-
-    def recommended(
-        self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE
-    ) -> dict[str, Any]:
-        """``rounds``, ``refit`` and ``shares`` for data of this shape, for :meth:`set_params`: no data are touched.
-
-        A simulation chooses them (:mod:`unpooled.models.lasso.planner`): independent columns, of which ``relevant`` carry half of the response's
-        variance. ``variance`` is what you expect of a column scaled to [-1, 1]: (standard deviation / half width of its range) squared. Ranges
-        much wider than four standard deviations make it small, and everything harder: then say so. :meth:`outlook` tells what it expects of
-        the settings as they are.
-
-        Examples
-        --------
-        >>> from unpooled import PrivateLasso
-        >>> model = PrivateLasso(4, radius=2.0, bounds=(-1, 1), y_bounds=(-2, 2))
-        >>> sorted(model.recommended(20_000, 50))
-        ['refit', 'rounds', 'shares']
-
-        """
-        return planner.recommend(self._rounds(n_samples, n_features), relevant=relevant, variance=variance)[0]
-
-    def rounds_outlook(
-        self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE
-    ) -> ScoreOutlook:
-        """The relative excess risk that a simulation expects of the rounds (``method="frank-wolfe"``), and how many relevant columns they find."""
-        return planner.outlook(self._rounds(n_samples, n_features), relevant=relevant, variance=variance)
-
-    def _rounds(self, n_samples: int, n_features: int) -> Study:
-        """The study of these parameters in the form of rounds."""
-        study = self.plan(n_samples, n_features).study
-        return msgspec.structs.replace(study, parameters={**study.parameters, "method": Form.ROUNDS.value})
-
     def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
         sparse = table is not None and bool(table.sparse_names)
         if sparse and self.bounds is None:
@@ -254,7 +205,6 @@ class PrivateLasso(LinearRegressor):
         parameters = {
             "response": RESPONSE,
             "response_bound": declared.response.half_width,
-            "radius": float(self.radius),
             "method": self.method,
             "coupling": self.coupling,
             "rounds": int(self.rounds),
@@ -266,6 +216,8 @@ class PrivateLasso(LinearRegressor):
             "response_public": bool(self.response_public),
             "sketch_rows": int(self.sketch_rows),
         }
+        published = self.calibration == Calibration.PUBLISHED
+        parameters |= bound_of(self.radius, declared.response.half_width, published=published, stacklevel=3)
         cards = cards_of(self._groups(declared.names), declared, rows[ALL])
         return self._asked(cards, parameters, declared.derived)
 
@@ -280,6 +232,7 @@ class PrivateLasso(LinearRegressor):
         centred = response_values - response.centre
         tables = tables_of(study, features, centred)
         result = self._run(study, tables).outcome.result
+        warn_if_full(result, stacklevel=2)
         self.shared_, self.n_iter_ = result.shared, max(len(result.path), 1)
         self.path_ = walked(self.plan_.design.radius(study), result.path) if result.path else []
         self._columns = columns
@@ -287,8 +240,18 @@ class PrivateLasso(LinearRegressor):
         self.coef_ = in_place(study, columns, result)
         self.intercept_ = response.centre + result.intercept
         # A gap needs the data, and a private one would be one more release: only the noise-free algorithm has it.
-        self.dual_gap_ = duality_gap(self.plan_.design, study, tables, terms) if math.isinf(self.epsilon) else None
+        design = self.plan_.design
+        exact = math.isinf(self.epsilon) and isinstance(design, LassoDesign)
+        self.dual_gap_ = duality_gap(design, study, tables, terms) if exact else None
         return self
+
+    @classmethod
+    def _of_saved(cls, body: bytes) -> Self:
+        """From the body of a file; one of version 0.2.0 has its radius in units of y, and its study is read in half ranges."""
+        found = super()._of_saved(body)
+        if found.radius is not None and found.calibration != Calibration.PUBLISHED:
+            found.radius = found.plan_.study.parameters["radius_in_half_ranges"]
+        return found
 
     @property
     def sparse_coef_(self) -> Any:  # noqa: ANN401 - scipy ships partial types
@@ -302,15 +265,17 @@ class PrivateLasso(LinearRegressor):
 class PrivateLassoClassifier(DeclaredClassifier):
     r"""Sparse logistic regression on column-split data, from the private moments of :class:`PrivateLasso`.
 
-    Minimises the logistic loss over :math:`|x|_1\le` ``radius`` and a constant, expected where the columns of each class are normal about their
-    own means with a common covariance: that loss follows from moments, which is all that parties release.
+    Minimises the logistic loss over coefficients and a constant, expected where the columns of each class are normal about their
+    own means with a common covariance: that loss follows from moments, which is all that parties release. A penalty of the standardised
+    coefficients follows from the noise, or their sum is bounded: :math:`|x|_1\le` ``radius``.
 
     Parameters
     ----------
     parties : int or mapping from party names to columns (indices or names), default 2
         Who holds which columns. An int splits the columns evenly.
-    radius : float, default 1.0
-        Bound on the sum of absolute coefficients of the scaled columns, in log odds.
+    radius : float, optional
+        Bound on the sum of absolute coefficients of the scaled columns, in log odds. None: a penalty that follows from the noise, as of
+        :class:`PrivateLasso`.
     epsilon : float, default 1.0
         The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
     delta : float, optional
@@ -351,20 +316,20 @@ class PrivateLassoClassifier(DeclaredClassifier):
     >>> from unpooled import PrivateLassoClassifier
     >>> X = np.random.default_rng(0).uniform(-1, 1, (20_000, 8))
     >>> y = X[:, 0] - X[:, 5] > 0.2
-    >>> model = PrivateLassoClassifier(2, radius=6.0, bounds=(-1, 1), classes=(False, True), epsilon=2.0, random_state=0)
+    >>> model = PrivateLassoClassifier(2, bounds=(-1, 1), classes=(False, True), epsilon=2.0, random_state=0)
     >>> bool(model.fit(X, y).score(X, y) > 0.8)
     True
 
     """
 
     _model, _published = MODEL, published.MODEL
-    _parameter_constraints: ClassVar = SHARED | taking("radius", NUMBER)
+    _parameter_constraints: ClassVar = SHARED | taking("radius", NUMBER, NONE)
 
     def __init__(
         self,
         parties: int | Mapping[str, Sequence[int | str]] = 2,
         *,
-        radius: float = 1.0,
+        radius: float | None = None,
         epsilon: float = 1.0,
         delta: float | None = None,
         bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
@@ -384,7 +349,9 @@ class PrivateLassoClassifier(DeclaredClassifier):
 
     def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
         cards = cards_of(self._groups(declared.names), declared, rows[ALL])
-        return self._asked(cards, {"response": RESPONSE, "radius": float(self.radius), "loss": LOGISTIC}, declared.derived)
+        # Classes of -1 and 1 have a half range of 1.
+        bound = {} if self.radius is None else {"radius_in_half_ranges": float(self.radius)}
+        return self._asked(cards, {"response": RESPONSE, "loss": LOGISTIC, **bound}, declared.derived)
 
     def fit(self, X: ArrayLike | Frames, y: ArrayLike | str, *, on: On | None = None) -> Self:
         """Release moments of in-process parties, and fit the log odds. ``on`` as of :class:`PrivateLasso`."""
@@ -393,6 +360,7 @@ class PrivateLassoClassifier(DeclaredClassifier):
         study = self._study({ALL: table.n_rows}, declared)
         signs = np.where(np.asarray(labels) == self.classes_[1], 1.0, -1.0)
         result = self._run(study, tables_of(study, table, signs)).outcome.result
+        warn_if_full(result, stacklevel=2)
         self.shared_, self._columns = result.shared, declared.columns
         self.coef_, self.intercept_ = in_place(study, declared.columns, result), result.intercept
         return self

@@ -36,7 +36,7 @@ _OF_ROUNDS = ("coupling", "rounds", "sampled", "clip", "shares", "refit", "respo
 
 
 def form_of(study: Study) -> Form:
-    """The form of a study: what it asks for, or what suits it (without noise, the rounds are exact)."""
+    """The form of a study: what it asks for, or what suits it (without noise, the rounds are exact in the ball that is named)."""
     p: Parameters = check_parameters(study, Parameters)
     if p.method not in set(Form):
         msg = f"method is one of {', '.join(Form)}, not {p.method!r}"
@@ -51,7 +51,8 @@ def form_of(study: Study) -> Form:
         raise UsageError(msg)
     if form is not Form.AUTO:
         return form
-    return Form.ROUNDS if told or math.isinf(study.epsilon) else Form.MOMENTS
+    exact = math.isinf(study.epsilon) and p.radius_in_half_ranges is not None
+    return Form.ROUNDS if told or exact else Form.MOMENTS
 
 
 _DEFAULTS = Parameters()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.errors import UtilityWarning
 from unpooled.estimation.tables import RESPONSE
 from unpooled.kernels.columns import Columns, scores
 from unpooled.models.lasso.coordinator import stepped
@@ -23,6 +25,33 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
+
+
+def bound_of(radius: float | None, half_range: float, *, published: bool, stacklevel: int) -> dict[str, float]:
+    """Return the study's parameter for a radius that a Python call names, and warn where the number meant something else in version 0.2.0."""
+    if radius is None:
+        return {}
+    if published:
+        return {"radius": float(radius)}
+    if half_range != 1:
+        warnings.warn(
+            f"radius is in half ranges of y: radius={radius:g} is {radius * half_range:g} in units of y. Until version 0.2.0 it was in units of y: "
+            f"for the same bound as then pass radius={radius / half_range:g}, or leave it out and the noise sets a penalty",
+            FutureWarning,
+            stacklevel=stacklevel + 1,
+        )
+    return {"radius_in_half_ranges": float(radius)}
+
+
+def warn_if_full(result: Any, stacklevel: int) -> None:  # noqa: ANN401 - a LassoResult
+    """Warn of a fit that its radius limits."""
+    if result.binds:
+        warnings.warn(
+            "The coefficients fill the ball that the radius allows, so the radius limits this fit: pass a larger radius, "
+            'or radius=None with method="moments" for a fit that needs none. It is fitted.',
+            UtilityWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def duality_gap(design: LassoDesign, study: Study, tables: dict[str, Table], terms: dict[tuple[str, int], float]) -> float:

@@ -12,7 +12,7 @@ from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_w
 from unpooled.models.lasso import planner
 from unpooled.models.lasso.forms import Form, compile_plan, form_of
 from unpooled.models.lasso.plan import grids
-from unpooled.models.lasso.standard_fit import OwnMoments, fitting, heard_rows, in_ball
+from unpooled.models.lasso.standard_fit import OwnMoments, fitting, heard_rows, in_ball, penalised
 from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PAIR, PRODUCTS, SUMS, longest_row
 
 if TYPE_CHECKING:
@@ -47,22 +47,24 @@ def outlook(
     check_range("relevant", relevant, 1, 1e6)
     plans: dict[float, Plan] = {}
 
-    def run(epsilon: float, rng: np.random.Generator) -> float:
+    def run(epsilon: float, k: int) -> tuple[float, float]:
+        rng = np.random.default_rng([seed, k])
         asked = msgspec.structs.replace(study, epsilon=epsilon)
         part = drawn(r2, rng)
         if form_of(asked) is Form.ROUNDS:
             # The planner's own simulation, of independent columns.
             found = planner.outlook(asked, relevant=relevant, repetitions=1, seed=int(rng.integers(1 << 30)))
-            return 1 - part + part * found.excess
+            return 1 - part + part * found.excess, 1 - part
         if epsilon not in plans:
             plans[epsilon] = compile_plan(asked)
-        return _error(plans[epsilon], int(relevant), part, drawn(correlation, rng), rng)
+        return _error(plans[epsilon], int(relevant), part, drawn(correlation, rng), rng), 1 - part
 
-    points = simulated(study.epsilon, run, seed, quick=quick)
+    points, free = simulated(study.epsilon, run, quick=quick)
     form = form_of(study)
     words = [f"{relevant} relevant columns", in_words("R^2", r2)]
     words.append("independent columns" if form is Form.ROUNDS else in_words("correlation of columns", correlation))
-    free = 1 - (sum(r2) / 2 if isinstance(r2, tuple | list) else r2)
+    if form is Form.MOMENTS and study.parameters.get("radius_in_half_ranges") is not None:
+        words.append("a radius that just holds the coefficients")
     return Outlook(
         f"lasso ({form.value})",
         study.parties[0].rows,
@@ -70,7 +72,7 @@ def outlook(
         study.epsilon,
         points,
         1.0,
-        float(free),
+        free,
         "squared error of predictions / variance of y",
         ", ".join(words),
     )
@@ -102,11 +104,13 @@ def _error(plan: Plan, relevant: int, r2: float, correlation: float, rng: np.ran
             own = _picked(plan, name, own, cross, rng)
         chosen.append(own)
         owns.append(_noisy(plan, name, x[:, own].T @ x[:, own] / count, cross[own], rng))
-    # The ball is taken to be as large as the true coefficients ask for, as the radius of a study should be.
-    radius = float(np.abs(truth).sum())
-    steps = fitting(
-        owns, np.ones(sum(map(len, chosen))), lambda g, c, scale: (in_ball(g, c, scale, radius), 0.0), design.stages
-    )
+    scale = np.ones(sum(map(len, chosen)))
+    if design.parameters.bound is None:
+        steps = fitting(owns, scale, lambda g, c, p, w: (penalised(g, c, p, w), 0.0), design.stages, 1 / math.sqrt(rows))
+    else:
+        # The ball is taken to be as large as the true coefficients ask for, as the radius of a study should be.
+        radius = float(np.abs(truth).sum())
+        steps = fitting(owns, scale, lambda g, c, _, w: (in_ball(g, c, w, radius), 0.0), design.stages)
     b, products = None, None
     while b is None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -17,7 +17,8 @@ from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.sensitivity import column_moments
-from unpooled.privacy.unit import ROWWISE, Adjacency, Split, Unit
+from unpooled.privacy.sentence import Sentence
+from unpooled.privacy.unit import ROWWISE, Adjacency, Calibration, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +32,11 @@ MEAN, PICK, SCORE, COLUMN, REFIT = "mean", "pick", "score", "column", "refit"
 _EXACT_BITS = 53
 #: Numbers of a study, and of released columns, are smaller than this: their products and sums then neither overflow nor lose their grid.
 LARGEST = 1e90
+RESPONSE_KNOWN = Sentence(
+    "lasso.response-known",
+    "The response at the parties: every party knows it. The guarantee for a whole record covers it; the guarantee for one value is for the "
+    "declared columns only.",
+)
 #: Weights of the response, the constant and the released columns in a column's moments: squares that add up to at most 1 (L.5).
 RESPONSE_WEIGHT, CONSTANT_WEIGHT, COLUMNS_WEIGHT = 0.5, 0.25, 0.825
 #: Where in the moments the products with the released columns begin.
@@ -58,8 +64,12 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     method: str = "auto"
     #: Bound on |y|: the response is centred by nobody, so give deviations from a public middle.
     response_bound: float = 1.0
-    #: eta: bound on the sum of absolute coefficients, for columns scaled by their declared half width.
-    radius: float = 1.0
+    #: Bound on the sum of absolute coefficients of columns scaled by their declared half width, in half ranges of the response
+    #: (``response_bound``; for a logistic loss, whose responses are -1 and 1, in log odds). None: moments have a penalty that follows from
+    #: the noise in the place of a bound, the rounds take one half range.
+    radius_in_half_ranges: float | None = None
+    #: Published form: the paper's eta, the same bound in units of the response. None is 1.
+    radius: float | None = None
     coupling: str = Coupling.BALL
     rounds: int = 20
     #: Columns that a party looks at per round; 0: all of them.
@@ -79,6 +89,11 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Published form: rows m of the Gaussian sketch of shared columns; 0: no sketch.
     sketch_rows: int = 0
 
+    @property
+    def bound(self) -> float | None:
+        """The bound on the sum of absolute coefficients of coded columns, in units of the response (or in log odds); None where none is named."""
+        return None if self.radius_in_half_ranges is None else self.radius_in_half_ranges * self.response_bound
+
 
 @dataclass(frozen=True)
 class LassoDesign:
@@ -97,6 +112,8 @@ class LassoDesign:
     mean_multiplier: float
     #: How many coded columns each party has.
     widths: Mapping[str, int]
+    #: Whether iterates stay in the ball.
+    feasible: ClassVar[bool] = True
 
     @property
     def refits(self) -> bool:
@@ -109,9 +126,18 @@ class LassoDesign:
         return self.parameters.fit_intercept
 
     @property
+    def eta(self) -> float:
+        """The bound on the sum of absolute coefficients, in units of the response: one half range of it where none is named.
+
+        Coded columns lie in [-1, 1], so that predictions of a ball of one half range lie in a range as wide as the declared one.
+        """
+        bound = self.parameters.bound
+        return self.parameters.response_bound if bound is None else bound
+
+    @property
     def longest(self) -> float:
         """The largest sum of absolute coefficients that an iterate can have."""
-        return self.parameters.radius * (1 + 1e-9)
+        return self.eta * (1 + 1e-9)
 
     @property
     def length(self) -> int | None:
@@ -155,11 +181,11 @@ class LassoDesign:
         if self.parameters.clip:
             return self.parameters.clip
         end = 2 * self.column_scale * math.sqrt(math.fsum(term.value**2 for term in iterate))
-        return max(self.parameters.radius, min(end, self.ceiling))
+        return max(self.eta, min(end, self.ceiling))
 
     def radius(self, study: Study) -> float:
         """The radius of one step: the ball's, or an equal part of it for each party."""
-        return self.parameters.radius / (len(study.parties) if self.coupling is Coupling.BLOCKS else 1)
+        return self.eta / (len(study.parties) if self.coupling is Coupling.BLOCKS else 1)
 
     def step(self, study: Study, t: int) -> float:
         """gamma_t = 2 / (p t + 2), p the smallest inclusion probability of a column."""
@@ -176,10 +202,24 @@ def clip_ceiling(response_bound: float, rows: int, choice_epsilon: float) -> flo
     return response_bound * rows * choice_epsilon / 1200 - response_bound
 
 
+#: What a form that takes the first parameter does not take, and what it says of that.
+_OTHER = {"radius": "radius_in_half_ranges", "radius_in_half_ranges": "radius"}
+_RENAMED = {
+    "radius": "radius_in_half_ranges is not for the published form: its bound is radius, the paper's eta, in units of the response",
+    "radius_in_half_ranges": (
+        "radius was in units of the response and is now radius_in_half_ranges, in half ranges of it: write radius divided by response_bound "
+        "(for a logistic loss the same number), or leave both out and the fit needs no bound"
+    ),
+}
+
+
 def check(study: Study, p: Parameters) -> None:
     """Refuse what no form of the LASSO does."""
+    named = "radius" if study.calibration == Calibration.PUBLISHED else "radius_in_half_ranges"
+    foreign, size = getattr(p, _OTHER[named]), getattr(p, named)
     rules = (
-        (1 / LARGEST < p.radius < LARGEST, f"radius must be a positive number below {LARGEST:g}"),
+        (foreign is None, _RENAMED[named]),
+        (size is None or 1 / LARGEST < size < LARGEST, f"{named} must be a positive number below {LARGEST:g}"),
         (1 / LARGEST < p.response_bound < LARGEST, f"response_bound must be a positive number below {LARGEST:g}"),
         (p.coupling in set(Coupling), f"coupling is one of {', '.join(Coupling)}, not {p.coupling!r}"),
         (
@@ -324,18 +364,20 @@ def compile_plan(study: Study) -> Plan:
         releases.append(Release(COLUMN, card.name, COLUMN, column, count, shared))
         if moments:
             releases.append(Release(REFIT, card.name, REFIT, moments, count, shared))
-    response = "The response is known in the clear to every party"
     return Plan(
         study,
         Split.VERTICAL,
         tuple(releases),
         not_protected=(
-            f"{response}, and it is declared public: nothing is promised for it."
+            Sentence("lasso.response-public", "The response, which every party knows and the study declares public.")
             if design.parameters.response_public
-            else f"{response}; a whole record's guarantee covers it, that of one value is for the declared columns.",
+            else RESPONSE_KNOWN,
         ),
         assumptions=(
-            "In each round at most one party shares a column: every party checks the others' signed scores before it does.",
+            Sentence(
+                "lasso.one-shares",
+                "In each round at most one party shares a column. Every party checks the signed scores of the others before it shares.",
+            ),
         )
         if ball
         else (),

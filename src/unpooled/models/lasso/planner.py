@@ -78,7 +78,7 @@ class _Run:
     """One simulated data set."""
 
     def __init__(self, design: LassoDesign, study: Study, relevant: int, variance: float, rng: np.random.Generator) -> None:
-        width, radius = sum(design.widths.values()), design.parameters.radius
+        width, radius = sum(design.widths.values()), design.eta
         relevant = min(relevant, width)
         size = min(width, _SIMULATED + relevant)
         self._variance = variance
@@ -123,10 +123,11 @@ class _Run:
     def _scores(self, x: Vector) -> tuple[Vector, float, float]:
         """Descents of all columns, how far one unit moves them, and C."""
         p, noise = self._asked.parameters, self._asked.column_scale * float(np.linalg.norm(x))
-        end = p.clip or max(p.radius, min(2 * noise, self._asked.ceiling))
+        eta = self._asked.eta
+        end = p.clip or max(eta, min(2 * noise, self._asked.ceiling))
         slope = math.erf(end / (noise * math.sqrt(2))) if noise else 1.0  # what clipping leaves of a small change
         blur = sum((x[j] * own for j, own in self._released.items()), np.zeros(x.size))
-        reach = 2 * (min(end, 4 * noise + p.radius) + p.response_bound) / self._rows
+        reach = 2 * (min(end, 4 * noise + eta) + p.response_bound) / self._rows
         return self._variance * (self._truth - slope * x) + self._sample - slope * blur, reach, end
 
     def _steps(self, scores: Vector, reach: float) -> list[tuple[int, float]]:

@@ -25,9 +25,11 @@ from unpooled.models.lasso.plan import (
     grids,
     widths_of,
 )
+from unpooled.models.lasso.template import PUBLISHED_TEMPLATE
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.mechanisms.unpriced import Unpriced
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
+from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import ROWWISE, Split
 from unpooled.protocol.step import Step
 
@@ -58,8 +60,13 @@ class NoisyMaximum(Unpriced):
 class Printed(LassoDesign):
     """Every party steps in every round and is added to the iterate, which leaves the ball; no constant, and no refit."""
 
-    refits = centres = competes = False
+    refits = centres = competes = feasible = False
     longest = LARGEST
+
+    @property
+    def eta(self) -> float:
+        """The paper's bound, in units of the response."""
+        return 1.0 if self.parameters.radius is None else self.parameters.radius
 
     @property
     def length(self) -> int | None:
@@ -68,9 +75,14 @@ class Printed(LassoDesign):
 
 
 _VOIDS = (
-    "Shared columns get far too little noise (one has epsilon = 27 where 1 is claimed), picks too (see THEORY.md).",
-    "The scale of the picks' noise is read off the data.",
-    "The sum of all parties' vertices is added in every round: the iterate leaves the ball.",
+    Sentence(
+        "lasso-published.too-little",
+        "Shared columns and picks get far too little noise: one shared column has epsilon = 27 where the paper claims 1 (THEORY.md).",
+    ),
+    Sentence("lasso-published.scale", "The scale of the noise on picks is computed from the data without protection."),
+    Sentence(
+        "lasso-published.ball", "Every round adds the vertices of all parties, so the coefficients leave the constraint set."
+    ),
 )
 
 
@@ -80,6 +92,15 @@ def sketch(study: Study, p: Parameters) -> NDArray[np.float64] | None:
         return None
     rng = np.random.default_rng((study.public_seed, 5))
     return rng.normal(size=(p.sketch_rows, study.parties[0].rows)) / math.sqrt(p.sketch_rows)
+
+
+def pick_scale(radius: float, parties: int, rows: int, rounds: int, epsilon: float, delta: float) -> float:
+    r"""Return the scale of the Laplace noise on a pick, per unit of the gradient bound G: :math:`\frac{2\eta}{Kn}\sqrt{2T\ln(2/\delta)} / \frac{\epsilon/(2K)}{2}`.
+
+    >>> round(pick_scale(2.0, 4, 1000, 20, 1.0, 1e-5), 6)
+    0.35354
+    """
+    return 2 * radius / (parties * rows) * math.sqrt(2 * rounds * math.log(2 / delta)) / (epsilon / (2 * parties) / 2)
 
 
 def compile_plan(study: Study) -> Plan:
@@ -92,8 +113,7 @@ def compile_plan(study: Study) -> Plan:
         raise UsageError("the published form has the squared loss alone")
     design = Printed(p, Coupling.BALL, math.inf, 0.0, math.inf, 0.0, 0.0, 0.0, widths_of(study))
     parties, rows = len(study.parties), study.parties[0].rows
-    # Lap((2 G eta / (K n)) sqrt(2 T ln(2 / delta)) / (eps / 2)), G from the data of the round.
-    laplace = 2 * p.radius / (parties * rows) * math.sqrt(2 * p.rounds * math.log(2 / study.delta)) / (study.epsilon / 2)
+    laplace = pick_scale(design.eta, parties, rows, p.rounds, study.epsilon, study.delta)
     matrix = sketch(study, p)
     norm = 1.0 if matrix is None else float(np.linalg.norm(matrix, 2))
     spread = math.sqrt(2 * (math.log(1 / study.delta) + study.epsilon / 2)) / (rows * study.epsilon / 2)
@@ -133,6 +153,7 @@ MODEL = replace(
     lasso.MODEL,
     name="lasso-published",
     outlook=None,
+    template=PUBLISHED_TEMPLATE,
     compile_plan=compile_plan,
     steps=(Step(PICK, PickRequest, Pick, pick), Step(COLUMN, ColumnRequest, ColumnReply, share)),
 )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from unpooled.errors import ProtocolError
-from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball
-from unpooled.models.lasso.coordinator import LassoResult, in_own_units
+from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball, logistic_with_penalty
+from unpooled.models.lasso.coordinator import LassoResult, fills, in_own_units
 from unpooled.models.lasso.messages import Term
 from unpooled.models.lasso.plan import LOGISTIC, grids, shortened
-from unpooled.models.lasso.standard_fit import OwnMoments, fitting, heard_rows, in_ball, standards_of
+from unpooled.models.lasso.standard_fit import OwnMoments, fitting, heard_rows, in_ball, penalised, standards_of
 from unpooled.models.lasso.standard_messages import AxisRequest, ChooseRequest, CrossingRequest, ProductsRequest, Standards
 from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PRODUCTS, SUMS
 from unpooled.protocol.conversation import everybody
@@ -46,28 +46,40 @@ def coordinate_standard(plan: Plan) -> Conversation:
     owns = {name: _own(plan, name, reply) for name, reply in zip(requests, replies, strict=True)}
     places = [(name, j) for name, columns in chosen.items() for j in columns]
     widths, means = (np.array([known[name][part][j] for name, j in places]) for part in (1, 0))
+    radius = design.parameters.bound
     if logistic:
-        solve, scale = _classes(design, response), 1 / widths
+        solve, scale = _classes(design, response, radius), 1 / widths
     else:
-        solve, scale = _squares(design, bound * response[0]), response[1] * bound / widths
-    steps = fitting(list(owns.values()), scale, solve, design.stages)
+        solve, scale = _squares(bound * response[0], radius), response[1] * bound / widths
+    chance = None if radius is not None else 1 / math.sqrt(design.rows)
+    steps = fitting(list(owns.values()), scale, solve, design.stages, chance)
     x, constant = yield from _measured(plan, requests, steps)
     intercept = constant - float(means @ x)
     found = sorted((Term(*place, value) for place, value in zip(places, x.tolist(), strict=True) if value), key=_order)
     terms = tuple(found)
-    return LassoResult(*in_own_units(plan, terms, intercept), terms, (), ())
+    return LassoResult(*in_own_units(plan, terms, intercept), terms, (), (), fills(np.abs(x).sum(), radius))
 
 
-def _squares(design: StandardDesign, constant: float) -> Solve:
-    """The smallest squared error in the ball."""
-    radius = design.parameters.radius
-    return lambda gram, cross, scale: (in_ball(gram, cross, scale, radius), constant)
+def _squares(constant: float, radius: float | None) -> Solve:
+    """The smallest squared error in the ball, or with a penalty."""
+    if radius is None:
+        return lambda gram, cross, penalty, scale: (penalised(gram, cross, penalty, scale), constant)
+    return lambda gram, cross, _, scale: (in_ball(gram, cross, scale, radius), constant)
 
 
-def _classes(design: StandardDesign, response: tuple[float, float]) -> Solve:
-    """The smallest logistic loss of two normal classes in the ball."""
-    share, slope, radius = _share(response[0], design.rows), _slope(response), design.parameters.radius
-    return lambda gram, cross, scale: logistic_in_ball(TwoClasses.of(gram, cross / slope, share), scale, radius)
+def _classes(design: StandardDesign, response: tuple[float, float], radius: float | None) -> Solve:
+    """The smallest logistic loss of two normal classes in the ball, or with a penalty."""
+    share, slope = _share(response[0], design.rows), _slope(response)
+
+    def solve(gram: Vector, cross: Vector, penalty: Vector, scale: Vector) -> tuple[Vector, float]:
+        classes = TwoClasses.of(gram, cross / slope, share)
+        if radius is not None:
+            return logistic_in_ball(classes, scale, radius)
+        # Where nothing is fitted yet, the loss falls by half of what the squared one falls by.
+        w, constant = logistic_with_penalty(classes, penalty / (2 * slope))
+        return w * scale, constant
+
+    return solve
 
 
 def _share(mean: float, rows: int) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.kernels.l1_ball import quadratic_in_balls
+from unpooled.kernels.l1_ball import quadratic_in_balls, quadratic_with_penalty
 from unpooled.models.lasso.in_common import believed_moments
 from unpooled.models.lasso.standard_plan import AXIS_CAP, CAP, longest_row
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
-    #: (second moments, products with the response, what a standardised coefficient is in coded ones) -> coefficients in the ball, constant.
-    Solve = Callable[[Matrix, Vector, Vector], tuple[Vector, float]]
+    #: (second moments, products with the response, penalties of standardised coefficients, what one of these is in coded ones) -> coded
+    #: coefficients, constant. In a ball all penalties are 0.
+    Solve = Callable[[Matrix, Vector, Vector, Vector], tuple[Vector, float]]
     #: Noisy products of each pair of axes, both ways, and the variances of their noise.
     Products = tuple[Matrix, Matrix]
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _RIDGE, _FLOOR = 0.4, 0.2
 #: The same for all parties' together.
 _LEAST = 0.1
+#: The penalty where no radius is named, a part of sqrt(2 log d) deviations of a product with the response (experiments/lasso/penalty.py).
+PENALTY = 0.25
 #: The least part that shortened rows are taken to leave of a product.
 _KEPT_LEAST = 0.1
 #: What is believed of a mean before it is released, in half widths, and the narrowest deviation.
@@ -67,20 +70,36 @@ class OwnMoments:
         loss = self.cross_noise * math.sqrt(2 * math.log(max(many, 2)))
         return np.asarray(np.sign(self.cross) * np.maximum(np.abs(self.cross) - loss, 0.0) / self.level)
 
+    def priced(self, many: int, chance: float | None, part: float = PENALTY) -> tuple[Vector, Vector]:
+        """Return the products with the response that a fit uses, and the penalty of each coefficient, on the scale of correlations.
+
+        ``chance`` is the deviation that drawing the rows gives a correlation: the penalty is ``part`` of what the largest of so many products of
+        noise and chance alone is about. None is for a fit in a ball, which has no penalty: there the products lose what noise alone makes.
+        """
+        if chance is None:
+            return self.slopes(many), np.zeros(self.cross.size)
+        level = part * math.sqrt(2 * math.log(max(many, 2))) * math.hypot(self.cross_noise, chance)
+        return self.cross / self.level, np.full(self.cross.size, level / self.level)
+
 
 @dataclass(frozen=True)
 class Axis:
-    """A direction of one party's standardised columns along which rows have variance 1 (or none: all zeros), and its product with the response."""
+    """A direction of one party's standardised columns along which rows have variance 1 (or none: all zeros).
+
+    ``told`` is its product with the response less its penalty, which a fit adds again where it has that penalty itself.
+    """
 
     direction: Vector
     told: float
+    penalty: float = 0.0
 
     @classmethod
-    def of(cls, own: OwnMoments, direction: Vector, slopes: Vector) -> Axis:
+    def of(cls, own: OwnMoments, direction: Vector, slopes: Vector, penalty: Vector | None = None) -> Axis:
         """Along these coefficients."""
         variance = float(direction @ own.repaired[0] @ direction) / own.level
         unit = direction / math.sqrt(variance) if variance > 0 else np.zeros_like(direction)
-        return cls(unit, float(unit @ slopes))
+        price = 0.0 if penalty is None else float(penalty @ np.abs(unit))
+        return cls(unit, float(unit @ slopes) - price, price)
 
 
 def _untold(count: int) -> Products:
@@ -89,45 +108,64 @@ def _untold(count: int) -> Products:
 
 
 def fitting(
-    owns: Sequence[OwnMoments], scale: Vector, solve: Solve, stages: int
+    owns: Sequence[OwnMoments],
+    scale: Vector,
+    solve: Solve,
+    stages: int,
+    chance: float | None = None,
+    part: float = PENALTY,
 ) -> Generator[list[Axis], Products, tuple[Vector, float]]:
     """Coefficients of all parties' coded columns, and the constant; yields the axes whose products it has to know, once for each stage (if any).
 
     The last stage weighs what the parties' columns say, a number for each party: nothing is weighed whose products were not measured; or, where
-    no stage would tell anything, with what is believed of them before.
+    no stage would tell anything, with what is believed of them before. ``chance`` and ``part`` are those of :meth:`OwnMoments.priced`.
     """
     many = scale.size
+    priced = [own.priced(many, chance, part) for own in owns]
+    cross, penalty = (np.concatenate(parts) for parts in zip(*priced, strict=True))
     if len(owns) == 1:
-        return solve(*combined(owns, None, many), scale)
-    scales = np.split(scale, np.cumsum([own.cross.size for own in owns])[:-1])
+        return solve(combined(owns, None, many)[0], cross, penalty, scale)
+    ends = np.cumsum([own.cross.size for own in owns])[:-1]
+    scales = np.split(scale, ends)
     if stages <= 1:
-        fits = [solve(*combined([own], None, many), part)[0] / part for own, part in zip(owns, scales, strict=True)]
+        fits = [
+            solve(combined([own], None, many)[0], *price, wide)[0] / wide
+            for own, price, wide in zip(owns, priced, scales, strict=True)
+        ]
     else:
         # The first axes tie the parties' columns to each other; what they leave untied, the last stage bounds.
         first = [Axis.of(own, own.repaired[1], own.slopes(many)) for own in owns]
         common = shared_axes(*(yield first), np.array([axis.told for axis in first]))
-        found = solve(*combined(owns, common, many), scale)[0] / scale
-        fits = np.split(found, np.cumsum([own.cross.size for own in owns])[:-1])
-    axes = [Axis.of(own, fit, own.slopes(many)) for own, fit in zip(owns, fits, strict=True)]
+        fits = np.split(solve(combined(owns, common, many)[0], cross, penalty, scale)[0] / scale, ends)
+    axes = [Axis.of(own, fit, *price) for own, fit, price in zip(owns, fits, priced, strict=True)]
     products, variance = (yield axes) if stages else _untold(len(owns))
     # A party whose columns say nothing has no axis, and no part in what the others have in common.
-    speaks = np.array([k for k, axis in enumerate(axes) if axis.direction.any()], dtype=np.intp)
-    told = np.array([axes[k].told for k in speaks])
-    common = shared_axes(products[np.ix_(speaks, speaks)], variance[np.ix_(speaks, speaks)], told)
-    coded = [axes[k].direction * scales[k] for k in speaks]
-    lengths = np.array([np.abs(part).sum() for part in coded])
-    left = np.arange(speaks.size)
-    while True:
-        weights, constant = solve(common[np.ix_(left, left)], told[left], lengths[left])
-        against = weights * np.sign(told[left]) / lengths[left]
-        # A fit to the response that counts against it is what noise makes of axes that are much alike, unless they are known well.
-        if stages > 1 or not (against < 0).any():
-            break
-        left = np.delete(left, int(against.argmin()))
-    out = [np.zeros_like(part) for part in scales]
-    for at, weight in zip(left.tolist(), weights.tolist(), strict=True):
-        out[int(speaks[at])] = coded[at] * (weight / lengths[at])
+    speaks = [k for k, axis in enumerate(axes) if axis.direction.any()]
+    among = np.ix_(speaks, speaks)
+    spoken = [axes[k] for k in speaks]
+    common = shared_axes(products[among], variance[among], np.array([axis.told for axis in spoken]))
+    coded = [axis.direction * scales[k] for k, axis in zip(speaks, spoken, strict=True)]
+    weights, constant = _weighed(common, spoken, np.array([np.abs(x).sum() for x in coded]), solve, turns=stages > 1)
+    out = [np.zeros_like(wide) for wide in scales]
+    for k, direction, weight in zip(speaks, coded, weights.tolist(), strict=True):
+        out[k] = direction * weight
     return np.concatenate(out), constant
+
+
+def _weighed(common: Matrix, axes: Sequence[Axis], lengths: Vector, solve: Solve, *, turns: bool) -> tuple[Vector, float]:
+    """Return the weight of each axis, and the constant; ``lengths`` are l1 norms of coded axes. ``turns``: a weight may turn an axis round."""
+    price = np.array([axis.penalty for axis in axes])
+    cross = np.array([axis.told for axis in axes]) + price
+    left, out = np.arange(len(axes)), np.zeros(len(axes))
+    while True:
+        found, constant = solve(common[np.ix_(left, left)], cross[left], price[left], lengths[left])
+        weights = found / lengths[left]
+        against = weights * np.sign(cross[left])
+        # A fit to the response that counts against it is what noise makes of axes that are much alike, unless they are known well.
+        if turns or not (against < 0).any():
+            out[left] = weights
+            return out, constant
+        left = np.delete(left, int(against.argmin()))
 
 
 def standards_of(first: Vector, second: Vector, noises: tuple[Vector, Vector], *, centred: bool) -> tuple[Vector, Vector]:
@@ -184,3 +222,10 @@ def in_ball(gram: Matrix, cross: Vector, scale: Vector, radius: float) -> Vector
     if not cross.any():
         return np.zeros(cross.size)
     return np.asarray(quadratic_in_balls(gram / np.outer(scale, scale), cross / scale, radius).coefficients)
+
+
+def penalised(gram: Matrix, cross: Vector, penalty: Vector, scale: Vector) -> Vector:
+    """Coefficients x of coded columns, of the least squares with a penalty of the standardised ones: they do not depend on any units."""
+    if not cross.any():
+        return np.zeros(cross.size)
+    return np.asarray(quadratic_with_penalty(gram, cross, penalty).coefficients * scale)

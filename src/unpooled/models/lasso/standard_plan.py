@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from unpooled.aggregation.standard import WIDEST
-from unpooled.models.lasso.plan import Parameters, check, grids, widths_of
+from unpooled.models.lasso.plan import RESPONSE_KNOWN, Parameters, check, grids, widths_of
 from unpooled.privacy.accounting import SAFETY, budget_mu, budget_rho
 from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Reach
@@ -232,9 +232,7 @@ def compile_standard(study: Study) -> Plan:
         study,
         Split.VERTICAL,
         tuple(releases),
-        not_protected=(
-            "The response is known in the clear to every party; a whole record's guarantee covers it, that of one value is for the declared columns.",
-        ),
+        not_protected=(RESPONSE_KNOWN,),
         design=design,
     )
 

@@ -4,9 +4,20 @@ from unpooled.models.pls.coordinator import PlsResult, coordinate, panels, rende
 from unpooled.models.pls.outlook import outlook
 from unpooled.models.pls.party import STEPS
 from unpooled.models.pls.plan import compile_plan
+from unpooled.models.pls.template import TEMPLATE
 from unpooled.models.pls.terms import terms
 from unpooled.protocol.step import Model
 
 MODEL = Model(
-    "pls", compile_plan, STEPS, coordinate, render, panels, outlook, results=(PlsResult,), terms=terms, households=True
+    "pls",
+    compile_plan,
+    STEPS,
+    coordinate,
+    render,
+    panels,
+    outlook,
+    results=(PlsResult,),
+    terms=terms,
+    households=True,
+    template=TEMPLATE,
 )

@@ -73,7 +73,9 @@ def coordinate(plan: Plan) -> Conversation:
         count = yield from collect(plan, design.aggregation, design.totals[COUNT], members)
     total = yield from collect(plan, design.aggregation, design.vector, members)
     rows = rows_of(study, total.participants, count)
-    moments, *more = Moments.decode_each(design.layout, total, rows, plan.hash, str(plan.statement))
+    moments, *more = Moments.decode_each(
+        design.layout, total, rows, plan.hash, str(plan.statement), holds=plan.statement.holds
+    )
     if not more:
         fitted = from_moments(moments, design.frame, wanted)
         return PlsResult(channels, stored(fitted), total.participants, moments.stored())
@@ -115,7 +117,7 @@ def moments_of(design: PlsDesign, exact: Centred, plan: Plan) -> Moments:
     gram[layout.size - 1] = gram[:, layout.size - 1] = exact.rows * np.insert(mean, -1, 1.0)
     first, second = layout.pairs
     total = Total(gram[first, second] * layout.grid**2, np.zeros(first.size), ())
-    return Moments.decode(layout, total, exact.rows, plan.hash, str(plan.statement))
+    return Moments.decode(layout, total, exact.rows, plan.hash, str(plan.statement), holds=plan.statement.holds)
 
 
 def stored(fitted: PlsFit) -> StoredModel:
@@ -159,7 +161,7 @@ def by_response(result: PlsResult) -> tuple[dict[str, list[float]], tuple[float,
     return {"": values.tolist()}, (constant,)
 
 
-def panels(result: PlsResult) -> tuple[Panel, ...]:
+def panels(plan: Plan, result: PlsResult) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
     """The coefficients along the channels."""
     columns, _ = by_response(result)
     return tuple(

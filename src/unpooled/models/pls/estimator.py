@@ -80,7 +80,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
     calibration : {"sound", "published"}, default "sound"
         "published" is edPLS: noise on the components of one data holder (``basis="none"``, a number of components), without any guarantee.
     aggregation : {"distributed", "trusted", "local"}, default "distributed"
-        Who adds the noise, as for :class:`~unpooled.PrivateBayesianRegression`.
+        Who adds the noise, as for :class:`~unpooled.PrivateLinearRegression`.
     tolerate : int, default 0
         T, the sites that may collude or drop out.
     nodes : list of site names, default ()
@@ -311,7 +311,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         """A fitted estimator from moments that were released before: another number of components, free of charge.
 
         ``basis``, ``basis_size`` and ``reference`` must be those of the release; ``n_features`` is the number of channels where neither
-        tells it. Moments of :class:`~unpooled.PrivateBayesianRegression` with ``geometry="augmented"`` have ``basis="none"``.
+        tells it. Moments of :class:`~unpooled.PrivateLinearRegression` with ``geometry="augmented"`` have ``basis="none"``.
         """
         estimator = cls(**parameters)
         several = moments if isinstance(moments, tuple) else (moments,)

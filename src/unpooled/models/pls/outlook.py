@@ -46,13 +46,14 @@ def outlook(
     decay = (1.0 if design.parameters.basis == MATRIX else DECAY) if decay is None else decay
     check_range("decay", decay, 1e-6, 1.0)
 
-    def run(epsilon: float, rng: np.random.Generator) -> float:
+    def run(epsilon: float, k: int) -> tuple[float, float]:
+        rng = np.random.default_rng([seed, k])
         if epsilon not in plans:
             plans[epsilon] = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
-        return _error(plans[epsilon], drawn(r2, rng), drawn(ranges, rng), drawn(decay, rng), rng)
+        part = drawn(r2, rng)
+        return _error(plans[epsilon], part, drawn(ranges, rng), drawn(decay, rng), rng), math.sqrt(1 - part)
 
-    points = simulated(study.epsilon, run, seed, quick=quick)
-    free = 1 - (sum(r2) / 2 if isinstance(r2, tuple | list) else r2)
+    points, free = simulated(study.epsilon, run, quick=quick)
     words = [
         in_words("R^2", r2),
         in_words("half range of y in deviations", ranges),
@@ -67,7 +68,7 @@ def outlook(
         study.epsilon,
         points,
         1.0,
-        math.sqrt(free),
+        free,
         "RMSEP / standard deviation of y",
         ", ".join(words),
     )

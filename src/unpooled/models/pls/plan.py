@@ -17,6 +17,7 @@ from unpooled.models.pls.frame import BASIS_BITS, Frame, basis_steps
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import ScaledGaussian
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
+from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Adjacency, Split, Unit
 
 if TYPE_CHECKING:
@@ -210,19 +211,22 @@ def design_of(study: Study) -> PlsDesign:
     return PlsDesign(parameters, aggregation, frame, channels, layout, counts | {MOMENTS: moments})
 
 
-PUBLIC = "The basis, the reference spectrum and the bound on projected rows, which the study declares."
-ALONE = (
-    "Each spectrum was preprocessed by itself and with public constants only: whatever is learnt from all spectra (their mean, say) makes "
-    "every row depend on every other."
+PUBLIC = Sentence(
+    "pls.public", "The basis, the reference spectrum and the bound on projected rows, which the study declares."
+)
+ALONE = Sentence(
+    "pls.alone",
+    "Each spectrum was preprocessed by itself, with public constants only. Preprocessing that learns from all spectra (their mean, say) makes "
+    "every row depend on every other.",
 )
 
 
 def compile_plan(study: Study) -> Plan:
     """The releases of a PLS study."""
     design = design_of(study)
-    not_protected: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    trusted: tuple[str, ...] = ()
+    not_protected: tuple[Sentence, ...] = ()
+    assumptions: tuple[Sentence, ...] = ()
+    trusted: tuple[Sentence, ...] = ()
     releases: tuple[Release, ...]
     if study.epsilon == math.inf and not design.several:
         if study.unit == Unit.HOUSEHOLD:

@@ -19,11 +19,13 @@ from unpooled.models.pls.fit import PlsFit
 from unpooled.models.pls.frame import NONE
 from unpooled.models.pls.messages import PublishedReply
 from unpooled.models.pls.plan import ALONE, PUBLIC, SIGMA, PlsDesign, design_of
+from unpooled.models.pls.template import PUBLISHED_TEMPLATE
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.mechanisms.unpriced import Unpriced
 from unpooled.privacy.plan import Plan, Release, Study
+from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Split
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Array, Ask, Nothing
@@ -134,9 +136,18 @@ class PublishedModel(Unpriced):
 # --- the row of the registry -----------------------------------------------------------------------------------------------
 
 _VOIDS = (
-    "The noise of a weight vector of length 1 is in units of X'y: rescaling the spectra removes it (THEORY.md, section 4).",
-    "The bounds that set the noise are read off the data, and off deflated data; means and the deflation are exact.",
-    "Every component is four releases at (epsilon, delta) each, which the paper does not compose.",
+    Sentence(
+        "pls-published.units",
+        "The noise on a weight vector of length 1 has the units of X'y, so that rescaling the spectra removes it (THEORY.md, section 4).",
+    ),
+    Sentence(
+        "pls-published.bounds",
+        "The bounds that set the noise are computed from the data, and means and deflation are exact.",
+    ),
+    Sentence(
+        "pls-published.composition",
+        "Every component is four releases at (epsilon, delta) each, which the paper does not add up.",
+    ),
 )
 
 
@@ -189,6 +200,7 @@ MODEL = replace(
     pls.MODEL,
     name="pls-published",
     outlook=None,
+    template=PUBLISHED_TEMPLATE,
     compile_plan=compile_plan,
     steps=(Step(PUBLISHED, Nothing, PublishedReply, release_model),),
     coordinate=coordinate,

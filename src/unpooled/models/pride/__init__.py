@@ -8,6 +8,7 @@ from unpooled.models.pride.made_up import admissible_labels
 from unpooled.models.pride.outlook import outlook
 from unpooled.models.pride.party import STEPS
 from unpooled.models.pride.plan import compile_plan
+from unpooled.models.pride.template import TEMPLATE
 from unpooled.models.pride.terms import kept_terms, terms
 from unpooled.protocol.step import Model
 
@@ -22,5 +23,6 @@ MODEL = Model(
     terms=terms,
     kept_terms=kept_terms,
     made_up_labels=admissible_labels,
+    template=TEMPLATE,
 )
 MODEL = replace(MODEL, outlook=partial(outlook, MODEL))

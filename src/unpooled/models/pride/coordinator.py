@@ -100,7 +100,7 @@ def render(result: PrideResult) -> str:
     return "\n".join(lines)
 
 
-def panels(result: PrideResult) -> tuple[Panel, ...]:
+def panels(plan: Plan, result: PrideResult) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
     """Published coefficients; the others stay where they were estimated."""
     return tuple(
         Panel(f"coefficients published by {name}", tuple(f"column {j}" for j in range(len(values))), tuple(values))

@@ -85,11 +85,15 @@ class Levels(Classes):
 
     def column(self, y: NDArray[Any]) -> NDArray[Any]:
         """The labels as a party's table holds them; one that is none of the classes is refused, without naming it or its row."""
-        known = np.zeros(y.shape[0], dtype=np.bool_)
+        known, words = np.zeros(y.shape[0], dtype=np.bool_), np.empty(y.shape[0], dtype=object)
         for label in self.labels:
-            known |= np.asarray(y == label, dtype=np.bool_)
+            same = np.asarray(y == label, dtype=np.bool_)
+            known |= same
+            words[same] = str(label)
         if not known.all():
             raise DataError("y holds a label that is none of the declared classes: correct the labels, or declare others")
         if self.labels.dtype.kind in "biuf":
             return np.asarray(y)
+        if self.labels.dtype.kind == "U":
+            return words
         return np.array([text_of(label) for label in y.tolist()], dtype=object)

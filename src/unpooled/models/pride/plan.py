@@ -18,6 +18,7 @@ from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach, ScaledGaussian
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
+from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Adjacency, Split, Unit
 
 if TYPE_CHECKING:
@@ -30,12 +31,22 @@ if TYPE_CHECKING:
 
 SKETCH, FOLDS, SCORE, ESTIMATE, PREDICT = "sketch", "folds", "score", "estimate", "predict"
 COEFFICIENTS = "coefficients"
-_SHOWN = (
-    "What an estimator that runs all parties in one process shows of them (coef_, intercept_, alpha_, kept_, predictions, scores): "
-    "between organisations that stays with the parties, and it is a function of raw data."
+_SHOWN = Sentence(
+    "pride.shown",
+    "What an estimator shows that runs all parties in one process (coef_, intercept_, alpha_, kept_, predictions, scores). These values are "
+    "functions of raw data; between organisations they stay with their party.",
 )
-_LOCAL = (
-    " A party's model of the others' columns is made of its own and of what stands here: nothing further is released for it."
+_COEFFICIENTS = Sentence(
+    "pride.coefficients",
+    "The coefficients beta_k. They are functions of raw data and stay with their party; publishing them is another release.",
+)
+_LOCAL = Sentence(
+    "pride.local",
+    "A party's model of the other parties' columns. It is computed from the party's own columns and these releases; nothing further is released for it.",
+)
+_GLOBAL_CV = Sentence(
+    "pride.global-cv",
+    "A choice of alpha by global cross-validation, which needs raw predictions. The default choice and local cross-validation release nothing.",
 )
 
 
@@ -312,11 +323,22 @@ def check(study: Study, parameters: Parameters) -> None:
 def plan_of(study: Study, releases: tuple[Release, ...], design: PrideDesign) -> Plan:
     """These releases with all that a statement says about them, in the sound form and in the published one."""
     parameters = design.parameters
-    public = tuple(f"The column {name!r}, which the study declares public." for name in parameters.public)
-    voids: tuple[str, ...] = ()
+    public = tuple(
+        Sentence("pride.public-column", "The column {name}, which the study declares public.", name=repr(name))
+        for name in parameters.public
+    )
+    voids: tuple[Sentence, ...] = ()
+    trusted: tuple[Sentence, ...] = ()
     if parameters.alpha == "global-cv":
         voids = (
-            "Global cross-validation sends held-out predictions, raw functions of the data, to the coordinator: it is not private.",
+            Sentence(
+                "pride.global-cv-raw",
+                "Global cross-validation sends held-out predictions, which are raw functions of the data, to the coordinator. It is not private.",
+            ),
+        )
+        trusted = (
+            Sentence("trusted.coordinator", "the coordinator"),
+            Sentence("trusted.scorer", "the party that scores penalties"),
         )
     return Plan(
         study,
@@ -324,13 +346,17 @@ def plan_of(study: Study, releases: tuple[Release, ...], design: PrideDesign) ->
         releases,
         public,
         voids=voids,
-        trusted=("the coordinator", "the party that scores penalties") if parameters.alpha == "global-cv" else (),
+        trusted=trusted,
         not_protected=(
-            f"The labels ({_columns(parameters)}): every estimating party has its own copy, nobody else gets one.",
-            "The coefficients beta_k, which stay with their party and are functions of its raw data: publishing them is another release."
-            + (_LOCAL if parameters.noise_model == "gram" and study.calibration == "sound" else ""),
+            Sentence(
+                "pride.labels",
+                "The labels ({columns}). Every estimating party has its own copy; nobody else gets one.",
+                columns=_columns(parameters),
+            ),
+            _COEFFICIENTS,
+            *([_LOCAL] if parameters.noise_model == "gram" and study.calibration == "sound" else []),
             _SHOWN,
-            "A choice of alpha by global cross-validation, which needs raw predictions; the default and local cross-validation are free.",
+            _GLOBAL_CV,
         ),
         design=design,
     )

@@ -18,6 +18,7 @@ from unpooled.models.pride.messages import Estimated, EstimateRequest, Sketch
 from unpooled.models.pride.parameters import Parameters
 from unpooled.models.pride.party import sent
 from unpooled.models.pride.plan import ESTIMATE, SKETCH, Own, Part, PrideDesign, check, coded, parts_of, plan_of
+from unpooled.models.pride.template import PUBLISHED_TEMPLATE
 from unpooled.privacy import noise
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.mechanisms.unpriced import Unpriced
@@ -155,5 +156,7 @@ MODEL = replace(
     pride.MODEL,
     name="pride-published",
     compile_plan=compile_plan,
+    outlook=None,
+    template=PUBLISHED_TEMPLATE,
     steps=tuple(_OWN.get(step.name, step) for step in pride.MODEL.steps),
 )

@@ -4,6 +4,7 @@ from unpooled.models.stacking.coordinator import StackingResult, coordinate, pan
 from unpooled.models.stacking.outlook import made_up_classes, outlook
 from unpooled.models.stacking.party import STEPS
 from unpooled.models.stacking.plan import compile_plan
+from unpooled.models.stacking.template import TEMPLATE
 from unpooled.models.stacking.terms import kept_terms, terms
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.step import Model
@@ -21,4 +22,5 @@ MODEL = Model(
     terms=terms,
     kept_terms=kept_terms,
     outlook=outlook,
+    template=TEMPLATE,
 )

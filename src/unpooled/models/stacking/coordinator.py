@@ -127,6 +127,6 @@ def render(result: StackingResult) -> str:
     return "\n".join(lines)
 
 
-def panels(result: StackingResult) -> tuple[Panel, ...]:
+def panels(plan: Plan, result: StackingResult) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
     """The coefficients of every low-level model."""
     return tuple(Panel(f"coefficients of {m.name}", m.names, m.coefficients) for m in result.models)

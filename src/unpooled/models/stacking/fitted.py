@@ -29,6 +29,7 @@ def fitted(plan: Plan, result: StackingResult) -> PrivateStackingClassifier:
         combiner=design.parameters.combiner,
         prior=design.parameters.prior,
         multi_class=design.parameters.multi_class,
+        fit_intercept=design.parameters.fit_intercept,
     )
     columns = {column.name: column for card in (cards[:1] if rows else cards) for column in card.columns}
     estimator.models_, estimator.high_ = result.models, np.array(result.high)

@@ -55,17 +55,15 @@ def outlook(
     check_range("ranges", ranges, 0.5, 1000.0)
     plans = {study.epsilon: compile_plan(study)}
     design: StackingDesign = plans[study.epsilon].design
-    best: list[float] = []
 
-    def run(epsilon: float, rng: np.random.Generator) -> float:
+    def run(epsilon: float, k: int) -> tuple[float, float]:
+        rng = np.random.default_rng([seed, k])
         if epsilon not in plans:
             plans[epsilon] = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
         assumed = (drawn(signal, rng), drawn(rate, rng), drawn(correlation, rng), drawn(ranges, rng))
-        error, truth = _errors(plans[epsilon], assumed, rng)
-        best.append(truth)
-        return error
+        return _errors(plans[epsilon], assumed, rng)
 
-    points = simulated(study.epsilon, run, seed, quick=quick)
+    points, free = simulated(study.epsilon, run, quick=quick)
     words = [in_words("deviation of the linear predictor", signal)]
     if not design.outcomes.several:
         words.append(in_words("rate of the second class", rate))
@@ -77,7 +75,7 @@ def outlook(
         study.epsilon,
         points,
         1.0,
-        float(np.median(best)),
+        free,
         "log-loss of new rows / log-loss of the base rate",
         ", ".join(words),
     )

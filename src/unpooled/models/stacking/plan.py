@@ -36,7 +36,9 @@ from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.classes import check_classes
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
+from unpooled.privacy.origin import SOURCE
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
+from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import ROWWISE, Split, Unit
 
 if TYPE_CHECKING:
@@ -219,7 +221,7 @@ def low_level(study: Study, p: Parameters, card: Card, q: float, outcomes: Outco
     )
 
 
-def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] = ()) -> Plan:
+def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[Sentence, ...] = ()) -> Plan:
     """The releases of a stacking study, perturbed soundly unless the caller brings its own."""
     design = design_of(study)
     vertical, learns = design.split is Split.VERTICAL, design.learns
@@ -239,7 +241,8 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] =
             Release(BLOCK, block.card.name, BLOCK, mechanism, exposure=Exposure(part, label=mechanism.label))
             for block, mechanism in zip(design.blocks, _perturbed(study, design, shapes, perturb), strict=True)
         ]
-    public: tuple[str, ...] = ()
+    public: tuple[Sentence, ...] = ()
+    trusted: tuple[Sentence, ...] = ()
     if learns:
         share = 1 - design.parameters.predictions_share if design.meta is Meta.PERTURBED else 1.0
         count = high or study.card(design.holder).rows
@@ -255,7 +258,16 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] =
         releases.append(Release(META, design.holder, META, meta, exposure=Exposure(HIGH if high else "", label=meta.label)))
     if design.meta is Meta.TRUSTED:
         public = (
-            f"The coordinator and {design.holder} see every party's prediction of {high} of the rows in the clear: they are trusted.",
+            Sentence(
+                "stacking.predictions-seen",
+                "The coordinator and {holder}, which are trusted, see every party's prediction of {rows} of the rows without noise.",
+                holder=design.holder,
+                rows=high,
+            ),
+        )
+        trusted = (
+            Sentence("trusted.coordinator", "the coordinator"),
+            Sentence("trusted.high-level", "{holder}, which learns the high level", holder=design.holder),
         )
     return Plan(
         study,
@@ -264,10 +276,14 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[str, ...] =
         public=public,
         not_protected=_not_protected(design),
         assumptions=(
-            "Noise and minimum are computed in double precision, not on a grid: their last bits are outside the proof.",
+            Sentence(
+                "objective.double-precision",
+                "The noise and the minimiser are computed in double precision, not on a grid: the proof does not cover their last bits.",
+            ),
+            *_of_source(study, design.parameters),
         ),
         voids=voids,
-        trusted=("the coordinator", f"{design.holder}, which learns the high level") if design.meta is Meta.TRUSTED else (),
+        trusted=trusted,
         design=design,
     )
 
@@ -296,7 +312,26 @@ def _predictions(study: Study, design: StackingDesign, party: str, high: int) ->
     return Release(PREDICTIONS, party, PREDICTIONS, mechanism, exposure=Exposure(HIGH))
 
 
-def _not_protected(design: StackingDesign) -> tuple[str, ...]:
+def _of_source(study: Study, p: Parameters) -> tuple[Sentence, ...]:
+    """Return what is assumed of source weights that no earlier run is named for."""
+    if not p.source or any(origin.input == SOURCE for origin in study.origins):
+        return ()
+    return (
+        Sentence(
+            "stacking.source-declared",
+            "The source's weights ({parties}) are public: they were released before with a guarantee of their own, or computed without these "
+            "rows. The study declares them, and nothing here checks where they come from.",
+            parties=", ".join(sorted(p.source)),
+        ),
+    )
+
+
+def _not_protected(design: StackingDesign) -> tuple[Sentence, ...]:
     if design.split is Split.HORIZONTAL:
         return ()
-    return ("The response is known in the clear to every party that fits; it is protected in what is published.",)
+    return (
+        Sentence(
+            "stacking.response",
+            "The response at the parties: every party that fits knows it. What is published protects it.",
+        ),
+    )

@@ -12,9 +12,11 @@ import msgspec
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.newton_step import GlmSummary, NewtonStep
+from unpooled.aggregation.estimates import Estimates
+from unpooled.aggregation.tables import Tables
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
+from unpooled.estimation.tabled import Tabled
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models import load
 from unpooled.models.stacking.outcomes import MULTINOMIAL
@@ -40,7 +42,7 @@ _METHODS = (AUTO, PERTURBATION, ROUNDS, MOMENTS)
 _POOLED, _BASE_RATE = "glm", "mean"
 
 
-class PooledLogistic(StackEstimator):
+class PooledLogistic(Tabled, StackEstimator):
     """What ``PrivateLogisticRegression`` does with its parameters: the choice, and the fit by either way."""
 
     method: str
@@ -48,7 +50,7 @@ class PooledLogistic(StackEstimator):
     aggregation: str
     tolerate: int
     nodes: Sequence[str]
-    _saved_types = (*StackEstimator._saved_types, NewtonStep)  # noqa: SLF001 - its base's
+    _saved_types = (*StackEstimator._saved_types, Estimates)  # noqa: SLF001 - its base's
 
     def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
         """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
@@ -197,18 +199,20 @@ class PooledLogistic(StackEstimator):
             return super().predict_proba(X)
         return self._outcomes.probabilities(self.decision_function(X))
 
-    @property
-    def _family(self) -> str:
-        return "multinomial" if len(self.classes_) > 2 else "logistic"  # noqa: PLR2004
-
-    def summary(self, level: float = 0.95, adjust: str | None = None) -> GlmSummary:
-        """Estimates with standard errors, tests and intervals, where rounds were enough for them; ``adjust="holm"`` for many tests."""
+    def _tables(self) -> Tables:
         check_is_fitted(self)
         if self._newton is None:
             msg = (
                 f"this fit ({self.method_}) has no standard errors: rounds have them where there are rows and epsilon enough"
             )
             raise UsageError(msg)
-        rows = sum(card.rows for card in self.plan_.study.parties)
-        statement: Any = str(self.plan_.statement)
-        return GlmSummary(self._newton.terms(level, adjust), rows, self._family, 1.0, level, statement, adjust)
+        layout, several = self.plan_.design.layout, len(self.classes_) > 2  # noqa: PLR2004
+        return Tables(
+            self._newton,
+            layout.terms.with_constants(layout.constants),
+            sum(card.rows for card in self.plan_.study.parties),
+            "multinomial" if several else "logistic",
+            RESPONSE,
+            str(self.plan_.statement),
+            classes=self.plan_.design.responses.response.categories if several else (),
+        )

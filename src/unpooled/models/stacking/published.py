@@ -12,15 +12,20 @@ from unpooled.models.stacking import fits as sound_fits
 from unpooled.models.stacking.fits import Fit, expm1
 from unpooled.models.stacking.parameters import META_ROLE, Meta
 from unpooled.models.stacking.plan import compile_plan as sound_plan
+from unpooled.models.stacking.template import PUBLISHED_TEMPLATE
 from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.mechanisms import ObjectivePerturbation
 from unpooled.privacy.plan import Plan, Study
+from unpooled.privacy.sentence import Sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _VOIDS = (
-    "The published form needs the exact minimiser of the perturbed objective in real arithmetic; a computed one is not covered.",
+    Sentence(
+        "stacking-published.minimiser",
+        "The paper's proof needs the exact minimiser of the perturbed objective in real arithmetic. A computed minimiser is not covered.",
+    ),
 )
 
 
@@ -57,4 +62,6 @@ def compile_plan(study: Study) -> Plan:
     return sound_plan(study, fits, _VOIDS)
 
 
-MODEL = replace(stacking.MODEL, name="stacking-published", compile_plan=compile_plan)
+MODEL = replace(
+    stacking.MODEL, name="stacking-published", compile_plan=compile_plan, outlook=None, template=PUBLISHED_TEMPLATE
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from unpooled.privacy.bounds.column import Column, text_of, truth_words
 from unpooled.privacy.table import BLOCK_ROWS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
     from scipy.sparse import csc_array
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 _FARTHEST = 1e150
 #: Values that :func:`check` reads at a time.
 _READ = 1 << 24
+#: Up to this number of categories it is faster to compare all texts with each category than to look the texts up.
+_FEW = 2
 
 #: In these words whichever way a column is held.
 _MISSING = "column {!r} holds {}: declare missing = 'absent' or 'indicator', or clean the column"
@@ -157,10 +162,10 @@ class Coding:
     ) -> NDArray[np.bool_] | np.bool_:
         present: NDArray[np.bool_] | np.bool_
         if column.categories is not None:
-            text = raw if raw.dtype == object else _texts(raw, column.categories)
-            for j, category in enumerate(column.categories):
-                out[:, j] = np.where(text == category, self.grid, 0)
-            present = np.asarray(out[:, : len(column.categories)].any(axis=1))
+            present = np.zeros(raw.size, dtype=np.bool_)
+            for j, same in enumerate(_held(raw, column.categories)):
+                out[:, j] = np.where(same, self.grid, 0)
+                present |= same
         else:
             if raw.dtype == object:
                 msg = f"column {column.name!r} holds text where a range is declared: declare categories or convert it (missing values are empty cells, not NA or nan)"
@@ -194,10 +199,41 @@ class Coding:
         return ~np.isnan(raw) if missing else np.True_
 
 
-def _texts(raw: NDArray[np.float64], categories: tuple[str, ...]) -> NDArray[Any]:
-    """Numbers as categories: booleans, which are stored as 0 and 1, by the words that are declared of them."""
-    words = dict(zip((0.0, 1.0), truth_words(categories) or ("0", "1"), strict=True))
-    return np.array([None if np.isnan(v) else words.get(v, text_of(v)) for v in raw], dtype=object)
+def _held(raw: NDArray[Any], categories: tuple[str, ...]) -> Iterator[NDArray[np.bool_]]:
+    """Yield for every category a mask of the values that are it.
+
+    No number is turned into text, and where there are many categories every text is looked up once.
+    """
+    if raw.dtype != object:
+        for number in _numbers(categories):
+            yield np.asarray(raw == number, dtype=np.bool_)
+    elif len(categories) <= _FEW:
+        for category in categories:
+            yield np.asarray(raw == category, dtype=np.bool_)
+    else:
+        places = {category: j for j, category in enumerate(categories)}
+        place = np.fromiter(map(places.get, raw.tolist(), repeat(-1)), dtype=np.intp, count=raw.size)
+        for j in range(len(categories)):
+            yield place == j
+
+
+def _numbers(categories: tuple[str, ...]) -> list[float]:
+    """Return the number that each category is the text of, or nan: 1 for "1", nan for "1.0", "01" and words.
+
+    Booleans are stored as 0 and 1: where categories are the words for them, "true" is 1 and "false" is 0.
+    """
+    words = truth_words(categories)
+    if words is not None:
+        return [float(words.index(category)) if category in words else math.nan for category in categories]
+    return [_number(category) for category in categories]
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        return math.nan
+    return number if text_of(number) == text else math.nan
 
 
 @dataclass(frozen=True, slots=True)

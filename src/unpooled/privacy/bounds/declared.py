@@ -61,6 +61,21 @@ class Bounds:
         """The columns that are declared by name, in the order of their declarations; none where they are declared by place."""
         return tuple(str(name) for name in self.low) if isinstance(self.low, Mapping) else ()
 
+    def undeclared(self, names: Sequence[str]) -> list[str]:
+        """Return the names that have neither a range nor categories, where columns are declared one by one."""
+        if not isinstance(self.low, Mapping) or self.norm is not None or not isinstance(self.high, Mapping | None):
+            return []
+        declared = [mapping for mapping in (self.low, self.high, self.categories) if isinstance(mapping, Mapping)]
+        known = {key for mapping in declared for key in mapping}
+        return [name for i, name in enumerate(names) if name not in known and i not in known]
+
+    def refuse_undeclared(self, names: Sequence[str]) -> None:
+        """Refuse names that have neither a range nor categories; the error names all of them."""
+        if undeclared := self.undeclared(names):
+            many = "columns" if len(undeclared) > 1 else "column"
+            msg = f"{many} {listed(undeclared)}: no range and no categories are declared. Declare them in bounds, or fit without them"
+            raise UsageError(msg).at(column=undeclared[0])
+
     def columns(self, names: Sequence[str]) -> tuple[Column, ...]:
         """One :class:`Column` per name; whatever is undeclared or does not fit is an error that names the column."""
         if self.norm is not None and not 0 < real("norm", self.norm) < math.inf:
@@ -72,6 +87,7 @@ class Bounds:
             if unknown:
                 msg = f"bounds name the column {unknown[0]!r}, which is not among {listed(names)}"
                 raise UsageError(msg).at(column=str(unknown[0]))
+        self.refuse_undeclared(names)
         low = _per_column("low", self.low if self.low is not None or self.norm is None else -self.norm, names)
         high = _per_column("high", self.high if self.high is not None or self.norm is None else self.norm, names)
         columns = tuple(self._column(i, name, low[i], high[i]) for i, name in enumerate(names))

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from unpooled.errors import BudgetRefusal, PolicyRefusal, ReleaseConflict
-from unpooled.privacy.ledger.chain import Row, read_costs
+from unpooled.privacy.ledger.chain import Approval, Row, read_costs
 from unpooled.privacy.ledger.charges import (
     Charge,
     Entry,
     ReleaseKey,
     check_digest,
+    check_line,
     check_plan,
     check_step,
     require,
@@ -24,8 +25,9 @@ from unpooled.privacy.ledger.charges import (
 )
 from unpooled.privacy.ledger.export import export
 from unpooled.privacy.ledger.failures import ledger_at
-from unpooled.privacy.ledger.history import History, spent
+from unpooled.privacy.ledger.history import History, spent, unknown_plans
 from unpooled.privacy.ledger.migration import migrate
+from unpooled.privacy.ledger.spending import Spending, StudyLine
 from unpooled.privacy.ledger.store import Store
 from unpooled.privacy.unit import Scope, Target, Unit
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from unpooled.privacy.exposure import Worst
+    from unpooled.privacy.origin import Origin
 
 LARGEST_REPLY = 900_000_000  # SQLite holds no more than 10^9 bytes in one row
 
@@ -63,7 +66,7 @@ class Ledger:
 
     @classmethod
     def migrate(cls, path: str | os.PathLike[str]) -> Ledger:
-        """Take over a ledger of format 1 with everything it spent. The old files stay beside it, under ``.format1``.
+        """Take over a ledger of format 1 or 2 with everything it spent. The old files stay next to it, under ``.format1`` or ``.format2``.
 
         The new files are complete before any old one is replaced, and a migration that was cut short can be run again.
         """
@@ -89,12 +92,24 @@ class Ledger:
 
     # --- approve, reserve, commit, reply
 
-    def approve(self, plan: str, words: str = "") -> None:
-        """Record that this party agreed to a plan; ``words`` say for people what it is about."""
+    def approve(
+        self,
+        plan: str,
+        words: str = "",
+        *,
+        by: str = "",
+        reason: str = "",
+        purpose: str = "",
+        origins: Iterable[Origin] = (),
+    ) -> None:
+        """Record that this party agreed to a plan: what it is about (``words``), who approved it, why, and what it was told."""
         check_plan(plan)
+        check_line("name of who approves", by)
+        check_line("reason of an approval", reason)
+        told = Approval(by, reason, purpose, tuple((o.input, o.plan, o.holds, o.rows) for o in origins))
         with self._store.locked() as history:
             if plan not in history.approved:
-                self._store.append(Row(kind="approval", plan=plan, name=words))
+                self._store.append(Row(kind="approval", plan=plan, name=words, detail=msgspec.json.encode(told)))
 
     def approved(self, plan: str) -> bool:
         """Whether this party agreed to a plan."""
@@ -102,12 +117,14 @@ class Ledger:
         with self._store.locked() as history:
             return plan in history.approved
 
-    def withdraw(self, plan: str) -> None:
+    def withdraw(self, plan: str, *, by: str = "", reason: str = "") -> None:
         """Take an agreement back: nothing more of the plan is debited or answered, until it is approved again."""
         check_plan(plan)
+        check_line("name of who withdraws", by)
+        check_line("reason of a withdrawal", reason)
         with self._store.locked() as history:
             if plan not in history.withdrawn:
-                self._store.append(Row(kind="withdrawal", plan=plan))
+                self._store.append(Row(kind="withdrawal", plan=plan, detail=msgspec.json.encode(Approval(by, reason))))
 
     def check(
         self,
@@ -180,10 +197,13 @@ class Ledger:
                 raise ReleaseConflict(msg)
             return self._store.body(known.content)
 
-    def align(self, plan: str, parties: str, guesses: int, most: int, *, only_check: bool = False) -> None:
-        """Record that rows are linked in this plan with this set of parties, who may try out so many ids; once for a plan.
+    def align(
+        self, plan: str, parties: str, guesses: int, most: int, in_total: int | None = None, *, only_check: bool = False
+    ) -> None:
+        """Record that rows are linked in this plan with this set of parties, who may test ``guesses`` ids; once for a plan.
 
-        Refused where ``most`` plans with that set are recorded already.
+        Refused where ``most`` plans with that set are recorded already, or where the guesses of all plans, whoever took part, would exceed
+        ``in_total``.
         """
         check_plan(plan)
         with self._store.locked() as history:
@@ -195,6 +215,13 @@ class Ledger:
                 msg = (
                     f"rows were linked {before} time(s) with this set of parties, which is what the policy allows (psi_runs): every further run "
                     "tells more about who is in the sets. Nothing was recorded"
+                )
+                raise PolicyRefusal(msg)
+            tested = sum(row.number for row in history.alignments.values())
+            if in_total is not None and tested + guesses > in_total:
+                msg = (
+                    f"this plan lets other parties test {guesses} ids against this party's set, {tested} could be tested before, and the policy allows "
+                    f"{in_total} in total (psi_max_guesses). Nothing was recorded"
                 )
                 raise PolicyRefusal(msg)
             if not only_check:
@@ -231,7 +258,7 @@ class Ledger:
     def warnings(self) -> tuple[str, ...]:
         """What its total does not hold, in words: of rows that were taken over from format 1."""
         with self._store.locked() as history:
-            last = max((row.position for row in history.rows if row.kind == "migration"), default=0)
+            last = max((row.position for row in history.rows if row.kind == "migration" and row.number < 2), default=0)  # noqa: PLR2004 - of format 1
             old = [row for row in history.rows[:last] if row.kind == "charge"]
         if not old:
             return ()
@@ -252,6 +279,24 @@ class Ledger:
         unit, scope, charges = Unit.parse(unit), Scope.parse(scope), tuple(charges)
         with self._store.locked() as history:
             return spent([*history.charges.values(), *history.new(charges, fingerprints=False).values()], unit, scope)
+
+    def spending(self, budget: Target, scope: Scope = Scope.PARTY, charges: Iterable[Charge] = ()) -> Spending:
+        """Return what everything charged so far, and these charges, cost the budget's unit at its delta (:meth:`composition` says of whom)."""
+        with self._store.locked() as history:
+            every = [*history.charges.values(), *history.new(charges, fingerprints=False).values()]
+        return _spending(every, budget, scope)
+
+    def studies(self, budget: Target, scope: Scope = Scope.PARTY) -> tuple[StudyLine, ...]:
+        """Return what the ledger holds of every plan, in the order in which the plans appear: a line for each."""
+        with self._store.locked() as history:
+            entries, charges = history.entries(), tuple(history.charges.values())
+            withdrawn = frozenset(history.withdrawn)
+        lines = []
+        for plan in dict.fromkeys(entry.plan for entry in entries):
+            own = tuple(entry for entry in entries if entry.plan == plan)
+            cost = _spending((charge for charge in charges if charge.key.plan == plan), budget, scope)
+            lines.append(StudyLine(plan, own, cost, plan in withdrawn))
+        return tuple(lines)
 
     def charged(self, key: ReleaseKey) -> bool:
         """Whether this release was debited."""
@@ -302,3 +347,11 @@ class Ledger:
                 " Nothing was debited. Ask for fewer releases, more noise, or a larger budget"
             )
             raise BudgetRefusal(msg)
+
+
+def _spending(charges: Iterable[Charge], budget: Target, scope: Scope) -> Spending:
+    """Return what these charges cost together."""
+    charges = tuple(charges)
+    total = spent(charges, budget.unit, scope).epsilon(budget.delta)
+    known = spent(charges, budget.unit, scope, known_only=True).epsilon(budget.delta)
+    return Spending(total, known, len(unknown_plans(charges, budget.unit)))

@@ -5,13 +5,14 @@ A row is one of
 * ``genesis``: the first one, which ties the chain to one ledger and its root key;
 * ``place``: where the ledger lies, so that a copy of it shows;
 * ``data``: the file whose budget this is;
-* ``approval``: this party agreed to a plan;
+* ``approval``: this party agreed to a plan; its detail says who approved it, why, for which purpose, and where public inputs come from;
 * ``withdrawal``: this party took its agreement back;
 * ``charge``: one release of this party, and what it costs each unit;
 * ``shared``: what a whole column-split plan costs the people in this party's rows, over all parties;
 * ``alignment``: rows were linked with a set of parties, who could try out so many guessed ids;
 * ``commit``: the reply of a step;
-* ``migration``: all rows before it were taken over from a ledger of an older version.
+* ``migration``: all rows before it were taken over from a ledger of an older version (``number``; 0 stands for format 1);
+* ``countersignature``: somebody signed a head of this chain (nobody does yet; a later version may).
 
 Rows are spelled out with types and lengths before they are hashed, so no two rows are spelled alike. What differs by kind stands in one
 column, ``detail``, as canonical JSON; floats are kept there as hexadecimal text, so that what was charged is what is read back.
@@ -33,8 +34,13 @@ from unpooled.privacy.unit import Unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: Version of files and rows. Format 1 (unpooled 0.1.0) had two units as columns; ``format1`` reads it.
-FORMAT = 2
+#: Version of files and rows. ``format1`` and ``format2`` read those of unpooled 0.1.0 and 0.2.0.
+FORMAT = 3
+_CHAIN = """CREATE TABLE chain (position INTEGER PRIMARY KEY, time INTEGER NOT NULL, kind TEXT NOT NULL,
+plan TEXT NOT NULL, step TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL,
+fingerprint BLOB NOT NULL, content BLOB NOT NULL, detail BLOB NOT NULL, digest BLOB NOT NULL) STRICT"""
+_REPLIES = "CREATE TABLE replies (content BLOB PRIMARY KEY NOT NULL, body BLOB NOT NULL) STRICT"
+TABLES = [(_CHAIN,), (_REPLIES,)]
 
 
 class _SpelledCost(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -69,6 +75,16 @@ def read_costs(detail: bytes) -> tuple[Cost, ...]:
     return tuple(costs)
 
 
+class Approval(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The detail of an approval: who approved a plan, why, and what this person was shown beside the plan."""
+
+    by: str = ""
+    reason: str = ""
+    purpose: str = ""
+    #: Of public inputs that earlier plans released: input, plan, whether its statement holds, whose rows.
+    origins: tuple[tuple[str, str, bool, str], ...] = ()
+
+
 class Row(NamedTuple):
     """One link of the chain, in the order of its columns.
 
@@ -100,6 +116,11 @@ class Row(NamedTuple):
         return Charge(self.key, self.fingerprint, read_costs(self.detail), self.kind == "shared")
 
     @property
+    def approval(self) -> Approval:
+        """What an approval or a withdrawal says beside its plan; rows of format 2 say nothing."""
+        return msgspec.json.decode(self.detail, type=Approval) if self.detail else Approval()
+
+    @property
     def key(self) -> ReleaseKey:
         """The release that a charge's row is about."""
         return ReleaseKey(self.plan, self.step, self.number, self.name)
@@ -128,4 +149,9 @@ class Head(NamedTuple):
     digest: bytes
 
 
-NOTHING = Head(0, sha256(f"unpooled ledger, format {FORMAT}".encode()).digest())
+def start(version: int) -> Head:
+    """Return the end of an empty chain of this format."""
+    return Head(0, sha256(f"unpooled ledger, format {version}".encode()).digest())
+
+
+NOTHING = start(FORMAT)

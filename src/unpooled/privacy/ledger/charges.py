@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,7 @@ from unpooled.privacy.unit import ROWWISE, Unit
 
 DIGEST_BYTES = 32  # of SHA-256, and of a root key
 LONGEST_WORD = 200
+_LONGEST_LINE = 500
 _LARGEST_INTEGER = 2**63 - 1
 
 
@@ -36,6 +38,12 @@ def check_word(what: str, word: object) -> None:
     """A name that fits a row and a line of text, or an error."""
     right = type(word) is str and 0 < len(word) <= LONGEST_WORD and word.isprintable()
     require(right, f"the {what} of a release must be 1 to {LONGEST_WORD} printable characters")
+
+
+def check_line(what: str, words: object) -> None:
+    """Check that words are one printable line, or nothing."""
+    right = type(words) is str and len(words) <= _LONGEST_LINE and words.isprintable()
+    require(right, f"the {what} is one line of at most {_LONGEST_LINE} printable characters")
 
 
 def check_step(plan: object, step: object, index: object) -> None:
@@ -106,6 +114,11 @@ class Entry:
     time: int
     #: Of an approval: what the plan is about, as whoever approved it was told.
     about: str = ""
+    #: Of an approval or a withdrawal: who made it, and why, if this was said.
+    by: str = ""
+    reason: str = ""
+    #: Of an approval: what the study's result is for, as the study file said.
+    purpose: str = ""
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -121,3 +134,14 @@ class Entry:
             if cost.unit is unit and cost.event.count:
                 parts.setdefault(cost.part, []).append(str(cost.event))
         return " or ".join(" + ".join(events) for events in parts.values()) or "nothing"
+
+
+class Entries(tuple[Entry, ...]):
+    """The lines of one or several ledgers; prints what was charged and how often, for a fit may have hundreds of lines."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        charged = Counter(entry.key.step for entry in self if entry.kind == "charge" and entry.key is not None)
+        steps = ", ".join(step if count == 1 else f"{step} x {count}" for step, count in charged.items())
+        return f"<{len(self)} ledger entries; charged: {steps or 'nothing'}>"

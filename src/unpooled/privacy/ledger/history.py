@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class History:
     """The rows of one chain, taken in one by one, and what follows from them."""
 
-    def __init__(self) -> None:
-        self.head = NOTHING
+    def __init__(self, nothing: Head = NOTHING) -> None:
+        self.head = nothing
         #: Every end that the chain had.
         self.heads: set[str] = set()
         self.rows: list[Row] = []
@@ -50,7 +50,7 @@ class History:
                 self.place = msgspec.json.decode(row.detail, type=Place) if row.detail else None
             case "place":
                 self.place = msgspec.json.decode(row.detail, type=Place)
-            case "data" | "migration":
+            case "data" | "migration" | "countersignature":
                 pass
             case "charge" | "shared":
                 charge = row.charge
@@ -62,7 +62,7 @@ class History:
             case "commit":
                 self.answers[row.plan, row.step, row.number] = row
             case "approval" | "withdrawal":
-                agrees = row.kind == "approval"
+                agrees, _ = row.kind == "approval", row.approval
                 (self.approved.add if agrees else self.approved.discard)(row.plan)
                 (self.withdrawn.discard if agrees else self.withdrawn.add)(row.plan)
             case _:
@@ -101,7 +101,10 @@ class History:
         """A charge, an approval or a withdrawal as people read it."""
         if row.kind in {"approval", "withdrawal"}:
             said: Literal["approval", "withdrawal"] = "approval" if row.kind == "approval" else "withdrawal"
-            return Entry(row.position, said, row.plan, None, (), "committed", row.time, row.name)
+            told = row.approval
+            return Entry(
+                row.position, said, row.plan, None, (), "committed", row.time, row.name, told.by, told.reason, told.purpose
+            )
         answer = self.answers.get((row.plan, row.step, row.number))
         # A charge that comes after the reply of its step cannot be part of it.
         sent = answer is not None and answer.position > row.position
@@ -123,3 +126,12 @@ def spent(charges: Iterable[Charge], unit: Unit, scope: Scope, *, known_only: bo
     if scope is Scope.PERSON:
         return account(parts for (plan, shared), parts in plans.items() if shared or plan not in whole)
     return account(parts for (_, shared), parts in plans.items() if not shared)
+
+
+def unknown_plans(charges: Iterable[Charge], unit: Unit) -> set[str]:
+    """Return the plans that have a charge whose cost to this unit is not known."""
+    return {
+        charge.key.plan
+        for charge in charges
+        if any(cost.event.kind is Kind.UNBOUNDED and cost.event.count for cost in charge.cost(unit))
+    }

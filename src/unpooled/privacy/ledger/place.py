@@ -15,20 +15,27 @@ _MACHINE_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
 
 
 class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file on a machine. ``machine`` is a digest, and empty where the machine has no identity of its own (some containers)."""
+    """A file on a machine. ``machine`` is a digest, and empty where the machine has no identity of its own (some containers).
+
+    ``inode`` is the number of the file in its file system, 0 where nobody wrote it down. A file that is copied, restored or unpacked gets
+    another number, also where its path and its machine seem to be the same; one that is overwritten in place, or a snapshot of the whole file
+    system, keeps it (docs/guarantee.md).
+    """
 
     file: str
     machine: str
+    inode: int = 0
 
     @classmethod
-    def of(cls, path: Path) -> Self:
-        """The place of a file that may not exist yet."""
-        return cls(str(path.parent.resolve() / path.name), _machine())
+    def of(cls, path: Path, made: Path | None = None) -> Self:
+        """Return the place of a file; ``made`` is the same file under the name it still has."""
+        return cls(str(path.parent.resolve() / path.name), _machine(), (made or path).stat().st_ino)
 
     def is_same(self, other: Place) -> bool:
         """Whether both are one place, as far as anybody can tell."""
-        unknown = not (self.machine and other.machine)
-        return self.file == other.file and (unknown or self.machine == other.machine)
+        machines = not (self.machine and other.machine) or self.machine == other.machine
+        inodes = not (self.inode and other.inode) or self.inode == other.inode
+        return self.file == other.file and machines and inodes
 
     def __str__(self) -> str:
         return f"{self.file} on machine {self.machine or '(unknown)'}"

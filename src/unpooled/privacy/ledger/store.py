@@ -18,10 +18,11 @@ import msgspec
 from unpooled.errors import LedgerMoved, Refusal, UnpooledError, UsageError
 from unpooled.privacy.ledger import failures, files
 from unpooled.privacy.ledger.anchor import Anchor
-from unpooled.privacy.ledger.chain import Head, Row, link
+from unpooled.privacy.ledger.chain import TABLES, Head, Row, link
 from unpooled.privacy.ledger.charges import DIGEST_BYTES, require
 from unpooled.privacy.ledger.failures import damaged, explained, ledger_at
 from unpooled.privacy.ledger.format1 import FORMAT_1, tables
+from unpooled.privacy.ledger.format2 import is_format_2
 from unpooled.privacy.ledger.history import History
 from unpooled.privacy.ledger.place import Place
 
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 _LOCK = threading.RLock()
 os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
-_CHAIN = """CREATE TABLE chain (position INTEGER PRIMARY KEY, time INTEGER NOT NULL, kind TEXT NOT NULL,
-plan TEXT NOT NULL, step TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL,
-fingerprint BLOB NOT NULL, content BLOB NOT NULL, detail BLOB NOT NULL, digest BLOB NOT NULL) STRICT"""
-_REPLIES = "CREATE TABLE replies (content BLOB PRIMARY KEY NOT NULL, body BLOB NOT NULL) STRICT"
+_OLDER = (
+    "{at} was written by unpooled {version}, which {why}. Take it over, with everything it spent, by `unpooled party ledger --migrate`; nothing was "
+    "changed"
+)
 
 
 class Store:
@@ -181,7 +182,7 @@ class Store:
     def _lay_out(self) -> None:
         """Write the tables and the first row, which ties the chain to this ledger alone and to its root key."""
         self.connection.execute("BEGIN IMMEDIATE")
-        for table in (_CHAIN, _REPLIES):
+        for (table,) in TABLES:
             self.connection.execute(table)
         self._history.identity = os.urandom(32)
         place = b"" if self.path is None else msgspec.json.encode(Place.of(self.path))
@@ -194,8 +195,9 @@ class Store:
         if self.path is None or was is None or was.is_same(here := Place.of(self.path)):
             return
         if not moved:
+            what = " This file was copied or restored there." if (was.file, was.machine) == (here.file, here.machine) else ""
             msg = (
-                f"{ledger_at(self.path)} was made to be used at {was}. A copy would spend its budget a second time: use the ledger"
+                f"{ledger_at(self.path)} was made to be used at {was}.{what} A copy would spend its budget a second time: use the ledger"
                 " there; or, if it was moved and the old one is gone, say so once with `unpooled party ledger --moved`"
             )
             raise LedgerMoved(msg)
@@ -207,13 +209,17 @@ class Store:
             damaged(self.path, "the database is truncated or overwritten")
         found = tables(self.connection)
         if found == FORMAT_1:
-            msg = (
-                f"{ledger_at(self.path)} was written by unpooled 0.1.0, which counted some releases too low. Take it over, with everything it"
-                " spent, by `unpooled party ledger --migrate`; nothing was changed"
-            )
-            raise Refusal(msg)
-        if found != [(_CHAIN,), (_REPLIES,)]:
+            raise Refusal(_OLDER.format(at=ledger_at(self.path), version="0.1.0", why="counted some releases too low"))
+        if found != TABLES:
             damaged(self.path, "its tables are not those of a ledger of this version")
+        if is_format_2(self.connection):
+            raise Refusal(
+                _OLDER.format(
+                    at=ledger_at(self.path),
+                    version="0.2.0",
+                    why="names nobody who approved and is less able to notice a copy",
+                )
+            )
 
     def _catch_up(self) -> None:
         """Verify and take in the rows that came since the last transaction, of this process or of another."""

@@ -107,7 +107,7 @@ def cut(address: QueryAddress, by: str, cuts: tuple[str, ...], rows: int) -> tup
     """The query, its shards, and the number of its rows."""
     connection = address.connection()
     try:
-        query = looked_at(address.name, address.query, connection.raw)
+        query = looked_at(address.name, address.query, connection.raw, address.people)
         connection.lock()
         if by not in query.types:
             msg = f"source {address.name!r}: the query has no column {by!r} to be cut by (`by` under [engine])"

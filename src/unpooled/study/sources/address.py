@@ -23,6 +23,8 @@ class QueryAddress:
 
     #: Where the engine may have its folder for what memory does not hold; None: where this system keeps such.
     scratch: str | None = None
+    #: The columns of a party that say whose a row is; None for a program's own query.
+    people: tuple[str, ...] | None = None
 
     def __init__(
         self,

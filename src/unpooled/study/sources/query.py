@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from unpooled.errors import SourceError
+from unpooled.study.sources.rowwise import must_be_rowwise
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -123,8 +124,8 @@ class Query:
         return list(self.types)[int(found[1])] if found else None
 
 
-def looked_at(label: str, text: str, raw: DuckDBPyConnection) -> Query:
-    """Take a query to pieces without running it. May raise what the engine raises."""
+def looked_at(label: str, text: str, raw: DuckDBPyConnection, people: tuple[str, ...] | None = None) -> Query:
+    """Take a query to pieces without running it; ``people`` name the columns that say whose a row is. May raise what the engine raises."""
     text = text.strip().rstrip(";")
     (said,) = raw.execute("SELECT json_serialize_sql(?)", [text]).fetchone() or ("{}",)
     told = json.loads(said)
@@ -141,7 +142,9 @@ def looked_at(label: str, text: str, raw: DuckDBPyConnection) -> Query:
         raise SourceError(msg)
     keys, ways, by_all = _order(label, told["statements"][0]["node"], tuple(types))
     (_, plan) = raw.execute(f"EXPLAIN (FORMAT json) {text}").fetchall()[0]
-    return Query(label, text, types, keys, by_all, _keeps_order(json.loads(plan)), ways)
+    operators = json.loads(plan)
+    must_be_rowwise(label, told["statements"][0]["node"], operators, raw, people)
+    return Query(label, text, types, keys, by_all, _keeps_order(operators), ways)
 
 
 def _order(label: str, node: dict[str, Any], names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:

@@ -77,7 +77,7 @@ class SourceTable(Table):
         self._whole = False
         if query is None:
             with self._asking() as connection:
-                query = looked_at(source.name, source.query, connection.raw)
+                query = looked_at(source.name, source.query, connection.raw, source.people)
                 connection.lock(streams=query.streams)
         self._query = query
         self.names = names or tuple(name for name in self._query.types if name != ids)

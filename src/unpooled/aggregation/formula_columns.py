@@ -1,0 +1,146 @@
+"""The columns that a formula makes of declared ones, as a layout codes them: computed at a party, row by row, from its own columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from unpooled.aggregation.coded_terms import MISSING, Categories, CodedTerm, CodedTerms
+from unpooled.errors import UsageError
+from unpooled.formula import Formula
+from unpooled.privacy.bounds import Column, Missing
+from unpooled.privacy.table import BLOCK_ROWS, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.formula import Derived, DerivedColumn
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A declared column of the layout: its coefficients, and which derived columns it is (none: the column of categories itself)."""
+
+    column: Column
+    terms: tuple[CodedTerm, ...]
+    #: The source that is coded as it is, or the place of the derived column.
+    source: str = ""
+    at: int = -1
+
+
+@dataclass(frozen=True)
+class FormulaColumns:
+    """The features of a formula over declared columns."""
+
+    derived: Derived
+
+    @cached_property
+    def features(self) -> tuple[Feature, ...]:
+        """In the order of the formula; all levels of a column of categories are one feature."""
+        found: list[Feature] = []
+        declared = {column.name: column for column in self.derived.needs}
+        labels = {factor.column: factor for factor in self.derived.factors}
+        for at, column in enumerate(self.derived.columns):
+            marks = column.recipe.marks
+            whole = len(column.cells) == 1 and not column.number and not marks
+            if not whole:
+                found.append(Feature(column.declared, (self._term(column),), at=at))
+                continue
+            ((name, level),) = column.cells
+            if level != labels[name].levels[0]:
+                continue  # the first level stands for all
+            kind = declared[name]
+            # A level that no source column declares is in none of them; what is missing and marked has a column of its own.
+            rule: Missing = "refuse" if kind.categories == labels[name].levels and kind.missing == "refuse" else "absent"
+            levels = [c for c in self.derived.columns if c.cells and c.cells[0][0] == name and c.term == column.term]
+            own = Column(labels[name].label, categories=labels[name].levels, missing=rule)
+            found.append(Feature(own, tuple(self._term(c) for c in levels), source=name))
+        return tuple(found)
+
+    def _term(self, column: DerivedColumn) -> CodedTerm:
+        marks = column.recipe.marks
+        if marks in {factor.column for factor in self.derived.factors}:
+            return CodedTerm(column.name, cells=((marks, MISSING),), term=column.term)
+        return CodedTerm(column.name, column.name if marks else column.number, column.cells, column.term)
+
+    @property
+    def factors(self) -> tuple[Categories, ...]:
+        """The columns of categories."""
+        declared = {column.name: column for column in self.derived.needs}
+        marked = {column.recipe.marks for column in self.derived.columns}
+        return tuple(
+            Categories(
+                f.column,
+                (*f.levels, *([MISSING] if f.column in marked else [])),
+                f.reference,
+                declared[f.column].categories == f.levels and (declared[f.column].missing == "refuse" or f.column in marked),
+            )
+            for f in self.derived.factors
+        )
+
+    def terms(self, features: Sequence[Column]) -> CodedTerms:
+        """Return what each coefficient of these features belongs to."""
+        own = {feature.column.name: feature.terms for feature in self.features}
+        return CodedTerms(tuple(term for column in features for term in own[column.name]), self.factors)
+
+    def together(self, features: Sequence[Column]) -> tuple[tuple[int, ...], ...]:
+        """The places of the features that one value of each source moves."""
+        sources = {f.column.name: {f.source} if f.source else self.derived.columns[f.at].sources for f in self.features}
+        names = [column.name for column in features]
+        return tuple(tuple(k for k, name in enumerate(names) if need.name in sources[name]) for need in self.derived.needs)
+
+    def seen(self, table: Table) -> Table:
+        """The table with the derived columns in the place of those that they are made of; a table that has them is left as it is."""
+        if all(feature.column.name in table.names for feature in self.features if not feature.source):
+            return table
+        # One view of a table, so that what is remembered of it in one round is found in the next. The table holds it: both go together.
+        views: dict[int, Table] = vars(table).setdefault("_views", {})
+        if id(self) not in views:
+            views[id(self)] = Seen(table, self)  # which holds the formula, so that no other one gets its id
+        return views[id(self)]
+
+
+class Seen(Table):
+    """A table whose blocks hold derived columns: they are computed block by block, from the declared columns, and kept nowhere."""
+
+    def __init__(self, table: Table, formula: FormulaColumns) -> None:
+        self._raw, self._formula = table, formula
+        self.names = tuple(feature.column.name for feature in formula.features)
+        self.n_rows, self.household = table.n_rows, table.household
+
+    def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
+        """Derived columns by their names, and any others as the table has them."""
+        derived, offset = self._formula.derived, self._formula.derived.offset_column
+        features = {feature.column.name: feature for feature in self._formula.features}
+        shift = "" if offset is None else offset.name
+        sources = tuple(column.name for column in derived.needs)
+        others = tuple(name for name in names if name not in features and name != shift)
+        for block in self._raw.blocks((*sources, *others), rows):
+            held = dict(zip(sources, block[: len(sources)], strict=True))
+            plain = dict(zip(others, block[len(sources) :], strict=True))
+            matrix = derived.matrix(held) if any(name in features and features[name].at >= 0 for name in names) else None
+            out: list[NDArray[Any]] = []
+            for name in names:
+                feature = features.get(name)
+                if feature is not None:
+                    out.append(held[feature.source] if matrix is None or feature.source else matrix[:, feature.at])
+                else:
+                    out.append(derived.offset(held) if name == shift else plain[name])
+            yield tuple(out)
+
+
+@lru_cache(maxsize=32)
+def formula_columns(text: str, declared: tuple[Column, ...]) -> FormulaColumns:
+    """The features of a formula over these columns."""
+    return FormulaColumns(Formula.parse(text).derive(declared))
+
+
+def check_formula(text: str, response: tuple[str, ...]) -> None:
+    """Refuse a formula whose left side, where it has one, is not the response of the study."""
+    if text and Formula.parse(text).response not in {(), response}:
+        left = " and ".join(Formula.parse(text).response)
+        msg = f"the left side of the formula is {left}, and the study's response is {' and '.join(response)}: let them agree, or leave the left side out"
+        raise UsageError(msg)

@@ -1,0 +1,321 @@
+"""The tables that a finished fit gives free of charge: its summary, contrasts, tests of whole columns, and all of it as data."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.aggregation.estimates import chi2_tail, wald, wald_lines
+from unpooled.aggregation.glm_summary import RATIOS, GlmSummary
+from unpooled.aggregation.printed_terms import TREATMENT, printed_terms
+from unpooled.aggregation.summary import as_text, cells_of
+from unpooled.errors import UsageError, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.coded_terms import CodedTerms
+    from unpooled.aggregation.estimates import Estimates
+    from unpooled.aggregation.printed_terms import PrintedTerms
+    from unpooled.aggregation.summary import SummaryTable, SummaryTerm
+
+    Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, repr=False)
+class JointTest:
+    """A joint test: of some contrasts, of a smaller model, of all slopes."""
+
+    name: str
+    statistic: float
+    degrees: int
+    p_value: float
+    #: Of a bootstrap: fewer than 3 of so many draws cannot be told from none.
+    draws: int = 0
+
+    @property
+    def p_words(self) -> str:
+        """The p-value as it may be printed: no hits among the draws are "< 3/B"."""
+        if self.draws and self.p_value <= 1 / (self.draws + 1):
+            return f"< 3/{self.draws}"
+        return f"{self.p_value:.3g}"
+
+    @property
+    def _cells(self) -> tuple[str, ...]:
+        return (self.name, f"{self.statistic:.4g}", str(self.degrees), self.p_words)
+
+    def __repr__(self) -> str:
+        return f"JointTest({self.name}: statistic {self.statistic:.4g}, {self.degrees} degrees, p {self.p_words})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return _html([("joint test", "statistic", "degrees", "p"), self._cells])
+
+
+@dataclass(frozen=True, repr=False)
+class Contrast:
+    """Combinations of coefficients: each with its estimate, standard error, interval and test, and the test of all together."""
+
+    terms: tuple[SummaryTerm, ...]
+    #: That each has the value that it is compared with, 0 where nothing else was said.
+    joint: JointTest
+    level: float
+    #: What the estimates are where they are exponentials.
+    ratio: str = ""
+
+    @property
+    def statistic(self) -> float:
+        """Of the joint test: chi-squared."""
+        return self.joint.statistic
+
+    @property
+    def degrees(self) -> int:
+        """Of the joint test."""
+        return self.joint.degrees
+
+    @property
+    def p_value(self) -> float:
+        """Of the joint test."""
+        return self.joint.p_value
+
+    @property
+    def _lines(self) -> list[tuple[str, ...]]:
+        return cells_of(self.terms, self.level, ratio=self.ratio)
+
+    def __str__(self) -> str:
+        lines = as_text(self._lines)
+        if len(self.terms) > 1:
+            lines += f"\njoint test: chi2({self.degrees}) = {self.statistic:.4g}, p {self.joint.p_words}"
+        return lines
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return _html(self._lines) + (self.joint._repr_html_() if len(self.terms) > 1 else "")
+
+
+@dataclass(frozen=True, repr=False)
+class Anova:
+    """A Wald test for every declared column: that none of its coefficients is anything but 0, all others staying in the model."""
+
+    tests: tuple[JointTest, ...]
+
+    @property
+    def _lines(self) -> list[tuple[str, ...]]:
+        return [("", "chi2", "degrees", "p"), *(test._cells for test in self.tests)]  # noqa: SLF001 - its own parts
+
+    def __str__(self) -> str:
+        return as_text(self._lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return _html(self._lines)
+
+
+def _html(lines: Sequence[tuple[str, ...]]) -> str:
+    head, *rows = lines
+    titles = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Everything that a table is made of."""
+
+    estimates: Estimates
+    #: The fitted coefficients of one linear predictor.
+    coded: CodedTerms
+    rows: int
+    family: str
+    response: str
+    statement: str
+    dispersion: float = 1.0
+    #: Of a model with several classes, their labels.
+    classes: tuple[str, ...] = ()
+    #: What the study asks for, where nothing else is asked here.
+    reference: Mapping[str, str] = field(default_factory=dict)
+    coding: str = TREATMENT
+
+    def printed(
+        self, reference: Mapping[str, str] | None = None, coding: str | None = None, against: object = None
+    ) -> PrintedTerms:
+        """The lines of the table; ``reference``: levels that others are compared with, ``against``: the class."""
+        if not isinstance(reference, Mapping | None):
+            raise UsageError('reference is a mapping from columns to levels: reference={"ward": "b"}')
+        asked = {**self.reference, **{str(k): str(v) for k, v in (reference or {}).items()}}
+        chosen = asked.pop(self.response, None) if self.classes else None
+        found = printed_terms(self.coded, asked, coding or self.coding)
+        if not self.classes:
+            if against is not None:
+                raise UsageError(
+                    "`against` names a class, and this model has one linear predictor: use `reference` for levels"
+                )
+            return found
+        label = str(against) if against is not None else chosen or self.classes[0]
+        if label not in self.classes:
+            msg = f"the class that others are compared with is one of {listed(list(self.classes))}, not {label!r}"
+            raise UsageError(msg)
+        return found.of_classes(self.classes, label)
+
+    def ratio(self, *, exponentiate: bool) -> str:
+        """What exponentials of this family's coefficients are called; empty where none are asked for."""
+        if not exponentiate:
+            return ""
+        if self.family not in RATIOS:
+            msg = (
+                f"the exponential of a coefficient means a ratio for {listed(list(RATIOS))}; a linear model has differences"
+            )
+            raise UsageError(msg)
+        return RATIOS[self.family]
+
+    def compared(self, printed: PrintedTerms, without: Sequence[str] = ()) -> tuple[str, ...]:
+        """What the lines are compared with, in words; ``without``: the lines that are not printed."""
+        words = []
+        if printed.classes:
+            words.append(f"log odds of each class against {printed.against!r}")
+        if printed.factors and printed.coding != TREATMENT:
+            words.append("levels are compared with the mean of their column")
+        elif printed.factors and not {n for n, term in zip(printed.names, printed.terms, strict=True) if not term} <= {
+            *without
+        }:
+            names = ", ".join(f"{factor.name} = {printed.references[factor.name]}" for factor in printed.factors)
+            words.append(f"the intercept is that of a row with {names}, and 0 in every number")
+        return tuple(words)
+
+    def summary(
+        self,
+        level: float = 0.95,
+        adjust: str | None = None,
+        *,
+        reference: Mapping[str, str] | None = None,
+        coding: str | None = None,
+        against: object = None,
+        exponentiate: bool = False,
+    ) -> SummaryTable:
+        """Estimates with standard errors, tests and intervals."""
+        printed, ratio = self.printed(reference, coding, against), self.ratio(exponentiate=exponentiate)
+        lines, without = self.estimates.lines(printed, level, adjust)
+        if ratio:
+            lines = tuple(line.exponential() for line in lines)
+        facts = (self.rows, self.family, self.dispersion, level, self.statement, adjust)
+        return GlmSummary(lines, *facts, not_determined=without, compared=self.compared(printed, without), ratio=ratio)
+
+    def contrast(
+        self,
+        asked: Any,  # noqa: ANN401 - words, mappings, rows of weights
+        value: Any = 0.0,  # noqa: ANN401 - a number, or one for each
+        level: float = 0.95,
+        *,
+        reference: Mapping[str, str] | None = None,
+        against: object = None,
+        exponentiate: bool = False,
+    ) -> Contrast:
+        """The combinations that were asked for, with a joint test."""
+        ratio = self.ratio(exponentiate=exponentiate)
+        printed = self.printed(reference, None, against)
+        names, weights, said = printed.contrasts(asked)
+        if printed.is_column(asked):  # all its levels: those that are determined
+            sure = self.estimates.determined(weights)
+            if sure.any():
+                names, weights, said = tuple(np.array(names)[sure].tolist()), weights[sure], said[sure]
+        values = said + np.broadcast_to(np.asarray(value, dtype=np.float64), said.shape)
+        empty = ~(weights != 0).any(axis=1)
+        unknown = [
+            name for name, sure in zip(names, (self.estimates.determined(weights) | empty).tolist(), strict=True) if not sure
+        ]
+        if unknown:
+            msg = (
+                f"the contrast {unknown[0]!r} is not determined: levels of a column have a value only beside each other "
+                '("ward: b - a"), and where the noise hides a difference more rows, narrower bounds or more epsilon would help'
+            )
+            raise UsageError(msg)
+        found, covariance, sampling = self.estimates.mapped(weights)
+        lines = wald_lines(names, found, covariance.diagonal(), sampling.diagonal(), level, values)
+        statistic, degrees = wald(found - values, covariance)
+        joint = JointTest("chi2", statistic, degrees, chi2_tail(statistic, degrees))
+        terms = tuple(line.exponential() for line in lines) if ratio else tuple(lines)
+        return Contrast(terms, joint, level, ratio)
+
+    def anova(self, smaller: Sequence[str] | None = None, *, against: object = None) -> Anova | JointTest:
+        """A Wald test for every column; ``smaller``: one for all columns (or coefficients) that it leaves out."""
+        printed = self.printed(None, None, against)
+        if smaller is None:
+            terms = dict.fromkeys(name for name in printed.terms if name)
+            tests = [self._joint(name, [k for k, own in enumerate(printed.terms) if own == name], printed) for name in terms]
+            return Anova(tuple(test for test in tests if test is not None))
+        weights = self.left_out(printed, smaller)
+        values, covariance, _ = self.estimates.mapped(weights)
+        statistic, degrees = wald(values, covariance)
+        return JointTest("chi2", statistic, degrees, chi2_tail(statistic, degrees))
+
+    def left_out(self, printed: PrintedTerms, smaller: Sequence[str]) -> Matrix:
+        """The determined lines of the columns that a smaller model leaves out; refused where a column has none."""
+        left = np.array(left_out(printed, smaller))
+        told = self.estimates.determined(printed.weights[left])
+        owners = np.array(printed.terms)[left]
+        for column in dict.fromkeys(owners.tolist()):
+            if not told[owners == column].any():
+                msg = f"{column!r}, which the smaller model leaves out, is {NOT_DETERMINED}"
+                raise UsageError(msg)
+        return np.asarray(printed.weights[left[told]])
+
+    def _joint(self, name: str, at: Sequence[int], printed: PrintedTerms) -> JointTest | None:
+        """Of the determined lines among these; None where there are none."""
+        weights = printed.weights[list(at)]
+        weights = weights[self.estimates.determined(weights)]
+        if not weights.size:
+            return None
+        values, covariance, _ = self.estimates.mapped(weights)
+        statistic, degrees = wald(values, covariance)
+        return JointTest(name, statistic, degrees, chi2_tail(statistic, degrees))
+
+    def data(self, level: float = 0.95) -> dict[str, Any]:
+        """What a program needs beside the lines: levels and references, and the covariance of the lines."""
+        printed = self.printed()
+        lines, without = self.estimates.lines(printed, level)
+        kept = [printed.names.index(line.term) for line in lines]
+        _, covariance, _ = self.estimates.mapped(printed.weights[kept])
+        return {
+            "nobs": self.rows,
+            "family": self.family,
+            "response": self.response,
+            "dispersion": self.dispersion,
+            "levels": {factor.name: list(factor.levels) for factor in printed.factors},
+            "references": {factor.name: printed.references[factor.name] for factor in printed.factors}
+            | ({self.response: printed.against} if printed.classes else {}),
+            "coding": self.coding,
+            "level": level,
+            "vcov": [[value if math.isfinite(value) else None for value in row] for row in covariance.tolist()],
+            "not_determined": list(without),
+        }
+
+
+#: Why there is no test.
+NOT_DETERMINED = (
+    "not determined (the noise hides it, or no row varies along it): more rows, narrower bounds or more epsilon would help"
+)
+
+
+def left_out(printed: PrintedTerms, smaller: Sequence[str]) -> list[int]:
+    """The printed lines that a smaller model leaves out; it names columns, or coefficients of them."""
+    given = {smaller} if isinstance(smaller, str) else set(smaller)
+    known = {*printed.terms, *printed.names, *printed.coded.slopes}
+    for name in sorted(given):
+        if name not in known:
+            msg = f"the smaller model names {name!r}, which is none of the columns {listed(sorted({term for term in printed.terms if term}))}"
+            raise UsageError(msg)
+    left = [k for k, name in enumerate(printed.names) if printed.terms[k] and not {name, printed.terms[k]} & given]
+    if not left:
+        raise UsageError("the smaller model must leave something out")
+    return left

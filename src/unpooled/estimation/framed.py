@@ -1,0 +1,125 @@
+"""A frame whose columns are named: by a formula, or by the name of its response."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.errors import UsageError, listed
+from unpooled.estimation.tables import columns_of, is_frame
+from unpooled.formula import Formula
+from unpooled.privacy.bounds import Bounds
+
+if TYPE_CHECKING:
+    from unpooled.aggregation.formula_columns import FormulaColumns
+
+
+@dataclass(frozen=True)
+class Framed:
+    """Features and response of a fit, and the right side of its formula; ``event`` of ``Surv(time, event)``."""
+
+    X: Any
+    y: Any
+    event: Any = None
+    formula: str = ""
+    #: Whether the features were taken out of a frame by name.
+    picks: bool = False
+
+
+class TakesFrames:
+    """The part of an estimator that takes columns out of frames, by a formula or by name."""
+
+    bounds: Any
+    #: Whether the fit took its columns out of a frame by name, so that new frames may hold others beside them.
+    _picks: bool = False
+
+    def _validate_params(self) -> None:
+        """Refuse parameters of another kind than they are declared."""
+        raise NotImplementedError
+
+    def _framed(self, X: Any, y: Any, formula: str | None) -> Framed:  # noqa: ANN401 - whatever a user passes
+        """Features and response of a frame, by a formula (of the call, or the estimator's own) or by the response's name."""
+        self._validate_params()
+        found = framed(X, y, formula if formula is not None else getattr(self, "formula", None), self.bounds)
+        self._right, self._picks = found.formula, found.picks
+        return found
+
+    @property
+    def _formula_parameter(self) -> dict[str, str]:
+        """The study's parameter; none without a formula, so that such a study keeps its hash."""
+        text = getattr(self, "_right", None)
+        if text is None:
+            text = right_side(getattr(self, "formula", None), self.bounds)
+        return {"formula": text} if text else {}
+
+    @property
+    def _made(self) -> FormulaColumns | None:
+        """What the formula of the fit makes of columns; None without a formula."""
+        moments, plan = getattr(self, "moments_", None), getattr(self, "plan_", None)
+        layout = getattr(moments if moments is not None else getattr(plan, "design", None), "layout", None)
+        found: FormulaColumns | None = getattr(layout, "made", None)
+        return found
+
+
+def framed(X: Any, y: Any, formula: str | None, bounds: Any) -> Framed:  # noqa: ANN401 - whatever a user passes
+    """What ``fit(frame, "y")`` and ``fit(frame, formula="y ~ age")`` are of; other calls are left as they are."""
+    if formula is None and not isinstance(y, str):
+        return Framed(X, y)
+    said = Formula.parse(formula) if formula is not None else None
+    left = said.response if said is not None else (y,)
+    if isinstance(y, str) and said is not None:
+        if said.response not in {(), (y,)}:
+            msg = f"the left side of the formula is {listed(said.response)}, and y is {y!r}: name one of them"
+            raise UsageError(msg)
+        left = (y,)
+    event = None
+    if y is None or isinstance(y, str):
+        if not left:
+            raise UsageError('the formula has no left side: write "y ~ age", or pass y')
+        if not is_frame(X):
+            msg = f"{left[0]!r} is a column of a frame, and X is an array: pass y as an array"
+            raise UsageError(msg)
+        y, *rest = (_column(X, name) for name in left)
+        event = rest[0] if rest else None
+    names = _names(X, said, left, bounds)
+    text = "" if said is None else str(replace(said.closed(names), response=(), survival=False))
+    if not is_frame(X):
+        return Framed(X, y, event, text)
+    return Framed(picked(X, said.closed(names).needs if said is not None else names), y, event, text, picks=True)
+
+
+def right_side(formula: str | None, bounds: Any) -> str:  # noqa: ANN401 - as declared
+    """The right side of a formula, before any data."""
+    if formula is None:
+        return ""
+    said = Formula.parse(formula)
+    return str(replace(said.closed(Bounds.given(bounds, None).names), response=(), survival=False))
+
+
+def picked(X: Any, names: Sequence[str]) -> Any:  # noqa: ANN401 - a frame, or rows without names
+    """The named columns of a frame; rows without names as they are."""
+    if not is_frame(X):
+        return X
+    missing = [name for name in names if name not in columns_of(X)]
+    if missing:
+        msg = f"there is no column {missing[0]!r} in the frame, which has {listed(columns_of(X))}"
+        raise UsageError(msg).at(column=missing[0])
+    return X[list(names)]
+
+
+def _names(X: Any, said: Formula | None, left: Sequence[str], bounds: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """The columns that a dot, or no formula, stands for: those that are declared, else all but the response."""
+    declared = Bounds.given(bounds, None).names if bounds is not None else ()
+    if not declared and is_frame(X):
+        declared = tuple(columns_of(X))
+    return tuple(name for name in declared if name not in left) if declared else (said.needs if said is not None else ())
+
+
+def _column(X: Any, name: str) -> Any:  # noqa: ANN401
+    if name not in columns_of(X):
+        msg = f"there is no column {name!r} in the frame, which has {listed(columns_of(X))}"
+        raise UsageError(msg).at(column=name)
+    return np.asarray(X[name].to_numpy())

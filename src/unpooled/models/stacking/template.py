@@ -1,0 +1,55 @@
+"""The new study files of stacks of classifiers: the sound form, and the form as published at the settings of the paper."""
+
+from unpooled.protocol.template import Template
+
+TEMPLATE = Template(
+    "Private logistic regression: a stack of the parties' models.",
+    "columns of the same people, or rows of different people (split)",
+    "record",
+    """\
+response = "y"                      # every party's own label column, under `labels` in its party file
+classes = ["-1", "1"]               # the labels, as they stand in the data: two, or more
+split = "features"                  # columns of the same people; "samples": rows of different people
+# multi_class = "multinomial"       # more than two classes: together, or "one-vs-rest"
+# fit_intercept = true
+# penalty = "auto"                  # lambda of the mean loss, or a number
+# noise = "auto"                    # law of the perturbation: "gamma" (pure epsilon), or "gaussian" (needs a delta)
+# rows = "shorten"                  # longer rows are shortened to the norm; "unit": every row is scaled to it
+# norm = 1.0                        # bound on a centred row of one party; without it what the ranges allow
+# importance = {}                   # columns split: a public number for every party; missing ones are 1, 0 leaves a party out
+# ranks = []                        # columns split: falling importance that is given out by noisy rank, in the place of importance
+# ranking_share = 0.1               # part of the budget that pays for these ranks
+# holder = ""                       # the party that learns the high-level model ([trust] meta = "trusted", or rows split)
+# high_share = 0.2                  # columns split: part of the rows that the high-level model learns from
+# predictions_share = 0.5           # part of those rows' epsilon that noisy predictions cost ([trust] meta = "perturbed")
+# source = {}                       # released weights of an earlier model for a party, to which the penalty pulls
+# combiner = "auto"                 # new rows: "probability", "majority", "weighted-majority" or "log-odds"
+# prior = 0.5                       # public rate of the second class, or a list of all rates; without it equal rates""",
+)
+
+#: The paper's own study.
+PUBLISHED_TEMPLATE = Template(
+    "Stacking of private logistic regressions as printed (Algorithm 3, PST-F). It protects nobody (THEORY.md).",
+    "columns of the same people, or rows of different people (split)",
+    "record",
+    """\
+response = "y"                      # every party's own label column, under `labels` in its party file
+classes = ["-1", "1"]               # the two labels, as they stand in the data
+split = "features"                  # PST-F; "samples": PST-S, rows of different people
+fit_intercept = false               # the paper has no constant
+high_share = 0.5                    # the paper learns the high level on half of the rows
+penalty = 0.01                      # lambda of the mean loss: the paper chooses it on validation rows
+# importance = {}                   # columns split: a public number for every party (PST-F(W)); without it equal ones (PST-F(U))
+# ranks = []                        # columns split: falling importance that is given out by noisy rank
+# ranking_share = 0.1               # part of the budget that pays for these ranks
+# holder = ""                       # the party that learns the high-level model; without it the first
+# rows = "shorten"                  # or "unit": every row is scaled to the norm
+# norm = 1.0                        # bound on a centred row of one party; without it what the ranges allow
+# noise = "auto"                    # "gamma", as in the paper
+# source = {}                       # released weights of a source model for a party (the transfer of section 3.3)
+# combiner = "auto"                 # new rows: "probability", "majority", "weighted-majority" or "log-odds"
+# prior = 0.5                       # public rate of the second class; without it equal rates
+# multi_class and predictions_share are not for this form""",
+    calibration="published",
+    trust='meta = "trusted"                    # the holder sees the parties\' predictions of the high-level rows',
+)

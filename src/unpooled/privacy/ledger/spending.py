@@ -1,0 +1,72 @@
+"""What a ledger says was spent, in one form for every command: a number, or "unbounded" with what is known of the rest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from unpooled.privacy.ledger.charges import Entry
+
+UNBOUNDED_WORD: Final = "unbounded"
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """The epsilon of everything debited, at one delta and for one unit."""
+
+    #: Infinite where the cost of a study is not known.
+    epsilon: float
+    #: The epsilon of the other studies alone, and the number of studies whose cost is not known.
+    known: float
+    unknown: int
+
+    @property
+    def number(self) -> float | Literal["unbounded"]:
+        """Epsilon for machines: a number, or "unbounded"."""
+        return self.epsilon if math.isfinite(self.epsilon) else UNBOUNDED_WORD
+
+    @property
+    def words(self) -> str:
+        """Epsilon for people.
+
+        >>> print(Spending(math.inf, 0.5, 2).words)
+        unbounded (2 studies of unknown cost; epsilon = 0.5 by all others)
+        """
+        if math.isfinite(self.epsilon):
+            return f"epsilon = {self.epsilon:.6g}"
+        studies = f"{self.unknown} stud{'ies' if self.unknown != 1 else 'y'} of unknown cost"
+        return f"{UNBOUNDED_WORD} ({studies}; epsilon = {self.known:.6g} by all others)"
+
+
+@dataclass(frozen=True, slots=True)
+class StudyLine:
+    """What a ledger holds of one plan."""
+
+    plan: str
+    entries: tuple[Entry, ...]
+    cost: Spending
+    withdrawn: bool
+
+    @property
+    def approval(self) -> Entry | None:
+        """The last approval of the plan, if the ledger holds one."""
+        return next((entry for entry in reversed(self.entries) if entry.kind == "approval"), None)
+
+    @property
+    def releases(self) -> int:
+        """How many releases of the plan were debited."""
+        return sum(entry.kind == "charge" for entry in self.entries)
+
+    @property
+    def about(self) -> str:
+        """What the plan is about: the model and the purpose that were approved."""
+        return self.approval.about if self.approval else ""
+
+    @property
+    def state(self) -> str:
+        """Where the plan stands: approved, debited or withdrawn."""
+        if self.withdrawn:
+            return "withdrawn"
+        return f"{self.releases} releases" if self.releases else "approved"

@@ -1,0 +1,28 @@
+"""What a row of the registry says about itself in a new study file: its purpose, its split, its unit and its parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: What the parties of a study hold.
+COLUMNS, ROWS = "columns of the same people", "rows of different people, with the same columns"
+DEFAULT_CARDS = ("first.card.toml", "second.card.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The text that ``unpooled new`` writes for one row of the registry."""
+
+    #: One sentence about what the model is for, and what its parties hold.
+    purpose: str
+    split: str
+    unit: str
+    #: The lines of ``[parameters]``: required keys as they stand, the other ones in comments with their defaults.
+    parameters: str
+    #: The paper's delta; None writes the default in a comment.
+    delta: float | None = None
+    calibration: str = "sound"
+    #: Lines of ``[trust]``; empty: the model trusts nobody.
+    trust: str = ""
+    #: The cards that a study names where the caller gives none.
+    cards: tuple[str, ...] = DEFAULT_CARDS

@@ -1,0 +1,130 @@
+"""Random formulas give the columns that formulaic gives; natural splines span what its cubic splines span."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from formulas import CATEGORIES, DECLARED, RANGES, Maker, Pair, derived_of, rows
+
+from unpooled.errors import UsageError
+from unpooled.formula import Formula
+
+pandas = pytest.importorskip("pandas")
+formulaic = pytest.importorskip("formulaic")
+
+COUNT = 200
+FUNCTIONS = {"sqrt": np.sqrt, "log": np.log, "log1p": np.log1p, "exp": np.exp}
+
+
+def theirs(text: str, columns: dict[str, Any], *, full: bool) -> Any:
+    frame = pandas.DataFrame(columns)
+    for name, levels in CATEGORIES.items():
+        frame[name] = pandas.Categorical(frame[name], categories=list(levels))
+    found = formulaic.model_matrix(text, frame, ensure_full_rank=full, context=FUNCTIONS)
+    return found.to_numpy(dtype=float)
+
+
+def pairs() -> list[Pair]:
+    """The first 200 formulas that are drawn and whose bounds exist."""
+    maker, found = Maker(20260711), []
+    while len(found) < COUNT:
+        pair = maker.formula()
+        try:
+            derived_of(pair)
+        except UsageError:
+            continue
+        found.append(pair)
+    return found
+
+
+PAIRS = pairs()
+
+
+def apart(one: np.ndarray, other: np.ndarray) -> float:
+    """The largest share of a column of ``one`` that is no combination of the columns of ``other``."""
+    one, other = (m[:, np.abs(m).max(axis=0) > 0] for m in (one, other))
+    one, other = (m / np.linalg.norm(m, axis=0) for m in (one, other))
+    return float(np.linalg.norm(one - other @ np.linalg.lstsq(other, one, rcond=None)[0], axis=0).max(initial=0.0))
+
+
+@pytest.mark.parametrize("place", range(COUNT))
+def test_columns_equal_formulaic_s(place: int) -> None:
+    """One by one: every column of ours is one of theirs, in the coding with all levels, and there are equally many."""
+    pair, columns = PAIRS[place], rows(np.random.default_rng(place), 400)
+    ours, other = derived_of(pair).matrix(columns), theirs(pair.theirs, columns, full=False)
+    other = other[:, 1:] if not pair.ours.startswith("0 +") else other
+    assert ours.shape == other.shape
+    left = list(range(other.shape[1]))
+    for column in ours.T:
+        size = np.abs(column).max()
+        near = [j for j in left if np.abs(column - other[:, j]).max() <= 1e-11 * size]
+        assert near, pair
+        left.remove(near[0])
+
+
+@pytest.mark.parametrize("place", range(COUNT))
+def test_column_spaces_equal_formulaic_s_of_full_rank(place: int) -> None:
+    """Projections agree in both directions, with the constant that formulaic leaves levels out for."""
+    pair, columns = PAIRS[place], rows(np.random.default_rng(place), 400)
+    derived = derived_of(pair)
+    ours, other = derived.matrix(columns), theirs(pair.theirs, columns, full=True)
+    if derived.constant:
+        ours = np.column_stack([np.ones(len(ours)), ours])
+    assert apart(ours, other) < 1e-8
+    assert apart(other, ours) < 1e-8
+
+
+def test_the_formulas_are_of_all_kinds() -> None:
+    texts = " + ".join(pair.ours for pair in PAIRS)
+    for word in (
+        "I(",
+        "log(",
+        "log1p(",
+        "sqrt(",
+        "exp(",
+        "bs(",
+        "C(",
+        "ward",
+        "`blood pressure`",
+        "**",
+        "/",
+        ":",
+        " * ",
+        "0 +",
+        "**0.5",
+        "**-",
+    ):
+        assert word in texts, word
+    assert len({pair.ours for pair in PAIRS}) > 0.95 * COUNT
+
+
+def test_two_columns_that_differ_a_little_are_told_apart() -> None:
+    """The comparison of spaces can fail."""
+    columns = rows(np.random.default_rng(0), 400)
+    ours = Formula.parse("0 + age + I(age**2)").derive(DECLARED).matrix(columns)
+    assert apart(ours, theirs("0 + age + I(age**2.001)", columns, full=True)) > 1e-6
+
+
+@pytest.mark.parametrize("knots", [[30.0, 60.0], [25.0, 50.0, 85.0], [54.0]])
+def test_natural_splines_span_those_of_formulaic(knots: list[float]) -> None:
+    columns = rows(np.random.default_rng(1), 400)
+    ours = Formula.parse(f"ns(age, knots={knots})").derive(DECLARED).matrix(columns)
+    low, high = RANGES["age"]
+    other = theirs(f"cr(age, knots={knots}, lower_bound={low}, upper_bound={high})", columns, full=False)
+    ours = np.column_stack([np.ones(len(ours)), ours])
+    assert ours.shape[1] == len(knots) + 2
+    assert apart(ours, other) < 1e-10
+    assert apart(other, ours) < 1e-10
+
+
+def test_coefficients_of_a_natural_spline_are_values_of_the_curve_at_its_knots() -> None:
+    derived = Formula.parse("ns(age, knots=[30, 60])").derive({"age": (18, 90)})
+    assert derived.matrix({"age": np.array([18.0, 30.0, 60.0, 90.0])}) == pytest.approx(np.eye(4)[:, 1:], abs=1e-12)
+
+
+def test_an_offset_equals_its_expression() -> None:
+    columns = rows(np.random.default_rng(2), 50)
+    derived = Formula.parse("age + offset(log(years)) + offset(dose)").derive(DECLARED)
+    assert derived.offset(columns) == pytest.approx(np.log(columns["years"]) + columns["dose"])
