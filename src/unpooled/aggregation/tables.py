@@ -146,6 +146,8 @@ class Tables:
     #: What the study asks for, where nothing else is asked here.
     reference: Mapping[str, str] = field(default_factory=dict)
     coding: str = TREATMENT
+    #: Sentences about what the standard errors assume.
+    assumed: tuple[str, ...] = ()
 
     def printed(
         self, reference: Mapping[str, str] | None = None, coding: str | None = None, against: object = None
@@ -191,7 +193,7 @@ class Tables:
         }:
             names = ", ".join(f"{factor.name} = {printed.references[factor.name]}" for factor in printed.factors)
             words.append(f"the intercept is that of a row with {names}, and 0 in every number")
-        return tuple(words)
+        return (*words, *self.assumed)
 
     def summary(
         self,

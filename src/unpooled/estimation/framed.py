@@ -118,6 +118,16 @@ def _names(X: Any, said: Formula | None, left: Sequence[str], bounds: Any) -> tu
     return tuple(name for name in declared if name not in left) if declared else (said.needs if said is not None else ())
 
 
+def column_of(X: Any, values: Any) -> Any:  # noqa: ANN401 - a frame, and a column of it by name or as numbers
+    """Return the column of the frame that a name stands for; numbers are returned as they are."""
+    if not isinstance(values, str):
+        return values
+    if not is_frame(X):
+        msg = f"{values!r} is a column of a frame, and X is an array: pass the numbers"
+        raise UsageError(msg)
+    return _column(X, values)
+
+
 def _column(X: Any, name: str) -> Any:  # noqa: ANN401
     if name not in columns_of(X):
         msg = f"there is no column {name!r} in the frame, which has {listed(columns_of(X))}"

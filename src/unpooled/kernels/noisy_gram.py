@@ -48,10 +48,15 @@ def identified(gram: Matrix, gram_variance: Matrix, share: float = 0.1, lift: Ma
 
 
 def repaired(gram: Matrix, gram_variance: Matrix, ridge: float = 0.3) -> Matrix:
-    """A positive definite Gram stays as it is; another one is clipped at 0 and gets ``ridge`` times the noise level."""
-    if np.linalg.eigvalsh(gram)[0] > 0:
+    """A positive definite Gram stays as it is; another one is clipped at 0 and gets ``ridge`` times the noise level.
+
+    A Gram is positive definite if its smallest eigenvalue is more than the rounding error of its largest: copies without noise are not.
+    """
+    values = np.linalg.eigvalsh(gram)
+    least = 1e-12 * max(float(values[-1]), 1.0)
+    if values[0] > least:
         return gram
-    return psd_part(gram) + (ridge * noise_level(gram_variance) + 1e-12) * np.eye(gram.shape[0])
+    return psd_part(gram) + (ridge * noise_level(gram_variance) + least) * np.eye(gram.shape[0])
 
 
 def noise_covariance(second: Matrix, gram_variance: Matrix, cross_variance: Vector) -> Matrix:

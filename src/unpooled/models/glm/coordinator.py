@@ -12,6 +12,7 @@ from unpooled.aggregation.keys import exchange_keys
 from unpooled.aggregation.modes import collect
 from unpooled.aggregation.standard import CONSTANT, DESCENT, LARGEST_SQUARE, SCALES, SPREAD, Standard
 from unpooled.aggregation.totals import COUNT, rows_of
+from unpooled.aggregation.weights import WEIGHTS
 from unpooled.kernels import noisy_gram
 from unpooled.models.glm.directions import MOMENTS
 from unpooled.models.glm.families import gamma_dispersion
@@ -53,6 +54,8 @@ class GlmFit:
     members: Mapping[str, Member]
     participants: tuple[str, ...] = ()
     count: Total | None = None
+    #: The mean weight as a part of the largest; 1 without weights.
+    weight: float = 1.0
     standard: Standard | None = None
     #: What a request begins with: means and deviations, or the slopes along which the rounds are.
     head: tuple[float, ...] = ()
@@ -73,6 +76,11 @@ class GlmFit:
     def rows(self) -> int:
         """The rows of whoever was in the last total."""
         return rows_of(self.plan.study, self.participants, self.count)
+
+    @property
+    def counted(self) -> float:
+        """The sum of weights as parts of the largest: the rows, without weights."""
+        return self.rows * self.weight
 
     def total(self, name: str, settings: tuple[float, ...] = (), index: int = 0) -> Asking:
         """One total of the plan."""
@@ -102,7 +110,7 @@ class GlmFit:
         """The penalty of the sum of losses on every coefficient; a constant has none."""
         if self.standard is None:
             return np.zeros(self.start.size)
-        return self.shape.penalty(self.standard, self.rows)
+        return self.shape.penalty(self.standard, self.counted)
 
 
 def coordinate(plan: Plan) -> Conversation:
@@ -112,8 +120,11 @@ def coordinate(plan: Plan) -> Conversation:
     fit = GlmFit(plan, members)
     if COUNT in design.totals:
         fit.count = yield from fit.total(COUNT)
+    if design.responses.weighting is not None:
+        total = yield from fit.total(WEIGHTS)
+        fit.weight = design.responses.weighting.mean(total, fit.rows)
     total = yield from fit.total(BASE)
-    fit.shape = shape_of(design, total, fit.rows)
+    fit.shape = shape_of(design, total, fit.rows, fit.counted)
     fit.units = fit.shape.units
     if design.schedule.method is GlmMethod.MEAN:
         return _result(fit, None, fit.shape.of_base())
@@ -143,7 +154,7 @@ def _descent(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
     for index in range(schedule.rounds):
         total = yield from fit.total(DESCENT, fit.at(current), index)
         gradient, noise = design.short.gradient_of(total)
-        curvature = fit.shape.curvature(fit.rows)
+        curvature = fit.shape.curvature(fit.counted)
         fit.spread = (noise / curvature) ** 2 / schedule.rounds
         pull = fit.spread * slopes / PRIOR
         pulls = pull + fit.penalty / fit.units[0] / curvature
@@ -189,14 +200,17 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, float
             fit.start = fit.start + move
             if float(np.abs(move).max()) <= CONVERGED * (1 + float(np.abs(fit.start).max())):
                 break
-    dispersion = 1.0
+    # Of the parts of weights, and of the weights themselves: a record of the largest weight has a part of 1.
+    largest = 1.0 if design.responses.weighting is None else design.responses.weighting.largest
+    own = 1 / largest
     if design.family.dispersed:
         total = yield from fit.total(SPREAD, fit.at(fit.start))
         square, deviation = design.long.square_of(total)
-        dispersion = gamma_dispersion(min(max(square, deviation, 1.0) / fit.rows, LARGEST_SQUARE / 2), LARGEST_SQUARE)
+        own = gamma_dispersion(min(max(square, deviation, 1.0) / fit.rows, LARGEST_SQUARE / 2), LARGEST_SQUARE)
+    dispersion = own * largest
     estimate = fit.start if design.schedule.exact else fit.start + move
     noises = np.full(score.size, noise**2)
-    found = _step(fit, estimate, known, noises, dispersion)
+    found = _step(fit, estimate, known, noises, own)
     if not design.schedule.exact:
         # For predictions: as far along as the noise of the step allows, beside that of the rounds (THEORY.md, section 3).
         weighted = noisy_gram.psd_part(known.information)

@@ -9,8 +9,10 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from unpooled.aggregation.estimates import Estimates
+from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, given_weights
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator
+from unpooled.estimation.framed import column_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import NONE, NUMBER, NUMBERS, PAIR, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.tables import RESPONSE, part
@@ -85,6 +87,8 @@ class PrivateGLM(GlmPredictions):
         Declared range, above 0, of ``exposure`` in ``fit``, to which the mean is in proportion.
     offset_bounds : (low, high), optional
         Declared range of ``offset`` in ``fit``, which is added to the linear predictor.
+    weights_bounds : (low, high), optional
+        Declared range, from 0 on, of ``weights`` in ``fit``, by which everything that a record adds to a sum is multiplied.
     cuts : list of times, optional
         Of the survival family: where the hazard may change, rising, between 0 and the end of ``y_bounds``; [] is a constant hazard.
     ridge : float, default 0.0
@@ -143,7 +147,7 @@ class PrivateGLM(GlmPredictions):
         | taking("family method", WORD)
         | taking("max_passes", WHOLE)
         | taking("dispersion ridge", NUMBER)
-        | taking("exposure_bounds offset_bounds", PAIR, NONE)
+        | taking("exposure_bounds offset_bounds weights_bounds", PAIR, NONE)
         | taking("cuts", NUMBERS, NONE)
         | taking("formula", WORD, NONE)
     )
@@ -170,6 +174,7 @@ class PrivateGLM(GlmPredictions):
         dispersion: float = 1.0,
         exposure_bounds: tuple[float, float] | None = None,
         offset_bounds: tuple[float, float] | None = None,
+        weights_bounds: tuple[float, float] | None = None,
         cuts: Sequence[float] | None = None,
         ridge: float = 0.0,
         fit_intercept: bool = True,
@@ -192,6 +197,7 @@ class PrivateGLM(GlmPredictions):
         self.dispersion = dispersion
         self.exposure_bounds = exposure_bounds
         self.offset_bounds = offset_bounds
+        self.weights_bounds = weights_bounds
         self.cuts = cuts
         self.ridge = ridge
         self.fit_intercept = fit_intercept
@@ -243,6 +249,7 @@ class PrivateGLM(GlmPredictions):
             for name, bounds in ((EXPOSURE, self.exposure_bounds), (OFFSET, self.offset_bounds))
             if bounds is not None
         ]
+        extra += check_weights_bounds(self.weights_bounds)
         if self.family == SURVIVAL:
             extra.append(Column(EVENT, 0.0, 1.0))
         columns = (*declared.columns, *extra, declared.response)
@@ -265,6 +272,8 @@ class PrivateGLM(GlmPredictions):
             "nodes": [str(node) for node in self.nodes],
             **self._formula_parameter,
         }
+        if self.weights_bounds is not None:  # without weights a study keeps its hash
+            parameters["weights"] = WEIGHT
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     # --- the fit ---------------------------------------------------------------------------------------------------------
@@ -280,6 +289,7 @@ class PrivateGLM(GlmPredictions):
         event: ArrayLike | None = None,
         *,
         formula: str | None = None,
+        weights: ArrayLike | str | None = None,
     ) -> Self:
         """Release what the rounds ask for of all sites (``sites``: a label per row; None is one site), and fit.
 
@@ -288,9 +298,11 @@ class PrivateGLM(GlmPredictions):
         of (event, time), as scikit-survival makes it.
 
         ``fit(frame, "y")`` takes the response out of a frame, ``fit(frame, formula="falls ~ age * ward + offset(log(days))")`` whatever the
-        formula names; a frame may hold other columns beside those that are declared.
+        formula names; a frame may hold other columns beside those that are declared. ``weights``: a number from 0 on for each row, inside
+        ``weights_bounds``, or the column of the frame that holds them. Standard errors take them as precisions (statsmodels' ``var_weights``).
         """
         asked = self._framed(X, y, formula)
+        weights = column_of(X, weights)
         X, y, event = asked.X, asked.y, asked.event if event is None else event
         happened = None
         if self.family == SURVIVAL:
@@ -305,6 +317,7 @@ class PrivateGLM(GlmPredictions):
             labels = declared.classes.column(labels)
         whole = part(table, table.names, labels)
         more = self._shifts(whole.n_rows, exposure, offset)
+        more |= given_weights(weights, self.weights_bounds, whole.n_rows)
         if happened is not None:
             more[EVENT] = happened
         if more:

@@ -27,6 +27,7 @@ def fitted(plan: Plan, result: GlmResult) -> PrivateGLM:
         dispersion=given.dispersion,
         exposure_bounds=None if responses.exposure is None else responses.exposure.range,
         offset_bounds=None if responses.offset is None or not given.offset else responses.offset.range,
+        weights_bounds=None if responses.weighting is None else responses.weighting.column.range,
         cuts=given.cuts,
         y_bounds=responses.response.range if result.life_table is not None else None,
         ridge=given.ridge,

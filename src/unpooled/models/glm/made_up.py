@@ -94,9 +94,17 @@ def made_up(
         low, high = (middle, high) if float(family.mean(u + middle).mean()) < rate * family.high else (low, middle)
     mean = family.mean(u + low)
     y = family.drawn(mean, rng)
+    _add_weights(design, columns, count, rng)
     name, labels = responses.response.name, responses.response.categories
     columns[name] = y if labels is None else np.array(labels, dtype=object)[y.astype(int)]
     return columns, y, mean
+
+
+def _add_weights(design: GlmDesign, columns: dict[str, Any], count: int, rng: np.random.Generator) -> None:
+    """Give the made-up rows weights that are uniform over the declared range, where the study has weights."""
+    weighting = design.responses.weighting
+    if weighting is not None:
+        columns[weighting.column.name] = rng.uniform(*weighting.column.range, count)
 
 
 def _classes(
@@ -116,6 +124,7 @@ def _classes(
         constants += np.log(asked / family.mean(u + constants).mean(axis=0))
     mean = family.mean(u + constants)
     y = family.drawn(mean, rng)
+    _add_weights(design, columns, count, rng)
     columns[design.responses.response.name] = np.array(family.labels, dtype=object)[y.astype(int)]
     return columns, y, mean
 

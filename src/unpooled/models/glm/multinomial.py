@@ -89,7 +89,7 @@ class ClassResponses(Responses):
 
     def read(self, block: tuple[NDArray[np.float64], ...]) -> tuple[Floats, Floats]:
         """(the class as a number from 0, no offset) of a block of raw columns."""
-        code = Coding(self.columns, 1).code(block)[0]
+        code = Coding((self.response,), 1).code(block[:1])[0]
         return code.argmax(axis=1).astype(np.float64), np.zeros(code.shape[0])
 
 
@@ -170,11 +170,14 @@ class ClassRows(GlmRows):
         for rows, other in blocks:
             for at in range(0, other.shape[0], _CACHED):
                 part = rows[at : at + _CACHED]
-                y = np.ascontiguousarray(other[at : at + _CACHED, 0])
+                y, _, *parts = np.ascontiguousarray(other[at : at + _CACHED].T)
                 left, weight, square = np.empty((c, y.size)), np.empty((pairs, y.size)), np.empty(y.size)
                 for a in range(c):
                     standard_rows.leave(part, np.zeros(y.size), own[a], float(self.grid), left[a], square)
                 class_rows.pulls(left, y, square, float(self.grid), limits, np.empty(c), weight)
+                for own in parts:  # none without weights
+                    left *= own
+                    weight *= own
                 yield part, left, weight, square
 
     def gradients(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:

@@ -15,13 +15,15 @@ from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.aggregation.standard import SPREAD, Scales
 from unpooled.aggregation.totals import counting, of_units
+from unpooled.aggregation.weights import WEIGHTS
 from unpooled.errors import UsageError
+from unpooled.models.glm.declared import UNSHIFTED, responses_of
 from unpooled.models.glm.directions import DirectionRows, Directions
-from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, GlmFamily, check_family
-from unpooled.models.glm.multinomial import ClassRates, ClassResponses, ClassRows, Softmax
+from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, GlmFamily
+from unpooled.models.glm.multinomial import ClassRates, ClassRows, Softmax
 from unpooled.models.glm.rounds import LONG, SHORT, GlmMethod, GlmSchedule, schedule_of
 from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
-from unpooled.models.glm.survival import ExitCells, Hazards, PersonResponses, PersonRows
+from unpooled.models.glm.survival import ExitCells, Hazards, PersonRows
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.unit import Adjacency, Split
@@ -45,16 +47,6 @@ _KINDS: dict[str, tuple[type[BaseRate], type[GlmRows]]] = {
     MULTINOMIAL: (ClassRates, ClassRows),
     SURVIVAL: (ExitCells, PersonRows),
 }
-_UNSHIFTED = (
-    "exposure and offset are for families with one linear predictor: the multinomial family has one for each class, and persons of the survival "
-    "family are followed from time 0 (no late entry)"
-)
-_SURVIVAL_WORDS = (
-    "event (the declared column that says whether there was one) and cuts (times at which the hazard may change, [] for a constant one) go with "
-    "the survival family, which needs both"
-)
-#: The most intervals.
-_MOST_INTERVALS = 100
 #: Steps per unit of coded rows where there is no noise.
 _FINEST = 1 << 26
 
@@ -69,6 +61,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: A declared column that the mean is in proportion to, and one that is added to the linear predictor.
     exposure: str = ""
     offset: str = ""
+    #: A declared column of weights, by which everything that a record adds to a sum is multiplied.
+    weights: str = ""
     #: Of times to an event: the declared column that says whether there was one, and where the hazard may change.
     event: str = ""
     cuts: tuple[float, ...] | None = None
@@ -190,9 +184,7 @@ def _shifted(parameters: Parameters, layout: MomentsLayout, responses: Responses
         return responses
     if parameters.offset or parameters.family in _KINDS:
         raise UsageError(
-            _UNSHIFTED
-            if parameters.family in _KINDS
-            else "the formula has an offset, and so has the study: keep one of them"
+            UNSHIFTED if parameters.family in _KINDS else "the formula has an offset, and so has the study: keep one of them"
         )
     if offset.missing != "refuse":
         raise UsageError("what an offset reads must never be missing: declare missing = 'refuse' for its columns")
@@ -208,89 +200,10 @@ def _check_rows(parameters: Parameters, responses: Responses) -> None:
         if parameters.norm is not None or parameters.rows != SHORTEN:
             raise UsageError("norm and rows are for method 'moments' alone: elsewhere columns are standardised")
         return
-    if parameters.family != LOGISTIC or responses.shifted or parameters.ridge:
-        raise UsageError("method 'moments' is for the logistic family, without exposure, offset and ridge")
+    if parameters.family != LOGISTIC or responses.shifted or parameters.ridge or responses.weighting is not None:
+        raise UsageError("method 'moments' is for the logistic family, without exposure, offset, weights and ridge")
     if parameters.norm is not None and not 0 < parameters.norm < math.inf:
         raise UsageError("norm must be positive and finite")
-
-
-def _responses(parameters: Parameters, columns: dict[str, Column]) -> Responses:
-    """What the family counts of a record, read from the columns that the parameters name."""
-    response, exposure, offset = _named(parameters, columns)
-    survival = parameters.family == SURVIVAL
-    if survival != bool(parameters.event) or survival != (parameters.cuts is not None):
-        raise UsageError(_SURVIVAL_WORDS)
-    if parameters.family in _KINDS and (exposure is not None or offset is not None):
-        raise UsageError(_UNSHIFTED)
-    if survival:
-        return _persons(parameters, columns, response)
-    family = _family(parameters, response)
-    return ClassResponses(response, family) if isinstance(family, Softmax) else Responses(response, family, exposure, offset)
-
-
-def _named(parameters: Parameters, columns: dict[str, Column]) -> tuple[Column, Column | None, Column | None]:
-    """The columns of the response, of what it is exposed to, and of an offset."""
-    found: dict[str, Column | None] = {}
-    for role in ("response", "exposure", "offset"):
-        name = getattr(parameters, role)
-        found[role] = columns.get(name)
-        if name and (name not in columns or columns[name].may_be_absent):
-            msg = f'the {role} {name!r} must be one declared column, never missing: declare missing = "refuse"'
-            raise UsageError(msg)
-    chosen = [column.name for column in found.values() if column is not None]
-    if len(set(chosen)) != len(chosen):
-        raise UsageError("response, exposure and offset are three columns, each with a name of its own")
-    response, exposure, offset = found["response"], found["exposure"], found["offset"]
-    if response is None:
-        raise UsageError("the response must be one declared column, beside at least one feature")
-    for column in (exposure, offset):
-        if column is not None and column.categories is not None:
-            msg = f"{column.name!r} is a number that the mean depends on in a known way: declare low and high"
-            raise UsageError(msg)
-    if exposure is not None and not exposure.range[0] > 0:
-        msg = f"the exposure {exposure.name!r} must be positive: declare a range that begins above 0"
-        raise UsageError(msg)
-    return response, exposure, offset
-
-
-def _persons(parameters: Parameters, columns: dict[str, Column], response: Column) -> PersonResponses:
-    """Times and events, and the intervals."""
-    event, cuts = columns.get(parameters.event), parameters.cuts or ()
-    if event is None or event.may_be_absent or event.name == response.name:
-        msg = f'the event {parameters.event!r} must be one declared column beside the time, never missing: declare missing = "refuse"'
-        raise UsageError(msg)
-    if event.categories is not None and len(event.categories) != 2:  # noqa: PLR2004
-        msg = f"the event {event.name!r} has two categories, of which the second says that there was one, or a range such as 0 to 1"
-        raise UsageError(msg)
-    if response.categories is not None or response.range[0] != 0:
-        msg = f"the time {response.name!r} is a number from 0 on: declare low = 0 and as high the end of follow-up"
-        raise UsageError(msg)
-    edges = (*map(float, cuts), response.range[1])
-    if len(edges) > _MOST_INTERVALS or not all(a < b for a, b in zip((0.0, *edges[:-1]), edges, strict=True)):
-        msg = f"cuts rise and lie between 0 and the declared end of follow-up; there are less than {_MOST_INTERVALS}"
-        raise UsageError(msg)
-    if not parameters.fit_intercept:
-        raise UsageError("a baseline hazard is always fitted: survival goes without fit_intercept=False")
-    return PersonResponses(response, Hazards(edges=edges), event=event)
-
-
-def _family(parameters: Parameters, response: Column) -> GlmFamily:
-    """The family, with what is declared of its response."""
-    check_family(parameters.family)
-    if parameters.family == MULTINOMIAL:
-        if response.categories is None:
-            msg = f"the response {response.name!r} of the multinomial family has classes: declare categories of two labels or more"
-            raise UsageError(msg)
-        return Softmax(labels=response.categories)
-    if parameters.family == LOGISTIC:
-        if response.categories is None or len(response.categories) != 2:  # noqa: PLR2004 - two classes
-            msg = f"the response {response.name!r} of the logistic family has two classes: declare categories of two labels"
-            raise UsageError(msg)
-        return GlmFamily(LOGISTIC)
-    if response.categories is not None:
-        msg = f"the response {response.name!r} of the {parameters.family} family is a number: declare low and high"
-        raise UsageError(msg)
-    return GlmFamily(parameters.family, *response.range, float(parameters.dispersion))
 
 
 def _effective(responses: Responses, columns: int) -> float:
@@ -315,10 +228,10 @@ def design_of(study: Study) -> GlmDesign:
     parameters: Parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     _check(parameters)
-    responses = _responses(parameters, {column.name: column for column in first.columns})
+    rows = sum(card.rows for card in study.parties)
+    responses = responses_of(parameters, {column.name: column for column in first.columns}, rows)
     _check_rows(parameters, responses)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
-    rows = sum(card.rows for card in study.parties)
     features = tuple(column for column in first.columns if column.name not in responses.names)
     # The layout codes the features; the response, which has a scale of its own, only has a name there.
     named = Column(responses.response.name, 0.0, 1.0)
@@ -338,7 +251,9 @@ def design_of(study: Study) -> GlmDesign:
     check_coding(parameters.coding, parameters.reference, levels)
     columns = len(layout.coding.attribute) + 1
     coefficients = _effective(responses, columns)
-    k = rows / study.household_rows * aggregation.multiplier(study) / coefficients
+    # Of weighted records as much as their weights' parts, which are about half before data: the middle of the declared range.
+    typical = 1.0 if responses.weighting is None else responses.weighting.middle
+    k = typical * rows / study.household_rows * aggregation.multiplier(study) / coefficients
     method = GlmMethod(parameters.method)
     schedule = schedule_of(method, k, columns, parameters.max_passes)
     if method is GlmMethod.AUTO and _entries(responses, columns) > MOST_ENTRIES and schedule.method is GlmMethod.NEWTON:
@@ -353,6 +268,8 @@ def design_of(study: Study) -> GlmDesign:
         layout = replace(layout, grid=_FINEST)
     design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {})
     counts = {vector.name: vector for vector in counting(study)}
+    if responses.weighting is not None:
+        counts[WEIGHTS] = of_units(study, dict.fromkeys(Adjacency, responses.weighting.vector()))
     left = 1 - sum(vector.share for vector in counts.values())
     moved = {how: {vector.name: vector for vector in _totals(design, how)} for how in Adjacency}
     own = {name: of_units(study, {how: made[name] for how, made in moved.items()}) for name in moved[Adjacency.REPLACE]}
@@ -380,7 +297,7 @@ def compile_plan(study: Study) -> Plan:
     """The releases of a study of a generalised linear model."""
     design = design_of(study)
     not_protected, assumptions = design.aggregation.sentences
-    passes = design.schedule.passes + (SPREAD in design.totals)
+    passes = design.schedule.passes + (SPREAD in design.totals) + (WEIGHTS in design.totals)
     return Plan(
         study,
         Split.HORIZONTAL,

@@ -9,6 +9,7 @@ import msgspec
 from unpooled.aggregation.estimates import CONSTANT_TERM, Estimates
 from unpooled.aggregation.summary import notes
 from unpooled.aggregation.tables import Tables
+from unpooled.aggregation.weights import ASSUMPTION
 from unpooled.models.glm.life_table import LifeTable
 from unpooled.protocol.step import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm
@@ -103,6 +104,7 @@ def tables(plan: Plan, result: GlmResult) -> Tables | None:
         result.classes,
         reference=given.reference,
         coding=given.coding,
+        assumed=() if design.responses.weighting is None else (ASSUMPTION,),
     )
 
 

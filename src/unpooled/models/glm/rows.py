@@ -20,6 +20,7 @@ import numpy as np
 
 from unpooled.aggregation.standard import CAP, CONSTANT, SQUARE_STEPS, WIDEST, Standard, StandardRows, coded_features
 from unpooled.aggregation.totals import Summed
+from unpooled.aggregation.weights import Weighting
 from unpooled.kernels import glm_rows, standard_rows
 from unpooled.kernels.moments import add_gram
 from unpooled.models.glm.families import GlmFamily
@@ -57,11 +58,14 @@ class Responses:
     family: GlmFamily
     exposure: Column | None = None
     offset: Column | None = None
+    #: By what a record's part of every sum is multiplied.
+    weighting: Weighting | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """All of them."""
-        return tuple(column for column in (self.response, self.exposure, self.offset) if column is not None)
+        """All of them; last the weights, where there are some."""
+        weights = None if self.weighting is None else self.weighting.column
+        return tuple(column for column in (self.response, self.exposure, self.offset, weights) if column is not None)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,7 +75,7 @@ class Responses:
     @property
     def shifted(self) -> bool:
         """Whether there is an offset of any kind."""
-        return len(self.columns) > 1
+        return self.exposure is not None or self.offset is not None
 
     @property
     def most(self) -> float:
@@ -91,6 +95,13 @@ class Responses:
             own, ends = _raw(raw, self.offset)
             glm_rows.log_exposures(exposure, limits, own, ends, offset)
         return y, offset
+
+    def others(self, block: tuple[NDArray[np.float64], ...]) -> Floats:
+        """Responses, offsets and, where records have weights, their parts: a column each of a block of raw columns."""
+        columns = [*self.read(block)]
+        if self.weighting is not None:
+            columns.append(self.weighting.parts(block[-1]))
+        return np.array(columns).T
 
 
 def _raw(raw: dict[str, NDArray[np.float64]], column: Column | None) -> tuple[Floats, tuple[float, float]]:
@@ -115,20 +126,24 @@ class BaseRate:
         return 1 + (self.responses.shifted and not self.responses.family.classes)
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:  # noqa: ARG002 - a record moves these sums alike under both
-        """The statistic with its noise; one value moves one of the sums."""
-        reach = {Unit.RECORD: Reach(unit_sums(self.count), self.count), Unit.ATTRIBUTE: Reach(unit_sums(1), 1)}
+        """The statistic with its noise; one value moves one of the sums, and a weight all of them."""
+        moved = 1 if self.responses.weighting is None else self.count
+        reach = {Unit.RECORD: Reach(unit_sums(self.count), self.count), Unit.ATTRIBUTE: Reach(unit_sums(moved), moved)}
         return Summed(BASE, (Block(self.count, float(self.grid)),), reach, self.grid, share)
 
     def statistic(self, table: Table) -> Ints:
         """The exact sums of one party's rows."""
         total = np.zeros(2, dtype=np.int64)
         for block in table.blocks(self.responses.names):
-            y, offset = self.responses.read(block)
+            y, offset, *parts = np.ascontiguousarray(self.responses.others(block).T)
+            for part in parts:
+                with np.errstate(divide="ignore"):  # a weight of 0
+                    y, offset = y * part, offset + np.log(part)
             total += glm_rows.add_base(y, self.responses.family.high, offset, self.responses.most, self.grid)
         return total[: self.count]
 
-    def decode(self, total: Total, rows: int) -> tuple[float, float]:
-        """(mean response, mean response per exposure), at least as far from its ends as the noise is."""
+    def decode(self, total: Total, rows: float) -> tuple[float, float]:
+        """(mean response, mean response per exposure), at least as far from its ends as the noise is; ``rows``: the sum of weights."""
         family = self.responses.family
         parts, noise = total.values / self.grid / rows, total.deviations / self.grid / rows
         least = np.clip(2 * noise, 1e-4 if noise.any() else 1e-12, 0.25)
@@ -189,14 +204,14 @@ class GlmRows(StandardRows):
     # --- at a party ------------------------------------------------------------------------------------------------------
 
     def blocks(self, table: Table, standard: tuple[Floats, Floats]) -> Iterator[tuple[Floats, Floats]]:
-        """(rows on the grid as floats that hold integers, responses beside offsets), block by block."""
+        """(rows on the grid as floats that hold integers, a column each of responses, offsets and weights), block by block."""
         middle, width = standard
         g, d, one = float(self.layout.grid), self.layout.size, CONSTANT if self.layout.intercept else 0.0
         for coded, *others in coded_features(self.layout, table, self.responses.names):
-            y, offset = self.responses.read(tuple(others))
-            rows = np.empty((y.size, d), order="F")
+            beside = self.responses.others(tuple(others))
+            rows = np.empty((beside.shape[0], d), order="F")
             standard_rows.standardise_rows(coded, middle * g, 1 / (width * g), WIDEST, one, float(self.grid), rows)
-            yield rows, np.array([y, offset]).T
+            yield rows, beside
 
     def pulls(
         self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats, *, scaled: bool = True
@@ -207,11 +222,14 @@ class GlmRows(StandardRows):
         for rows, other in blocks:
             for at in range(0, other.shape[0], _CACHED):
                 part = rows[at : at + _CACHED]
-                y, offset = (np.ascontiguousarray(column) for column in other[at : at + _CACHED].T)
+                y, offset, *parts = (np.ascontiguousarray(column) for column in other[at : at + _CACHED].T)
                 left, square, weight = np.empty((3, part.shape[0]))
                 standard_rows.leave_from(rows, at, -offset, start, float(self.grid), left, square)
                 limits = float(units[0]), longest, heaviest * float(units[1])
                 glm_rows.pulls(family, left, y, square, float(self.grid), *limits, weight)
+                for own in parts:  # none without weights
+                    left *= own if scaled else np.sqrt(own)
+                    weight *= own
                 yield part, left, weight, square
 
     @property

@@ -79,7 +79,7 @@ class GlmShape:
         """The gradient of a round likewise."""
         return self.received(gradient)
 
-    def curvature(self, rows: int) -> Row | float:
+    def curvature(self, rows: float) -> Row | float:
         """What a unit of a coefficient adds to the gradient, where columns are independent and a typical row is scaled down by so much."""
         return rows * self.units[1] / self.units[0] * self.design.shrinks
 
@@ -137,7 +137,7 @@ class GlmShape:
         """From the coefficients that the fit works on to those in the data's own units."""
         return self.one_back(standard)
 
-    def penalty(self, standard: Standard, rows: int) -> Row:
+    def penalty(self, standard: Standard, rows: float) -> Row:
         """The penalty of the sum of losses on every coefficient that the fit works on; a constant has none."""
         penalty = rows * self.design.parameters.ridge / self.scale(standard) ** 2
         if self.layout.intercept:
@@ -194,7 +194,7 @@ class Contrasts(GlmShape):
         """Contrasts of the gradients of the classes."""
         return np.asarray(self.lift.T @ gradient)
 
-    def curvature(self, rows: int) -> Row:
+    def curvature(self, rows: float) -> Row:
         """In every contrast as much as its eigenvalue says."""
         each = rows * self._basis[0] / self.units[0] * self.design.shrinks
         found: Row = np.repeat(each, self.layout.size)
@@ -222,7 +222,7 @@ class Contrasts(GlmShape):
         """V (x) that of one linear predictor."""
         return np.asarray(np.kron(self._basis[1], self.one_back(standard)), dtype=np.float64)
 
-    def penalty(self, standard: Standard, rows: int) -> Row:
+    def penalty(self, standard: Standard, rows: float) -> Row:
         """The same for every contrast: the penalty of the classes' own coefficients."""
         found: Row = np.tile(super().penalty(standard, rows), self.rates.size - 1)
         return found
@@ -262,7 +262,7 @@ class Intervals(GlmShape):
         """In a round the intervals' hazards move together."""
         return np.concatenate([gradient[:-1], np.full(len(self.table.edges), gradient[-1])])
 
-    def curvature(self, rows: int) -> float:
+    def curvature(self, rows: float) -> float:
         """Information is counted in events."""
         return rows * self.table.rate / self.units[0] * self.design.shrinks
 
@@ -294,7 +294,7 @@ class Intervals(GlmShape):
         back[p:, p:] = CONSTANT * np.eye(intervals)
         return back
 
-    def penalty(self, standard: Standard, rows: int) -> Row:
+    def penalty(self, standard: Standard, rows: float) -> Row:
         """Of the slopes alone."""
         return np.append(super().penalty(standard, rows)[:-1], np.zeros(len(self.table.edges)))
 

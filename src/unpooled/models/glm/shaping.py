@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from unpooled.models.glm.plan import GlmDesign
 
 
-def shape_of(design: GlmDesign, total: Total, rows: int) -> GlmShape:
-    """What a fit begins with: the base rate inside what a response can be, and the units of a typical record."""
+def shape_of(design: GlmDesign, total: Total, rows: int, counted: float) -> GlmShape:
+    """What a fit begins with: the base rate inside what a response can be, and the units of a typical record.
+
+    ``counted`` is the sum of weights, of which the base rate is a part; classes and exits are counted without weights, by ``rows``.
+    """
     base, family = design.base, design.family
     if isinstance(base, ExitCells):
         table = LifeTable.of_cells(base.ends, total.values, float(total.deviations.max()), rows)
@@ -26,5 +29,5 @@ def shape_of(design: GlmDesign, total: Total, rows: int) -> GlmShape:
     if isinstance(base, ClassRates) and isinstance(family, Softmax):
         rates = base.rates(total, rows)
         return Contrasts(design, 0.0, family.rates_units(rates), rates, family.labels)
-    mean, rate = base.decode(total, rows)
+    mean, rate = base.decode(total, counted)
     return GlmShape(design, rate, family.units(mean))

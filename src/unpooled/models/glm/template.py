@@ -11,6 +11,7 @@ response = "y"                      # a declared column: two categories (logisti
 family = "logistic"                 # or "multinomial", "poisson", "gamma", "negative-binomial", "survival"
 # exposure = ""                     # a declared column that the mean is in proportion to
 # offset = ""                       # a declared column that is added to the linear predictor
+# weights = ""                      # a declared column of numbers from 0 on: by what a record's part of every sum is multiplied
 # dispersion = 1.0                  # of the negative binomial
 # event = ""                        # survival: a declared column, 0 or 1, or two categories of which the second is the event (response: the
                                     # time, from 0 to the end of follow-up); then also cuts = [..], the times at which the hazard may change

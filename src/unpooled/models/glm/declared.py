@@ -1,0 +1,117 @@
+"""The columns that the parameters of a generalised linear model name: response, exposure, offset, weights, event; and the family that they fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unpooled.aggregation.weights import weighting_of
+from unpooled.errors import UsageError
+from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, GlmFamily, check_family
+from unpooled.models.glm.multinomial import ClassResponses, Softmax
+from unpooled.models.glm.rows import Responses
+from unpooled.models.glm.survival import Hazards, PersonResponses
+
+if TYPE_CHECKING:
+    from unpooled.models.glm.plan import Parameters
+    from unpooled.privacy.bounds import Column
+
+#: Why a family takes no exposure and no offset.
+UNSHIFTED = (
+    "exposure and offset are for families with one linear predictor: the multinomial family has one for each class, and persons of the survival "
+    "family are followed from time 0 (no late entry)"
+)
+_SURVIVAL_WORDS = (
+    "event (the declared column that says whether there was one) and cuts (times at which the hazard may change, [] for a constant one) go with "
+    "the survival family, which needs both"
+)
+#: The most intervals.
+_MOST_INTERVALS = 100
+#: Families whose records have more than one linear predictor, or are followed for a time.
+_UNSHIFTED_FAMILIES = (MULTINOMIAL, SURVIVAL)
+
+
+def responses_of(parameters: Parameters, columns: dict[str, Column], rows: int) -> Responses:
+    """Return the columns that the family reads of a record, checked."""
+    response, exposure, offset = _named(parameters, columns)
+    survival = parameters.family == SURVIVAL
+    if survival != bool(parameters.event) or survival != (parameters.cuts is not None):
+        raise UsageError(_SURVIVAL_WORDS)
+    if parameters.family in _UNSHIFTED_FAMILIES and (exposure is not None or offset is not None):
+        raise UsageError(UNSHIFTED)
+    if survival and parameters.weights:
+        raise UsageError(
+            "the survival family takes no weights: a person counts once. The Poisson family with an exposure takes them"
+        )
+    if survival:
+        return _persons(parameters, columns, response)
+    family = _family(parameters, response)
+    taken = tuple(column.name for column in (response, exposure, offset) if column is not None)
+    weighting = weighting_of(parameters.weights, columns, taken, rows)
+    if isinstance(family, Softmax):
+        return ClassResponses(response, family, weighting=weighting)
+    return Responses(response, family, exposure, offset, weighting)
+
+
+def _named(parameters: Parameters, columns: dict[str, Column]) -> tuple[Column, Column | None, Column | None]:
+    """The columns of the response, of what it is exposed to, and of an offset."""
+    found: dict[str, Column | None] = {}
+    for role in ("response", "exposure", "offset"):
+        name = getattr(parameters, role)
+        found[role] = columns.get(name)
+        if name and (name not in columns or columns[name].may_be_absent):
+            msg = f'the {role} {name!r} must be one declared column, never missing: declare missing = "refuse"'
+            raise UsageError(msg)
+    chosen = [column.name for column in found.values() if column is not None]
+    if len(set(chosen)) != len(chosen):
+        raise UsageError("response, exposure and offset are three columns, each with a name of its own")
+    response, exposure, offset = found["response"], found["exposure"], found["offset"]
+    if response is None:
+        raise UsageError("the response must be one declared column, beside at least one feature")
+    for column in (exposure, offset):
+        if column is not None and column.categories is not None:
+            msg = f"{column.name!r} is a number that the mean depends on in a known way: declare low and high"
+            raise UsageError(msg)
+    if exposure is not None and not exposure.range[0] > 0:
+        msg = f"the exposure {exposure.name!r} must be positive: declare a range that begins above 0"
+        raise UsageError(msg)
+    return response, exposure, offset
+
+
+def _persons(parameters: Parameters, columns: dict[str, Column], response: Column) -> PersonResponses:
+    """Times and events, and the intervals."""
+    event, cuts = columns.get(parameters.event), parameters.cuts or ()
+    if event is None or event.may_be_absent or event.name == response.name:
+        msg = f'the event {parameters.event!r} must be one declared column beside the time, never missing: declare missing = "refuse"'
+        raise UsageError(msg)
+    if event.categories is not None and len(event.categories) != 2:  # noqa: PLR2004
+        msg = f"the event {event.name!r} has two categories, of which the second says that there was one, or a range such as 0 to 1"
+        raise UsageError(msg)
+    if response.categories is not None or response.range[0] != 0:
+        msg = f"the time {response.name!r} is a number from 0 on: declare low = 0 and as high the end of follow-up"
+        raise UsageError(msg)
+    edges = (*map(float, cuts), response.range[1])
+    if len(edges) > _MOST_INTERVALS or not all(a < b for a, b in zip((0.0, *edges[:-1]), edges, strict=True)):
+        msg = f"cuts rise and lie between 0 and the declared end of follow-up; there are less than {_MOST_INTERVALS}"
+        raise UsageError(msg)
+    if not parameters.fit_intercept:
+        raise UsageError("a baseline hazard is always fitted: survival goes without fit_intercept=False")
+    return PersonResponses(response, Hazards(edges=edges), event=event)
+
+
+def _family(parameters: Parameters, response: Column) -> GlmFamily:
+    """The family, with what is declared of its response."""
+    check_family(parameters.family)
+    if parameters.family == MULTINOMIAL:
+        if response.categories is None:
+            msg = f"the response {response.name!r} of the multinomial family has classes: declare categories of two labels or more"
+            raise UsageError(msg)
+        return Softmax(labels=response.categories)
+    if parameters.family == LOGISTIC:
+        if response.categories is None or len(response.categories) != 2:  # noqa: PLR2004 - two classes
+            msg = f"the response {response.name!r} of the logistic family has two classes: declare categories of two labels"
+            raise UsageError(msg)
+        return GlmFamily(LOGISTIC)
+    if response.categories is not None:
+        msg = f"the response {response.name!r} of the {parameters.family} family is a number: declare low and high"
+        raise UsageError(msg)
+    return GlmFamily(parameters.family, *response.range, float(parameters.dispersion))
