@@ -26,6 +26,7 @@ class StoredCoordinates(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     squares: tuple[float, float]
     variance: tuple[float, float]
     least: float
+    mean_weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Coordinates:
     variance: tuple[float, float] = (float("nan"), float("nan"))
     #: Deviation of every coordinate of ``start`` from its rounds' own noise; 0 where there were none.
     least: float = 0.0
+    #: The mean weight of the rows as a part of the largest; 1 without weights.
+    mean_weight: float = 1.0
 
     @property
     def refined(self) -> bool:
@@ -62,12 +65,12 @@ class Coordinates:
     def stored(self) -> StoredCoordinates:
         """As plain data."""
         widths, centres, start = (tuple(row.tolist()) for row in (self.widths, self.centres, self.start))
-        rest = (self.response_width, self.response_centre, start, self.squares, self.variance, self.least)
+        rest = (self.response_width, self.response_centre, start, self.squares, self.variance, self.least, self.mean_weight)
         return StoredCoordinates(widths, centres, *rest)
 
     @classmethod
     def of(cls, stored: StoredCoordinates) -> Coordinates:
         """From plain data."""
         widths, centres, start = (np.array(row) for row in (stored.widths, stored.centres, stored.start))
-        rest = (start, stored.squares, stored.variance, stored.least)
+        rest = (start, stored.squares, stored.variance, stored.least, stored.mean_weight)
         return cls(widths, centres, stored.response_width, stored.response_centre, *rest)

@@ -18,6 +18,7 @@ from unpooled.aggregation.estimates import wald
 from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.aggregation.summary import SummaryTable, SummaryTerm
 from unpooled.aggregation.tables import Anova, JointTest, Tables
+from unpooled.aggregation.weights import ASSUMPTION
 from unpooled.kernels import noisy_gram
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class LinearTables(Tables):
         slopes = slopes[self.estimates.determined(slopes)]
         test = law.test(slopes) if slopes.size else None
         square, interval = law.r_squared(level)
-        own = law.noise * self._moments.frame.response_width**2
+        own = law.noise * self._moments.frame.response_width**2 * self._moments.layout.largest
         facts = (table.terms, self.rows, own, square, interval, test, level, self.statement, adjust)
         return LinearSummary(*facts, not_determined=table.not_determined, compared=table.compared)
 
@@ -146,6 +147,7 @@ def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str 
         moments.statement,
         reference=reference,
         coding=coding,
+        assumed=() if layout.weighting is None else (ASSUMPTION,),
         moments=moments,
     )
 
@@ -205,7 +207,9 @@ class Bootstrap:
         moments, n = self.moments, self.moments.rows
         b, k = self.coordinates, self.slopes
         gram = self.gram[:k, :k] / n
-        if moments.layout.intercept:
+        if moments.layout.intercept and moments.layout.weighting is not None:  # about the weighted means
+            gram = gram - np.outer(self.gram[:k, -1], self.gram[:k, -1]) / self.gram[-1, -1] / n
+        elif moments.layout.intercept:
             mean = self.gram[:k, -1] / n
             gram = gram - np.outer(mean, mean)
         explained = max(float(b[:k] @ gram @ b[:k]), 0.0)

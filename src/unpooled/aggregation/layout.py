@@ -25,6 +25,7 @@ from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.aggregation.formula_columns import formula_columns
 from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import Summed
+from unpooled.aggregation.weights import Weighting, weighting_of
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
@@ -69,6 +70,8 @@ class MomentsLayout:
     #: A formula, and the declared columns that its features are made of; empty: the features are the declared columns themselves.
     formula: str = ""
     sources: tuple[Column, ...] = ()
+    #: By what a row's part of every sum is multiplied.
+    weighting: Weighting | None = None
 
     @classmethod
     def of(
@@ -82,10 +85,12 @@ class MomentsLayout:
         intercept: bool = True,
         others: tuple[Column, ...] = (),
         formula: str = "",
+        weights: str = "",
     ) -> MomentsLayout:
         """The design of these declared columns, one of which is the response, for this many rows in all."""
         named = [column for column in columns if column.name == response]
-        features = tuple(column for column in columns if column.name != response)
+        weighting = weighting_of(weights, {column.name: column for column in columns}, (response,), rows)
+        features = tuple(column for column in columns if column.name not in {response, weights})
         sources: tuple[Column, ...] = ()
         if formula:
             made = formula_columns(formula, features)
@@ -101,7 +106,7 @@ class MomentsLayout:
             raise UsageError(msg)
         if not intercept:  # without a constant nothing can be centred: ranges are made symmetric about 0
             features, named = tuple(_symmetric(c) for c in features), [_symmetric(named[0])]
-        return cls(features, named[0], integer_grid(rows, 2), geometry, norm, intercept, others, formula, sources)
+        return cls(features, named[0], integer_grid(rows, 2), geometry, norm, intercept, others, formula, sources, weighting)
 
     @cached_property
     def coding(self) -> Coding:
@@ -239,11 +244,39 @@ class MomentsLayout:
         """What was subtracted from every coded feature, in the data's own units; 0 for the constant and for categories."""
         return np.append(self.coding.units[1], [0.0] * self.intercept)
 
+    @property
+    def largest(self) -> float:
+        """Return the largest weight, of which every weight is a part; 1 without weights."""
+        return 1.0 if self.weighting is None else self.weighting.largest
+
     # --- at a party ------------------------------------------------------------------------------------------------------
+
+    @property
+    def names_read(self) -> tuple[str, ...]:
+        """Return the columns of a party that a row is made of: features, response, and last the weights where there are some."""
+        weights = () if self.weighting is None else (self.weighting.column.name,)
+        return (*self.coding.names, self.response.name, *weights)
 
     def statistic(self, table: Table) -> NDArray[np.int64]:
         """The exact integer vector of one party's rows, streamed over its blocks."""
-        return self.added_up(table.blocks((*self.coding.names, self.response.name)))
+        if self.weighting is not None:
+            return shared_out(table.blocks(self.names_read), self._weighted)
+        return self.added_up(table.blocks(self.names_read))
+
+    def _weighted(self, blocks: Iterator[tuple[NDArray[Any], ...]]) -> NDArray[np.int64]:
+        """Return the same of rows that are multiplied by the root of their weight's part, the constant with them, rounded toward zero."""
+        from unpooled.kernels.moments import add_gram
+
+        assert self.weighting is not None
+        total = np.zeros((self.size + 1, self.size + 1), dtype=np.int64)
+        response, features = Coding((self.response,), self.grid), self.size - self.intercept
+        for block in blocks:
+            rows = np.full((block[0].size, self.size + 1), float(self.grid), order="F")
+            self.coding.code_into(block[:-2], rows[:, :features])
+            response.code_into(block[-2:-1], rows[:, -1:])
+            rows *= np.sqrt(self.weighting.parts(block[-1]))[:, None]
+            add_gram(np.trunc(rows), self.grid, total)
+        return total[self.pairs]
 
     def added_up(self, blocks: Iterable[tuple[NDArray[Any], ...]]) -> NDArray[np.int64]:
         """The same for blocks of raw features and, last, the responses: of a table, or made from one row by row."""

@@ -15,15 +15,14 @@ from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.estimates import Estimates
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.moments_file import FORMAT, StoredMoments, decoded, read, write
+from unpooled.aggregation.moments_file import StoredMoments, decoded, parts_of, read, stored_of, write
 from unpooled.aggregation.once import once
 from unpooled.aggregation.precisions import ESTIMATE, is_estimated, positive
 from unpooled.aggregation.printed_terms import TREATMENT
-from unpooled.errors import DataError, UsageError
+from unpooled.errors import UsageError
 from unpooled.kernels import noisy_gram
 from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
 from unpooled.kernels.known_directions import KnownDirections, cross_without_still
-from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,7 +79,7 @@ class Moments:
         gram, variance = (np.full((width, width), np.nan) for _ in range(2))
         gram[first, second] = gram[second, first] = total.values / layout.grid**2
         variance[first, second] = variance[second, first] = (total.deviations / layout.grid**2) ** 2
-        if layout.intercept:  # the number of rows is public
+        if layout.intercept and layout.weighting is None:  # the number of rows is public, the sum of weights is not
             one = layout.size - 1
             gram[one, one], variance[one, one] = rows, 0.0
         return cls(layout, rows, gram, variance, plan, statement, holds=holds)
@@ -133,7 +132,8 @@ class Moments:
         if not (self.frame.refined and self.layout.intercept):
             return float(self.rows)
         last = self.layout.size - 1
-        return float(np.clip(self.gram[last, last] * self.frame.widths[last] ** 2, self.rows / 4, self.rows))
+        whole = self.gram[last, last] * self.frame.widths[last] ** 2 / self.frame.mean_weight
+        return float(np.clip(whole, self.rows / 4, self.rows))
 
     @cached_property
     def known(self) -> KnownDirections:
@@ -174,11 +174,11 @@ class Moments:
         half width of y as its prior standard deviation.
         """
         frame = self.frame
-        noise = None if is_estimated(noise_precision) else 1 / (positive(noise_precision) * frame.response_width**2)
+        noise = None if is_estimated(noise_precision) else 1 / (positive(noise_precision) * self._unit)
         prior = None if is_estimated(prior_precision) else self._prior(positive(prior_precision))
         if naive:  # the paper's own takes both for known: 1 where nothing else is said
             prior = self._prior(1.0) if prior is None else prior
-            noise = 1 / frame.response_width**2 if noise is None else noise
+            noise = 1 / self._unit if noise is None else noise
             found = noisy_gram.naive_posterior(self.xx[0], self.xy[0], 1 / prior, 1 / noise)
             return self._in_own_units(*found, noise)
         if frame.refined:
@@ -200,7 +200,7 @@ class Moments:
         if alpha == 0:
             return self.ols(noise_precision)
         frame = self.frame
-        penalty = alpha / frame.widths**2 * (self.weight / self.rows)
+        penalty = alpha / frame.widths**2 * (self.weight / self.rows) / self.layout.largest
         if self.layout.intercept:
             penalty[-1] = 0.0
         noise = self._noise_variance(noise_precision)
@@ -242,13 +242,17 @@ class Moments:
 
     def _noise_variance(self, noise_precision: float | str) -> float:
         """In coordinates: as given in the data's own units, or estimated."""
-        width = self.frame.response_width
         if not is_estimated(noise_precision):
-            return 1 / (positive(noise_precision) * width**2)
+            return 1 / (positive(noise_precision) * self._unit)
         # What is left of the rows' own squares has as many degrees of freedom less as there are coefficients; rounds count them already.
         free = self.rows if self.frame.refined else max(self.rows - self.known.values.size, 1)
         left: float = self.posterior().noise_variance
-        return left / width**2 * self.rows / free
+        return left / self._unit * self.rows / free
+
+    @property
+    def _unit(self) -> float:
+        """Return the residual variance of a row of weight 1 in the data's own units, per unit of that of coordinates."""
+        return self.frame.response_width**2 * self.layout.largest
 
     def _prior(self, precision: float) -> Row:
         """Prior variances in coordinates of one precision in the data's own units."""
@@ -297,7 +301,7 @@ class Moments:
         p = own.size - layout.intercept
         intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
         known = self.known.determined(back)[:p]
-        return LinearFit(own[:p], intercept, spread, known, prior, noise * frame.response_width**2)
+        return LinearFit(own[:p], intercept, spread, known, prior, noise * self._unit)
 
     # --- other models and tables, all post-processing ----------------------------------------------------------------------
 
@@ -338,7 +342,7 @@ class Moments:
         penalties = alpha / (frame.widths * frame.response_width)
         if layout.intercept:
             penalties[-1] = 0.0
-        found = derived.lasso(m, self._cross + m @ frame.start, penalties, self.weight)
+        found = derived.lasso(m, self._cross + m @ frame.start, penalties, self.weight * frame.mean_weight)
         own = frame.back(intercept=layout.intercept) @ found
         p = own.size - layout.intercept
         intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
@@ -352,31 +356,14 @@ class Moments:
 
     def stored(self) -> StoredMoments:
         """Everything as plain data."""
-        d = self.layout
-        gram, variance = Array.of(self.gram), Array.of(self.variance)
-        head = (FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept)
-        frame = None if self.standard is None else self.standard.stored()
-        return StoredMoments(
-            *head, self.rows, gram, variance, self.plan, self.statement, frame, self.holds, d.formula, d.sources
-        )
+        return stored_of(self)
 
     @classmethod
     def of(cls, stored: StoredMoments) -> Self:
         """From plain data; refused where they do not fit together."""
-        if stored.format != FORMAT or stored.geometry not in list(Geometry):
-            msg = f"moments of another format: this program reads {FORMAT!r}"
-            raise DataError(msg)
-        geometry = Geometry(stored.geometry)
-        shape = stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept
-        layout = MomentsLayout(*shape, formula=stored.formula, sources=stored.sources)
-        square = (layout.size + 1, layout.size + 1)
-        frame = None if stored.frame is None else Coordinates.of(stored.frame)
-        fits = frame is None or {frame.widths.size, frame.centres.size, frame.start.size} == {layout.size}
-        if not fits or any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
-            raise DataError("moments whose matrices do not fit their columns")
-        matrices = stored.gram.numpy(), stored.variance.numpy()
+        layout, frame, gram, variance = parts_of(stored)
         holds = stored.statement.startswith("Differentially private") if stored.holds is None else stored.holds
-        return cls(layout, stored.rows, *matrices, stored.plan, stored.statement, frame, holds)
+        return cls(layout, stored.rows, gram, variance, stored.plan, stored.statement, frame, holds)
 
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""

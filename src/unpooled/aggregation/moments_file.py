@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from unpooled.aggregation.coordinates import StoredCoordinates
+from unpooled.aggregation.coordinates import Coordinates, StoredCoordinates
+from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.saving import read_saved, write_saved
+from unpooled.aggregation.weights import Weighting
 from unpooled.errors import DataError
 from unpooled.privacy.bounds import Column
 from unpooled.protocol.messages import UNREADABLE, Array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.moments import Moments
+
+    Parts = tuple[MomentsLayout, Coordinates | None, NDArray[np.float64], NDArray[np.float64]]
 
 FORMAT, KIND = "unpooled moments 1", "Moments"
 Made = TypeVar("Made")
@@ -42,6 +51,49 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Of features that a formula makes: the formula, and the columns that it reads.
     formula: str = ""
     sources: tuple[Column, ...] = ()
+    #: The declared column of weights, where the rows have some.
+    weights: Column | None = None
+
+
+def stored_of(moments: Moments) -> StoredMoments:
+    """Return the moments as plain data."""
+    d = moments.layout
+    return StoredMoments(
+        FORMAT,
+        d.features,
+        d.response,
+        d.grid,
+        str(d.geometry),
+        d.norm,
+        d.intercept,
+        moments.rows,
+        Array.of(moments.gram),
+        Array.of(moments.variance),
+        moments.plan,
+        moments.statement,
+        None if moments.standard is None else moments.standard.stored(),
+        moments.holds,
+        d.formula,
+        d.sources,
+        None if d.weighting is None else d.weighting.column,
+    )
+
+
+def parts_of(stored: StoredMoments) -> Parts:
+    """Return (layout, coordinates, Gram, variances of its noise) of plain data; refuse what does not fit together."""
+    if stored.format != FORMAT or stored.geometry not in list(Geometry):
+        msg = f"moments of another format: this program reads {FORMAT!r}"
+        raise DataError(msg)
+    geometry = Geometry(stored.geometry)
+    shape = stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept
+    weighting = None if stored.weights is None else Weighting(stored.weights, stored.rows)
+    layout = MomentsLayout(*shape, formula=stored.formula, sources=stored.sources, weighting=weighting)
+    square = (layout.size + 1, layout.size + 1)
+    frame = None if stored.frame is None else Coordinates.of(stored.frame)
+    fits = frame is None or {frame.widths.size, frame.centres.size, frame.start.size} == {layout.size}
+    if not fits or any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
+        raise DataError("moments whose matrices do not fit their columns")
+    return layout, frame, stored.gram.numpy(), stored.variance.numpy()
 
 
 def write(path: str | Path, stored: StoredMoments) -> None:

@@ -227,18 +227,18 @@ class StandardRows:
     # --- at a party ------------------------------------------------------------------------------------------------------
 
     def blocks(self, table: Table, standard: tuple[Floats, Floats]) -> Iterator[tuple[Floats, Floats]]:
-        """(rows on the grid as floats that hold integers, standardised responses), block by block."""
+        """(rows on the grid as floats that hold integers, standardised responses and the parts of weights), block by block."""
         middle, width = standard
         g, d, one = float(self.layout.grid), self.layout.size, CONSTANT if self.layout.intercept else 0.0
-        for coded, response in coded_blocks(self.layout, table):
+        for coded, response, *parts in coded_blocks(self.layout, table):
             rows = np.empty((response.size, d), order="F")
             scale = (middle[:-1] * g, 1 / (width[:-1] * g))
             standard_rows.standardise_rows(coded, *scale, WIDEST, one, float(self.grid), rows)
-            yield rows, np.clip((response / g - middle[-1]) / width[-1], -WIDEST, WIDEST)
+            yield rows, np.array([np.clip((response / g - middle[-1]) / width[-1], -WIDEST, WIDEST), *parts])
 
     def gradient(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
         """The exact sum of one descent round."""
-        return self.cut_products(self._left(blocks, start), 2 * WIDEST)
+        return self.cut_products(self._left(blocks, start, whole=True), 2 * WIDEST)
 
     def cut_products(self, left: Iterable[tuple[Floats, Floats, Floats]], most: float) -> Ints:
         """The exact sum of (rows, residuals, squared lengths), residuals at most ``most`` and their products at most ``longest``."""
@@ -263,7 +263,7 @@ class StandardRows:
 
         d, longest, most = self.layout.size, self._steps[1], self._clip(clip)
         total = np.zeros((d + 1, d + 1), dtype=np.int64)
-        for rows, residual, square in self._left(blocks, start):
+        for rows, residual, square in self._left(blocks, start, longer=True):
             out = np.empty((residual.size, d + 1), order="F")
             finer = self.coarse / self.grid, float(self.grid)
             standard_rows.shorten_rows(rows, residual, square, *finer, longest, most, out)
@@ -272,13 +272,24 @@ class StandardRows:
             add_gram(out, longest, total)
         return np.concatenate([total.diagonal()[:d], total[:d, :d][np.triu_indices(d, 1)], total[:d, d]])
 
-    def _left(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Iterator[tuple[Floats, Floats, Floats]]:
-        """(rows, residuals, squared lengths), some thousand rows at a time, which stay in the cache."""
-        for rows, response in blocks:
+    def _left(
+        self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, *, whole: bool = False, longer: bool = False
+    ) -> Iterator[tuple[Floats, Floats, Floats]]:
+        """(rows, residuals, squared lengths), some thousand rows at a time, which stay in the cache.
+
+        With weights, residuals are multiplied by the roots of their parts (``whole``: by the parts), and with ``longer`` so are the rows.
+        """
+        for rows, (response, *parts) in blocks:
             for at in range(0, response.size, _CACHED):
                 part = rows[at : at + _CACHED]
                 residual, square = np.empty((2, part.shape[0]))
                 standard_rows.leave_from(rows, at, response[at : at + _CACHED], start, float(self.grid), residual, square)
+                for own in parts:  # none without weights
+                    root = np.sqrt(own[at : at + _CACHED])
+                    residual *= root * root if whole else root
+                    if longer:
+                        part = np.asfortranarray(np.trunc(part * root[:, None]))
+                        square = np.square(part).sum(axis=1)
                 yield part, residual, square
 
     def _clip(self, clip: float) -> int:
@@ -316,20 +327,22 @@ class StandardRows:
         return gram, variance
 
 
-def coded_blocks(layout: MomentsLayout, table: Table) -> Iterator[tuple[Floats, Floats]]:
-    """Coded features and responses of a table, block by block, as floats that hold integers."""
-    yield from _coded(layout, table.blocks((*layout.coding.names, layout.response.name)))
+def coded_blocks(layout: MomentsLayout, table: Table) -> Iterator[tuple[Floats, ...]]:
+    """Coded features and responses of a table, block by block, as floats that hold integers; last the parts of weights."""
+    yield from _coded(layout, table.blocks(layout.names_read))
 
 
-def _coded(layout: MomentsLayout, blocks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Floats, Floats]]:
+def _coded(layout: MomentsLayout, blocks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Floats, ...]]:
     coding, response = layout.coding, Coding((layout.response,), layout.grid)
+    count = len(coding.names)
     for block in blocks:
         coded = np.empty((block[0].size, len(coding.attribute)), order="F")
         if coding.columns:
-            coding.code_into(block[:-1], coded)
+            coding.code_into(block[:count], coded)
         own = np.empty((block[0].size, 1))
-        response.code_into(block[-1:], own)
-        yield coded, own[:, 0]
+        response.code_into(block[count : count + 1], own)
+        weighting = layout.weighting
+        yield coded, own[:, 0], *([weighting.parts(block[-1])] if weighting is not None and len(block) > count + 1 else [])
 
 
 def coded_features(layout: MomentsLayout, table: Table, others: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -17,6 +17,7 @@ from unpooled.errors import DataError, UsageError
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import unit_sums
+from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.aggregation.totals import Total
-    from unpooled.privacy.table import Table
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -121,3 +121,9 @@ def given_weights(weights: ArrayLike | None, bounds: tuple[float, float] | None,
         msg = f"weights must have a finite number for each of the {rows} rows"
         raise DataError(msg)
     return {WEIGHT: column}
+
+
+def with_weights(table: Table, weights: ArrayLike | None, bounds: tuple[float, float] | None) -> Table:
+    """Return the table with the weights that a caller of ``fit`` passes as one more column, where they are declared."""
+    more = given_weights(weights, bounds, table.n_rows)
+    return Table({name: table[name] for name in table.names} | more) if more else table

@@ -16,6 +16,7 @@ from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
 from unpooled.aggregation.standard import CONSTANT, DESCENT, RESIDUAL, SCALES, SPREAD, Standard
 from unpooled.aggregation.totals import COUNT, rows_of
+from unpooled.aggregation.weights import WEIGHTS
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, NAIVE, SQUARE
 from unpooled.models.bayes.rounds import Method
 from unpooled.protocol.terms import finite
@@ -75,11 +76,18 @@ class Rounds:
         self.members: Mapping[str, Member] = {}
         self.participants: tuple[str, ...] = ()
         self.count: Total | None = None
+        #: The mean weight as a part of the largest; 1 without weights.
+        self.weight = 1.0
 
     @property
     def rows(self) -> int:
         """The rows of whoever was in the last total."""
         return rows_of(self.plan.study, self.participants, self.count)
+
+    @property
+    def counted(self) -> float:
+        """The sum of weights as parts of the largest: the rows, without weights."""
+        return self.rows * self.weight
 
     def total(self, name: str, settings: tuple[float, ...] = (), index: int = 0) -> Generator[list[Ask], Replies, Total]:
         """One total of the plan."""
@@ -96,6 +104,9 @@ def coordinate(plan: Plan) -> Conversation:
     settings: tuple[float, ...] = ()
     if COUNT in rounds.design.totals:
         rounds.count = yield from rounds.total(COUNT)
+    if WEIGHTS in rounds.design.totals and rounds.design.layout.weighting is not None:
+        total = yield from rounds.total(WEIGHTS)
+        rounds.weight = rounds.design.layout.weighting.mean(total, rounds.rows)
     if rounds.design.method is Method.MOMENTS:
         moments, settings = yield from _one_release(rounds)
         return _result(rounds, posterior(rounds.design, moments), moments, settings)
@@ -148,7 +159,7 @@ def _standardised(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[LinearF
     clip = min(clip_of(farthest) * spread, whole) if spread else whole
     total = yield from rounds.total(RESIDUAL, (*settings, clip))
     gram, variance = rows.products_of(total, clip)
-    frame = _frame(design, standard, start, (squares, noise**2), least)
+    frame = _frame(design, standard, start, (squares, noise**2), least, rounds.weight)
     promise = plan.statement
     moments = Moments(design.layout, rounds.rows, gram, variance, plan.hash, str(promise), frame, promise.holds)
     return moments.posterior(), moments
@@ -173,11 +184,11 @@ def _descent(rounds: Rounds, standard: Standard) -> Generator[list[Ask], Replies
     for index in range(schedule.rounds):
         total = yield from rounds.total(DESCENT, (*standard.settings, *current.tolist()), index)
         gradient, noise = design.standard.gradient_of(total)
-        current = current + schedule.step * gradient / rounds.rows
+        current = current + schedule.step * gradient / rounds.counted
         if index >= first:
             later += current
     # Where the rows' second moments are about those of independent columns, the mean of m gradients has 1/m of their variance.
-    return later / (schedule.rounds - first), noise / rounds.rows / math.sqrt(schedule.rounds - first)
+    return later / (schedule.rounds - first), noise / rounds.counted / math.sqrt(schedule.rounds - first)
 
 
 def shrunk(start: Row, least: float, standard: Standard, *, intercept: bool) -> Row:
@@ -195,8 +206,15 @@ def shrunk(start: Row, least: float, standard: Standard, *, intercept: bool) -> 
     return result
 
 
-def _frame(design: BayesDesign, standard: Standard, start: Row, squares: tuple[float, float], least: float) -> Coordinates:
-    """The units of standardised rows of these means and deviations."""
+def _frame(
+    design: BayesDesign,
+    standard: Standard,
+    start: Row,
+    squares: tuple[float, float],
+    least: float,
+    weight: float = 1.0,
+) -> Coordinates:
+    """The units of standardised rows of these means and deviations; ``weight`` is the rows' mean weight as a part of the largest."""
     layout, y = design.layout, design.layout.response
     widths, centres = layout.half_widths, layout.centres
     p = len(layout.coding.attribute)
@@ -204,7 +222,9 @@ def _frame(design: BayesDesign, standard: Standard, start: Row, squares: tuple[f
     middles = np.concatenate([centres[:p] + widths[:p] * standard.middle[:-1], [0.0] * layout.intercept])
     width, centre = y.half_width * float(standard.width[-1]), y.centre + y.half_width * float(standard.middle[-1])
     value, noise = (number / float(standard.width[-1]) ** 2 for number in standard.variance)
-    return Coordinates(own, middles, width, centre, start, squares, (value, noise**2), max(least, 1e-12))
+    if layout.weighting is not None:  # the response's variance was released without weights: the moments tell it
+        value = noise = math.nan
+    return Coordinates(own, middles, width, centre, start, squares, (value, noise**2), max(least, 1e-12), weight)
 
 
 def _without_errors(design: BayesDesign, frame: Coordinates) -> LinearFit:

@@ -10,10 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import ESTIMATE, Moments
 from unpooled.aggregation.printed_terms import TREATMENT
+from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, with_weights
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
+from unpooled.estimation.framed import column_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
-from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.parameters import NONE, NUMBER, PAIR, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.bayes import MODEL, published
@@ -89,6 +91,8 @@ class PrivateLinearRegression(LinearRegressor):
         Precision (one over variance) of the prior of every coefficient in the data's own units, or what the release says of it.
     noise_precision : float or "estimate", default "estimate"
         Precision of y around its mean, or what the release says of it.
+    weights_bounds : (low, high), optional
+        Declared range, from 0 on, of ``weights`` in ``fit``, by which everything that a row adds to a sum is multiplied.
     fit_intercept : bool, default True
         Whether to fit a constant.
     formula : str, optional
@@ -153,6 +157,7 @@ class PrivateLinearRegression(LinearRegressor):
         | taking("prior_precision noise_precision", NUMBER, WORD)
         | taking("max_passes", WHOLE)
         | taking("multiple", NUMBER, NONE)
+        | taking("weights_bounds", PAIR, NONE)
         | taking("formula", WORD, NONE)
     )
 
@@ -178,6 +183,7 @@ class PrivateLinearRegression(LinearRegressor):
         multiple: float | None = None,
         prior_precision: float | str = ESTIMATE,
         noise_precision: float | str = ESTIMATE,
+        weights_bounds: tuple[float, float] | None = None,
         fit_intercept: bool = True,
         formula: str | None = None,
         public_seed: int = 0,
@@ -199,6 +205,7 @@ class PrivateLinearRegression(LinearRegressor):
         self.multiple = multiple
         self.prior_precision = prior_precision
         self.noise_precision = noise_precision
+        self.weights_bounds = weights_bounds
         self.fit_intercept = fit_intercept
         self.formula = formula
 
@@ -208,7 +215,7 @@ class PrivateLinearRegression(LinearRegressor):
 
     def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
         assert declared.response is not None
-        columns = (*declared.columns, declared.response)
+        columns = (*declared.columns, *check_weights_bounds(self.weights_bounds), declared.response)
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
         parameters = {
             "response": RESPONSE,
@@ -226,6 +233,8 @@ class PrivateLinearRegression(LinearRegressor):
             "multiple": None if self.multiple is None else float(self.multiple),
             **self._formula_parameter,
         }
+        if self.weights_bounds is not None:  # without weights a study keeps its hash
+            parameters["weights"] = WEIGHT
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     def fit(
@@ -236,15 +245,19 @@ class PrivateLinearRegression(LinearRegressor):
         unit_id: ArrayLike | None = None,
         *,
         formula: str | None = None,
+        weights: ArrayLike | str | None = None,
     ) -> Self:
         """Release the moments of all sites (``sites``: a label per row; None is one site; ``unit_id``: an id per row) and compute the posterior.
 
         ``fit(frame, "y")`` takes the response out of a frame, ``fit(frame, formula="y ~ age * ward")`` whatever the formula names; a frame may
-        hold other columns beside those that are declared.
+        hold other columns beside those that are declared. ``weights``: a number from 0 on for each row, inside ``weights_bounds``, or the
+        column of the frame that holds them. Standard errors take them as precisions, as in weighted least squares.
         """
         asked = self._framed(X, y, formula)
+        weights = column_of(X, weights)
         features, declared, response = self._numeric(asked.X, asked.y)
         whole = part(features, features.names, response)
+        whole = with_weights(whole, weights, self.weights_bounds)
         tables = site_tables(whole, sites, self.unit, unit_id, self.rows_per_household)
         study = self._study(counts_of(tables), declared)
         result = self._run(study, tables).outcome.result

@@ -80,6 +80,11 @@ def _error(plan: Plan, r2: float, correlation: float, ranges: float, rng: np.ran
     count = min(rows, _ROWS)
     table = made_up(layout.features, layout.response, count + _NEW, r2, correlation, ranges, rng)
     names = (*(c.name for c in layout.features), layout.response.name)
+    if layout.weighting is not None:  # uniform over the declared range
+        name = layout.weighting.column.name
+        low, high = layout.weighting.column.range
+        weights = rng.uniform(low, high, table.n_rows)
+        table, names = Table({own: table[own] for own in names} | {name: weights}), (*names, name)
     used, new = (Table({name: table[name][part] for name in names}) for part in (slice(count), slice(count, None)))
     result: BayesResult = imagine(plan, coordinate, STATISTICS, used, rng)
     coefficients = np.array([c.value for c in result.coefficients])

@@ -11,6 +11,7 @@ from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.standard import DESCENT, RESIDUAL, SCALES, SPREAD, public_numbers, remembered
 from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
+from unpooled.aggregation.weights import WEIGHTS
 from unpooled.errors import PlanMismatch
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, SQUARE
 from unpooled.privacy.bounds import Coding
@@ -36,13 +37,23 @@ def _moments(context: Context, settings: Settings) -> NDArray[np.int64]:
 
 def _square(context: Context, settings: Settings) -> NDArray[np.int64]:
     layout = _narrowed(context, settings)
-    coding = Coding((layout.response,), layout.grid)
+    coding, weighting = Coding((layout.response,), layout.grid), layout.weighting
 
     def added_up(blocks: Raw) -> NDArray[np.int64]:
-        coded = (coding.code(block)[0] for block in blocks)
-        return np.array([sum(int((part * part).sum()) for part in coded)], dtype=np.int64)
+        total = 0
+        for block in blocks:
+            coded = coding.code(block[:1])[0]
+            if weighting is not None:
+                coded = np.trunc(coded * np.sqrt(weighting.parts(block[1]))[:, None]).astype(np.int64)
+            total += int((coded * coded).sum())
+        return np.array([total], dtype=np.int64)
 
-    return shared_out(context.table.blocks(coding.names), added_up)
+    return shared_out(context.table.blocks(layout.names_read[len(layout.coding.names) :]), added_up)
+
+
+def _weights(context: Context, settings: Settings) -> NDArray[np.int64]:
+    no_settings(settings)
+    return context.design.layout.weighting.statistic(context.table)  # type: ignore[no-any-return]
 
 
 def _narrowed(context: Context, settings: Settings) -> MomentsLayout:
@@ -102,6 +113,7 @@ def _rows(context: Context, standard: tuple[NDArray[np.float64], NDArray[np.floa
 #: What a party adds up, by the name of the total.
 STATISTICS = {
     COUNT: rows_counted,
+    WEIGHTS: _weights,
     DEVIATIONS: _deviations,
     SQUARE: _square,
     MOMENTS: _moments,

@@ -14,6 +14,7 @@ from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.aggregation.standard import Scales, StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed, counting, of_units
+from unpooled.aggregation.weights import WEIGHTS
 from unpooled.errors import UsageError
 from unpooled.models.bayes.rounds import ROUNDS, Method, Schedule, schedule_of
 from unpooled.privacy.bounds import Coding, Column
@@ -40,6 +41,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[parameters]`` of a Bayes study."""
 
     response: str
+    #: A declared column of weights, by which everything that a row adds to a sum is multiplied.
+    weights: str = ""
     #: T: parties that may collude or drop out. Meaningless to trusted and local aggregation but for dropouts.
     tolerate: int = 0
     #: Parties that may be nodes of the secure sum, or the trusted aggregator; empty: all, or the first.
@@ -154,6 +157,9 @@ def _check(parameters: Parameters) -> None:
         raise UsageError(
             "a formula goes without projection and norm: they are of the declared columns, not of what it makes of them"
         )
+    if parameters.weights and _paper(parameters):
+        msg = f"weights go without {', '.join(_paper(parameters))}: those are of rows that count alike"
+        raise UsageError(msg)
     if parameters.norm is not None and (parameters.projection or not 0 < parameters.norm < math.inf):
         raise UsageError("norm must be positive and finite, and goes without projection, which narrows single columns")
     if parameters.geometry not in set(Geometry):
@@ -191,6 +197,8 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
     parameters: Parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     _check(parameters)
+    if method is not None and parameters.weights:
+        raise UsageError("the published form has no weights: its rows count alike")
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     rows = sum(card.rows for card in study.parties)
     layout = MomentsLayout.of(
@@ -201,6 +209,7 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
         norm=parameters.norm,
         intercept=parameters.fit_intercept,
         formula=parameters.formula,
+        weights=parameters.weights,
     )
     check_formula(parameters.formula, (parameters.response,))
     if layout.made is not None and layout.made.derived.offset_column is not None:
@@ -208,7 +217,9 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
     check_coding(parameters.coding, parameters.reference, {factor.name: factor.levels for factor in layout.terms.factors})
     wanted = Method(method or (Method.MOMENTS if _paper(parameters) else parameters.method))
     coefficients = len(layout.coding.attribute) + 1
-    k = rows / study.household_rows * aggregation.multiplier(study) / coefficients
+    # Of weighted rows as much as their weights' parts, which are about half before data: the middle of the declared range.
+    typical = 1.0 if layout.weighting is None else layout.weighting.middle
+    k = typical * rows / study.household_rows * aggregation.multiplier(study) / coefficients
     schedule = schedule_of(wanted, k, coefficients, parameters.max_passes)
     used = layout
     if schedule.method is Method.MEAN:
@@ -231,6 +242,8 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
         return {vector.name: vector for vector in made}
 
     counts = {vector.name: vector for vector in counting(study)}
+    if layout.weighting is not None and schedule.method is not Method.MOMENTS:
+        counts[WEIGHTS] = of_units(study, dict.fromkeys(Adjacency, layout.weighting.vector()))
     left = 1 - sum(vector.share for vector in counts.values())
     moved = {how: vectors(how) for how in Adjacency}
     names = moved[Adjacency.REPLACE]

@@ -9,6 +9,7 @@ TEMPLATE = Template(
     """\
 response = "y"                      # a declared column, with a range
 # fit_intercept = true
+# weights = ""                      # a declared column of numbers from 0 on: by what a row's part of every sum is multiplied
 # method = "auto"                   # decided before data; "refinement", "gradient", "mean", "moments"
 # tolerate = 0                      # parties that may collude or drop out
 # level = 0.95                      # of the intervals
