@@ -90,15 +90,15 @@ def weighting_of(name: str, columns: Mapping[str, Column], taken: tuple[str, ...
     """Return the weighting by the declared column of this name, or None without a name; refuse a column that cannot hold weights."""
     if not name:
         return None
+    if name in taken:
+        msg = f"the weights {name!r} must be a column of their own, not the response or another declared role"
+        raise UsageError(msg)
     column = columns.get(name)
     if column is None or column.may_be_absent:
         msg = f'the weights {name!r} must be one declared column, never missing: declare missing = "refuse"'
         raise UsageError(msg)
     if column.categories is not None or column.range[0] < 0 or not column.range[1] > 0:
         msg = f"the weights {name!r} must be numbers from 0 on: declare low >= 0 and high above 0"
-        raise UsageError(msg)
-    if name in taken:
-        msg = f"the weights {name!r} must be a column of their own, not the response or another declared role"
         raise UsageError(msg)
     return Weighting(column, rows)
 

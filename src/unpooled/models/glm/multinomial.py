@@ -175,9 +175,9 @@ class ClassRows(GlmRows):
                 for a in range(c):
                     standard_rows.leave(part, np.zeros(y.size), own[a], float(self.grid), left[a], square)
                 class_rows.pulls(left, y, square, float(self.grid), limits, np.empty(c), weight)
-                for own in parts:  # none without weights
-                    left *= own
-                    weight *= own
+                for heavy in parts:  # none without weights
+                    left *= heavy
+                    weight *= heavy
                 yield part, left, weight, square
 
     def gradients(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
