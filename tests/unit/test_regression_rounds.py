@@ -193,7 +193,7 @@ def test_a_residual_counts_in_full_until_its_product_is_at_the_bound() -> None:
     for predicted in (0.0, -2.0, -30.0, -36.0, -50.0):
         start = np.zeros(rows.width)
         start[0] = predicted / z
-        found = rows.gradient(iter([(coordinates.copy(order="F"), np.array([response]))]), start)
+        found = rows.gradient(iter([(coordinates.copy(order="F"), np.array([[response]]))]), start)
         assert found[0] / rows.grid**2 == pytest.approx(min((response - predicted) * z, rows.longest), rel=1e-3)
 
 
@@ -535,7 +535,7 @@ def test_squares_are_those_of_the_residuals_up_to_their_cap() -> None:
     rows = StandardRows(layout, 100, 1.0)
     table = data(60)
     standard, start = (np.array([0.1, -0.2, 0.0]), np.array([0.5, 0.4, 0.1])), np.array([0.5, -1.0, 0.2])
-    ((z, v),) = rows.blocks(table, standard)
+    ((z, (v,)),) = rows.blocks(table, standard)
     wanted = np.minimum((v - z @ start / rows.grid) ** 2, 9.0).sum()
     found = rows.squares(rows.blocks(table, standard), start)[0] / 1024
     assert found == pytest.approx(wanted, abs=60 / 1024)

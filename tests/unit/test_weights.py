@@ -372,7 +372,7 @@ def test_a_fit_without_weights_keeps_its_plan() -> None:
     weighted = PrivateLinearRegression(bounds=(-1, 1), y_bounds=(-2, 2), weights_bounds=(0, 2)).plan(500, 2)
     assert "weights" not in plain.study.parameters
     assert plain.hash != weighted.hash
-    assert [r.name for r in weighted.releases][0] == "weights"
+    assert weighted.releases[0].name == "weights"
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.estimates import Estimates
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.moments_file import StoredMoments, decoded, parts_of, read, stored_of, write
+from unpooled.aggregation.moments_file import FORMAT, StoredMoments, decoded, parts_of, read, write
 from unpooled.aggregation.once import once
 from unpooled.aggregation.precisions import ESTIMATE, is_estimated, positive
 from unpooled.aggregation.printed_terms import TREATMENT
@@ -23,6 +23,7 @@ from unpooled.errors import UsageError
 from unpooled.kernels import noisy_gram
 from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
 from unpooled.kernels.known_directions import KnownDirections, cross_without_still
+from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -356,7 +357,12 @@ class Moments:
 
     def stored(self) -> StoredMoments:
         """Everything as plain data."""
-        return stored_of(self)
+        d = self.layout
+        head = (FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept, self.rows)
+        released = (Array.of(self.gram), Array.of(self.variance), self.plan, self.statement)
+        frame = None if self.standard is None else self.standard.stored()
+        weights = None if d.weighting is None else d.weighting.column
+        return StoredMoments(*head, *released, frame, self.holds, d.formula, d.sources, weights)
 
     @classmethod
     def of(cls, stored: StoredMoments) -> Self:

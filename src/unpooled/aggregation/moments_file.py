@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.moments import Moments
-
     Parts = tuple[MomentsLayout, Coordinates | None, NDArray[np.float64], NDArray[np.float64]]
 
 FORMAT, KIND = "unpooled moments 1", "Moments"
@@ -53,30 +51,6 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sources: tuple[Column, ...] = ()
     #: The declared column of weights, where the rows have some.
     weights: Column | None = None
-
-
-def stored_of(moments: Moments) -> StoredMoments:
-    """Return the moments as plain data."""
-    d = moments.layout
-    return StoredMoments(
-        FORMAT,
-        d.features,
-        d.response,
-        d.grid,
-        str(d.geometry),
-        d.norm,
-        d.intercept,
-        moments.rows,
-        Array.of(moments.gram),
-        Array.of(moments.variance),
-        moments.plan,
-        moments.statement,
-        None if moments.standard is None else moments.standard.stored(),
-        moments.holds,
-        d.formula,
-        d.sources,
-        None if d.weighting is None else d.weighting.column,
-    )
 
 
 def parts_of(stored: StoredMoments) -> Parts:

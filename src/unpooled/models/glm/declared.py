@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.aggregation.weights import weighting_of
 from unpooled.errors import UsageError
 from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, GlmFamily, check_family
 from unpooled.models.glm.multinomial import ClassResponses, Softmax
+from unpooled.models.glm.rounds import GlmMethod
 from unpooled.models.glm.rows import Responses
 from unpooled.models.glm.survival import Hazards, PersonResponses
 
 if TYPE_CHECKING:
-    from unpooled.models.glm.plan import Parameters
     from unpooled.privacy.bounds import Column
 
+SHORTEN, UNIT_ROWS = "shorten", "unit"
+#: The most passes over the data, where nothing else is asked.
+MOST_PASSES = 103
 #: Why a family takes no exposure and no offset.
 UNSHIFTED = (
     "exposure and offset are for families with one linear predictor: the multinomial family has one for each class, and persons of the survival "
@@ -28,6 +34,45 @@ _SURVIVAL_WORDS = (
 _MOST_INTERVALS = 100
 #: Families whose records have more than one linear predictor, or are followed for a time.
 _UNSHIFTED_FAMILIES = (MULTINOMIAL, SURVIVAL)
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[parameters]`` of a study of a generalised linear model."""
+
+    response: str
+    family: str = LOGISTIC
+    #: Of a negative binomial: the variance is mean + dispersion mean^2.
+    dispersion: float = 1.0
+    #: A declared column that the mean is in proportion to, and one that is added to the linear predictor.
+    exposure: str = ""
+    offset: str = ""
+    #: A declared column of weights, by which everything that a record adds to a sum is multiplied.
+    weights: str = ""
+    #: Of times to an event: the declared column that says whether there was one, and where the hazard may change.
+    event: str = ""
+    cuts: tuple[float, ...] | None = None
+    #: L2 penalty of the mean loss on the slopes, in the data's own units (scikit-learn's alpha).
+    ridge: float = 0.0
+    #: For method "moments": an L2 bound on the centred row, in its own units, and whether longer rows are shortened to it ("shorten") or all
+    #: are scaled to one length ("unit").
+    norm: float | None = None
+    rows: str = SHORTEN
+    fit_intercept: bool = True
+    #: "auto" is decided before data (``rounds.py``).
+    method: str = GlmMethod.AUTO
+    #: The most passes over the data.
+    max_passes: int = MOST_PASSES
+    #: T: parties that may collude or drop out.
+    tolerate: int = 0
+    #: Parties that may be nodes of the secure sum, or the trusted aggregator; empty: all, or the first.
+    nodes: tuple[str, ...] = ()
+    #: Of the intervals that are reported.
+    level: float = 0.95
+    #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
+    reference: dict[str, str] = msgspec.field(default_factory=dict)
+    coding: str = TREATMENT
+    #: What the model is a function of (docs/formulas.md); empty: every declared column beside the response, as it is.
+    formula: str = ""
 
 
 def responses_of(parameters: Parameters, columns: dict[str, Column], rows: int) -> Responses:

@@ -17,10 +17,10 @@ from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import NONE, NUMBER, NUMBERS, PAIR, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.glm import MODEL
+from unpooled.models.glm.declared import MOST_PASSES
 from unpooled.models.glm.families import GAMMA, LOGISTIC, MULTINOMIAL, SURVIVAL, check_family
 from unpooled.models.glm.followed import EVENT, times_and_events
 from unpooled.models.glm.life_table import KaplanMeier, LifeTable
-from unpooled.models.glm.plan import MOST_PASSES
 from unpooled.models.glm.predicting import GlmPredictions
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
 from unpooled.models.glm.rounds import GlmMethod

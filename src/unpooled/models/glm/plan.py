@@ -7,17 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.printed_terms import TREATMENT, check_coding
+from unpooled.aggregation.printed_terms import check_coding
 from unpooled.aggregation.standard import SPREAD, Scales
 from unpooled.aggregation.totals import counting, of_units
 from unpooled.aggregation.weights import WEIGHTS
 from unpooled.errors import UsageError
-from unpooled.models.glm.declared import UNSHIFTED, responses_of
+from unpooled.models.glm.declared import SHORTEN, UNIT_ROWS, UNSHIFTED, Parameters, responses_of
 from unpooled.models.glm.directions import DirectionRows, Directions
 from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, GlmFamily
 from unpooled.models.glm.multinomial import ClassRates, ClassRows, Softmax
@@ -34,9 +32,6 @@ if TYPE_CHECKING:
     from unpooled.aggregation.totals import Aggregation, Summed
     from unpooled.privacy.table import Table
 
-SHORTEN, UNIT_ROWS = "shorten", "unit"
-#: The most passes over the data, where nothing else is asked.
-MOST_PASSES = 103
 #: Part of the Newton step's budget that a dispersion gets, where the family has one.
 _DISPERSION = 0.1
 #: Of second moments with more numbers than this "auto" makes none: they would take longer than all rounds, and tell less than their noise.
@@ -49,45 +44,6 @@ _KINDS: dict[str, tuple[type[BaseRate], type[GlmRows]]] = {
 }
 #: Steps per unit of coded rows where there is no noise.
 _FINEST = 1 << 26
-
-
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[parameters]`` of a study of a generalised linear model."""
-
-    response: str
-    family: str = LOGISTIC
-    #: Of a negative binomial: the variance is mean + dispersion mean^2.
-    dispersion: float = 1.0
-    #: A declared column that the mean is in proportion to, and one that is added to the linear predictor.
-    exposure: str = ""
-    offset: str = ""
-    #: A declared column of weights, by which everything that a record adds to a sum is multiplied.
-    weights: str = ""
-    #: Of times to an event: the declared column that says whether there was one, and where the hazard may change.
-    event: str = ""
-    cuts: tuple[float, ...] | None = None
-    #: L2 penalty of the mean loss on the slopes, in the data's own units (scikit-learn's alpha).
-    ridge: float = 0.0
-    #: For method "moments": an L2 bound on the centred row, in its own units, and whether longer rows are shortened to it ("shorten") or all
-    #: are scaled to one length ("unit").
-    norm: float | None = None
-    rows: str = SHORTEN
-    fit_intercept: bool = True
-    #: "auto" is decided before data (``rounds.py``).
-    method: str = GlmMethod.AUTO
-    #: The most passes over the data.
-    max_passes: int = MOST_PASSES
-    #: T: parties that may collude or drop out.
-    tolerate: int = 0
-    #: Parties that may be nodes of the secure sum, or the trusted aggregator; empty: all, or the first.
-    nodes: tuple[str, ...] = ()
-    #: Of the intervals that are reported.
-    level: float = 0.95
-    #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
-    reference: dict[str, str] = msgspec.field(default_factory=dict)
-    coding: str = TREATMENT
-    #: What the model is a function of (docs/formulas.md); empty: every declared column beside the response, as it is.
-    formula: str = ""
 
 
 @dataclass(frozen=True)
