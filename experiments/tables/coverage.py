@@ -170,9 +170,15 @@ def deviation(name: str, columns: dict[str, Any]) -> float:
     return float(np.std(columns[own]))
 
 
-def played(family: str, shape: str, epsilon: float, seed: int, *, quiet: bool = False) -> dict[str, list[float]]:
-    """Every line that is printed: (estimate, standard error, truth, deviation of its column)."""
-    rng = np.random.default_rng([seed, zlib.crc32(f"{family} {shape}".encode())])
+def tables_seed(family: str, shape: str, seed: int) -> np.random.Generator:
+    """The generator of the rows of one run."""
+    return np.random.default_rng([seed, zlib.crc32(f"{family} {shape}".encode())])
+
+
+def asked(
+    family: str, shape: str, epsilon: float, rng: np.random.Generator
+) -> tuple[Study, Table, dict[str, float], dict[str, float]]:
+    """(study, rows, truth of every line, deviation of every line's column in the units of the rule)."""
     made = drawn(shape, rng)
     columns, values, parameters, truth = responded(family, made, rng)
     model = load("bayes" if family == "regression" else "glm")
@@ -181,19 +187,33 @@ def played(family: str, shape: str, epsilon: float, seed: int, *, quiet: bool = 
     study = Study(
         model.name, (Card("all", ROWS, (*made.columns, *columns)),), epsilon, DELTA, parameters=parameters, derived=()
     )
+    scale = float(np.std(values["y"])) if family == "regression" else 1.0
+    deviations = {name: deviation(name, made.values) / scale for name in truth}
+    return study, Table({**made.values, **values}), truth, deviations
+
+
+def lines_of(tables: Any, truth: dict[str, float], deviations: dict[str, float]) -> dict[str, list[float]]:
+    """Every line that is printed: (estimate, standard error, truth, deviation of its column)."""
+    lines = {} if tables is None else {t.term: t for t in tables.summary().terms}
+    return {
+        name: [line.estimate, line.std_error, truth[name], deviations[name]] for name, line in lines.items() if name in truth
+    }
+
+
+def played_study(study: Study, table: Table, epsilon: float, seed: int, *, quiet: bool = False) -> Any:
+    """The tables of a study that is played over these rows."""
+    model = load(study.model)
     plan = model.compile(study)
     party = __import__(f"unpooled.models.{model.name}.party", fromlist=["STATISTICS"])
     coordinator = __import__(f"unpooled.models.{model.name}.coordinator", fromlist=["coordinate"])
     noise: Any = Quiet() if quiet else np.random.default_rng([seed, 1, zlib.crc32(f"{epsilon}".encode())])
-    result = imagine(plan, coordinator.coordinate, party.STATISTICS, Table({**made.values, **values}), noise)
-    tables = model.tables(plan, result)
-    scale = float(np.std(values["y"])) if family == "regression" else 1.0
-    lines = {} if tables is None else {t.term: t for t in tables.summary().terms}
-    return {
-        name: [line.estimate, line.std_error, truth[name], deviation(name, made.values) / scale]
-        for name, line in lines.items()
-        if name in truth
-    }
+    return model.tables(plan, imagine(plan, coordinator.coordinate, party.STATISTICS, table, noise))
+
+
+def played(family: str, shape: str, epsilon: float, seed: int, *, quiet: bool = False) -> dict[str, list[float]]:
+    """Every line that is printed of a study that is played."""
+    study, table, truth, deviations = asked(family, shape, epsilon, tables_seed(family, shape, seed))
+    return lines_of(played_study(study, table, epsilon, seed, quiet=quiet), truth, deviations)
 
 
 def measured(cell: tuple[str, str, float], runs: int) -> dict[str, Any]:
