@@ -48,6 +48,8 @@ CELLS = tuple(
     for epsilon in EPSILONS[(f + s) % 2]
 )
 WHERE = Path("build/coverage")
+#: The levels at which p-values are counted, and the probability below which a count is outside its binomial law (on both sides together).
+LEVELS, OUTSIDE = (0.01, 0.05, 0.1), 1e-5
 
 
 @dataclass(frozen=True)
@@ -234,28 +236,39 @@ def measured(cell: tuple[str, str, float], runs: int) -> dict[str, Any]:
 
 
 def judged(found: dict[str, Any]) -> dict[str, float]:
-    """Coverage of all printed lines, the share of due lines that is printed, widths beside the planned ones, and p-values where nothing is."""
+    """Coverage of all printed lines, the share of due lines that is printed, widths over the planned ones, and p-values where nothing is.
+
+    ``least``: the smallest probability that a binomial law gives to a count of p-values below .01, .05 or .1 as far out as that of a line.
+    """
     hits: list[bool] = []
-    p: list[float] = []
+    p: dict[str, list[float]] = {}
     planned = {name: line[1] for name, line in found["planned"].items() if line[1] * line[3] < DUE}
     printed, widths = 0, []
     for lines in found["runs"]:
         for name, (estimate, error, truth, _) in lines.items():
             hits.append(abs(estimate - truth) <= 1.959964 * error)
             if truth == 0:
-                p.append(2 * stats.norm.sf(abs(estimate) / error))
+                p.setdefault(name, []).append(2 * stats.norm.sf(abs(estimate) / error))
             if name in planned:
                 printed += 1
                 widths.append(error / planned[name])
     due = len(planned) * len(found["runs"])
+    least = 1.0
+    for line in p.values():
+        for level in LEVELS:
+            count = int((np.array(line) < level).sum())
+            law = stats.binom(len(line), level)
+            least = min(least, float(law.cdf(count)), float(law.sf(count - 1)))
+    every = np.array([one for line in p.values() for one in line])
     return {
         "lines": len(hits),
         "coverage": float(np.mean(hits)) if hits else math.nan,
         "due": len(planned),
         "printed": printed / due if due else math.nan,
         "width": float(np.median(widths)) if widths else math.nan,
-        "nulls": len(p),
-        **{f"p<{level}": float(np.mean(np.array(p) < level)) if p else math.nan for level in (0.01, 0.05, 0.1)},
+        "nulls": every.size,
+        "least": least,
+        **{f"p<{level}": float(np.mean(every < level)) if every.size else math.nan for level in LEVELS},
     }
 
 
@@ -274,9 +287,11 @@ def main(full: bool) -> None:
     counted = [0.95 if f["coverage"] > 0.97 and f["width"] <= 1.3 else f["coverage"] for _, f in with_lines]
     outside = sum(not 0.93 <= c <= 0.97 for c in counted)
     due = [f for (_, _, epsilon), f in told if f["due"] and epsilon >= 1]
+    worst = min(f["least"] for _, f in told)
     verdict = (
         f"Mean over {len(counted)} cells {np.mean(counted):.3f}; {outside} outside .93 to .97; lowest {min(counted):.3f}; due lines printed "
-        f"{np.mean([f['printed'] for f in due]):.3f}; largest median width {max(f['width'] for f in due):.2f} of the planned one."
+        f"{np.mean([f['printed'] for f in due]):.3f}; largest median width {max(f['width'] for f in due):.2f} of the planned one; "
+        f"p-values where nothing is: the count farthest out has probability {worst:.1e} (rule: above {OUTSIDE / 2:.0e} a side)."
     )
     write_table(
         "tables/coverage",
