@@ -10,7 +10,9 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import statsmodels.api as sm
+import statsmodels.formula.api as smf
 from experiments.common import write_table
 from numpy.typing import ArrayLike
 from sksurv.linear_model import CoxPHSurvivalAnalysis
@@ -19,7 +21,7 @@ from sksurv.util import Surv
 from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
-from unpooled import PrideGLM, PrivateGLM
+from unpooled import PrideGLM, PrivateGLM, PrivateLinearRegression
 
 N, WIDTH = 600, 4
 RNG = np.random.default_rng(20261122)
@@ -146,10 +148,67 @@ def pride_families() -> list[Row]:
     ]  # fmt: skip
 
 
+def with_formula() -> list[Row]:
+    """Factors, products, an offset and weights at once: a formula of ours beside the same formula of statsmodels."""
+    rng = np.random.default_rng(20261125)
+    n = 3000
+    age, dose = rng.uniform(20, 80, n), rng.uniform(0.5, 4.0, n)
+    arm, ward = rng.choice(["x", "y", "z"], n), rng.choice(["a", "b"], n, p=[0.8, 0.2])
+    years, weight = rng.uniform(0.5, 5.0, n), rng.choice([0.5, 1.0, 2.0, 3.5], n)
+    u = (
+        0.1
+        + 0.5 * (age - 50) / 20
+        + 0.4 * (arm == "y")
+        - 0.3 * (arm == "z") * (age - 50) / 20
+        + 0.2 * (ward == "b")
+        - 0.1 * dose
+    )
+    columns = {"age": age, "dose": dose, "arm": arm, "ward": ward, "years": years, "w": weight}
+    bounds = {"age": (20, 80), "dose": (0.5, 4), "arm": ["x", "y", "z"], "ward": ["a", "b"], "years": (0.5, 5)}
+    right, log = "I((age - 50) / 20) * arm + C(ward, ref='b') + dose", sm.families.links.Log()
+    theirs = right.replace("C(ward, ref='b')", "C(ward, Treatment('b'))")
+    shift = " + offset(log(years))"
+    laws: list[tuple[str, np.ndarray, object, dict[str, object], bool]] = [
+        ("linear", u + rng.normal(size=n), None, {"y_bounds": (-8, 8)}, False),
+        ("logistic", (rng.random(n) < 1 / (1 + np.exp(-u - np.log(years)))) * 1.0, sm.families.Binomial(), {"classes": [0.0, 1.0]}, True),
+        ("poisson", rng.poisson(years * np.exp(u)).astype(float), sm.families.Poisson(), {"y_bounds": (0, 99)}, True),
+        ("gamma", years * np.exp(u) * rng.gamma(2.0, 0.5, n) + 1e-3, sm.families.Gamma(log), {"y_bounds": (1e-3, 200)}, True),
+        ("negative-binomial", rng.poisson(years * np.exp(u) * rng.gamma(2.0, 0.5, n)).astype(float), sm.families.NegativeBinomial(log, alpha=0.5), {"y_bounds": (0, 400), "dispersion": 0.5}, True),
+    ]  # fmt: skip
+    found: list[Row] = []
+    for family, y, law, options, shifted in laws:
+        frame = pd.DataFrame({**columns, "y": y})
+        text = f"y ~ {right}" + (shift if shifted else "")
+        asked = {"epsilon": np.inf, "bounds": bounds, "weights_bounds": (0, 4), **options}
+        model = PrivateLinearRegression(**asked) if law is None else PrivateGLM(family, **asked)
+        table = model.fit(frame, formula=text, weights="w", sites=np.arange(n) % 3).summary()
+        if law is None:
+            fit = smf.wls(f"y ~ {theirs}", frame, weights=weight).fit()
+        else:
+            offset = np.log(years) if shifted else None
+            fit = smf.glm(f"y ~ {theirs}", frame, family=law, var_weights=weight, offset=offset).fit(tol=1e-13, maxiter=200)
+        pairs = {"(intercept)": "Intercept", "dose": "dose", "I((age - 50) / 20)": "I((age - 50) / 20)"}
+        pairs |= {f"arm: {k} - x": f"arm[T.{k}]" for k in "yz"} | {"ward: a - b": "C(ward, Treatment('b'))[T.a]"}
+        pairs |= {f"I((age - 50) / 20) * (arm: {k} - x)": f"I((age - 50) / 20):arm[T.{k}]" for k in "yz"}
+        lines = {term.term: term for term in table.terms}
+        differences = [lines[ours].estimate - fit.params[other] for ours, other in pairs.items()]
+        errors = [lines[ours].std_error / fit.bse[other] - 1 for ours, other in pairs.items()]
+        words = "factors, products, weights" + (", offset" if shifted else "")
+        name, oracle = ("PrivateLinearRegression", "statsmodels WLS") if law is None else ("PrivateGLM", "statsmodels GLM")
+        found.append((name, f"{family}, {words}", oracle, farthest(differences, 0.0), farthest(errors, 0.0)))
+    return found
+
+
 def main() -> None:
     """One row per family and oracle."""
     rows: list[list[str]] = []
-    parts: list[Callable[[], list[Row]]] = [private_families, lambda: [multinomial()], survival, pride_families]
+    parts: list[Callable[[], list[Row]]] = [
+        private_families,
+        lambda: [multinomial()],
+        survival,
+        pride_families,
+        with_formula,
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for part in parts:

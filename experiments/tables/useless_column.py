@@ -19,7 +19,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Study
 from unpooled.privacy.table import Table
 
-SHAPE, EPSILONS = "three columns of levels", (1.0, 3.0)
+SHAPE, EPSILONS = "three columns of levels", (1.0,)
 USELESS = ("a constant", "an unused level", "a copy", "an unused indicator")
 
 
