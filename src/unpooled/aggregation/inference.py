@@ -146,6 +146,7 @@ def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str 
         moments.statement,
         reference=reference,
         coding=coding,
+        made=layout.made,
         moments=moments,
     )
 

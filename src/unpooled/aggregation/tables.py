@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,8 @@ import numpy as np
 from unpooled.aggregation.estimates import chi2_tail, wald, wald_lines
 from unpooled.aggregation.glm_summary import RATIOS, GlmSummary
 from unpooled.aggregation.printed_terms import TREATMENT, printed_terms
-from unpooled.aggregation.summary import as_text, cells_of
+from unpooled.aggregation.profiles import Profile, profile
+from unpooled.aggregation.summary import as_html_table, as_text, cells_of
 from unpooled.errors import UsageError, listed
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.coded_terms import CodedTerms
     from unpooled.aggregation.estimates import Estimates
+    from unpooled.aggregation.formula_columns import FormulaColumns
     from unpooled.aggregation.printed_terms import PrintedTerms
     from unpooled.aggregation.summary import SummaryTable, SummaryTerm
 
@@ -56,7 +57,7 @@ class JointTest:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return _html([("joint test", "statistic", "degrees", "p"), self._cells])
+        return as_html_table([("joint test", "statistic", "degrees", "p"), self._cells])
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,7 +100,7 @@ class Contrast:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return _html(self._lines) + (self.joint._repr_html_() if len(self.terms) > 1 else "")
+        return as_html_table(self._lines) + (self.joint._repr_html_() if len(self.terms) > 1 else "")
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,14 +120,7 @@ class Anova:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return _html(self._lines)
-
-
-def _html(lines: Sequence[tuple[str, ...]]) -> str:
-    head, *rows = lines
-    titles = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
+        return as_html_table(self._lines)
 
 
 @dataclass(frozen=True)
@@ -146,6 +140,8 @@ class Tables:
     #: What the study asks for, where nothing else is asked here.
     reference: Mapping[str, str] = field(default_factory=dict)
     coding: str = TREATMENT
+    #: The columns that the fit's formula makes of the declared ones; None without a formula.
+    made: FormulaColumns | None = None
 
     def printed(
         self, reference: Mapping[str, str] | None = None, coding: str | None = None, against: object = None
@@ -246,6 +242,10 @@ class Tables:
         joint = JointTest("chi2", statistic, degrees, chi2_tail(statistic, degrees))
         terms = tuple(line.exponential() for line in lines) if ratio else tuple(lines)
         return Contrast(terms, joint, level, ratio)
+
+    def profile(self, variable: str, level: float = 0.95, *, label: object = None, against: object = None) -> Profile:
+        """Return the curve of a number that the formula names, with a pointwise band."""
+        return profile(self, variable, level, label=label, against=against)
 
     def anova(self, smaller: Sequence[str] | None = None, *, against: object = None) -> Anova | JointTest:
         """A Wald test for every column; ``smaller``: one for all columns (or coefficients) that it leaves out."""
