@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from unpooled import PrivateGLM, PrivateLinearRegression
+from unpooled.aggregation.estimates import Estimates
 from unpooled.aggregation.profiles import POINTS, Profile, curved, panels, profile
 from unpooled.errors import UsageError
 from unpooled.formula import Formula
@@ -205,6 +206,32 @@ def test_a_curve_of_which_nothing_is_determined_has_no_point_and_no_panel() -> N
     assert "nothing of it is determined" in figures.panel(lost.panel).wide
     assert list(panels(tables, 0.95))
     assert list(panels(without, 0.95)) == []
+
+
+def test_what_hides_in_a_point_is_small_against_its_error_or_it_has_no_number() -> None:
+    """The rule of the tables lets pass a tenth of a squared length: along a spline that noise half hides, intervals of such points are false."""
+    model = regression(f"{SPLINE} + age + ward", 3.0)
+    tables, found = model._tables(), model.profile("dose")
+    weights = np.zeros((POINTS, len(tables.coded.names)))
+    rows = basis(SPLINE, dose=found.at)
+    weights[:, [tables.coded.names.index(f"bs(dose)[{j + 1}]") for j in range(rows.shape[1])]] = rows - rows[0]
+    passed = tables.estimates.determined(weights)
+    assert (passed & ~found.determined).any()
+    slopes = np.array([bool(term.term) for term in tables.coded.terms])
+    _, covariance, _ = tables.estimates.mapped(weights)
+    small = tables.estimates.hidden(weights, slopes) <= 0.5 * np.sqrt(covariance.diagonal())
+    assert (found.determined[1:] == (passed & small)[1:]).all()
+
+
+def test_what_hides_is_a_length_along_hidden_directions_times_that_of_the_slopes() -> None:
+    eye, none = np.eye(3), np.zeros((3, 0))
+    hidden = np.array([[0.0], [1.0], [0.0]])
+    estimates = Estimates.of(("a", "b", "1"), np.array([6.0, 0.0, 50.0]), eye, eye, 2 * eye, hidden, none)
+    weights = np.array([[1.0, 0.0, 0.0], [1.0, 0.1, 0.0], [0.0, 0.0, 1.0]])
+    # The slopes are 3 long in the fit's coordinates, and 0.1 of b is 0.2 there.
+    assert estimates.hidden(weights, np.array([True, True, False])) == pytest.approx([0.0, 0.6, 0.0])
+    former = msgspec.structs.replace(estimates, lift=(), unknown=(), identified=(True, True, True))
+    assert not former.hidden(weights, np.array([True, True, False])).any()
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------------
