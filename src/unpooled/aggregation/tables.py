@@ -12,7 +12,6 @@ import numpy as np
 from unpooled.aggregation.estimates import chi2_tail, wald, wald_lines
 from unpooled.aggregation.glm_summary import RATIOS, GlmSummary
 from unpooled.aggregation.printed_terms import TREATMENT, printed_terms
-from unpooled.aggregation.profiles import Profile, profile
 from unpooled.aggregation.summary import as_html_table, as_text, cells_of
 from unpooled.errors import UsageError, listed
 
@@ -242,10 +241,6 @@ class Tables:
         joint = JointTest("chi2", statistic, degrees, chi2_tail(statistic, degrees))
         terms = tuple(line.exponential() for line in lines) if ratio else tuple(lines)
         return Contrast(terms, joint, level, ratio)
-
-    def profile(self, variable: str, level: float = 0.95, *, label: object = None, against: object = None) -> Profile:
-        """Return the curve of a number that the formula names, with a pointwise band."""
-        return profile(self, variable, level, label=label, against=against)
 
     def anova(self, smaller: Sequence[str] | None = None, *, against: object = None) -> Anova | JointTest:
         """A Wald test for every column; ``smaller``: one for all columns (or coefficients) that it leaves out."""

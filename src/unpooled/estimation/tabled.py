@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from unpooled.aggregation.profiles import Profile, profile
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from unpooled.aggregation.profiles import Profile
     from unpooled.aggregation.summary import SummaryTable
     from unpooled.aggregation.tables import Anova, Contrast, JointTest, Tables
 
@@ -27,7 +28,7 @@ class Profiled:
         The curve is given over the declared range, as differences from its value at the lower end: of the response of a linear model, of the
         linear predictor of another one. Of several classes ``label`` names one, and ``against`` the one that it is compared with.
         """
-        return self._tables().profile(variable, level, label=label, against=against)
+        return profile(self._tables(), variable, level, label=label, against=against)
 
 
 class Tabled(Profiled):
