@@ -23,6 +23,7 @@ from unpooled.privacy.plan import Card, Household, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Array
+from unpooled.report import figures
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (16_000, 3))
@@ -156,6 +157,84 @@ def test_counts_of_a_log_link() -> None:
     found = diagnose(model.fit(X[TRAIN], y[TRAIN]), X[TEST], y[TEST], epsilon=3.0, delta=1e-5)
     assert found.cells_.link == "log"
     assert all(abs(cell.observed) < 0.6 for cell in found.by_cell if cell.rows > 300)
+
+
+# --- the band of the ROC curve ---------------------------------------------------------------------------------------------
+
+
+def test_the_roc_band_holds_the_exact_curve_and_is_about_the_released_one(classifier: unpooled.PrivateGLM) -> None:
+    exact = diagnose(classifier, X[TEST], SICK[TEST], epsilon=math.inf, cells=20)
+    at = np.linspace(0.05, 0.95, 19)
+    wanted = np.interp(at, *exact.roc)
+    held, widths, inner = [], [], []
+    for seed in range(40):
+        found = diagnose(classifier, X[TEST], SICK[TEST], epsilon=0.5, delta=1e-5, cells=20, random_state=seed)
+        band = found.roc_band
+        assert ((band.low <= band.true) & (band.true <= band.high)).all()
+        assert ((band.low >= 0) & (band.high <= 1)).all()
+        assert (np.diff(band.false) > 0).all()
+        assert (np.diff(band.true) >= 0).all()
+        assert band.true == pytest.approx(np.interp(band.false, *found.roc))
+        assert ((band.without_privacy >= 0) & (band.without_privacy <= 1)).all()
+        low, high = (np.interp(at, band.false, end) for end in (band.low, band.high))
+        held.append((low <= wanted) & (wanted <= high))
+        widths.append(float(np.mean(high - low)))
+        inner.append(float(np.mean(np.interp(at, band.false, band.without_privacy))))
+    assert np.mean(held) > 0.9
+    assert np.mean(held, axis=0).min() > 0.75
+    free = exact.roc_band
+    assert (free.without_privacy == 1).all()
+    width = float(np.mean([np.interp(at, free.false, free.high) - np.interp(at, free.false, free.low)]))
+    assert 0 < width < np.median(widths)
+    assert 0.05 < np.median(inner) < 0.95
+
+
+def test_the_roc_band_holds_the_curve_of_the_population() -> None:
+    """Rows and noise are drawn again and again from shares of cells that are known: the band holds their own curve."""
+    rng = np.random.default_rng(0)
+    low, high = np.exp(-np.linspace(0, 3, 12)), np.exp(np.linspace(-3, 0, 12))
+    shares = np.column_stack([low / low.sum(), high / high.sum()])
+    at = np.linspace(0.1, 0.9, 9)
+    wanted, held = np.interp(at, *reading.roc(shares)), []
+    for _ in range(80):
+        counts = np.column_stack([rng.multinomial(300, own) for own in shares.T]) + 4 * rng.normal(size=shares.shape)
+        band = reading.roc_band(counts, 4.0)
+        held.append((np.interp(at, band.false, band.low) <= wanted) & (wanted <= np.interp(at, band.false, band.high)))
+    assert 0.93 < np.mean(held) <= 0.995
+
+
+def test_nothing_but_noise_has_a_band_too() -> None:
+    counts = np.random.default_rng(0).normal(size=(5, 2)) * 40
+    for own in (counts, np.zeros((5, 2)), -np.abs(counts)):
+        band = reading.roc_band(own, 40.0)
+        assert np.isfinite([band.low, band.high, band.true]).all()
+        assert ((band.low <= band.true) & (band.true <= band.high)).all()
+        assert np.mean(band.high - band.low) > 0.5
+
+
+def test_the_roc_band_is_in_figures_and_reports(
+    classifier: unpooled.PrivateGLM, regression: unpooled.PrivateBayesianRegression
+) -> None:
+    found = diagnose(classifier, X[TEST], SICK[TEST], epsilon=1.0, delta=1e-5, random_state=0)
+    left, right = found.figure().axes
+    assert len(left.collections) == 2  # the band, and what of it would be there without privacy
+    assert len(right.collections) == 1
+    calibration, roc = load("diagnose").panels(found.plan_, found.cells_)
+    assert calibration.places == tuple(cell.predicted for cell in found.by_cell)
+    assert roc.places == tuple(found.roc_band.false.tolist())
+    assert (roc.low, roc.high) == (tuple(found.roc_band.low.tolist()), tuple(found.roc_band.high.tolist()))
+    assert roc.diagonal
+    for drawn in map(figures.panel, (calibration, roc)):
+        for text in (drawn.wide, drawn.narrow):
+            assert text.startswith("<svg")
+    assert "ROC: true positives by false positives" in figures.panel(roc).wide
+    assert "a curve over false positives from 0 to 1" in figures.panel(roc).wide
+    residuals = diagnose(regression, X[TEST], DAYS[TEST], epsilon=2.0, delta=1e-5, random_state=0)
+    (panel,) = load("diagnose").panels(residuals.plan_, residuals.cells_)
+    assert not panel.diagonal
+    assert "mean residual" in figures.panel(panel).wide
+    with pytest.raises(UsageError, match="predicts a number"):
+        residuals.roc_band  # noqa: B018 - asking is enough
 
 
 # --- privacy ---------------------------------------------------------------------------------------------------------------

@@ -92,6 +92,25 @@ def test_a_regression_without_noise_is_that_of_the_textbook(reference: dict[str,
     assert model.predict(FRAME) == pytest.approx(treated(*(t.term for t in terms), ref=reference) @ beta, abs=0.05)
 
 
+def test_levels_of_a_number_and_an_offset_are_made_where_every_other_column_is_as_declared() -> None:
+    """Such a table has all other columns of the formula already, and still lacks these."""
+    grade = np.where(AGE > 60, 2.0, 1.0)
+    frame = FRAME.with_columns(grade=grade)
+    bounds = {**BOUNDS, "grade": (1, 2)}
+    model = PrivateLinearRegression(epsilon=math.inf, bounds=bounds, y_bounds=(-10, 10))
+    terms = model.fit(frame, formula="y ~ C(grade, levels=[1, 2]) + dose").summary().terms
+    beta, _ = least_squares(np.column_stack([grade == 2, DOSE, np.ones(N)]), FRAME["y"].to_numpy())
+    assert [t.term for t in terms] == ["grade: 2 - 1", "dose", "(intercept)"]
+    assert [t.estimate for t in terms] == pytest.approx(beta, abs=5e-6)
+    options: dict[str, Any] = {"epsilon": math.inf, "bounds": BOUNDS, "y_bounds": (0, 60)}
+    plain, other = (
+        PrivateGLM("poisson", **options).fit(FRAME, formula=f"falls ~ {dose} + offset(log(years))").summary().terms
+        for dose in ("dose", "I(2 * dose)")
+    )
+    assert plain[0].estimate == pytest.approx(2 * other[0].estimate, abs=1e-6)
+    assert plain[1].estimate == pytest.approx(other[1].estimate, abs=1e-6)
+
+
 @pytest.mark.parametrize(("family", "response"), [("logistic", "ill"), ("poisson", "falls")])
 def test_a_glm_without_noise_is_that_of_the_textbook(family: str, response: str) -> None:
     more: dict[str, Any] = {"classes": (0, 1)} if family == "logistic" else {"y_bounds": (0, 60)}

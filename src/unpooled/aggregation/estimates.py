@@ -80,6 +80,18 @@ class Estimates(msgspec.Struct, frozen=True):
         lost = np.square(weights @ unknown).sum(axis=1)
         return np.asarray((lengths > 0) & (lost < LOST * lengths) & ~touches(weights, still))
 
+    def hidden(self, weights: Matrix, slopes: NDArray[np.bool_]) -> Row:
+        """Return how far each combination (a row each) is off, at most, if what the noise hides is no longer than all slopes that it shows.
+
+        A combination that is determined may still have a small part where the noise hides the coefficients. They are taken to be 0 there,
+        which no standard error holds. Lengths are those of the fit's coordinates.
+        """
+        if not self.lift:
+            return np.zeros(len(weights))
+        lift, unknown = self.square(self.lift), self.square(self.unknown)
+        shown = np.linalg.lstsq(lift[slopes], np.array(self.estimate)[slopes], rcond=None)[0]
+        return np.asarray(np.linalg.norm(shown) * np.linalg.norm(weights @ unknown, axis=1))
+
     @property
     def own(self) -> tuple[Row, Row, Row]:
         """(values, variances, the part of them without privacy) of the coefficients themselves."""

@@ -94,7 +94,9 @@ class FormulaColumns:
 
     def seen(self, table: Table) -> Table:
         """The table with the derived columns in the place of those that they are made of; a table that has them is left as it is."""
-        if all(feature.column.name in table.names for feature in self.features if not feature.source):
+        shift = self.derived.offset_column
+        names = [feature.column.name for feature in self.features] + ([] if shift is None else [shift.name])
+        if isinstance(table, Seen) or all(name in table.names for name in names):
             return table
         # One view of a table, so that what is remembered of it in one round is found in the next. The table holds it: both go together.
         views: dict[int, Table] = vars(table).setdefault("_views", {})

@@ -148,6 +148,7 @@ def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str 
         reference=reference,
         coding=coding,
         assumed=() if layout.weighting is None else (ASSUMPTION,),
+        made=layout.made,
         moments=moments,
     )
 

@@ -89,6 +89,18 @@ def as_text(lines: Sequence[tuple[str, ...]]) -> str:
     )
 
 
+def as_html_table(lines: Sequence[tuple[str, ...]], foot: Iterable[str] = ()) -> str:
+    """Return cells as a table for notebooks, with lines of text below it; names are text, whatever they are."""
+    head, *rows = lines
+    titles = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    body = "".join(
+        f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>"
+        for name, *cells in rows
+    )
+    below = "".join(f"<p>{html.escape(line)}</p>" for line in foot)
+    return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>{below}"
+
+
 class SummaryTable(Savable):
     """What a summary prints; its classes are dataclasses with these fields, and say what stands below the table."""
 
@@ -154,13 +166,4 @@ class SummaryTable(Savable):
 
     def _repr_html_(self) -> str:
         """For notebooks; names are text, whatever they are."""
-        head, *lines = self._lines()
-        cells = "".join(
-            "<tr>"
-            + "".join(f"<t{'h' if k == 0 else 'd'}>{html.escape(v)}</t{'h' if k == 0 else 'd'}>" for k, v in enumerate(line))
-            + "</tr>"
-            for line in lines
-        )
-        titles = "".join(f"<th>{html.escape(v)}</th>" for v in head)
-        foot = "".join(f"<p>{html.escape(line)}</p>" for line in self._foot())
-        return f"<table><thead><tr>{titles}</tr></thead><tbody>{cells}</tbody></table>{foot}"
+        return as_html_table(self._lines(), self._foot())

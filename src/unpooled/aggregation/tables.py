@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ import numpy as np
 from unpooled.aggregation.estimates import chi2_tail, wald, wald_lines
 from unpooled.aggregation.glm_summary import RATIOS, GlmSummary
 from unpooled.aggregation.printed_terms import TREATMENT, printed_terms
-from unpooled.aggregation.summary import as_text, cells_of
+from unpooled.aggregation.summary import as_html_table, as_text, cells_of
 from unpooled.errors import UsageError, listed
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.coded_terms import CodedTerms
     from unpooled.aggregation.estimates import Estimates
+    from unpooled.aggregation.formula_columns import FormulaColumns
     from unpooled.aggregation.printed_terms import PrintedTerms
     from unpooled.aggregation.summary import SummaryTable, SummaryTerm
 
@@ -56,7 +56,7 @@ class JointTest:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return _html([("joint test", "statistic", "degrees", "p"), self._cells])
+        return as_html_table([("joint test", "statistic", "degrees", "p"), self._cells])
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,7 +99,7 @@ class Contrast:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return _html(self._lines) + (self.joint._repr_html_() if len(self.terms) > 1 else "")
+        return as_html_table(self._lines) + (self.joint._repr_html_() if len(self.terms) > 1 else "")
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,14 +119,7 @@ class Anova:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return _html(self._lines)
-
-
-def _html(lines: Sequence[tuple[str, ...]]) -> str:
-    head, *rows = lines
-    titles = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
+        return as_html_table(self._lines)
 
 
 @dataclass(frozen=True)
@@ -148,6 +141,8 @@ class Tables:
     coding: str = TREATMENT
     #: Sentences about what the standard errors assume.
     assumed: tuple[str, ...] = ()
+    #: The columns that the fit's formula makes of the declared ones; None without a formula.
+    made: FormulaColumns | None = None
 
     def printed(
         self, reference: Mapping[str, str] | None = None, coding: str | None = None, against: object = None

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from unpooled.aggregation.profiles import Profile, profile
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -13,12 +15,24 @@ if TYPE_CHECKING:
     from unpooled.aggregation.tables import Anova, Contrast, JointTest, Tables
 
 
-class Tabled:
-    """The part of an estimator that prints tables; the estimator says in :meth:`_tables` what they are made of."""
+class Profiled:
+    """The part of an estimator that draws curves; the estimator says in :meth:`_tables` what they are made of."""
 
     def _tables(self) -> Tables:
         """Return what the tables are made of, or raise an error that says which method has standard errors."""
         raise NotImplementedError
+
+    def profile(self, variable: str, level: float = 0.95, *, label: object = None, against: object = None) -> Profile:
+        """Return the fitted curve of a number that the formula names (``bs(dose)``, ``I(age**2)``), with a pointwise band, free of charge.
+
+        The curve is given over the declared range, as differences from its value at the lower end: of the response of a linear model, of the
+        linear predictor of another one. Of several classes ``label`` names one, and ``against`` the one that it is compared with.
+        """
+        return profile(self._tables(), variable, level, label=label, against=against)
+
+
+class Tabled(Profiled):
+    """The part of an estimator that prints tables."""
 
     def summary(
         self,

@@ -61,6 +61,12 @@ class Panel:
     ordered: bool = False
     #: Ordered names are times, and a value holds from its own to the next one: steps.
     steps: bool = False
+    #: Where ordered values stand along the horizontal axis: a curve over numbers, with gaps where a value is nan.
+    places: tuple[float, ...] = ()
+    #: The words at the horizontal and at the vertical axis.
+    axes: tuple[str, str] = ("", "")
+    #: Draw a dotted line from (0, 0) to (1, 1), with which the curve is compared, instead of one at 0.
+    diagonal: bool = False
 
 
 def of_terms(terms: Iterable[ResultTerm], level: float = 0.95) -> tuple[Panel, ...]:

@@ -23,9 +23,12 @@ _INK, _SOFT, _ACCENT, _OTHER = "#1d2733", "#8a97a6", "#1f6f8b", "#c46a2b"
 #: The page's own colours, which are others in the dark.
 _THEMED = {_INK: "var(--ink)", _SOFT: "var(--faint)", _ACCENT: "var(--good)", _OTHER: "var(--other)"}
 #: More bars than this are hard to read: the largest are shown.
-_BARS = 30
+_MOST_BARS = 30
 #: Inches, and so many letters of a name beside a bar: on a page, and on a telephone.
 _WIDE, _NARROW = (6.4, 44), (3.25, 18)
+
+#: Letters of a line along a vertical axis.
+_UPRIGHT = 36
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,11 @@ class Drawn:
 
     wide: str
     narrow: str
+
+
+def _label(text: str, letters: int) -> str:
+    """Return the text of an axis, each of its lines of at most this many letters."""
+    return "\n".join(_plain(_short(line, letters)) for line in text.split("\n"))
 
 
 def _svg(draw: Callable[[Any, int], None], height: float, words: str) -> Drawn:
@@ -115,28 +123,61 @@ def guarantee(plan: Plan) -> Drawn | None:
 
 
 def panel(shown: Panel) -> Drawn:
-    """A result: a line over ordered names, or bars, with intervals where there are some."""
-    order = range(len(shown.names))
-    if shown.ordered:
+    """A result: a line over ordered names or numbers, or bars, with intervals where there are some."""
+    return _line(shown) if shown.ordered else _bars(shown)
 
-        def line(axes: Any, letters: int) -> None:  # noqa: ANN401
+
+def _line(shown: Panel) -> Drawn:
+    names, held = shown.names, "post" if shown.steps else None
+    places = list(shown.places) or (
+        [float(name) for name in names] if shown.steps else [float(k) for k in range(len(names))]
+    )
+
+    def line(axes: Any, letters: int) -> None:  # noqa: ANN401
+        if shown.diagonal:
+            axes.plot([0, 1], [0, 1], color=_SOFT, lw=0.8, linestyle=":")
+        else:
             axes.axhline(0, color=_SOFT, lw=0.8)
-            places = [float(name) for name in shown.names] if shown.steps else list(order)
-            axes.plot(places, shown.values, color=_ACCENT, lw=1.5, drawstyle="steps-post" if shown.steps else "default")
-            if shown.low:
-                axes.fill_between(
-                    places, shown.low, shown.high, color=_ACCENT, alpha=0.15, lw=0, step="post" if shown.steps else None
-                )
-            step = max(1, len(shown.names) // (letters // 6))
-            axes.set_xticks(places[::step], [_plain(_short(name, 8)) for name in shown.names[::step]])
+        if shown.low:
+            axes.fill_between(places, shown.low, shown.high, color=_ACCENT, alpha=0.15, lw=0, step=held)
+            if shown.without_privacy:  # the darker part of a band is there without privacy, too
+                inner = [_inner(shown, ends) for ends in (shown.low, shown.high)]
+                axes.fill_between(places, *inner, color=_ACCENT, alpha=0.3, lw=0, step=held)
+        axes.plot(places, shown.values, color=_ACCENT, lw=1.5, drawstyle="steps-post" if shown.steps else "default")
+        across, along = shown.axes
+        axes.set(xlabel=_label(across, 2 * letters), ylabel=_label(along, _UPRIGHT))
+        if shown.places:
+            if shown.diagonal or places[0] < places[-1]:
+                axes.set_xlim(*((0, 1) if shown.diagonal else (places[0], places[-1])))
+            axes.locator_params(axis="x", nbins=letters // 5)
+        else:
+            step = max(1, len(names) // (letters // 6))
+            axes.set_xticks(places[::step], [_plain(_short(name, 8)) for name in names[::step]])
 
-        ends = f"lowest {min(shown.values):.3g}, highest {max(shown.values):.3g}"
-        return _svg(
-            line,
-            2.6,
-            f"{shown.title}: a line over {len(order)} {'times' if shown.steps else 'channels'}; {ends}. All numbers are in the table below.",
-        )
-    largest = sorted(sorted(order, key=lambda i: -abs(shown.values[i]))[:_BARS])
+    return _svg(line, 2.6, _heard(shown))
+
+
+def _inner(shown: Panel, ends: Sequence[float]) -> list[float]:
+    """Return what an end of the band would be without privacy."""
+    return [v + part * (end - v) for v, end, part in zip(shown.values, ends, shown.without_privacy, strict=True)]
+
+
+def _heard(shown: Panel) -> str:
+    """Say a line for those who cannot see it."""
+    seen = [value for value in shown.values if math.isfinite(value)]
+    ends = f"lowest {min(seen):.3g}, highest {max(seen):.3g}" if seen else "nothing of it is determined"
+    if not shown.places:
+        kind = "times" if shown.steps else "channels"
+        return f"{shown.title}: a line over {len(shown.names)} {kind}; {ends}. All numbers are in the table below."
+    across = f"{shown.axes[0]} " if shown.axes[0] else "numbers "
+    gaps = ". It has gaps where the release determines nothing" if len(seen) < len(shown.values) else ""
+    dark = ". The darker part of the band would be there without privacy, too" if shown.without_privacy else ""
+    return f"{shown.title}: a curve over {across}from {shown.places[0]:.3g} to {shown.places[-1]:.3g}; {ends}{gaps}{dark}."
+
+
+def _bars(shown: Panel) -> Drawn:
+    order = range(len(shown.names))
+    largest = sorted(sorted(order, key=lambda i: -abs(shown.values[i]))[:_MOST_BARS])
 
     def bars(axes: Any, letters: int) -> None:  # noqa: ANN401
         places = list(range(len(largest)))

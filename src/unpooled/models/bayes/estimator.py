@@ -17,6 +17,7 @@ from unpooled.estimation.framed import column_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import NONE, NUMBER, PAIR, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
+from unpooled.estimation.tabled import Profiled
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.bayes import MODEL, published
 from unpooled.models.bayes.plan import NAIVE
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-class PrivateLinearRegression(LinearRegressor):
+class PrivateLinearRegression(Profiled, LinearRegressor):
     """Linear regression on row-split data from private sums: rounds of clipped gradients, and second moments.
 
     ``summary`` is the table to publish; ``coef_``, the posterior mean of a Bayesian model, is what predicts. ``PrivateBayesianRegression`` is another

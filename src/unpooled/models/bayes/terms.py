@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unpooled.aggregation import profiles
 from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.summary import notes
@@ -48,10 +49,11 @@ def foot(plan: Plan, result: BayesResult) -> tuple[str, ...]:
 
 
 def panels(plan: Plan, result: BayesResult) -> tuple[Panel, ...]:
-    """The lines of the table with their intervals; without any the coefficients alone."""
+    """The lines of the table with their intervals, and the curves of variables; without intervals the coefficients alone."""
     found = tables(plan, result)
     if found is None:
         return (
             Panel("coefficients", tuple(c.name for c in result.coefficients), tuple(c.value for c in result.coefficients)),
         )
-    return of_terms((t.line for t in found.summary(result.level).terms if t.term != CONSTANT_TERM), result.level)
+    shown = of_terms((t.line for t in found.summary(result.level).terms if t.term != CONSTANT_TERM), result.level)
+    return (*shown, *profiles.panels(found, result.level))

@@ -60,21 +60,28 @@ def render(found: Cells) -> str:
 
 def panels(plan: Plan, found: Cells) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
     """The calibration curve or the residual plot, and the ROC curve."""
-    cells = reading.by_cell(found)
-    title = "residuals by fitted mean" if found.residual_cuts else "observed share by predicted probability"
+    cells, classes = reading.by_cell(found), not found.residual_cuts
+    title = "observed share by predicted probability" if classes else "residuals by fitted mean"
     shown = []
     if cells:
-        names = tuple(f"{cell.predicted:.3g}" for cell in cells)
-        values, low, high = zip(*((c.observed, c.low, c.high) for c in cells), strict=True)
-        shown.append(Panel(title, names, values, low, high, ordered=True))
-    if not found.residual_cuts:
-        false, true = reading.roc(found.counts.numpy())
+        x, values, low, high = zip(*((c.predicted, c.observed, c.low, c.high) for c in cells), strict=True)
+        names = tuple(f"{place:.3g}" for place in x)
+        said = ("predicted probability", "observed share") if classes else ("fitted mean", "mean residual")
+        shown.append(Panel(title, names, values, low, high, ordered=True, places=x, axes=said, diagonal=classes))
+    if classes:
+        band = reading.roc_band(found.counts.numpy(), found.deviation)
         shown.append(
             Panel(
-                "ROC: true positives by false positives",
-                tuple(f"{x:.3g}" for x in false),
-                tuple(true.tolist()),
+                "ROC: true positives by false positives, 95 % pointwise band",
+                tuple(f"{x:.3g}" for x in band.false.tolist()),
+                tuple(band.true.tolist()),
+                tuple(band.low.tolist()),
+                tuple(band.high.tolist()),
+                tuple(band.without_privacy.tolist()) if found.deviation else (),
                 ordered=True,
+                places=tuple(band.false.tolist()),
+                axes=("false positives", "true positives"),
+                diagonal=True,
             )
         )
     return tuple(shown)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.models.diagnose.reading import Banded, CalibrationTest, CellReading
+    from unpooled.models.diagnose.reading import Banded, CalibrationTest, CellReading, RocBand
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
     from unpooled.privacy.statement import Statement
@@ -93,6 +93,12 @@ class Diagnosis(Savable):
         return reading.roc(self.cells_.counts.numpy())
 
     @property
+    def roc_band(self) -> RocBand:
+        """Return the ROC curve with a pointwise 95 % band that holds sampling and noise (of two classes)."""
+        self._of_classes()
+        return reading.roc_band(self.cells_.counts.numpy(), self.cells_.deviation)
+
+    @property
     def calibration_test(self) -> CalibrationTest:
         """Whether observed shares are those that the model predicts (Hosmer and Lemeshow's, with the noise in its variance)."""
         self._of_classes()
@@ -108,14 +114,21 @@ class Diagnosis(Savable):
             raise UsageError("this model predicts a number: by_cell has its residuals")
 
     def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
-        """ROC and calibration curve, or the residual plot, with bands, as a matplotlib figure."""
+        """Draw the ROC and the calibration curve, or the residual plot, with bands, as a matplotlib figure.
+
+        The darker part of the ROC curve's band would be there without privacy, too.
+        """
         from matplotlib.figure import Figure
 
         classes = not self.cells_.residual_cuts
         figure = Figure(figsize=(8 if classes else 5, 3.4), layout="constrained")
         axes = figure.subplots(1, 2 if classes else 1, squeeze=False)[0]
         if classes:
-            axes[0].plot(*self.roc)
+            band = self.roc_band
+            inner = [band.true + band.without_privacy * (end - band.true) for end in (band.low, band.high)]
+            axes[0].fill_between(band.false, band.low, band.high, color="C0", alpha=0.18, lw=0)
+            axes[0].fill_between(band.false, *inner, color="C0", alpha=0.32, lw=0)
+            axes[0].plot(*self.roc, color="C0")
             axes[0].plot([0, 1], [0, 1], color="0.7", linestyle=":")
             axes[0].set(xlabel="false positives", ylabel="true positives", title=f"AUC {self.auc.value:.3f}")
         cells, last = self.by_cell, axes[-1]

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 _Z = 1.959963984540054
 #: Cells with fewer rows than so many deviations of their noise say nothing.
 _SEEN = 4.0
-#: Draws of the noise behind the area's standard error.
+#: Draws of the noise behind the area's standard error, and of noise and of rows behind the band of the curve.
 _DRAWS = 400
+#: The band is given at these shares of false positives, and where the curve bends.
+_SHARES = np.linspace(0.0, 1.0, 101)
 
 
 class Cells(msgspec.Struct, frozen=True):
@@ -92,6 +94,59 @@ def area(counts: Floats, deviation: float) -> Banded:
     )
     error = _Z * math.sqrt(max(sampling, 0.0) + noise)
     return Banded(value, max(0.0, value - error), min(1.0, value + error))
+
+
+@dataclass(frozen=True, eq=False)
+class RocBand:
+    """A band is the ROC curve at rising shares of false positives, with a pointwise 95 % interval that holds sampling and noise."""
+
+    false: Floats
+    true: Floats
+    low: Floats
+    high: Floats
+    #: The part of the way from the curve to the ends of the band that there would be without privacy.
+    without_privacy: Floats
+
+
+def roc_band(counts: Floats, deviation: float) -> RocBand:
+    """Draw rows and noise again about the released counts, as for the area, and return how far the curve moves at each share of false positives.
+
+    A draw is compared with the curve itself, not with the mean of all draws: what noise moves to one side is in the band, too. Heights of
+    draws may leave the range from 0 to 1: kept inside it, a curve that the noise has moved to its edge would seem to be known exactly there.
+    """
+    bends, heights = roc(counts)
+    false = np.union1d(_SHARES, bends)
+    true, free = np.interp(false, bends, heights), _free(counts, false)
+    rng = np.random.default_rng(0)  # of what is public already: it protects nothing
+
+    def spread(moved: list[Floats]) -> Floats:
+        return np.asarray(np.mean([np.square(_free(counts + move, false) - free) for move in moved], axis=0))
+
+    sampling = spread([_rows_again(counts, rng) for _ in range(_DRAWS)])
+    noise = spread([deviation * rng.normal(size=counts.shape) for _ in range(_DRAWS)]) if deviation else np.zeros(true.size)
+    whole = sampling + noise
+    error = _Z * np.sqrt(whole)
+    part = np.sqrt(np.divide(sampling, whole, out=np.ones_like(whole), where=whole > 0))
+    return RocBand(false, true, np.maximum(true - error, 0.0), np.minimum(true + error, 1.0), part)
+
+
+def _free(counts: Floats, at: Floats) -> Floats:
+    """Return the heights of the curve at shares of false positives, which noise may make fall or leave the range from 0 to 1."""
+    heights = np.append(0.0, np.cumsum(counts[::-1, 1]))
+    return np.interp(at, roc(counts)[0], heights / max(float(heights[-1]), 1e-12))
+
+
+def _rows_again(counts: Floats, rng: np.random.Generator) -> Floats:
+    """Return how far the counts of both classes move when their rows are drawn again, with the shares that the cells have now.
+
+    Half a row more in each cell keeps one that happens to be empty from being taken for one that is always empty.
+    """
+    kept = np.maximum(counts, 0.0) + 0.5
+    moved = []
+    for own, whole in zip(kept.T, counts.sum(axis=0).tolist(), strict=True):
+        rows, shares = max(round(whole), 2), own / own.sum()
+        moved.append(rng.multinomial(rows, shares) - rows * shares)
+    return np.stack(moved, axis=1)
 
 
 def middles(cuts: tuple[float, ...]) -> Floats:

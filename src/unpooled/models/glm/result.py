@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from unpooled.aggregation import profiles
 from unpooled.aggregation.estimates import CONSTANT_TERM, Estimates
 from unpooled.aggregation.summary import notes
 from unpooled.aggregation.tables import Tables
@@ -105,6 +106,7 @@ def tables(plan: Plan, result: GlmResult) -> Tables | None:
         reference=given.reference,
         coding=given.coding,
         assumed=() if design.responses.weighting is None else (ASSUMPTION,),
+        made=layout.made,
     )
 
 
@@ -131,7 +133,7 @@ def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
 
 
 def panels(plan: Plan, result: GlmResult) -> tuple[Panel, ...]:
-    """The coefficients, with their intervals where there are any; of times to an event the curve before them."""
+    """The coefficients, with their intervals and the curves of variables where there are any; of times to an event their curve before them."""
     return (*_curve(result), *_bars(plan, result))
 
 
@@ -151,4 +153,5 @@ def _bars(plan: Plan, result: GlmResult) -> tuple[Panel, ...]:
             Panel("coefficients", tuple(c.name for c in result.coefficients), tuple(c.value for c in result.coefficients)),
         )
     constants = {name for name, owner in zip(found.printed().names, found.printed().terms, strict=True) if not owner}
-    return of_terms((t.line for t in found.summary(result.level).terms if t.term not in constants), result.level)
+    shown = of_terms((t.line for t in found.summary(result.level).terms if t.term not in constants), result.level)
+    return (*shown, *profiles.panels(found, result.level))
