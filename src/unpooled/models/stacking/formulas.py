@@ -1,4 +1,4 @@
-"""The formula of a stacking study: what it makes of the parties' columns, or why it cannot be fitted."""
+"""Reads the formula of a stacking study: returns the columns that it derives, or refuses it with the reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def made_of(study: Study, p: Parameters) -> FormulaColumns | None:
-    """The columns that the formula derives; None without a formula."""
+    """Return the columns that the formula derives; None without a formula."""
     if not p.formula:
         return None
     check_formula(p.formula, (p.response,))
@@ -43,6 +43,6 @@ def made_of(study: Study, p: Parameters) -> FormulaColumns | None:
 
 
 def features_of(made: FormulaColumns, *, intercept: bool) -> tuple[Column, ...]:
-    """The derived columns as they are coded: about 0 where there is no constant that could take up the middle of a range."""
+    """Return the derived columns as they are coded: about 0 where there is no constant that could take up the middle of a range."""
     columns = tuple(feature.column for feature in made.features)
     return columns if intercept else tuple(map(symmetric, columns))

@@ -90,7 +90,7 @@ class LowLevel:
         return Fit(self.size, rows, self.weight, apart, length, self.outcomes.classes, self.outcomes.rest)
 
     def _gone(self, made: FormulaColumns) -> float:
-        """How far apart the rows with and without one declared value are, in lengths of a row (Theorem S.15)."""
+        """Return the most that the rows with and without one declared value are apart, in lengths of a row (Theorem S.15)."""
         beside = math.sqrt(2.0) if self.intercept else 1.0  # a constant stays, and leaves the rest of a row shorter
         most = 2 / beside
         return most if self._shortens else min(most, made.gone(self.columns) / self.length / beside)
@@ -125,14 +125,14 @@ class LowLevel:
         return table.blank(out, chosen)
 
     def natural(self, new: Mapping[str, NDArray[Any]]) -> Matrix:
-        """New rows in its columns, in the data's own units."""
+        """Return new rows in the columns of this model, in the data's own units."""
         if self.made is None:
             return self.coding.natural([new[name] for name in self.coding.names])
         table, count = two_rows(new)
         return np.concatenate([self.coding.natural(b) for b in self._seen(table).blocks(self.coding.names)])[:count]
 
     def scaled(self, new: Mapping[str, NDArray[Any]]) -> Matrix:
-        """New rows as those of the fit were: clipped, and scaled to its lengths."""
+        """Return new rows as those of the fit were: clipped, and scaled to its lengths."""
         table, count = two_rows(new)
         return self.rows(table)[:count]
 
@@ -159,6 +159,6 @@ class LowLevel:
 
 
 def two_rows(new: Mapping[str, NDArray[Any]]) -> tuple[Table, int]:
-    """New rows as a table, which has at least two of them, and their true number."""
+    """Return new rows as a table, which has at least two of them, and their true number."""
     count = next(iter(new.values())).size
     return Table({name: np.resize(values, max(2, count)) for name, values in new.items()}), count

@@ -67,7 +67,7 @@ class StackingDesign:
 
     @property
     def made(self) -> FormulaColumns | None:
-        """What the formula makes of the parties' columns; None without a formula."""
+        """Return the columns that the formula makes of the parties' own; None without a formula."""
         return self.blocks[0].made
 
     def ranked(self, study: Study, party: str, rank: int) -> LowLevel:
