@@ -208,6 +208,15 @@ def test_missing_values_are_left_out_or_marked(missing: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["perturbation", "rounds"])
+def test_without_a_constant_a_missing_value_is_nothing(method: str) -> None:
+    """As in the fit, where it contributed nothing: 0, not the middle of a range that does not begin at 0."""
+    bounds = Bounds({"age": (0, 100), "dose": (1, 10)}, missing="absent")
+    model = made(bounds=bounds, method=method).fit(FRAME, formula="ill ~ 0 + age + age:dose")
+    gone = pl.DataFrame({"age": [None], "dose": [3.0]}, schema={"age": pl.Float64, "dose": pl.Float64})
+    assert model.predict_proba(gone)[0] == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize("method", ["perturbation", "rounds"])
 def test_a_column_of_one_level(method: str) -> None:
     """All rows hold one of the declared levels; or the formula names some of the numbers."""
     frame = FRAME.with_columns(ward=pl.lit("a"))

@@ -174,6 +174,12 @@ def made_by(design: Any) -> FormulaColumns | None:  # noqa: ANN401 - the design 
     return found
 
 
+def coded_by(design: Any) -> tuple[Column, ...]:  # noqa: ANN401
+    """Return the columns of a fit as they are coded: a missing value is the middle of their ranges, which is 0 without a constant."""
+    found: tuple[Column, ...] = getattr(design, "layout", design).features
+    return found
+
+
 def _moved(column: Column, made: DerivedColumn, source: str) -> float:
     """Return how far a coded derived column moves where a value of this source goes missing."""
     if made.recipe.marks:

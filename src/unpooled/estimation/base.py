@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from unpooled.aggregation.formula_columns import coded_by
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.saving import Savable, unpack
@@ -291,7 +292,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
             count = next(iter(new.values())).size
             # A table has at least two rows.
             own = made.seen(Table({name: np.resize(values, max(2, count)) for name, values in new.items()}))
-            features = tuple(feature.column for feature in made.features)
+            features = coded_by(self._source)
             blocks = own.blocks(tuple(column.name for column in features))
             return np.concatenate([Coding(features, 1).natural(block) for block in blocks])[:count]
         rows = self._rows(X)

@@ -59,8 +59,13 @@ class TakesFrames:
     @property
     def _made(self) -> FormulaColumns | None:
         """What the formula of the fit makes of columns; None without a formula."""
-        moments, plan = getattr(self, "moments_", None), getattr(self, "plan_", None)
-        return made_by(moments if moments is not None else getattr(plan, "design", None))
+        return made_by(self._source)
+
+    @property
+    def _source(self) -> Any:  # noqa: ANN401 - moments, or the design of any model
+        """Return what holds the layout of the fit."""
+        moments = getattr(self, "moments_", None)
+        return moments if moments is not None else getattr(getattr(self, "plan_", None), "design", None)
 
 
 def framed(X: Any, y: Any, formula: str | None, bounds: Any) -> Framed:  # noqa: ANN401 - whatever a user passes

@@ -70,6 +70,11 @@ class StackingDesign:
         """Return the columns that the formula makes of the parties' own; None without a formula."""
         return self.blocks[0].made
 
+    @property
+    def features(self) -> tuple[Column, ...]:
+        """Return the columns that the formula makes, as they are coded."""
+        return self.blocks[0].columns
+
     def ranked(self, study: Study, party: str, rank: int) -> LowLevel:
         """The low-level model of a party with this rank, counted from 0."""
         return low_level(study, self.parameters, study.card(party), self.shares[rank], self.outcomes)
