@@ -197,3 +197,102 @@ def test_columns_that_differ_are_named() -> None:
     turned = Card("c", 9, cards[0].columns[::-1])
     with pytest.raises(UsageError, match="the order of the columns"):
         Study("bayes", (cards[0], turned), 1.0, 1e-5, derived=()).one_card_for_all()
+
+
+# --- formulas ------------------------------------------------------------------------------------------------------------
+
+CARD = ("--card", "north/north.card.toml", "--card", "south/south.card.toml")
+
+
+@pytest.mark.parametrize("model", ["bayes", "glm", "stacking"])
+def test_a_new_study_carries_its_formula(model: str, world: Path) -> None:
+    from unpooled.study.files import read_study
+
+    words = ("new", model, "--formula", "sex*age + I( 1+age )", *CARD, "--out", "f.toml", "--json")
+    told = json.loads(command(world, *words))
+    canonical = "~ sex + age + I(age + 1) + age:sex"
+    assert told["formula"] == canonical
+    study = read_study(world / "f.toml")
+    assert study.parameters["formula"] == canonical
+    assert study.parameters["response"] == "y"
+    assert study.parameters.get("split", "samples") == "samples", "no party of split columns has all of them"
+    text = (world / "f.toml").read_text()
+    assert text.count("formula") == 2, "the line of its default went: the key, and the page that explains it"
+    # Without a formula nothing of it is written.
+    assert "formula" not in json.loads(command(world, "new", model, *CARD, "--out", "plain.toml", "--json"))
+    assert "formula" not in read_study(world / "plain.toml").parameters
+
+
+def test_the_left_side_of_a_new_formula_is_the_response(world: Path) -> None:
+    command(world, "new", "glm", "--formula", "old ~ C(sex, ref='m') * age", *CARD, "--out", "f.toml")
+    shown = command(world, "plan", "f.toml")
+    assert "formula: ~ C(sex, ref='m') + age + age:C(sex, ref='m')" in shown
+    assert "derived columns: 5, with bounds that follow from the cards" in shown
+    (line,) = (line for line in shown.splitlines() if line.startswith("  age:sex[f]"))
+    assert line.split() == ["age:sex[f]", "0", "to", "100", "of", "age,", "sex"]
+    told = json.loads(command(world, "plan", "f.toml", "--json"))
+    assert told["formula"]["text"] == "~ C(sex, ref='m') + age + age:C(sex, ref='m')"
+    assert [column["name"] for column in told["formula"]["columns"]] == [
+        "sex[f]",
+        "sex[m]",
+        "age",
+        "age:sex[f]",
+        "age:sex[m]",
+    ]
+    assert told["formula"]["columns"][3] == {"name": "age:sex[f]", "low": 0.0, "high": 100.0, "sources": ["age", "sex"]}
+    assert "offset" not in told["formula"]
+
+
+def test_a_plan_without_a_formula_says_nothing_of_one(world: Path) -> None:
+    assert "formula" not in command(world, "plan", "study.toml")
+    assert "formula" not in json.loads(command(world, "plan", "study.toml", "--json"))
+
+
+def test_a_plan_shows_some_of_many_derived_columns_and_the_offset(world: Path) -> None:
+    knots = ", ".join(str(k) for k in range(2, 40))
+    words = f"old ~ bs(age, knots=[{knots}]) + offset(log(age + 1))"
+    command(world, "new", "glm", "--formula", words, *CARD, "--epsilon", "1000", "--out", "f.toml")
+    shown = command(world, "plan", "f.toml")
+    told = json.loads(command(world, "plan", "f.toml", "--json"))["formula"]
+    count = len(told["columns"])
+    assert count > 30
+    assert f"derived columns: {count}," in shown
+    assert f"and {count - 20} more: --json has all of them" in shown
+    assert "bs(age)[20]" in shown
+    assert "bs(age)[21]" not in shown
+    assert told["offset"]["sources"] == ["age"]
+    assert "of age, without a coefficient" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("glm", "--formula", "age + height"), "height"),
+        (("glm", "--formula", "log(age)"), "above 0"),
+        (("glm", "--formula", "scale(age)"), "reads the mean"),
+        (("glm", "--formula", "age +"), "formula"),
+        (("glm", "--formula", "weight ~ age"), "no column 'weight'"),
+        (("glm", "--formula", "Surv(age, old) ~ sex"), "takes no Surv"),
+        (("bayes", "--formula", "sex + offset(age)"), "has no offset"),
+        (("stacking", "--formula", "sex + offset(age)"), "has no offset"),
+        (("lasso", "--formula", "age"), "takes no formula: leave --formula out, or choose one of bayes, glm"),
+        (("pride", "--formula", "age"), "takes no formula"),
+        (("describe", "--formula", "age"), "takes no formula"),
+        (("link", "--formula", "age"), "fits no model"),
+        (("bayes", "--formula", "age", "--calibration", "published"), "in the published form"),
+        (("pride", "--formula", "age", "--fitted", "study.toml"), "leave --formula out"),
+        (("prude", "--formula", "age"), "there is no model"),
+    ],
+)
+def test_a_formula_that_means_nothing_is_refused_before_anything_is_written(
+    words: tuple[str, ...], said: str, world: Path
+) -> None:
+    assert said in command(world, "new", *words, *CARD, "--out", "f.toml", code=2)
+    assert not (world / "f.toml").exists()
+
+
+def test_a_formula_without_cards_is_read_all_the_same(world: Path) -> None:
+    assert "written" in command(world, "new", "glm", "--formula", "anything * `at all`", "--out", "f.toml")
+    assert "formula" in command(world, "new", "glm", "--formula", "anything *", "--out", "g.toml", code=2)
+    assert command(world, "new", "glm", "--formula", "age", "--card", "nowhere.toml", "--out", "g.toml", code=2)
+    assert not (world / "g.toml").exists()

@@ -163,6 +163,16 @@ def test_a_fit_of_a_formula_is_saved_with_it(tmp_path: Path) -> None:
     assert model.submodel(["age", "log(dose)"]).summary().terms[0].term == "age"
 
 
+@pytest.mark.parametrize("right", ["age * ward", "C(dose, levels=[3, 4])", "log(dose)"])
+def test_one_row_is_predicted_like_many(right: str) -> None:
+    """A party's table has at least two rows, new rows may be one; and numbers as categories alone are columns too."""
+    frame = FRAME.with_columns(pl.col("dose").round())
+    model = PrivateLinearRegression(epsilon=math.inf, bounds=BOUNDS, y_bounds=(-10, 10)).fit(frame, formula=f"y ~ {right}")
+    assert model.predict(frame[:1]) == pytest.approx(model.predict(frame)[:1])
+    with pytest.raises(UsageError, match="has a formula"):
+        model.to_sklearn()
+
+
 @pytest.mark.parametrize(
     ("formula", "words"),
     [
@@ -173,6 +183,7 @@ def test_a_fit_of_a_formula_is_saved_with_it(tmp_path: Path) -> None:
         ("z ~ age", "no column 'z'"),
         ("y ~ log(age)", "above 0"),
         ("y ~ age +", "formula"),
+        ("y ~ 1", "names no column"),
     ],
 )
 def test_a_formula_that_cannot_be_fitted_is_refused(formula: str, words: str) -> None:
@@ -311,8 +322,9 @@ COLUMNS = (
 
 
 def study(model: str = "glm", epsilon: float = 3.0, **parameters: Any) -> Study:
+    columns = (*COLUMNS, Column("log(years)", 0.0, 2.0)) if parameters.get("formula") == "log(years)" else COLUMNS
     given = {"response": "falls", **({"family": "poisson"} if model == "glm" else {}), **parameters}
-    return Study(model, (Card("a", N, COLUMNS),), epsilon, 1e-5, parameters=given, derived=())
+    return Study(model, (Card("a", N, columns),), epsilon, 1e-5, parameters=given, derived=())
 
 
 def test_a_study_with_a_formula_runs_and_predicts(tmp_path: Path) -> None:
@@ -356,6 +368,7 @@ def test_a_study_without_a_formula_keeps_its_hash() -> None:
         ("glm", {"formula": "age + height"}, "height"),
         ("glm", {"formula": "age + offset(age / 100)", "offset": "years"}, "keep one of them"),
         ("glm", {"formula": "age +"}, "formula"),
+        ("glm", {"formula": "log(years)"}, "rename that column"),
         ("glm", {"formula": 3}, "formula"),
         ("glm", {"formula": "age", "reference": {"ward": "b"}}, "this model has none"),
         ("glm", {"formula": "ward", "reference": {"ward": "z"}}, "declared levels"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ class FormulaColumns:
     """The features of a formula over declared columns."""
 
     derived: Derived
+    #: Its right side in the canonical text, without a dot.
+    text: str = ""
 
     @cached_property
     def features(self) -> tuple[Feature, ...]:
@@ -92,6 +95,26 @@ class FormulaColumns:
         names = [column.name for column in features]
         return tuple(tuple(k for k, name in enumerate(names) if need.name in sources[name]) for need in self.derived.needs)
 
+    def gone(self, features: Sequence[Column]) -> float:
+        """Return how far the coded row of these features moves, at most, where one value of a source goes missing (Theorem S.15).
+
+        A row has one level of every column of categories, so of the derived columns that differ by levels alone one moves.
+        """
+        own = {feature.column.name: feature for feature in self.features}
+        farthest = 0.0
+        for need in self.derived.needs:
+            moved: dict[tuple[str, ...], float] = {}
+            for column in features:
+                feature = own[column.name]
+                if feature.source == need.name:
+                    moved[(column.name,)] = 1.0  # the indicator of its level
+                elif not feature.source and need.name in self.derived.columns[feature.at].sources:
+                    made = self.derived.columns[feature.at]
+                    key = (made.term, made.number, made.recipe.marks)
+                    moved[key] = max(moved.get(key, 0.0), _moved(column, made, need.name))
+            farthest = max(farthest, math.fsum(one**2 for one in moved.values()))
+        return math.sqrt(farthest)
+
     def seen(self, table: Table) -> Table:
         """The table with the derived columns in the place of those that they are made of; a table that has them is left as it is."""
         shift = self.derived.offset_column
@@ -137,7 +160,35 @@ class Seen(Table):
 @lru_cache(maxsize=32)
 def formula_columns(text: str, declared: tuple[Column, ...]) -> FormulaColumns:
     """The features of a formula over these columns."""
-    return FormulaColumns(Formula.parse(text).derive(declared))
+    closed = Formula.parse(text).closed(column.name for column in declared)
+    derived = closed.derive(declared)
+    names = {column.name for column in declared}
+    for column in derived.columns:
+        if column.name in names and column.sources != {column.name}:
+            msg = f"formula: the term {column.name} is called like a declared column: rename that column, so that nobody takes one for the other"
+            raise UsageError(msg).at(column=column.name)
+    return FormulaColumns(derived, str(replace(closed, response=(), survival=False)))
+
+
+def made_by(design: Any) -> FormulaColumns | None:  # noqa: ANN401 - the design of any model
+    """Return what the formula of a study makes of its columns; None where there is no formula."""
+    found: FormulaColumns | None = getattr(getattr(design, "layout", design), "made", None)
+    return found
+
+
+def coded_by(design: Any) -> tuple[Column, ...]:  # noqa: ANN401
+    """Return the columns of a fit as they are coded: a missing value is the middle of their ranges, which is 0 without a constant."""
+    found: tuple[Column, ...] = getattr(design, "layout", design).features
+    return found
+
+
+def _moved(column: Column, made: DerivedColumn, source: str) -> float:
+    """Return how far a coded derived column moves where a value of this source goes missing."""
+    if made.recipe.marks:
+        return 1 / column.half_width  # from 0 to 1
+    if any(name == source for name, _ in made.cells):
+        return 1 + abs(column.centre) / column.half_width  # from anywhere to the number 0
+    return 1.0  # from anywhere to the middle, as any number that is missing
 
 
 def check_formula(text: str, response: tuple[str, ...]) -> None:

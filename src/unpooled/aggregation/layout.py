@@ -105,7 +105,7 @@ class MomentsLayout:
             )
             raise UsageError(msg)
         if not intercept:  # without a constant nothing can be centred: ranges are made symmetric about 0
-            features, named = tuple(_symmetric(c) for c in features), [_symmetric(named[0])]
+            features, named = tuple(symmetric(c) for c in features), [symmetric(named[0])]
         return cls(features, named[0], integer_grid(rows, 2), geometry, norm, intercept, others, formula, sources, weighting)
 
     @cached_property
@@ -313,7 +313,8 @@ class MomentsLayout:
         return total[self.pairs]
 
 
-def _symmetric(column: Column) -> Column:
+def symmetric(column: Column) -> Column:
+    """Return the column with a range that has 0 in its middle; without a constant nothing can be centred."""
     if column.categories is not None:
         return column
     end = max(abs(end) for end in column.range)

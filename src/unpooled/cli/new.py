@@ -18,6 +18,11 @@ def new(
     fitted: Path | None = typer.Option(
         None, "--fitted", help="pride: an earlier study, whose coefficients predict the new rows of these cards."
     ),
+    formula: str | None = typer.Option(
+        None,
+        "--formula",
+        help='bayes, glm or stacking: what the model is a function of, as "age * ward + log(dose)"; checked against the cards.',
+    ),
     out: Path = typer.Option(Path("study.toml"), "--out", help="The new study file."),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
@@ -26,14 +31,18 @@ def new(
 
     from unpooled.cli.say import say_json
     from unpooled.errors import UsageError
+    from unpooled.study.formulas import checked_formula, right_side
     from unpooled.study.templates import prediction, template
 
     cards = [Path(os.path.relpath(path, out.parent)).as_posix() for path in card]
     if fitted is not None and model != "pride":
         msg = "--fitted is for pride, whose coefficients stay at the parties; other models' runs are used by `unpooled predict`"
         raise UsageError(msg)
+    if fitted is not None and formula is not None:
+        raise UsageError("new rows are predicted by the model that was fitted: leave --formula out")
+    said = None if formula is None else checked_formula(formula, card)
     if fitted is None:
-        text = template(model, cards, 1.0 if epsilon is None else epsilon, calibration)
+        text = template(model, cards, 1.0 if epsilon is None else epsilon, calibration, said)
     elif calibration == "sound":
         text = prediction(fitted, cards, epsilon)
     else:
@@ -45,6 +54,7 @@ def new(
         msg = f"{out} exists already: choose another name with --out"
         raise UsageError(msg) from None
     if as_json:
-        say_json({"written": str(out), "model": model, "cards": cards})
+        told = {"written": str(out), "model": model, "cards": cards}
+        say_json(told if said is None else told | {"formula": right_side(said)})
         return
     typer.echo(f"written: {out}. Edit it, then see what it would release and cost: unpooled plan {out}")

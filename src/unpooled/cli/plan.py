@@ -19,6 +19,7 @@ def plan(
     from unpooled.models import load
     from unpooled.study.advice import advice
     from unpooled.study.files import read_study
+    from unpooled.study.formulas import formula_lines, formula_of
     from unpooled.study.run import compile_study
 
     compiled = compile_study(read_study(study))
@@ -49,11 +50,15 @@ def plan(
         ]
         data = {"plan": compiled.hash, "releases": releases, "statement": compiled.statement.to_dict()}
         data["notes"] = advice(compiled)
+        if (formula := formula_of(compiled)) is not None:
+            data["formula"] = formula
         if outlook is not None:
             data["outlook"] = outlook.to_dict()
         typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
         return
     typer.echo(compiled)
+    for line in formula_lines(compiled):
+        typer.echo(line)
     typer.echo()
     typer.echo(compiled.statement)
     for note in advice(compiled):

@@ -23,6 +23,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "new": (
         "unpooled new bayes",
+        "unpooled new glm --formula 'age * ward + log(dose)' --card north/north.card.toml --card south/south.card.toml",
         "unpooled new pls --calibration published --card mill/mill.card.toml --out study.toml",
         "unpooled new pride --card clinic/clinic.card.toml --card lab/lab.card.toml --out pride.toml",
         "unpooled new pride --fitted study.toml --card clinic-new/clinic.card.toml --card lab-new/lab.card.toml --out predict.toml",

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from unpooled.aggregation.formula_columns import coded_by
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.saving import Savable, unpack
@@ -287,10 +288,13 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         """
         made = self._made
         if made is not None:
-            own = made.seen(Table(self._new(X)))
-            features = tuple(feature.column for feature in made.features)
+            new = self._new(X)
+            count = next(iter(new.values())).size
+            # A table has at least two rows.
+            own = made.seen(Table({name: np.resize(values, max(2, count)) for name, values in new.items()}))
+            features = coded_by(self._source)
             blocks = own.blocks(tuple(column.name for column in features))
-            return np.concatenate([Coding(features, 1).natural(block) for block in blocks])
+            return np.concatenate([Coding(features, 1).natural(block) for block in blocks])[:count]
         rows = self._rows(X)
         if not isinstance(rows, np.ndarray):  # sparse: ranges are symmetric about zero, and there are no categories
             if np.isnan(rows.data).any():
@@ -314,6 +318,10 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         if not self._is_linear:
             raise UsageError(
                 "this model is not linear in its columns: scikit-learn has no linear model that predicts the same"
+            )
+        if self._made is not None:
+            raise UsageError(
+                "to_sklearn is for declared columns as they are, and this model has a formula: fit scikit-learn's to the columns that it makes"
             )
         columns = self._columns or (self.plan_.study.parties[0].columns if hasattr(self, "plan_") else ())
         return linear_model(self, columns)

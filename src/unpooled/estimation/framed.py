@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.aggregation.formula_columns import made_by
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.tables import columns_of, is_frame
 from unpooled.formula import Formula
@@ -58,10 +59,13 @@ class TakesFrames:
     @property
     def _made(self) -> FormulaColumns | None:
         """What the formula of the fit makes of columns; None without a formula."""
-        moments, plan = getattr(self, "moments_", None), getattr(self, "plan_", None)
-        layout = getattr(moments if moments is not None else getattr(plan, "design", None), "layout", None)
-        found: FormulaColumns | None = getattr(layout, "made", None)
-        return found
+        return made_by(self._source)
+
+    @property
+    def _source(self) -> Any:  # noqa: ANN401 - moments, or the design of any model
+        """Return what holds the layout of the fit."""
+        moments = getattr(self, "moments_", None)
+        return moments if moments is not None else getattr(getattr(self, "plan_", None), "design", None)
 
 
 def framed(X: Any, y: Any, formula: str | None, bounds: Any) -> Framed:  # noqa: ANN401 - whatever a user passes
@@ -88,7 +92,10 @@ def framed(X: Any, y: Any, formula: str | None, bounds: Any) -> Framed:  # noqa:
     text = "" if said is None else str(replace(said.closed(names), response=(), survival=False))
     if not is_frame(X):
         return Framed(X, y, event, text)
-    return Framed(picked(X, said.closed(names).needs if said is not None else names), y, event, text, picks=True)
+    needs = said.closed(names).needs if said is not None else names
+    if not needs:
+        raise UsageError("the formula names no column: name one. A base rate alone is method='mean' of PrivateGLM")
+    return Framed(picked(X, needs), y, event, text, picks=True)
 
 
 def right_side(formula: str | None, bounds: Any) -> str:  # noqa: ANN401 - as declared

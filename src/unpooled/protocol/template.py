@@ -8,6 +8,9 @@ from dataclasses import dataclass
 COLUMNS, ROWS = "columns of the same people", "rows of different people, with the same columns"
 DEFAULT_CARDS = ("first.card.toml", "second.card.toml")
 
+#: How the line begins that says, in a comment, what the default of a formula is.
+FORMULA = '# formula = ""'
+
 
 @dataclass(frozen=True, slots=True)
 class Template:
@@ -26,3 +29,12 @@ class Template:
     trust: str = ""
     #: The cards that a study names where the caller gives none.
     cards: tuple[str, ...] = DEFAULT_CARDS
+    #: Lines of the parameters that are others where there is a formula, each with what stands in its place.
+    beside_formula: tuple[tuple[str, str], ...] = ()
+    #: Whether a formula may have an offset.
+    offsets: bool = False
+
+    @property
+    def takes_formula(self) -> bool:
+        """Return whether a study of this kind may say what its model is a function of."""
+        return f"\n{FORMULA}" in self.parameters

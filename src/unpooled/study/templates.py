@@ -10,11 +10,13 @@ from unpooled.errors import UsageError, listed
 from unpooled.models import LINK, REGISTRY, load
 from unpooled.protocol.template import DEFAULT_CARDS
 from unpooled.study.files import read_study
+from unpooled.study.formulas import with_formula
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from unpooled.formula import Formula
     from unpooled.protocol.template import Template
 
 #: The models that a new study can ask for.
@@ -40,7 +42,9 @@ normalise = ["strip"]               # in this order, of: "nfc", "casefold", "str
 """
 
 
-def template(model: str, cards: Sequence[str] = (), epsilon: float = 1.0, calibration: str = "sound") -> str:
+def template(
+    model: str, cards: Sequence[str] = (), epsilon: float = 1.0, calibration: str = "sound", formula: Formula | None = None
+) -> str:
     """Return a commented study of this model in this form, over these cards (paths relative to the study file)."""
     if model not in {*MODELS, LINK}:
         msg = f"there is no model {model!r}: choose one of {listed([*MODELS, LINK])}"
@@ -48,12 +52,15 @@ def template(model: str, cards: Sequence[str] = (), epsilon: float = 1.0, calibr
     if model == LINK:
         if calibration != "sound":
             raise UsageError("a study that links rows has no published form: leave --calibration out")
+        if formula is not None:
+            raise UsageError("a study that links rows fits no model: leave --formula out")
         return f"{_LINK}{_parties(cards or DEFAULT_CARDS)}"
     row = load(model if calibration == "sound" else f"{model}-{calibration}")
     if row.template is None:
         msg = f"model {row.name!r} has no template: write its study by hand (docs/studies.md)"
         raise UsageError(msg)
-    return _written(model, row.template, cards, epsilon)
+    own = row.template if formula is None else with_formula(model, row.template, formula)
+    return _written(model, own, cards, epsilon)
 
 
 def _parties(cards: Sequence[str]) -> str:

@@ -218,6 +218,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         assert declared.response is not None
         columns = (*declared.columns, *check_weights_bounds(self.weights_bounds), declared.response)
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
+        precisions = {"prior_precision": self.prior_precision, "noise_precision": self.noise_precision}
         parameters = {
             "response": RESPONSE,
             "tolerate": int(self.tolerate),
@@ -225,8 +226,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
             "geometry": self.geometry,
             "norm": None if norm is None else float(norm),
             "fit_intercept": bool(self.fit_intercept),
-            "prior_precision": _number(self.prior_precision),
-            "noise_precision": _number(self.noise_precision),
+            **{name: p if isinstance(p, str) else float(p) for name, p in precisions.items()},
             "method": self.method,
             "max_passes": int(self.max_passes),
             "posterior": self.posterior,
@@ -391,10 +391,6 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
     def vif(self) -> Vector:
         """Variance inflation of every coefficient, free of charge."""
         return self._released().vif()
-
-
-def _number(precision: float | str) -> float | str:
-    return precision if isinstance(precision, str) else float(precision)
 
 
 #: Its name after the paper's model, under which it was first published.

@@ -23,4 +23,5 @@ family = "logistic"                 # or "multinomial", "poisson", "gamma", "neg
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
 # coding = "treatment"              # or "sum": levels are compared with the mean of all
 # formula = ""                      # what the model is a function of, as "age * ward + log(dose)"; else every declared column as it is""",
+    offsets=True,
 )

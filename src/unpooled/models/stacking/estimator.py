@@ -65,6 +65,9 @@ class PrivateLogisticRegression(PooledLogistic):
         Weights (``released_["all"]``) of another fit of the same columns, to which the penalty pulls instead of to 0.
     fit_intercept : bool, default True
         Whether to fit a constant.
+    formula : str, optional
+        What the model is a function of, as in "ill ~ age * ward + log(dose)"; None is every declared column as it is. It goes without offsets,
+        ``Bounds(norm=R)`` and moments.
     public_seed : int, default 0
         Seed of the public randomness.
     random_state : int, optional
@@ -103,6 +106,7 @@ class PrivateLogisticRegression(PooledLogistic):
         | taking("source", NUMBERS, NONE)
         | taking("penalty", NUMBER, WORD)
         | taking("noise rows method multi_class", WORD)
+        | taking("formula", WORD, NONE)
     )
 
     def __init__(
@@ -124,6 +128,7 @@ class PrivateLogisticRegression(PooledLogistic):
         multi_class: str = MULTINOMIAL,
         source: Sequence[float] | None = None,
         fit_intercept: bool = True,
+        formula: str | None = None,
         public_seed: int = 0,
         random_state: int | None = None,
         budget: Budget | None = None,
@@ -140,6 +145,7 @@ class PrivateLogisticRegression(PooledLogistic):
         self.multi_class = multi_class
         self.source = source
         self.fit_intercept = fit_intercept
+        self.formula = formula
 
 
 class PrivateStackingClassifier(StackedClassifier):

@@ -35,4 +35,5 @@ def fitted(plan: Plan, result: StackingResult) -> PrivateStackingClassifier:
     estimator.models_, estimator.high_ = result.models, np.array(result.high)
     estimator.released_ = released_weights(result)
     estimator.classes_ = np.array(design.parameters.classes)
-    return estimator.of_study(plan, list(columns.values()))
+    made = design.made
+    return estimator.of_study(plan, list(columns.values()) if made is None else made.derived.needs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,13 +13,16 @@ from unpooled.models.stacking.fits import Fit
 from unpooled.models.stacking.outcomes import TWO, Outcomes
 from unpooled.privacy.accounting import SAFETY
 from unpooled.privacy.bounds import Coding
+from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.formula_columns import FormulaColumns
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Card
-    from unpooled.privacy.table import Table
 
     Matrix = NDArray[np.float64]
 
@@ -49,6 +52,8 @@ class LowLevel:
     #: Whether every row gets the length of the longest one.
     unit: bool = False
     outcomes: Outcomes = TWO
+    #: What a formula makes of the party's columns; None: ``columns`` are its own.
+    made: FormulaColumns | None = None
 
     @cached_property
     def coding(self) -> Coding:
@@ -72,14 +77,23 @@ class LowLevel:
 
     def fit(self, rows: int) -> Fit:
         """The shape of its fit to so many rows."""
+        length = float(math.hypot(*self.centre))
+        if self.made is not None:
+            apart = self._gone(self.made)
+            return Fit(self.size, rows, self.weight, apart, length, self.outcomes.classes, self.outcomes.rest)
         marked = any(column.missing == "indicator" for column in self.columns)
         apart = 0.0  # as beside a constant, which stays, and leaves the rest of a row shorter by sqrt 2
         if not self.intercept and self._shortens and (marked or len(self.columns) > 1):
             apart = math.sqrt(2.0)
         elif not self.intercept and marked:
             apart = math.sqrt(2.0) / self.length
-        length = float(math.hypot(*self.centre))
         return Fit(self.size, rows, self.weight, apart, length, self.outcomes.classes, self.outcomes.rest)
+
+    def _gone(self, made: FormulaColumns) -> float:
+        """Return the most that the rows with and without one declared value are apart, in lengths of a row (Theorem S.15)."""
+        beside = math.sqrt(2.0) if self.intercept else 1.0  # a constant stays, and leaves the rest of a row shorter
+        most = 2 / beside
+        return most if self._shortens else min(most, made.gone(self.columns) / self.length / beside)
 
     @property
     def _constant(self) -> float:
@@ -94,7 +108,7 @@ class LowLevel:
 
     def rows(self, table: Table, chosen: NDArray[np.intp] | None = None) -> Matrix:
         """The scaled rows (x, 1) of a table, or some of them."""
-        parts = [self.coding.real(block) for block in table.blocks(self.coding.names)]
+        parts = [self.coding.real(block) for block in self._seen(table).blocks(self.coding.names)]
         coded = table.whole(np.concatenate(parts) if len(parts) > 1 else parts[0])
         coded = coded if chosen is None else coded[chosen]
         out = np.empty((coded.shape[0], self.size))
@@ -109,6 +123,21 @@ class LowLevel:
             lengths = np.sqrt(np.einsum("ij,ij->i", coded, coded))
             out[:, : coded.shape[1]] *= (self.length / np.maximum(lengths, self.length))[:, None]
         return table.blank(out, chosen)
+
+    def natural(self, new: Mapping[str, NDArray[Any]]) -> Matrix:
+        """Return new rows in the columns of this model, in the data's own units."""
+        if self.made is None:
+            return self.coding.natural([new[name] for name in self.coding.names])
+        table, count = two_rows(new)
+        return np.concatenate([self.coding.natural(b) for b in self._seen(table).blocks(self.coding.names)])[:count]
+
+    def scaled(self, new: Mapping[str, NDArray[Any]]) -> Matrix:
+        """Return new rows as those of the fit were: clipped, and scaled to its lengths."""
+        table, count = two_rows(new)
+        return self.rows(table)[:count]
+
+    def _seen(self, table: Table) -> Table:
+        return table if self.made is None else self.made.seen(table)
 
     def predicted(self, rows: Matrix, weights: NDArray[np.float64]) -> Matrix:
         """Probabilities of scaled rows: of the second of two classes, or of every class."""
@@ -127,3 +156,9 @@ class LowLevel:
         if not self.unit:  # rows that are scaled one by one are scaled about the centre, so nothing of it can be taken up
             intercepts = intercepts - coefficients @ centre
         return coefficients, intercepts
+
+
+def two_rows(new: Mapping[str, NDArray[Any]]) -> tuple[Table, int]:
+    """Return new rows as a table, which has at least two of them, and their true number."""
+    count = next(iter(new.values())).size
+    return Table({name: np.resize(values, max(2, count)) for name, values in new.items()}), count

@@ -72,6 +72,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: probabilities as in the paper), and the public rate of the second class, or those of all classes, for ranks. None: equal ones.
     combiner: str = AUTO
     prior: float | tuple[float, ...] | None = None
+    #: The model is a function of what this makes of the declared columns (docs/formulas.md, rows split); empty: of every one as it is.
+    formula: str = ""
 
     @property
     def rates(self) -> tuple[float, ...]:

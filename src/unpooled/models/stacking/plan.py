@@ -13,6 +13,7 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.models.stacking.fits import Fit, Noise, Perturb, by_law, fits, penalty_of
+from unpooled.models.stacking.formulas import features_of, made_of
 from unpooled.models.stacking.low_level import LowLevel
 from unpooled.models.stacking.outcomes import REST, Outcomes, check_way
 from unpooled.models.stacking.parameters import (
@@ -44,6 +45,7 @@ from unpooled.privacy.unit import ROWWISE, Split, Unit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.formula_columns import FormulaColumns
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.mechanisms import ObjectivePerturbation
 
@@ -62,6 +64,16 @@ class StackingDesign:
     outcomes: Outcomes
     #: The shares of the sensitivity by rank, where parties are ranked privately.
     shares: tuple[float, ...] = ()
+
+    @property
+    def made(self) -> FormulaColumns | None:
+        """Return the columns that the formula makes of the parties' own; None without a formula."""
+        return self.blocks[0].made
+
+    @property
+    def features(self) -> tuple[Column, ...]:
+        """Return the columns that the formula makes, as they are coded."""
+        return self.blocks[0].columns
 
     def ranked(self, study: Study, party: str, rank: int) -> LowLevel:
         """The low-level model of a party with this rank, counted from 0."""
@@ -206,18 +218,21 @@ def design_of(study: Study) -> StackingDesign:
 
 def low_level(study: Study, p: Parameters, card: Card, q: float, outcomes: Outcomes) -> LowLevel:
     """The low-level model of a party with a share q of the sensitivity."""
-    rows_split = p.split == "samples"
-    everything = math.sqrt(len(study.parties[0].columns) if rows_split else sum(len(c.columns) for c in study.parties))
+    made = made_of(study, p)
+    intercept = p.fit_intercept and (made is None or made.derived.constant)
+    columns = _implied(card.columns, p.norm, q) if made is None else features_of(made, intercept=intercept)
+    everything = math.sqrt(len(columns) if p.split == "samples" else sum(len(c.columns) for c in study.parties))
     return LowLevel(
         card,
-        _implied(card.columns, p.norm, q),
+        columns,
         q,
         None if p.norm is None else q * p.norm,
-        min(q * everything, math.sqrt(len(card.columns))),
-        p.fit_intercept,
+        min(q * everything, math.sqrt(len(columns))),
+        intercept,
         p.source.get(card.name, ()),
         p.rows == UNIT_ROWS,
         outcomes,
+        made,
     )
 
 

@@ -18,6 +18,7 @@ from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
 from unpooled.estimation.tabled import Tabled
 from unpooled.estimation.tables import RESPONSE, part
+from unpooled.formula import Formula
 from unpooled.models import load
 from unpooled.models.stacking.outcomes import MULTINOMIAL
 from unpooled.models.stacking.parameters import AUTO, SHORTEN, Meta
@@ -87,14 +88,17 @@ class PooledLogistic(Tabled, StackEstimator):
                 "other methods, or use PrivateStackingClassifier(split='samples')"
             )
             raise UsageError(msg)
+        if text := self._formula_parameter.get("formula"):
+            self._check_formula(text, several=several)
         free = math.isinf(self.epsilon)
         pure = not self.delta and not free
         if self.method == PERTURBATION or (self.method == AUTO and not several and (own or pure or free)):
             return self._perturbed(sum(rows.values()), declared)
         assert declared.classes is not None
-        many = declared.classes.labels.size > 2  # noqa: PLR2004
-        if self.method == AUTO and not several and many and self._of_lengths:
-            return self._perturbed(sum(rows.values()), declared)  # moments tell the direction of one linear predictor
+        # Moments tell the direction of one linear predictor, and of declared columns.
+        no_moments = declared.classes.labels.size > 2 or self._formula_parameter  # noqa: PLR2004
+        if self.method == AUTO and not several and no_moments and self._of_lengths:
+            return self._perturbed(sum(rows.values()), declared)
         method = (MOMENTS if self._of_lengths else ROUNDS) if self.method == AUTO else self.method
         wrong = own + (self._of_lengths if method == ROUNDS else [])
         if wrong:
@@ -108,11 +112,22 @@ class PooledLogistic(Tabled, StackEstimator):
             return self._perturbed(sum(rows.values()), declared)
         return study
 
+    def _check_formula(self, text: str, *, several: bool) -> None:
+        """Refuse a formula that neither way can fit."""
+        if Formula.parse(text).offsets:
+            raise UsageError(
+                "PrivateLogisticRegression has no offset: leave it out of the formula, or use PrivateGLM('logistic'), which has one"
+            )
+        if self.method == MOMENTS or (several and self.method == AUTO and self._of_lengths):
+            raise UsageError(
+                "moments bound rows of the declared columns: a formula goes with method 'rounds' or 'perturbation'"
+            )
+
     def _perturbed(self, rows: int, declared: Declared) -> Study:
         """One perturbed fit to the rows of one party."""
         source = {} if self.source is None else {ALL: [float(w) for w in self.source]}
         cards = cards_of({ALL: declared.names}, declared, rows)
-        return self._fits(cards, declared, {"split": "samples", "source": source}, Meta.PUBLIC)
+        return self._fits(cards, declared, {"split": "samples", "source": source} | self._formula_parameter, Meta.PUBLIC)
 
     def _pooled(self, rows: Mapping[str, int], declared: Declared, method: str) -> Study:
         """Rounds over the totals of all sites, or moments first."""
@@ -125,6 +140,7 @@ class PooledLogistic(Tabled, StackEstimator):
             "fit_intercept": bool(self.fit_intercept),
             "tolerate": int(self.tolerate),
             "nodes": [str(node) for node in self.nodes],
+            **self._formula_parameter,
         }
         if method == MOMENTS:
             norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
@@ -142,9 +158,23 @@ class PooledLogistic(Tabled, StackEstimator):
 
     # --- the fit ---------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sites: Sequence[object] | None = None) -> Self:
-        """Release what the method needs of all rows (``sites``: a label per row; None is one site), and fit."""
-        table, declared, labels = self._labelled(X, y)
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | str | None = None,
+        sites: Sequence[object] | None = None,
+        *,
+        formula: str | None = None,
+    ) -> Self:
+        """Release what the method needs of all rows (``sites``: a label per row; None is one site), and fit.
+
+        ``fit(frame, "y")`` takes the response out of a frame, ``fit(frame, formula="ill ~ age * ward")`` whatever the formula names; a frame may
+        hold other columns beside those that are declared.
+        """
+        asked = self._framed(X, y, formula)
+        if asked.event is not None:
+            raise UsageError("Surv(time, event) goes with PrivateGLM('survival'): a response of classes is one column")
+        table, declared, labels = self._labelled(asked.X, asked.y)
         held: dict[str, Table] = part(table, table.names, labels).by_site(sites) if sites is not None else {}
         tables = held if len(held) > 1 else {ALL: table}
         study = self._study({name: own.n_rows for name, own in tables.items()}, declared)

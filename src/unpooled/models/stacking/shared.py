@@ -81,10 +81,7 @@ class StackEstimator(DeclaredClassifier):
 
     def _scaled(self, block: LowLevel, X: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
         """New rows as a low-level model was fitted to: clipped, and scaled to its lengths."""
-        own = [X[name] for name in block.coding.names]
-        # A table has at least two rows.
-        repeated = [np.resize(values, max(2, values.size)) for values in own]
-        return block.rows(Table(dict(zip(block.coding.names, repeated, strict=True))))[: own[0].size]
+        return block.scaled(X)
 
 
 def released_weights(result: StackingResult) -> dict[str, list[float]]:

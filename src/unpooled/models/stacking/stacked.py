@@ -160,8 +160,7 @@ class StackedClassifier(StackEstimator):
             if self.high_.size or block.unit:  # learned on predictions of clipped and scaled rows: applied to the same
                 found.append(outcomes.of(self._scaled(block, new), np.concatenate([m.weights for m in models])))
                 continue
-            own = block.coding.natural([new[name] for name in block.coding.names])
-            decisions = own @ np.array([m.coefficients for m in models]).T + [m.intercept for m in models]
+            decisions = block.natural(new) @ np.array([m.coefficients for m in models]).T + [m.intercept for m in models]
             found.append(outcomes.probabilities(decisions))
         return found
 

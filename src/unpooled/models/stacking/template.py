@@ -9,7 +9,7 @@ TEMPLATE = Template(
     """\
 response = "y"                      # every party's own label column, under `labels` in its party file
 classes = ["-1", "1"]               # the labels, as they stand in the data: two, or more
-split = "features"                  # columns of the same people; "samples": rows of different people
+split = "features"                  # "features": columns of the same people; "samples": rows of different people
 # multi_class = "multinomial"       # more than two classes: together, or "one-vs-rest"
 # fit_intercept = true
 # penalty = "auto"                  # lambda of the mean loss, or a number
@@ -24,7 +24,9 @@ split = "features"                  # columns of the same people; "samples": row
 # predictions_share = 0.5           # part of those rows' epsilon that noisy predictions cost ([trust] meta = "perturbed")
 # source = {}                       # released weights of an earlier model for a party, to which the penalty pulls
 # combiner = "auto"                 # new rows: "probability", "majority", "weighted-majority" or "log-odds"
-# prior = 0.5                       # public rate of the second class, or a list of all rates; without it equal rates""",
+# prior = 0.5                       # public rate of the second class, or a list of all rates; without it equal rates
+# formula = ""                      # rows split: what the models are functions of, as "age * ward + log(dose)"; else every declared column as it is""",
+    beside_formula=(('split = "features"', 'split = "samples"'),),
 )
 
 #: The paper's own study.
@@ -49,7 +51,7 @@ penalty = 0.01                      # lambda of the mean loss: the paper chooses
 # source = {}                       # released weights of a source model for a party (the transfer of section 3.3)
 # combiner = "auto"                 # new rows: "probability", "majority", "weighted-majority" or "log-odds"
 # prior = 0.5                       # public rate of the second class; without it equal rates
-# multi_class and predictions_share are not for this form""",
+# multi_class, predictions_share and formula are not for this form""",
     calibration="published",
     trust='meta = "trusted"                    # the holder sees the parties\' predictions of the high-level rows',
 )
