@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
     Row = NDArray[np.float64]
 
+#: What may hide of a printed line, in standard errors: as accidents of the noise make it, and where it would be a bias.
+MOST, HALF = 3.0, 0.5
 #: Name of the constant in a table.
 CONSTANT_TERM = "(intercept)"
 
@@ -47,6 +49,8 @@ class Estimates(msgspec.Struct, frozen=True):
     unknown: tuple[float, ...] = ()
     #: Combinations that touch one of these columns have no value at all.
     still: tuple[float, ...] = ()
+    #: Which coefficients are slopes; the others are constants.
+    slopes: tuple[bool, ...] = ()
 
     @classmethod
     def of(
@@ -58,13 +62,14 @@ class Estimates(msgspec.Struct, frozen=True):
         lift: Matrix,
         unknown: Matrix,
         still: Matrix,
+        slopes: Sequence[bool] = (),
     ) -> Estimates:
         """Make estimates from matrices. ``unknown`` has a column for each hidden direction of the fit's coordinates, ``still`` one for each combination of coefficients that has no value."""
         numbers = (_flat(m) for m in (lift, lift @ unknown, still))
         whole, alone = _flat(covariance), _flat(sampling)
         values = tuple(estimate.tolist())
         lifted, hidden, fixed = numbers
-        return cls(tuple(names), values, whole, alone, lift=lifted, unknown=hidden, still=fixed)
+        return cls(tuple(names), values, whole, alone, lift=lifted, unknown=hidden, still=fixed, slopes=tuple(slopes))
 
     def square(self, numbers: tuple[float, ...]) -> Matrix:
         """A matrix from its rows."""
@@ -78,19 +83,26 @@ class Estimates(msgspec.Struct, frozen=True):
         lift, unknown, still = (self.square(numbers) for numbers in (self.lift, self.unknown, self.still))
         lengths = np.square(weights @ lift).sum(axis=1)
         lost = np.square(weights @ unknown).sum(axis=1)
-        return np.asarray((lengths > 0) & (lost < LOST * lengths) & ~touches(weights, still))
+        found = (lengths > 0) & (lost < LOST * lengths) & ~touches(weights, still)
+        # A combination of coefficients that are hidden themselves has to be shown almost wholly: what hides of it is a bias, and no accident.
+        alone = np.square(unknown).sum(axis=1) > LOST * np.square(lift).sum(axis=1)
+        most = np.where(((weights != 0) & alone).any(axis=1), HALF, MOST)
+        return np.asarray(found & (self.hidden(weights) <= most))
 
-    def hidden(self, weights: Matrix, slopes: NDArray[np.bool_]) -> Row:
-        """Return how far each combination (a row each) is off, at most, if what the noise hides is no longer than all slopes that it shows.
+    def hidden(self, weights: Matrix) -> Row:
+        """Return how many of its standard errors each combination (a row each) may be off, if what is hidden is no longer than the slopes that are shown.
 
         A combination that is determined may still have a small part where the noise hides the coefficients. They are taken to be 0 there,
         which no standard error holds. Lengths are those of the fit's coordinates.
         """
-        if not self.lift:
+        if not self.slopes or not self.unknown:
             return np.zeros(len(weights))
-        lift, unknown = self.square(self.lift), self.square(self.unknown)
+        slopes, lift, unknown = np.array(self.slopes), self.square(self.lift), self.square(self.unknown)
         shown = np.linalg.lstsq(lift[slopes], np.array(self.estimate)[slopes], rcond=None)[0]
-        return np.asarray(np.linalg.norm(shown) * np.linalg.norm(weights @ unknown, axis=1))
+        far = float(np.linalg.norm(shown)) * np.linalg.norm(weights @ unknown, axis=1)
+        variance = self.mapped(weights)[1].diagonal()
+        errors = np.sqrt(np.maximum(variance, 0.0))
+        return np.asarray(np.divide(far, errors, out=np.where(far > 0, np.inf, 0.0), where=errors > 0))
 
     @property
     def own(self) -> tuple[Row, Row, Row]:

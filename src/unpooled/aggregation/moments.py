@@ -239,7 +239,8 @@ class Moments:
         names = (*layout.names, *layout.constants)
         alone = back @ sampling @ back.T
         whole = alone + back @ self.met(mean) @ back.T
-        return Estimates.of(names, own, whole, alone, back, self.known.unknown, layout.still)
+        slopes = [name not in layout.constants for name in names]
+        return Estimates.of(names, own, whole, alone, back, self.known.unknown, layout.still, slopes)
 
     def _noise_variance(self, noise_precision: float | str) -> float:
         """In coordinates: as given in the data's own units, or estimated."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.estimates import wald_lines
+from unpooled.aggregation.estimates import HALF, wald_lines
 from unpooled.aggregation.summary import as_html_table, as_text
 from unpooled.errors import UsageError, listed
 from unpooled.protocol.step import Panel
@@ -33,8 +33,6 @@ POINTS, _PRINTED = 101, 10
 #: Second differences below this part of the range of values are rounding: the curve is a straight line.
 _STRAIGHT = 1e-9
 #: A point has a number where what the noise may hide of it is at most this part of its standard error: columns of one variable go with each
-#: other so closely that the rule of the tables, which lets pass a tenth of a squared length, let pass intervals that held the truth in one of five.
-_HIDDEN = 0.5
 #: The scale of a family's linear predictor; that of a linear model is the response itself.
 _SCALES = {
     "logistic": "log odds",
@@ -177,9 +175,8 @@ def profile(tables: Tables, variable: str, level: float = 0.95, *, label: object
     lines = wald_lines([f"{x:g}" for x in at.tolist()], values, covariance.diagonal(), sampling.diagonal(), level)
     found = np.array([(t.estimate, t.std_error, t.privacy, t.conf_low, t.conf_high) for t in lines]).T
     nothing = ~(weights != 0).any(axis=1)
-    slopes = np.array([bool(term.term) for term in tables.coded.terms] * max(len(tables.classes), 1))
     sure = tables.estimates.determined(weights) & np.isfinite(found).all(axis=0)
-    sure &= tables.estimates.hidden(weights, slopes) <= _HIDDEN * found[1]
+    sure &= tables.estimates.hidden(weights) <= HALF
     # At the lower end the difference is 0 by its definition; a curve of that point alone would say nothing.
     found[:, ~(sure | (nothing & sure.any()))] = np.nan
     estimate, errors, privacy, low, high = found

@@ -230,7 +230,9 @@ def _step(fit: GlmFit, estimate: Row, known: Curvature, noises: Row, dispersion:
     lost = np.zeros((own.size, known.lost.size))
     lost[known.lost, np.arange(known.lost.size)] = 1.0
     still = np.column_stack([fit.shape.own_still, lost])
-    return Estimates.of(fit.shape.names, own, covariance, alone, back @ known.left, known.unknown, still)
+    return Estimates.of(
+        fit.shape.names, own, covariance, alone, back @ known.left, known.unknown, still, fit.shape.are_slopes
+    )
 
 
 def _result(fit: GlmFit, newton: Estimates | None, own: Row | None = None, *, dispersion: float = 1.0) -> GlmResult:

@@ -149,6 +149,12 @@ class GlmShape:
         """What the coefficients in the data's own units are called."""
         return (*self.layout.names, *self.constants)
 
+    @property
+    def are_slopes(self) -> tuple[bool, ...]:
+        """Return for each of these names whether it is a slope."""
+        own = (True,) * self.columns + (False,) * len(self.constants)
+        return own * (len(self.names) // len(own))
+
     def of_base(self) -> Row:
         """The coefficients in the data's own units where the base rate is all that is known: slopes, and then the constant."""
         return np.append(np.zeros(self.columns), self.constant)
