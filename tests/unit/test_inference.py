@@ -7,11 +7,14 @@ import html
 import math
 from dataclasses import replace
 
+import msgspec
 import numpy as np
+import polars as pl
 import pytest
 from scipy import stats
 from sklearn.linear_model import Lasso, LinearRegression
 
+import unpooled
 from unpooled import PrivateBayesianRegression
 from unpooled.aggregation.coded_terms import coded_terms
 from unpooled.aggregation.derived import correlation, inflation, principal_components
@@ -408,3 +411,28 @@ def test_p_values_in_words() -> None:
     assert JointTest("F", 1.0, 1, 0.04).p_words == "0.04"
     assert JointTest("F", 1.0, 1, 0.001, 999).p_words == "< 3/999"
     assert isinstance(fitted().summary(), LinearSummary)
+
+
+def test_a_constant_of_which_more_may_hide_than_its_error_is_not_printed() -> None:
+    """Ages and their squares are almost one column, so the constant, which is at age 0, is as unknown as they are."""
+    rng, n = np.random.default_rng(0), 30_000
+    age, arm = rng.uniform(20, 90, n), rng.choice(["x", "y"], n)
+    others = rng.normal(size=(n, 4)).clip(-4, 4)
+    y = 0.01 * (age - 50) ** 2 + 2 * (arm == "y") + others @ [1, 0.5, 0, 0] + 5 * rng.normal(size=n)
+    frame = pl.DataFrame({"age": age, "arm": arm, **{f"u{k}": others[:, k] for k in range(4)}, "y": y})
+    bounds = {"age": (20, 90), "arm": ["x", "y"], **{f"u{k}": (-4, 4) for k in range(4)}}
+    model = unpooled.PrivateLinearRegression(bounds=bounds, y_bounds=(-30, 60), method="refinement", random_state=0)
+    model.fit(frame, formula="y ~ age + I(age**2) + arm + u0 + u1 + u2 + u3")
+    table = model.summary()
+    assert {"age", "I(age**2)", CONSTANT_TERM} <= set(table.not_determined)
+    assert {"arm: y - x", "u0", "u1", "u2", "u3"} == {t.term for t in table.terms}
+    # Without the bound on what hides the constant is printed, and false.
+    estimates = msgspec.structs.replace(model.moments_.estimates(), slopes=())
+    lines, _ = estimates.lines(model.moments_.tables().printed())
+    (constant,) = (t for t in lines if t.term == CONSTANT_TERM)
+    assert abs(constant.estimate - 25) > 10 * constant.std_error
+    with pytest.raises(UsageError, match="not determined"):
+        model.contrast({"age": 10.0, "I(age**2)": 1100.0})
+    # The same model about the middle of the range has all its lines.
+    model.fit(frame, formula="y ~ I(age - 55) + I((age - 55)**2) + arm + u0 + u1 + u2 + u3")
+    assert not model.summary().not_determined
