@@ -101,6 +101,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "cap": ("3", True),
     "exposure_bounds": (30, (1,), ("a", "b")),
     "offset_bounds": (30, (1,), ("a", "b")),
+    "weights_bounds": (30, (1,), ("a", "b")),
     "cuts": (30, "ab", ("a", "b"), [[1.0]]),
     "ridge": NUMBER,
     "formula": (3, True, ["y ~ a"]),
