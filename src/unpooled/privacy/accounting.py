@@ -8,9 +8,8 @@ An :class:`Event` is the privacy cost of a mechanism as a number; a :class:`Comp
 * Gaussian events alone compose exactly, :math:`\mu^2=\sum\mu_j^2`, adaptively too (Dong, Roth & Su 2022), and
   :math:`\delta(\epsilon;\mu)=\Phi(\mu/2-\epsilon/\mu)-e^{\epsilon}\Phi(-\mu/2-\epsilon/\mu)` is exact (Balle & Wang 2018);
 * pure events alone also add up;
-* any mixture composes in zCDP, :math:`\rho=\sum\rho_j`, and is converted by dp-accounting's Rényi accountant
-  (Canonne, Kamath & Steinke 2020). Sensitivities are ours, so its relation is always ADD_OR_REMOVE_ONE: its
-  REPLACE_ONE would double them a second time;
+* any mixture composes in zCDP, :math:`\rho=\sum\rho_j`, and is converted by its best Rényi order
+  (Canonne, Kamath & Steinke 2020; THEORY F.23);
 * of several compositions of which one holds, the largest of each of these numbers covers all (THEORY F.22);
 * the distance of a sampler from its ideal law, ``total_variation``, costs :math:`(1+e^{\epsilon})` times itself in delta.
 
@@ -23,7 +22,7 @@ import math
 from collections import Counter
 from functools import lru_cache, reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
@@ -50,8 +49,6 @@ SAFETY = 2.0**-40
 _ERRORS, _LEAST = 32.0, 1e-300
 #: Relative error of a delta by way of Renyi orders.
 _ORDERS_ERROR = 1e-11
-#: Smaller ones are priced as this: dp-accounting's arithmetic ends there, and no budget that is accepted is as small.
-_SMALLEST_RHO = 3e-16
 #: log 2^-1022, below which a total variation stands for the samplers' own, and how much smaller that is: 2^-16000 for 2^-1074 (F.5).
 _SUBNORMAL, _STANDS_FOR = -1022 * math.log(2), (16000 - 1074) * math.log(2)
 #: How small the charge for a total variation is made, where an epsilon is large, by proving a smaller one.
@@ -351,33 +348,24 @@ class Composition:
         return Composition(self.events + other.events, self.one_of + other.one_of)
 
 
-# --- zero-concentrated differential privacy, by dp-accounting ----------------------------------------------------------
-
-
-def _accountant(rho: float, orders: Any) -> Any:  # noqa: ANN401 - dp-accounting ships no types
-    from dp_accounting import NeighboringRelation, ZCDpEvent
-    from dp_accounting.rdp import RdpAccountant
-
-    accountant = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE)
-    accountant.compose(ZCDpEvent(rho))
-    return accountant
+# --- zero-concentrated differential privacy ------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1 << 16, typed=True)  # the page of one study asks for ten thousand, a second time for the same
 def zcdp_delta(epsilon: float, rho: float) -> float:
-    """Smallest delta of rho-zCDP at this epsilon (Canonne, Kamath & Steinke 2020, Proposition 12); never below it."""
+    """Return the smallest delta that is proved of rho-zCDP at this epsilon (Theorem F.23); never below it."""
     if rho == 0:
         return 0.0
     if rho == math.inf:
         return 1.0
-    rho = max(rho, _SMALLEST_RHO)
-    # The best order lies close to 1 + (epsilon - rho) / (2 rho); a wide grid finds it, a narrow one polishes it.
-    # Every order is a proof, so the grids cost tightness (about 1e-6 here), never validity.
-    orders = 1 + np.geomspace(1e-4, max(1e3, 4 * (epsilon + 1) / rho), 400)
-    value, best = _accountant(rho, orders).get_delta_and_optimal_order(epsilon)
-    polished = 1 + (best - 1) * np.geomspace(0.9, 1.1, 400)
-    value = min(value, _accountant(rho, polished).get_delta(epsilon)) * (1 + _ORDERS_ERROR)
-    return float(min(max(value, _LEAST), 1.0))
+
+    def slope(y: float) -> float:  # of the exponent at order 1 + e^y; it rises
+        return (2 * math.exp(y) + 1) * rho - epsilon - max(-y, 0.0) - math.log1p(math.exp(-abs(y)))
+
+    x = math.exp(brentq(slope, -(3 * rho + 2), math.log1p((epsilon + 1) / (2 * rho)) + 1e-9, xtol=1e-12, rtol=1e-12))
+    exponent = x * ((1 + x) * rho - epsilon - math.log1p(1 / x)) - math.log1p(x) if x > _LEAST else 0.0
+    value = min(math.exp(exponent), math.sqrt(-math.expm1(-rho))) * (1 + _ORDERS_ERROR)
+    return min(max(value, _LEAST), 1.0)
 
 
 @lru_cache(maxsize=4096, typed=True)
