@@ -1,6 +1,6 @@
 """Draw the picture of the landing page: `python docs/landing.py [FILE]` writes docs/landing.svg or FILE.
 
-Letters have 12 units of 360, so that the picture can be read on a telephone. It has a background of its own, and is read in light and dark pages.
+Letters have 13 units of 360, so that the picture can be read on a telephone. It has a background of its own, and is read in light and dark pages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STYLE = """
   .tip { fill: #48566a }
   .point { fill: #2f7a45 }
   .span { stroke: #2f7a45; stroke-width: 2.4 }
-  text { fill: #1d2733; font: 12px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif }
+  text { fill: #1d2733; font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif }
   .strong { font-weight: 600 }
   .middle { text-anchor: middle }
   .right { text-anchor: end }
@@ -63,9 +63,7 @@ def party(name: str, left: float) -> list[str]:
     """Return one party: its table, and under it the release and the ledger through which totals leave."""
     middle = left + 52
     drawn = [box("party", left, 36, 104, 138), words(middle, 54, name, "middle strong")]
-    drawn += [
-        box("cell", left + 14 + 26 * column, 62 + 12 * row, 24, 10, 1.5) for row in range(4) for column in range(3)
-    ]
+    drawn += [box("cell", left + 14 + 26 * column, 62 + 12 * row, 24, 10, 1.5) for row in range(4) for column in range(3)]
     drawn += [
         box("gate", left + 8, 118, 88, 48, 4),
         words(left + 14, 136, "release", "left"),
@@ -80,15 +78,15 @@ def party(name: str, left: float) -> list[str]:
 def estimates(top: float) -> list[str]:
     """Return the table of estimates, with an interval for each."""
     drawn = [box("panel", 40, top, 280, 100, 4), words(52, top + 19, "column", "left strong")]
-    drawn += [words(166, top + 19, "estimate", "right strong"), words(244, top + 19, "95 % interval", "middle strong")]
+    drawn += [words(182, top + 19, "estimate", "right strong"), words(252, top + 19, "95 % interval", "middle strong")]
     drawn.append(f'<path class="thin" d="M48 {top + 28:g} H312"/>')
     for line, (name, value, low, high) in enumerate(ESTIMATES):
         y = top + 47 + 22 * line
-        start, end = (244 + 48 * edge for edge in (low, high))
-        drawn += [words(52, y, name, "left"), words(166, y, value.replace("-", "\N{MINUS SIGN}"), "right")]
+        start, end = (252 + 44 * edge for edge in (low, high))
+        drawn += [words(52, y, name, "left"), words(182, y, value.replace("-", "\N{MINUS SIGN}"), "right")]
         drawn.append(f'<path class="span" d="M{start:g} {y - 4:g} H{end:g}"/>')
         drawn.append(f'<circle class="point" cx="{(start + end) / 2:g}" cy="{y - 4:g}" r="4"/>')
-    drawn.append(f'<path class="thin" stroke-dasharray="2 3" d="M244 {top + 32:g} V{top + 96:g}"/>')
+    drawn.append(f'<path class="thin" stroke-dasharray="2 3" d="M252 {top + 32:g} V{top + 96:g}"/>')
     return drawn
 
 
@@ -101,7 +99,9 @@ def picture() -> str:
     drawn += [box("sum", 70, 218, 220, 48), words(180, 238, "sum of the noisy totals", "middle strong")]
     drawn += [words(180, 256, "no row, no value of one person"), arrow(180, 266, 180, 296)]
     drawn += [*estimates(298), words(180, 420, "Everybody may read the estimates")]
-    title = "Three parties keep their tables. Noisy totals leave through a release and a ledger. A table of estimates comes out."
+    title = (
+        "Three parties keep their tables. Noisy totals leave through a release and a ledger. A table of estimates comes out."
+    )
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" width="440" height="530" viewBox="0 0 360 434" role="img">\n'
         f"<title>{title}</title>\n<style>{STYLE}</style>\n" + "\n".join(drawn) + "\n</svg>\n"
