@@ -69,8 +69,8 @@ def party(name: str, left: float) -> list[str]:
         words(left + 14, 136, "release", "left"),
         words(left + 14, 157, "ledger", "left"),
     ]
-    noise = "".join(f" {'l' if step else 'm'}4 {height}" for step, height in enumerate((0, -7, 9, -12, 13, -6, 5)))
-    drawn.append(f'<path class="line" d="M{left + 58:g} 133{noise}"/>')
+    noise = "".join(f" {'l' if step else 'm'}3.5 {height}" for step, height in enumerate((0, -7, 9, -12, 13, -6, 5)))
+    drawn.append(f'<path class="line" d="M{left + 63:g} 133{noise}"/>')
     drawn += [f'<path class="thin" d="M{left + 62:g} {147 + 4 * line} h28"/>' for line in range(4)]
     return drawn
 
