@@ -15,7 +15,15 @@ from unpooled.cli.main import app
 #: What typer's own copy of click raises where a command line does not fit.
 NO_COMMAND = (typer.BadParameter.__mro__[2], KeyError)
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"])
+PAGES = sorted(
+    [
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "SECURITY.md",
+        ROOT / "CODE_OF_CONDUCT.md",
+    ]
+)
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
