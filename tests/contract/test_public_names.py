@@ -7,6 +7,8 @@ import importlib
 import inspect
 import itertools
 import re
+import subprocess
+import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -200,3 +202,17 @@ def test_every_parameter_is_documented(name: str) -> None:
     listed = {word for head in heads for word in re.findall(r"\w+", head)} | set(re.findall(r"``(\w+)``", text))
     missing = [parameter for parameter in parameters(thing) if parameter not in listed]
     assert not missing
+
+
+@pytest.mark.parametrize(
+    ("statement", "unneeded"),
+    [
+        ("import unpooled", ("numpy", "scipy", "numba", "sklearn", "polars", "matplotlib")),
+        ("from unpooled import describe", ("scipy.special", "scipy.optimize", "numba", "sklearn", "polars", "matplotlib")),
+    ],
+)
+def test_what_is_not_needed_yet_is_not_imported(statement: str, unneeded: tuple[str, ...]) -> None:
+    """A plan draws no noise and fits nothing: what takes long to import waits until it is used."""
+    code = f"import sys; {statement}; print(*sorted(sys.modules.keys() & set({unneeded!r})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == []

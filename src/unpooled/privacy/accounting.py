@@ -20,14 +20,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import lru_cache, reduce
+from functools import cache, lru_cache, reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
-from scipy.optimize import brentq
-from scipy.special import erfcx, ndtr
 
 from unpooled.errors import AccountingError, UsageError
 from unpooled.privacy.events import Event, Kind, Numbers
@@ -36,6 +34,7 @@ from unpooled.privacy.unit import check_delta, check_epsilon, real
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from types import ModuleType
 
     from numpy.typing import NDArray
 
@@ -60,9 +59,17 @@ _NODES, _WEIGHTS = (values.tolist() for values in leggauss(16))
 # --- the Gaussian mechanism, exactly -------------------------------------------------------------------------------
 
 
+@cache
+def _special() -> ModuleType:
+    """Return scipy's special functions, which take .2 s to import, when they are first needed."""
+    import scipy.special
+
+    return scipy.special
+
+
 def _mills(x: float) -> float:
     """P(N > x) / phi(x)."""
-    return _MILLS * float(erfcx(x / _SQRT2))
+    return _MILLS * float(_special().erfcx(x / _SQRT2))
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -82,7 +89,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
         points = [middle + half * node for node in _NODES]
         value = density * half * math.fsum(w * (1 - t * _mills(t)) for w, t in zip(_WEIGHTS, points, strict=True))
     elif a < 0:
-        value = float(ndtr(-a)) - density * _mills(b)
+        value = float(_special().ndtr(-a)) - density * _mills(b)
     else:
         value = density * (_mills(a) - _mills(b))
     error = _ERRORS * 2.0**-53 * (1 + (1 + abs(a)) * (1 + b))
@@ -98,11 +105,11 @@ def gaussian_curve(epsilons: Vector, mu: float) -> Vector:
     density = np.exp(-0.5 * a * a) / math.sqrt(2 * math.pi)
     if mu < 1:
         points = (e / mu)[:, None] + mu / 2 * np.array(_NODES)
-        value = density * (mu / 2) * ((1 - points * _MILLS * erfcx(points / _SQRT2)) @ np.array(_WEIGHTS))
+        value = density * (mu / 2) * ((1 - points * _MILLS * _special().erfcx(points / _SQRT2)) @ np.array(_WEIGHTS))
     else:
-        value = np.where(a < 0, ndtr(-a), density * _MILLS * erfcx(np.maximum(a, 0.0) / _SQRT2)) - density * _MILLS * erfcx(
-            b / _SQRT2
-        )
+        special = _special()
+        above = density * _MILLS * special.erfcx(np.maximum(a, 0.0) / _SQRT2)
+        value = np.where(a < 0, special.ndtr(-a), above) - density * _MILLS * special.erfcx(b / _SQRT2)
     error = _ERRORS * 2.0**-53 * (1 + (1 + np.abs(a)) * (1 + b))
     above = np.clip(value * (1 + error), _LEAST, 1.0)
     below = np.minimum(epsilons, 0.0)
@@ -119,9 +126,16 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     return _proved(lambda eps: gaussian_delta(eps, mu), delta, high)
 
 
+def _root(function: Callable[[float], float], low: float, high: float, xtol: float, rtol: float) -> float:
+    """Return the root of a function between two ends of different signs, by Brent's method; imported late, for it takes .15 s."""
+    from scipy.optimize import brentq
+
+    return float(brentq(function, low, high, xtol=xtol, rtol=rtol))
+
+
 def _proved(curve: Callable[[float], float], delta: float, high: float) -> float:
     """The smallest epsilon in [0, high] whose falling delta curve is at ``delta``, on the proved side of it."""
-    root = float(brentq(lambda eps: curve(eps) - delta, 0.0, high, xtol=1e-20, rtol=1e-15))
+    root = _root(lambda eps: curve(eps) - delta, 0.0, high, 1e-20, 1e-15)
     step = 2.0**-51
     while curve(root) > delta:  # a bracket of a root may end on its wrong side
         root *= 1 + step
@@ -140,7 +154,7 @@ def largest(curve: Callable[[float], float], delta: float, low: float, high: flo
         value = curve(math.exp(log_parameter))
         return (math.log(value) if value > 0 else -800.0) - math.log(delta)
 
-    parameter = math.exp(float(brentq(excess, math.log(low), math.log(high), xtol=1e-14, rtol=1e-14)))
+    parameter = math.exp(_root(excess, math.log(low), math.log(high), 1e-14, 1e-14))
     step = 2.0**-50
     while curve(parameter) > delta:
         parameter *= 1 - step
@@ -362,7 +376,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
     def slope(y: float) -> float:  # of the exponent at order 1 + e^y; it rises
         return (2 * math.exp(y) + 1) * rho - epsilon - max(-y, 0.0) - math.log1p(math.exp(-abs(y)))
 
-    x = math.exp(brentq(slope, -(3 * rho + 2), math.log1p((epsilon + 1) / (2 * rho)) + 1e-9, xtol=1e-12, rtol=1e-12))
+    x = math.exp(_root(slope, -(3 * rho + 2), math.log1p((epsilon + 1) / (2 * rho)) + 1e-9, 1e-12, 1e-12))
     exponent = x * ((1 + x) * rho - epsilon - math.log1p(1 / x)) - math.log1p(x) if x > _LEAST else 0.0
     value = min(math.exp(exponent), math.sqrt(-math.expm1(-rho))) * (1 + _ORDERS_ERROR)
     return min(max(value, _LEAST), 1.0)

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +34,8 @@ _ROUNDING, _TRANSFORM = 1e-10, 10 * 2.0**-53
 
 def survival(tail: Tail, z: Vector) -> Vector:
     """The bound on P(X > z)."""
+    from scipy.special import ndtr  # late, for it takes .2 s
+
     total = np.zeros_like(z)
     for times, m in tail:
         with np.errstate(over="ignore"):  # endless deviations away
