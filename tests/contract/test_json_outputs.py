@@ -13,7 +13,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -72,10 +72,28 @@ class Validator:
     """The part of JSON Schema (draft 2020-12) that the committed schemas use; any other word in one is an error."""
 
     KNOWN = frozenset(
-        "$schema $defs $ref title description type enum const anyOf oneOf properties required additionalProperties "
-        "items prefixItems minItems maxItems default".split()
+        [
+            "$schema",
+            "$defs",
+            "$ref",
+            "title",
+            "description",
+            "type",
+            "enum",
+            "const",
+            "anyOf",
+            "oneOf",
+            "properties",
+            "required",
+            "additionalProperties",
+            "items",
+            "prefixItems",
+            "minItems",
+            "maxItems",
+            "default",
+        ]
     )
-    TYPES = {
+    TYPES: ClassVar = {
         "object": dict,
         "array": list,
         "string": str,
@@ -105,15 +123,15 @@ class Validator:
             self._check(value, self.schema["$defs"][schema["$ref"].removeprefix("#/$defs/")], at)
         for word, right in (("anyOf", lambda n: n >= 1), ("oneOf", lambda n: n == 1)):
             if word in schema and not right(sum(self._matches(value, one, at) for one in schema[word])):
-                raise Mismatch(f"{at} matches none of its forms, or several: {value!r}")
+                raise Mismatch(at, f"matches none of its forms, or several: {value!r}")
         if "enum" in schema and value not in schema["enum"]:
-            raise Mismatch(f"{at} is {value!r}, and not one of {schema['enum']}")
+            raise Mismatch(at, f"is {value!r}, and not one of {schema['enum']}")
         if "type" in schema:
             names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
             if not any(
                 isinstance(value, self.TYPES[name]) and (name == "boolean" or not isinstance(value, bool)) for name in names
             ):
-                raise Mismatch(f"{at} is {value!r}, and not of type {names}")
+                raise Mismatch(at, f"is {value!r}, and not of type {names}")
         if isinstance(value, dict):
             self._object(value, schema, at)
         if isinstance(value, list):
@@ -121,22 +139,22 @@ class Validator:
 
     def _object(self, value: dict[str, Any], schema: dict[str, Any], at: str) -> None:
         if missing := set(schema.get("required", ())) - set(value):
-            raise Mismatch(f"{at} has no {missing}")
+            raise Mismatch(at, f"has no {missing}")
         for key, inner in value.items():
             known = schema.get("properties", {}).get(key, schema.get("additionalProperties", {}))
             if known is False:
-                raise Mismatch(f"{at} has an unknown key {key!r}")
+                raise Mismatch(at, f"has an unknown key {key!r}")
             if known is not True:
                 self._check(inner, known, f"{at}.{key}")
 
     def _array(self, value: list[Any], schema: dict[str, Any], at: str) -> None:
         if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
-            raise Mismatch(f"{at} has {len(value)} items")
+            raise Mismatch(at, f"has {len(value)} items")
         first = schema.get("prefixItems", [])
         for k, inner in enumerate(value):
             known = first[k] if k < len(first) else schema.get("items", {})
             if known is False:
-                raise Mismatch(f"{at} has more items than are known")
+                raise Mismatch(at, "has more items than are known")
             self._check(inner, known, f"{at}[{k}]")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from unpooled.cli.schemas.shared import Hash, Number, Output, Section, Path, StatementData, TermData, TrafficData
+from unpooled.cli.schemas.shared import Hash, Number, Output, Path, Section, StatementData, TermData, TrafficData
 
 
 class NewOutput(Output, tag="unpooled/new/1"):
