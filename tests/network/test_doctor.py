@@ -44,7 +44,7 @@ def examined(network: Rehearsal, kit: str = "clinic", code: int = 2, study=None)
     """What was found: problems by name (and nothing else, but for the server, which is not up)."""
     world = network.worlds["pride"]
     file = world.write_study(network.kits.parent / "study.toml", study or world.study)
-    found = json.loads(command("doctor", str(network.kits / kit), "--study", str(file), "--json", code=code))
+    found = json.loads(command("doctor", str(network.kits / kit), "--study", str(file), "--json", code=code))["findings"]
     assert [one["what"] for one in found][:4] == ["versions", "certificate", "private files", "server"]
     return {one["what"]: one["words"] for one in found if not one["fine"] and one["what"] != "server"}
 

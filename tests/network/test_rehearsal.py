@@ -234,7 +234,7 @@ def test_the_doctor_finds_a_healthy_network_fine(rehearsal: Rehearsal, tmp_path:
     world.approve(study)
     file = str(world.write_study(tmp_path / "study.toml", study))
     for name in ("localhost", "clinic", rehearsal.user.name):
-        found = json.loads(command("doctor", str(rehearsal.kits / name), "--study", file, "--json"))
+        found = json.loads(command("doctor", str(rehearsal.kits / name), "--study", file, "--json"))["findings"]
         assert all(one["fine"] for one in found)
         server = next(one["words"] for one in found if one["what"] == "server")
         assert "clocks agree" in server

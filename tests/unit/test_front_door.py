@@ -509,7 +509,7 @@ def test_the_doctor_understands_studies_on_one_disk(world: Path) -> None:
     assert "PROBLEM" not in said
     text = (world / "study.toml").read_text()
     (world / "study.toml").write_text(text.replace("[study]", f'[study]\ncoordinator = "{"a" * 64}"'))
-    found = json.loads(command(world, "doctor", "--study", "study.toml", "--json"))
+    found = json.loads(command(world, "doctor", "--study", "study.toml", "--json"))["findings"]
     assert [one["what"] for one in found] == ["versions", "cards", "coordinator"]
 
 

@@ -68,7 +68,7 @@ def audit(
         if power.refutes
     ]
     if as_json:
-        import msgspec
+        from unpooled.cli.say import say_json
 
         data = {
             "passed": report.passed,
@@ -83,7 +83,7 @@ def audit(
                 {"unit": str(v.unit), "party": v.party, "where": v.where, "what": v.what} for v in report.violations
             ],
         }
-        typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+        say_json("audit", data)
     else:
         typer.echo(report)
         if powers:

@@ -29,7 +29,7 @@ def contrast(
         raise UsageError(msg)
     told = tables.contrast(asked, level=level, against=against, exponentiate=exponentiate)
     if as_json:
-        import msgspec
+        from unpooled.cli.say import say_json
 
         data = {
             "plan": found.plan.hash,
@@ -39,7 +39,7 @@ def contrast(
             "terms": [term.line for term in told.terms],
             "joint": {"statistic": told.statistic, "degrees": told.degrees, "p_value": told.p_value},
         }
-        typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+        say_json("contrast", data)
         return
     typer.echo(str(told))
     typer.echo()

@@ -60,7 +60,7 @@ def demo(
         }
     report = folder / "rows" / "study.run" / "report.html"
     if as_json:
-        say_json({"studies": told, "report": str(report)})
+        say_json("demo", {"studies": told, "report": str(report)})
         return
     console.print("\nOne of the three as a page to sign, with everything that was released (open it in a browser):")
     console.print(str(report), soft_wrap=True)

@@ -27,9 +27,9 @@ def doctor(
         raise UsageError(msg)
     findings = examine(None if kit is None else Kit.of(kit), config, None if study is None else read_study(study))
     if as_json:
-        import msgspec
+        from unpooled.cli.say import say_json
 
-        typer.echo(msgspec.json.format(msgspec.json.encode(findings)).decode())
+        say_json("doctor", {"findings": findings})
     else:
         for finding in findings:
             typer.echo(f"{'fine   ' if finding.fine else 'PROBLEM'}  {finding.what}: {finding.words}")

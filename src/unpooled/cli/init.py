@@ -132,7 +132,10 @@ def init(
         new_budget=new_budget,
     )
     if as_json:
-        say_json({"party": str(config), "card": str(card), "budget": budget, **people, **_told(findings, sniffed.form)})
+        say_json(
+            "party-init",
+            {"party": str(config), "card": str(card), "budget": budget, **people, **_told(findings, sniffed.form)},
+        )
         return
     typer.echo(
         f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)"
@@ -200,7 +203,7 @@ def _inspected(
     together = data_of(data, names, party, form, columns).household
     findings = inspect(data, columns, party.id, party.labels, form, read_table(data, names, party.id, form, columns))
     if as_json and findings.refused:
-        say_json(_told(findings, form))
+        say_json("party-init-refused", _told(findings, form))
     elif not as_json:
         for line in findings.lines():
             typer.echo(line)
@@ -232,7 +235,7 @@ def _template(
         msg = f"{out} exists already: edit it, or choose another folder"
         raise StudyError(msg) from None
     if as_json:
-        say_json({"party": str(out), "format": sniffed.form, "kinds": sniffed.kinds})
+        say_json("party-init-template", {"party": str(out), "format": sniffed.form, "kinds": sniffed.kinds})
     else:
         typer.echo(
             f"wrote {out}: declare its columns there, then make the ledger and the card: unpooled party init --config {out}"
@@ -248,7 +251,7 @@ def _complete(config: Path, *, new_budget: bool, as_json: bool) -> None:
     findings, people = _inspected(data, text.columns, text.party, text.format, as_json=as_json)
     card = complete_party(config, new_budget=new_budget)
     if as_json:
-        say_json({"party": str(config), "card": str(card), **people, **_told(findings, text.format)})
+        say_json("party-init", {"party": str(config), "card": str(card), **people, **_told(findings, text.format)})
     else:
         typer.echo(
             f"made the ledger of {config} with its key (keep them to yourself), and the public card {card} (give it to the study)"

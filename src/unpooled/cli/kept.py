@@ -30,8 +30,6 @@ def show(
 
     All of it was computed from raw data and never left this party.
     """
-    import msgspec
-
     from unpooled.protocol.terms import as_table
     from unpooled.study.kept import KeptValues
     from unpooled.study.party import keeper_of
@@ -40,7 +38,7 @@ def show(
         keeper = keeper_of(config)
         plans = {plan: keeper.names(plan) for plan in keeper.plans()}
         if as_json:
-            typer.echo(msgspec.json.format(msgspec.json.encode({"plans": plans})).decode())
+            say_json("party-show-plans", {"plans": plans})
             return
         for plan, names in plans.items():
             typer.echo(f"plan {plan[:16]}  {', '.join(names)}")
@@ -50,7 +48,7 @@ def show(
     if as_json:
         arrays = {name: values.tolist() for name, values in kept.arrays.items()}
         data = {"party": kept.party, "plan": kept.plan.hash, "terms": kept.terms, "arrays": arrays}
-        typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+        say_json("party-show", data)
         return
     _some(kept, study)
     if kept.terms:
@@ -98,7 +96,7 @@ def export(
         body = msgspec.json.format(msgspec.json.encode({"party": kept.party, "plan": kept.plan.hash, "terms": kept.terms}))
     write_new(out, body)
     if as_json:
-        say_json({"written": str(out), "party": kept.party, "plan": kept.plan.hash})
+        say_json("party-export", {"written": str(out), "party": kept.party, "plan": kept.plan.hash})
     else:
         typer.echo(f"written: {out} ({_OWN})")
 

@@ -53,6 +53,7 @@ def ledger(
         spent, alone = (opened.spending(budget, scope) for scope in (policy.scope, Scope.PARTY))
     if as_json:
         say_json(
+            "party-ledger",
             {
                 "studies": [_told(line) for line in studies],
                 "entries": entries,
@@ -66,7 +67,7 @@ def ledger(
                 "allowed_epsilon": budget.epsilon,
                 "head": head,
                 "guesses": guesses,
-            }
+            },
         )
         return
     for line in _lines(studies):

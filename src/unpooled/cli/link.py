@@ -50,7 +50,8 @@ def link(
     ids = f"psi:{map_of(configs[0], plan)}"
     if as_json:
         say_json(
-            {"plan": plan.hash, "ids": ids, "parties": [str(one) for one in written], "statement": plan.statement.to_dict()}
+            "link",
+            {"plan": plan.hash, "ids": ids, "parties": [str(one) for one in written], "statement": plan.statement.to_dict()},
         )
         return
     for one in written:

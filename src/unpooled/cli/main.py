@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from unpooled.cli import audit, contrast, demo, doctor, link, network, new, party, plan, predict, report, result, run
+from unpooled.cli import audit, contrast, demo, doctor, link, network, new, party, plan, predict, report, result, run, schema
 from unpooled.cli.say import examples
 from unpooled.errors import Refusal, UnpooledError
 
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 for command in (
     *(demo.demo, new.new, plan.plan, run.run, link.link, result.result, contrast.contrast, predict.predict),
-    *(report.report, audit.audit, doctor.doctor),
+    *(report.report, audit.audit, doctor.doctor, schema.schema),
 ):
     app.command(epilog=examples(command.__name__))(command)
 app.add_typer(party.app, name="party")

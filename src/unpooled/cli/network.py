@@ -34,7 +34,7 @@ def provision(
     public = make(project, out)
     if as_json:
         kits = [{"folder": str(kit.folder), "role": kit.role} for kit in kits_in(out)]
-        say_json({"kits": kits, "authority": str((out / "authority").resolve()), "coordinator": public})
+        say_json("network-provision", {"kits": kits, "authority": str((out / "authority").resolve()), "coordinator": public})
         return
     for kit in kits_in(out):
         who = {"server": "the coordinator", "client": "a party", "admin": "the user who starts studies"}[kit.role]
@@ -60,7 +60,7 @@ def start(
         try:
             log = opened.folder / "engine.log"
             if as_json:
-                say_json({"starting": opened.name, "log": str(log)})
+                say_json("network-start", {"starting": opened.name, "log": str(log)})
             else:
                 typer.echo(f"{opened.name} is starting; its log is {log}")
             while process.poll() is None and not stopped.wait(0.5):
@@ -84,7 +84,7 @@ def up(
 
     with _until_stopped(exit_after) as stopped, bring_up(kits) as processes:
         if as_json:
-            say_json({"up": list(processes)})
+            say_json("network-up", {"up": list(processes)})
         else:
             typer.echo(f"up: {', '.join(processes)}. Ctrl-C stops them.")
         while not stopped.wait(0.5):

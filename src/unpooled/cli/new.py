@@ -55,6 +55,6 @@ def new(
         raise UsageError(msg) from None
     if as_json:
         told = {"written": str(out), "model": model, "cards": cards}
-        say_json(told if said is None else told | {"formula": right_side(said)})
+        say_json("new", told if said is None else told | {"formula": right_side(said)})
         return
     typer.echo(f"written: {out}. Edit it, then see what it would release and cost: unpooled plan {out}")

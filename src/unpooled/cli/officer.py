@@ -35,7 +35,7 @@ def withdraw(
         ledger.withdraw(plan, by=by or account(), reason=reason)
         released = sum(entry.kind == "charge" for entry in ledger.entries() if entry.plan == plan)
     if as_json:
-        say_json({"plan": plan, "approved": False, "released_before": released})
+        say_json("party-withdraw", {"plan": plan, "approved": False, "released_before": released})
         return
     said = f"{released} release(s) of it were debited before, and stay so" if released else "nothing of it had been released"
     typer.echo(f"withdrawn: plan {plan[:16]}; {said}")
@@ -53,7 +53,7 @@ def card(config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
     if changed:
         path.write_text(write_card(now))
     if as_json:
-        say_json({"card": str(path), "changed": changed, "rows": now.rows})
+        say_json("party-card", {"card": str(path), "changed": changed, "rows": now.rows})
     else:
         typer.echo(f"{'wrote' if changed else 'unchanged:'} {path} ({now.size if now.household else f'{now.rows} rows'})")
 
@@ -73,7 +73,7 @@ def rows(
 
     made, public = party_of_rows(config, data, folder)
     if as_json:
-        say_json({"party": str(made), "card": str(public)})
+        say_json("party-rows", {"party": str(made), "card": str(public)})
     else:
         typer.echo(f"wrote {made} (the ledger and its key stay where they are) and the public card {public}")
 
@@ -87,7 +87,7 @@ def forget(study: Path = typer.Argument(help="The study file."), config: Path = 
     plan = compile_study(read_study(study)).hash
     gone = keeper_of(config).forget(plan)
     if as_json:
-        say_json({"plan": plan, "deleted": gone})
+        say_json("party-forget", {"plan": plan, "deleted": gone})
     else:
         typer.echo(f"plan {plan[:16]}: deleted {', '.join(gone)}" if gone else f"plan {plan[:16]}: nothing is kept of it")
 
@@ -112,7 +112,7 @@ def verify(
         )
         raise DataError(msg)
     if as_json:
-        say_json({"head": now, "rows": len(history.rows), "entries": history.entries()})
+        say_json("party-verify", {"head": now, "rows": len(history.rows), "entries": history.entries()})
         return
     for entry in history.entries():
         typer.echo(line_of(entry))

@@ -87,7 +87,7 @@ def check(
         }
         told |= {"spent_epsilon": spent.number, "spent": spent.words, "after_this_plan": after.number}
         told |= {"approved": party.ledger.approved(compiled.hash)}
-        say_json(told)
+        say_json("party-check", told)
 
 
 def _in_words(party: Party, plan: Plan, spent: Spending, after: Spending) -> str:

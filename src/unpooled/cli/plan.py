@@ -33,7 +33,7 @@ def plan(
     if found is not None and not found.worthwhile:
         typer.echo(f"warning: {poor(found)}", err=True)
     if as_json:
-        import msgspec
+        from unpooled.cli.say import say_json
 
         releases = [
             {
@@ -54,7 +54,7 @@ def plan(
             data["formula"] = formula
         if outlook is not None:
             data["outlook"] = outlook.to_dict()
-        typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+        say_json("plan", data)
         return
     typer.echo(compiled)
     for line in formula_lines(compiled):

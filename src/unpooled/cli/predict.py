@@ -40,11 +40,11 @@ def predict(
     columns = predictions(model, data, id_column, None if sniffed is None else sniffed.form)
     rows = list(zip(*(values.tolist() for values in columns.values()), strict=True))
     if as_json:
-        import msgspec
+        from unpooled.cli.say import say_json
 
         told = {"plan": found.plan.hash, "holds": found.plan.statement.holds}
         told["predictions"] = [dict(zip(columns, row, strict=True)) for row in rows]
-        typer.echo(msgspec.json.format(msgspec.json.encode(told)).decode())
+        say_json("predict", told)
         return
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

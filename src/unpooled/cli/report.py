@@ -65,7 +65,7 @@ def _verify(run: Path, cards: list[Path], *, as_json: bool) -> None:
 
     signed = Run.verify(run, [read_card(path) for path in cards])
     if as_json:
-        say_json({"verified": True, "replies": signed})
+        say_json("report-verify", {"verified": True, "replies": signed})
         return
     counts = ", ".join(f"{count} of {name}" for name, count in signed.items())
     typer.echo(f"verified: every reply carries the signature of its party ({counts}), and the result follows from them")
@@ -74,10 +74,10 @@ def _verify(run: Path, cards: list[Path], *, as_json: bool) -> None:
 
 def _tell(plan: Plan, path: Path, warning: str, *, as_json: bool) -> None:
     if as_json:
-        import msgspec
+        from unpooled.cli.say import say_json
 
         data = {"plan": plan.hash, "holds": plan.statement.holds, "warning": warning, "written": str(path)}
-        typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+        say_json("report", data)
         return
     typer.echo(f"plan {plan.hash[:16]}: {plan.statement.headline}")
     if warning:

@@ -24,7 +24,7 @@ def result(
     found = Run.read(run)
     terms = found.terms
     if as_json:
-        import msgspec
+        from unpooled.cli.say import say_json
 
         study, tables = found.plan.study, found.model.tables(found.plan, found.result)
         data = {
@@ -39,7 +39,7 @@ def result(
             "predicting": found.model.predicting(found.plan, found.result),
             **({} if tables is None else tables.data(found.result.level)),
         }
-        typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+        say_json("result", data)
         return
     if as_csv:
         typer.echo(csv_of(terms), nl=False)

@@ -48,7 +48,11 @@ def run(
             plan, _ = run_study(study, party, folder, waiting(say))
             write_about(folder, study, party)
     if as_json:
-        typer.echo((folder / "result.json").read_text())
+        import msgspec
+
+        from unpooled.cli.say import say_json
+
+        say_json("run", msgspec.json.decode((folder / "result.json").read_bytes()))
         return
     typer.echo((folder / "result.txt").read_text())
     typer.echo(plan.statement)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: Command -> what people type.
 EXAMPLES: dict[str, tuple[str, ...]] = {
@@ -35,6 +38,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "report": ("unpooled report study.run", "unpooled report study.toml --config north/party.toml"),
     "result": ("unpooled result study.run", "unpooled result study.run --csv"),
+    "schema": ("unpooled schema", "unpooled schema result", "unpooled schema party ledger"),
     "run": (
         "unpooled run study.toml --party north/party.toml --party south/party.toml",
         "unpooled run study.toml --network kits/analyst --resume",
@@ -76,11 +80,11 @@ def examples(command: str) -> str:
     return "\n\n".join(("Examples:", *EXAMPLES[command]))
 
 
-def say_json(data: Any) -> None:  # noqa: ANN401 - whatever a command tells
-    """Data for machines, on standard output."""
-    import msgspec
+def say_json(output: str, data: Mapping[str, Any]) -> None:
+    """Print data for machines on standard output; the name of the output stands first, and data that do not match its schema are not printed."""
+    from unpooled.cli.schemas.registry import encoded
 
-    typer.echo(msgspec.json.format(msgspec.json.encode(data)).decode())
+    typer.echo(encoded(output, data).decode())
 
 
 def write_new(path: Path, body: bytes) -> None:

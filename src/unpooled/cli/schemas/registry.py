@@ -1,0 +1,90 @@
+"""The outputs of every command: a JSON schema for each, and the check of what is about to be printed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from unpooled.cli.schemas import parties, studies
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from unpooled.cli.schemas.shared import Output
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+#: Command -> the outputs that it may print.
+OUTPUTS: Final[dict[str, tuple[type[Output], ...]]] = {
+    "audit": (studies.AuditOutput,),
+    "contrast": (studies.ContrastOutput,),
+    "demo": (studies.DemoOutput,),
+    "doctor": (parties.DoctorOutput,),
+    "link": (studies.LinkOutput,),
+    "network provision": (parties.NetworkProvisionOutput,),
+    "network start": (parties.NetworkStartOutput,),
+    "network up": (parties.NetworkUpOutput,),
+    "new": (studies.NewOutput,),
+    "party card": (parties.PartyCardOutput,),
+    "party check": (parties.PartyCheckOutput,),
+    "party export": (parties.PartyExportOutput,),
+    "party forget": (parties.PartyForgetOutput,),
+    "party init": (parties.PartyInitOutput, parties.PartyInitTemplateOutput, parties.PartyInitRefusedOutput),
+    "party ledger": (parties.PartyLedgerOutput,),
+    "party rows": (parties.PartyRowsOutput,),
+    "party show": (parties.PartyShowOutput, parties.PartyShowPlansOutput),
+    "party verify": (parties.PartyVerifyOutput,),
+    "party withdraw": (parties.PartyWithdrawOutput,),
+    "plan": (studies.PlanOutput,),
+    "predict": (studies.PredictOutput,),
+    "report": (studies.ReportOutput, studies.ReportVerifyOutput),
+    "result": (studies.ResultOutput,),
+    "run": (studies.RunOutput,),
+    "schema": (studies.SchemaOutput,),
+}
+
+
+def tag(output: type[Output]) -> str:
+    """Return the name and version of an output, such as ``unpooled/plan/1``."""
+    return str(output.__struct_config__.tag)
+
+
+#: The outputs by their names without the version.
+_NAMED: Final = {tag(one).split("/")[1]: one for every in OUTPUTS.values() for one in every}
+
+
+def encoded(name: str, data: Mapping[str, Any]) -> bytes:
+    """Return an output as JSON, ``schema`` first; raises ``msgspec.ValidationError`` where it does not match its schema.
+
+    >>> print(encoded("network-up", {"up": ["north"]}).decode())
+    {
+      "schema": "unpooled/network-up/1",
+      "up": [
+        "north"
+      ]
+    }
+    """
+    output = _NAMED[name]
+    body = msgspec.json.encode({"schema": tag(output), **data})
+    msgspec.json.decode(body, type=output)
+    return msgspec.json.format(body)
+
+
+def schema_of(command: str) -> dict[str, Any]:
+    """Return the JSON Schema of what a command prints with ``--json``."""
+    outputs = OUTPUTS[command]
+    # All kinds of output together, as type checkers know no union that is made at run time.
+    found, parts = msgspec.json.schema_components(outputs, ref_template="#/$defs/{name}")
+    shape = found[0] if len(found) == 1 else {"oneOf": list(found)}
+    return {"$schema": _DIALECT, "title": f"unpooled {command} --json", **shape, "$defs": parts}
+
+
+def document(command: str) -> bytes:
+    """Return the JSON Schema of a command as the text of a file."""
+    return msgspec.json.format(msgspec.json.encode(schema_of(command))) + b"\n"
+
+
+def file_name(command: str) -> str:
+    """Return the name of the file that holds the JSON Schema of a command."""
+    return f"{command.replace(' ', '-')}.json"

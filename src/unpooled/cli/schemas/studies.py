@@ -1,0 +1,241 @@
+"""The outputs of the commands that an analyst uses: from ``unpooled new`` to ``unpooled audit``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType
+
+from unpooled.cli.schemas.shared import Hash, Number, Output, Path, Section, StatementData, TermData, TrafficData
+
+
+class NewOutput(Output, tag="unpooled/new/1"):
+    """``unpooled new``: the study file that was written."""
+
+    written: Path
+    model: str
+    cards: list[str]
+    formula: Annotated[str, Meta(description="The right side of the formula; missing without one.")] | UnsetType = UNSET
+
+
+class PlannedReleaseData(Section):
+    """A release of a plan."""
+
+    name: str
+    party: str
+    step: str
+    mechanism: str
+    count: Annotated[int, Meta(description="The number of times that it is made, at most.")]
+    size: Annotated[int, Meta(description="The number of numbers in it.")]
+    sensitivity: Annotated[float | None, Meta(description="null: known during the run only, or not priced.")]
+    scale: Annotated[float | None, Meta(description="The scale of its noise; null: known during the run only.")]
+
+
+class DerivedColumnData(Section):
+    """A column that a formula derives, with bounds that follow from the declared ones."""
+
+    name: str
+    low: Number
+    high: Number
+    sources: list[str]
+
+
+class PlannedFormulaData(Section):
+    """The formula of a plan, and all columns that it derives."""
+
+    text: str
+    columns: list[DerivedColumnData]
+    offset: DerivedColumnData | UnsetType = UNSET
+
+
+class ExpectedErrorData(Section):
+    """The error expected at one epsilon; nine of ten simulated studies lie in its band."""
+
+    epsilon: Number
+    error: Number
+    low: Number
+    high: Number
+
+
+class PlannedOutlookData(Section):
+    """The errors that simulations without data lead one to expect."""
+
+    model: str
+    rows: int
+    columns: int
+    epsilon: Number
+    mean: Annotated[float | None, Meta(description="The error of a mean alone; null where there is no such thing.")]
+    noise_free: Number
+    measure: str
+    assumed: str
+    worthwhile: Annotated[bool, Meta(description="Whether more than a mean is expected.")]
+    nothing_released: Annotated[float | None, Meta(description="The error where nothing is released; null: not known.")]
+    points: list[ExpectedErrorData]
+
+
+class PlanOutput(Output, tag="unpooled/plan/1"):
+    """``unpooled plan``: the releases of a study, and its promise."""
+
+    plan: Hash
+    releases: list[PlannedReleaseData]
+    statement: StatementData
+    notes: list[str]
+    formula: PlannedFormulaData | UnsetType = UNSET
+    outlook: Annotated[PlannedOutlookData, Meta(description="With --utility alone.")] | UnsetType = UNSET
+
+
+class RunOutput(Output, tag="unpooled/run/1"):
+    """``unpooled run``: the file ``result.json`` of the run, after the key ``schema``."""
+
+    plan: Hash
+    result: Annotated[
+        Any, Meta(description="The result in the model's own form; `unpooled result --json` has one form for every model.")
+    ]
+    statement: StatementData
+    communication: Annotated[dict[str, TrafficData], Meta(description="By the names of the parties.")]
+
+
+class LinkOutput(Output, tag="unpooled/link/1"):
+    """``unpooled link``: the party files of the people whom all parties have."""
+
+    plan: Hash
+    ids: Annotated[str, Meta(description="The value of `ids` in a study of the linked rows.")]
+    parties: list[Path]
+    statement: StatementData
+
+
+class ResultOutput(Output, tag="unpooled/result/1"):
+    """``unpooled result``: the table to publish; the keys from ``nobs`` on are there where the model has standard errors."""
+
+    plan: Hash
+    model: str
+    holds: bool
+    statement: Annotated[str, Meta(description="The statement in words.")]
+    epsilon: Number
+    delta: float
+    recomputed: Annotated[bool, Meta(description="Whether the result was worked out anew from the transcript.")]
+    terms: Annotated[list[TermData], Meta(description="The table to publish.")]
+    predicting: Annotated[list[TermData], Meta(description="The coefficients that predict, one for each level.")]
+    nobs: int | UnsetType = UNSET
+    family: str | UnsetType = UNSET
+    response: str | UnsetType = UNSET
+    dispersion: Number | UnsetType = UNSET
+    levels: Annotated[dict[str, list[str]], Meta(description="The levels of each column.")] | UnsetType = UNSET
+    references: Annotated[dict[str, str], Meta(description="The level or class of comparison.")] | UnsetType = UNSET
+    coding: str | UnsetType = UNSET
+    level: Annotated[float, Meta(description="The level of the intervals.")] | UnsetType = UNSET
+    vcov: (
+        Annotated[list[list[float | None]], Meta(description="The covariance of the lines, in their order.")] | UnsetType
+    ) = UNSET
+    not_determined: Annotated[list[str], Meta(description="The lines that are not printed.")] | UnsetType = UNSET
+
+
+class JointData(Section):
+    """A chi-squared test of all combinations together."""
+
+    statistic: Number
+    degrees: int
+    p_value: Number
+
+
+class ContrastOutput(Output, tag="unpooled/contrast/1"):
+    """``unpooled contrast``: combinations of coefficients."""
+
+    plan: Hash
+    holds: bool
+    level: Annotated[float, Meta(description="The level of the intervals.")]
+    ratio: Annotated[str, Meta(description="The kind of ratio with --exponentiate; otherwise empty.")]
+    terms: list[TermData]
+    joint: JointData
+
+
+class PredictOutput(Output, tag="unpooled/predict/1"):
+    """``unpooled predict``: a line for every new row, its keys as the columns of the CSV."""
+
+    plan: Hash
+    holds: bool
+    predictions: list[dict[str, str | int | float | bool | None]]
+
+
+class ReportOutput(Output, tag="unpooled/report/1"):
+    """``unpooled report``: the page that was written."""
+
+    plan: Hash
+    holds: bool
+    warning: Annotated[str, Meta(description="Empty where there is nothing to warn of.")]
+    written: Path
+
+
+class ReportVerifyOutput(Output, tag="unpooled/report-verify/1"):
+    """``unpooled report --verify``: every reply carries its party's signature; otherwise the command ends with an error."""
+
+    verified: bool
+    replies: Annotated[dict[str, int], Meta(description="The number of signed replies of each party.")]
+
+
+class LargestData(Section):
+    """The farthest that a release was moved, as a part of its declared bound."""
+
+    unit: str
+    party: str
+    release: str
+    part_of_bound: Number
+
+
+class AttackData(Section):
+    """The share of right answers of an attack; a half is a guess."""
+
+    attack: str
+    question: str
+    without_noise: Number
+    as_released: Number
+    allowed: Annotated[float | None, Meta(description="The largest share that the claim allows.")]
+    runs: int
+
+
+class ViolationData(Section):
+    """A value that moved where it must not or too far, was not debited, or left a party unreleased."""
+
+    unit: str
+    party: str
+    where: str
+    what: str
+
+
+class AuditOutput(Output, tag="unpooled/audit/1"):
+    """``unpooled audit``: the findings on made-up data. Exit code 1 where ``passed`` is false."""
+
+    passed: bool
+    neighbours: int
+    largest: list[LargestData]
+    unmeasured: list[str]
+    attacks: list[AttackData]
+    violations: list[ViolationData]
+
+
+class TouredData(Section):
+    """A study of the tour."""
+
+    plan: Hash
+    statement: StatementData
+    bytes_received: int
+
+
+class DemoOutput(Output, tag="unpooled/demo/1"):
+    """``unpooled demo``: the studies of the tour, by their names."""
+
+    studies: dict[str, TouredData]
+    report: Path
+
+
+class PrintedData(Section):
+    """An output, and the command that prints it."""
+
+    command: str
+    schema: Annotated[str, Meta(description="The name and version, as the output's first key has it.")]
+
+
+class SchemaOutput(Output, tag="unpooled/schema/1"):
+    """``unpooled schema`` without a command: the outputs of all commands."""
+
+    outputs: list[PrintedData]
