@@ -65,7 +65,7 @@ class Exposure:
     def charge(self, event: Event, unit: Unit, made: int) -> Event:
         """Return the event that the ledger debits to this unit for a release of this cost when ``made`` of its repetitions were made before it.
 
-        One value is part of ``per_value`` repetitions: that number of them, the first ones, are debited, for whichever value. A label counts as a value.
+        One value is part of at most ``per_value`` repetitions, so the first ``per_value`` are debited, for every value. A label counts as a value.
         """
         if self.times(unit, made + 1) <= made:
             return NO_COST

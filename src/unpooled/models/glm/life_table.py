@@ -123,7 +123,7 @@ class LifeTable(msgspec.Struct, frozen=True):
 
 
 def _log_survival(events: Row, censored: Row, stayed: float) -> Row:
-    """Return the logarithm of the curve; where nobody is left it goes down to the smallest value that can be represented."""
+    """Return the logarithm of the survival curve, one number for each interval; a floor keeps it finite where nobody is left."""
     at_risk = np.cumsum((events + censored)[::-1])[::-1] + stayed
     effective = np.maximum(at_risk - censored / 2, _CERTAIN)
     return np.asarray(np.cumsum(np.log(np.clip(1 - events / effective, _CERTAIN, 1.0))))

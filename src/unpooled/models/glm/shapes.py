@@ -265,7 +265,7 @@ class Intervals(GlmShape):
         return np.concatenate([np.zeros(self.columns), np.log(self.table.hazards) / CONSTANT])
 
     def stepped(self, gradient: Row) -> Row:
-        """Return the step of a round, in which the intervals' hazards move together."""
+        """Return the gradient of a round with its last entry for every interval: the intervals' hazards move together."""
         return np.concatenate([gradient[:-1], np.full(len(self.table.edges), gradient[-1])])
 
     def curvature(self, rows: float) -> float:
