@@ -1,11 +1,11 @@
-"""The exceptions of unpooled, and what each one asks of you.
+"""Exceptions of unpooled, and the remedy that each one asks for.
 
 ::
 
     UnpooledError
     ├── UsageError (also ValueError)   something you passed is wrong; the text says what and how to mend it
     │   ├── DataError                  a column, a row count or a value kind does not fit what was declared
-    │   │   ├── RowsError              rows cannot be used; their numbers are told to their own party alone
+    │   │   ├── RowsError              rows cannot be used; their numbers are given to their own party alone
     │   │   ├── SourceError            a database or a query cannot be read, or not exactly, or no longer says what it said
     │   │   └── ClusterError           workers on which a party's rows lie cannot be reached, or are not what they must be
     │   └── StudyError                 a study, party or card file is wrong: file, key, remedy
@@ -88,7 +88,7 @@ class RowsError(DataError):
         self.outside = outside
 
     def told(self) -> DataError:
-        """What others are told: row numbers are for whoever holds the rows."""
+        """Return the error that others receive: row numbers are only for the holder of the rows."""
         return DataError(self.outside).at(party=self.party, column=self.column, release=self.release)
 
 

@@ -1,4 +1,4 @@
-"""In which units the coordinates of released moments are, and about which coefficients they were taken."""
+"""Coordinates of released moments: their units, and the coefficients about which they were taken."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Coordinates:
 
     @property
     def refined(self) -> bool:
-        """Whether there were rounds."""
+        """Return True if there were rounds."""
         return self.least > 0
 
     def back(self, *, intercept: bool) -> Matrix:
@@ -70,7 +70,7 @@ class Coordinates:
 
     @classmethod
     def of(cls, stored: StoredCoordinates) -> Coordinates:
-        """From plain data."""
+        """Return coordinates made from plain data."""
         widths, centres, start = (np.array(row) for row in (stored.widths, stored.centres, stored.start))
         rest = (start, stored.squares, stored.variance, stored.least, stored.mean_weight)
         return cls(widths, centres, stored.response_width, stored.response_centre, *rest)

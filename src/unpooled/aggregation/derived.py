@@ -80,7 +80,7 @@ def correlation(gram: Matrix, variance: Matrix, rows: int, *, intercept: bool) -
 
 
 def principal_components(correlations: Matrix) -> PrincipalComponents:
-    """Of standardised columns, the largest first."""
+    """Return the principal components of standardised columns, the largest first."""
     values, vectors = np.linalg.eigh(correlations)
     values = np.maximum(values[::-1], 0.0)
     return PrincipalComponents(vectors.T[::-1].copy(), values / values.sum())

@@ -39,7 +39,7 @@ class Distributed(Aggregation):
 
     @property
     def honest(self) -> int:
-        """Noise fragments that are guaranteed to be unknown to whoever sees the total: N - T - 1."""
+        """Return the number of noise fragments that nobody who sees the total can know: N - T - 1."""
         return len(self.parties) - self.tolerate - 1
 
     @property
@@ -63,7 +63,7 @@ class Distributed(Aggregation):
         return (coalition,), (nodes,)
 
     def multiplier(self, study: Study) -> float:
-        """By zCDP, and with the noise of all parties where the honest ones' is enough."""
+        """Return the mu of a total's whole budget by zCDP, times sqrt(honest / parties): only the noise of honest parties counts."""
         return math.sqrt(2 * budget_rho(study.epsilon, study.delta) * self.honest / len(self.parties))
 
     def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
@@ -137,7 +137,7 @@ def _total(quantity: Quantity, context: Context, request: TotalRequest) -> Total
 
 
 def steps(quantity: Quantity) -> tuple[Step, ...]:
-    """What a party can be asked to do for a secure sum (the first step serves trusted sums too)."""
+    """Return the steps that a party performs for a secure sum (the first step serves trusted sums too)."""
     return (
         Step(f"{quantity.name}-fragment", FragmentRequest, FragmentReply, partial(seal_parts, quantity)),
         Step(f"{quantity.name}-agree", AgreeRequest, AgreeReply, partial(_agree, quantity), quantity.name),

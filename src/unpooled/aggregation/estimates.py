@@ -76,7 +76,7 @@ class Estimates(msgspec.Struct, frozen=True):
         return np.array(numbers).reshape(len(self.names), -1)
 
     def determined(self, weights: Matrix) -> NDArray[np.bool_]:
-        """Whether each of these combinations (a row each) has a value, and one that the noise does not hide."""
+        """Return True for each combination of coefficients (a row each) that has a value, and one that the noise does not hide."""
         if not self.lift:
             told = np.array(self.identified, dtype=np.bool_)
             return np.asarray((weights != 0).any(axis=1) & ~((weights != 0) & ~told).any(axis=1))

@@ -42,7 +42,7 @@ class FormulaColumns:
 
     @cached_property
     def features(self) -> tuple[Feature, ...]:
-        """In the order of the formula; all levels of a column of categories are one feature."""
+        """Return the features in the order of the formula; all levels of a column of categories are one feature."""
         found: list[Feature] = []
         declared = {column.name: column for column in self.derived.needs}
         labels = {factor.column: factor for factor in self.derived.factors}

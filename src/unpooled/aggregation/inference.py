@@ -1,4 +1,4 @@
-r"""What a statistician reads off released second moments, free of charge: tables of estimates, tests, intervals, smaller models.
+r"""Inference from released second moments, free of charge: tables of estimates, tests, intervals, smaller models.
 
 Standard errors are those of generalised least squares: sampling and privacy noise together. Tests of single coefficients are normal,
 joint ones chi-squared; F and R^2 have the law of the whole release, drawn again and again in the space of the coefficients (a parametric
@@ -41,7 +41,7 @@ LINEAR = "linear"
 
 
 class FittedMoments(Protocol):
-    """What inference needs of released moments (:class:`unpooled.aggregation.moments.Moments`)."""
+    """The attributes of released moments that inference needs (:class:`unpooled.aggregation.moments.Moments`)."""
 
     @property
     def layout(self) -> MomentsLayout: ...  # noqa: D102

@@ -34,7 +34,7 @@ def _keys(context: Context, request: Nothing) -> KeyReply:  # noqa: ARG001 - the
 
 
 def key_parts(plan: Plan, name: str, key: str) -> tuple[bytes, ...]:
-    """What a party signs to say that an agreement key is its own."""
+    """Return the parts that a party signs to say that an agreement key is its own."""
     return b"agreement key", plan.hash.encode(), name.encode(), key.encode()
 
 
@@ -75,7 +75,7 @@ def exchange_keys(aggregation: Aggregation) -> Generator[list[Ask], Replies, dic
 
 
 def purpose(quantity: Quantity, context: Context, sender: str, receiver: str) -> tuple[bytes, ...]:
-    """What a sealed part is for: no other place opens it."""
+    """Return the purpose of a sealed part, which ties it to one place: no other place opens it."""
     return quantity.name.encode(), context.index.to_bytes(8, "big"), sender.encode(), receiver.encode()
 
 
@@ -99,7 +99,7 @@ def seal_parts(quantity: Quantity, context: Context, request: FragmentRequest) -
 
 
 def unsealed(quantity: Quantity, context: Context, request: TotalRequest, size: int) -> Generator[secure_sum.Buffer]:
-    """What the participants sealed for this party, one after the other."""
+    """Yield the fragments that the participants sealed for this party, one after the other."""
     if len(request.sealed) != len(request.participants):
         raise ProtocolError("a total needs one sealed fragment of each participant")
     room = bytearray(8 * size)

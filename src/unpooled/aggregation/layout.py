@@ -120,7 +120,7 @@ class MomentsLayout:
 
     @cached_property
     def made(self) -> FormulaColumns | None:
-        """What the formula makes of the sources; None without a formula."""
+        """Return the columns that the formula makes of the sources; None without a formula."""
         return formula_columns(self.formula, self.sources) if self.formula else None
 
     def seen(self, table: Table) -> Table:
@@ -134,7 +134,7 @@ class MomentsLayout:
 
     @cached_property
     def terms(self) -> CodedTerms:
-        """What every coded feature belongs to."""
+        """Return the term that every coded feature belongs to."""
         if self.made is not None:
             return self.made.terms(self.features)
         return coded_terms(
@@ -158,7 +158,7 @@ class MomentsLayout:
 
     @property
     def makes_other_rows(self) -> bool:
-        """Whether a row without one of its values has other coded values beside a zero: an indicator set, the rest shortened less."""
+        """Return True if a row without one of its values has changed coded values other than a zero: an indicator set, the rest shortened less."""
         return self.norm is not None or bool(self.formula) or any(column.missing == "indicator" for column in self.features)
 
     @cached_property
@@ -173,7 +173,7 @@ class MomentsLayout:
 
     @cached_property
     def _weights(self) -> Row:
-        """What each value of the coded row (x, 1, y) is multiplied with to give the augmented row z."""
+        """Return the weights that turn the coded row (x, 1, y) into the augmented row z, one for each value."""
         d = self.size
         x, y, one = np.sqrt(AUGMENTED_WEIGHTS)
         reach = math.sqrt(self.radius**2 - self.intercept)
@@ -231,7 +231,7 @@ class MomentsLayout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What every coefficient belongs to: a column, one of its categories, or its being missing."""
+        """Return the name of every coefficient: a column, one of its categories, or its being missing."""
         return self.coding.coded_names
 
     @property
@@ -241,7 +241,7 @@ class MomentsLayout:
 
     @property
     def centres(self) -> Row:
-        """What was subtracted from every coded feature, in the data's own units; 0 for the constant and for categories."""
+        """Return the centre that was subtracted from every coded feature, in the data's own units; 0 for the constant and for categories."""
         return np.append(self.coding.units[1], [0.0] * self.intercept)
 
     @property

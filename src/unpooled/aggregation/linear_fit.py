@@ -56,7 +56,7 @@ class LinearFit(Savable):
 
     @property
     def covariance_(self) -> Matrix:
-        """Of the coefficients."""
+        """Return the covariance of the coefficients."""
         return self.joint_covariance_[: self.coef_.size, : self.coef_.size]
 
     def interval(self, level: float = 0.95) -> Matrix:

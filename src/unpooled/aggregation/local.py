@@ -58,5 +58,5 @@ def _local(quantity: Quantity, context: Context, request: LocalRequest) -> Noisy
 
 
 def steps(quantity: Quantity) -> tuple[Step, ...]:
-    """What a party can be asked to do."""
+    """Return the steps that a party performs for local releases."""
     return (Step(f"{quantity.name}-local", LocalRequest, NoisyReply, partial(_local, quantity)),)

@@ -62,7 +62,7 @@ def aggregation_of(study: Study, tolerate: int = 0, nodes: tuple[str, ...] = ())
 
 
 def steps_of(name: str, statistic: Statistic) -> tuple[Step, ...]:
-    """What a party can be asked to do for the total of this name, whichever way a plan adds it up."""
+    """Return the steps that a party performs for the total of this name, whichever way a plan adds it up."""
     quantity = Quantity(name, statistic)
     return (*distributed.steps(quantity), *trusted.steps(quantity), *local.steps(quantity))
 

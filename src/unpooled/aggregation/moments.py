@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Moments:
-    """Released second moments of rows (x, 1, y) in coordinates of their own (:class:`Coordinates`), over so many rows.
+    """Released second moments of rows (x, 1, y) in coordinates of their own (:class:`Coordinates`), over ``rows`` rows.
 
     ``gram`` and ``variance`` are those of the whole row; entries that were not released are nan. Where the study had rounds, y is what
     their coefficients left of the response.
@@ -104,7 +104,7 @@ class Moments:
 
     @cached_property
     def frame(self) -> Coordinates:
-        """In which units the coordinates are, and about which coefficients."""
+        """Return the units of the coordinates, and the coefficients about which they were taken."""
         if self.standard is not None:
             return self.standard
         layout, last = self.layout, (-1, -1)
@@ -126,7 +126,7 @@ class Moments:
 
     @property
     def weight(self) -> float:
-        """How many whole rows the moments count: rows of rounds are shortened, and the constant beside them with them.
+        """Return the number of whole rows that the moments count: rows of rounds are shortened, and their constants with them.
 
         Over the rows it is the mean of the squared weights, by which sampling variance is smaller than sigma^2 M^-1 (Theorem B.9).
         """
@@ -138,7 +138,7 @@ class Moments:
 
     @cached_property
     def known(self) -> KnownDirections:
-        """What the Gram tells once the directions are left out along which no row varies (THEORY.md, section 10)."""
+        """Return the directions that the Gram determines, without those along which no row varies (THEORY.md, section 10)."""
         (gram, variance), layout = self.xx, self.layout
         still = np.asarray(
             np.linalg.solve(self.frame.back(intercept=layout.intercept), layout.still),
@@ -243,7 +243,7 @@ class Moments:
         return Estimates.of(names, own, whole, alone, back, self.known.unknown, layout.still, slopes)
 
     def _noise_variance(self, noise_precision: float | str) -> float:
-        """In coordinates: as given in the data's own units, or estimated."""
+        """Return the noise variance in coordinates: as given in the data's own units, or estimated."""
         if not is_estimated(noise_precision):
             return 1 / (positive(noise_precision) * self._unit)
         # What is left of the rows' own squares has as many degrees of freedom less as there are coefficients; rounds count them already.
@@ -290,7 +290,7 @@ class Moments:
         return self._in_own_units(mean, covariance, noise)
 
     def _residual_variance(self) -> float:
-        """Of what the rounds' coefficients left, which are nearly the rows' own; never below the noise of that number."""
+        """Return the residual variance of the rounds' coefficients, which are nearly the rows' own; never below the noise of that number."""
         squares, variance = self.frame.squares
         free = max(self.rows - self.layout.size + int(self.layout.still.shape[1]), 1)
         return max(squares, math.sqrt(variance), 1e-12) / free
@@ -324,7 +324,7 @@ class Moments:
         return self.tables().anova(smaller)
 
     def correlation(self) -> Matrix:
-        """Of the coded features, in the order of ``layout.names``."""
+        """Return the correlation matrix of the coded features, in the order of ``layout.names``."""
         return derived.correlation(*self.xx, self.rows, intercept=self.layout.intercept)
 
     def pca(self) -> derived.PrincipalComponents:
@@ -367,7 +367,7 @@ class Moments:
 
     @classmethod
     def of(cls, stored: StoredMoments) -> Self:
-        """From plain data; refused where they do not fit together."""
+        """Return moments made from plain data; refuse data that do not fit together."""
         layout, frame, gram, variance = parts_of(stored)
         holds = stored.statement.startswith("Differentially private") if stored.holds is None else stored.holds
         return cls(layout, stored.rows, gram, variance, stored.plan, stored.statement, frame, holds)

@@ -76,7 +76,7 @@ def write(path: str | Path, stored: StoredMoments) -> None:
 
 
 def read(path: str | Path, make: Callable[[StoredMoments], Made]) -> Made:
-    """What ``make`` makes of a file of moments; whatever is wrong with the file is an error that names it."""
+    """Return the object that ``make`` makes of a file of moments; whatever is wrong with the file is an error that names it."""
     name, file = Path(path).name, read_saved(path)
     if file.kind != KIND:
         msg = f"{name}: this is not a file of moments: read it with unpooled.load"
@@ -89,7 +89,7 @@ def read(path: str | Path, make: Callable[[StoredMoments], Made]) -> Made:
 
 
 def decoded(body: bytes, make: Callable[[StoredMoments], Made]) -> Made:
-    """What ``make`` makes of the content of a file of moments."""
+    """Return the object that ``make`` makes of the content of a file of moments."""
     try:
         return make(msgspec.msgpack.decode(body, type=StoredMoments, strict=True))
     except DataError:

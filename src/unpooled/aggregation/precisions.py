@@ -1,4 +1,4 @@
-"""What a precision may be: a positive number, or the word that asks for its estimate."""
+"""Precisions: a positive number, or the word that asks for its estimate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ESTIMATE = "estimate"
 
 
 def is_estimated(precision: object) -> bool:
-    """Whether a precision is to be estimated; another word is an error."""
+    """Return True if a precision is to be estimated; another word is an error."""
     if isinstance(precision, str) and precision != ESTIMATE:
         msg = f"a precision is a positive number or {ESTIMATE!r}"
         raise UsageError(msg)

@@ -110,7 +110,7 @@ class PrintedTerms:
         return names, np.array(weights), np.array(values)
 
     def is_column(self, asked: object) -> bool:
-        """Whether what was asked is a column of categories alone (of a class, where there are several)."""
+        """Return True if the argument names a column of categories alone (of a class, where there are several)."""
         return isinstance(asked, str) and self._factor_of(self._class_of(asked.strip())[1]) is not None
 
     def _factor_of(self, text: str) -> Categories | None:
@@ -189,7 +189,7 @@ class PrintedTerms:
             rest = rest[1:]
 
     def _level(self, factor: Categories, level: str) -> Row:
-        """What rows of this level have beside the constant (or, without one, altogether), the other columns being held as in the table."""
+        """Return the weights of rows of this level apart from the constant (without one, all weights); other columns are held as in the table."""
         bases = _bases(self.coded, self.references, self.coding)
         if not _has_constant(self.coded):
             return _weights(self.coded, "", {}, bases | {factor.name: {level: 1.0}})
@@ -292,7 +292,7 @@ def _has_constant(coded: CodedTerms) -> bool:
 
 
 def _compared(factor: Categories, level: str, base: Mapping[str, float]) -> dict[str, float]:
-    """A level beside what the others are compared with."""
+    """Return the weights of a level, minus those of the base that levels are compared with."""
     return {x: (x == level) - base.get(x, 0.0) for x in factor.levels}
 
 
@@ -308,7 +308,7 @@ def _within(cells: tuple[tuple[str, str], ...]) -> list[tuple[tuple[str, str], .
 
 
 def _bases(coded: CodedTerms, references: Mapping[str, str], coding: str) -> dict[str, dict[str, float]]:
-    """What a column of categories is held at where it is not compared: its reference, or the mean of its levels."""
+    """Return the base of each column of categories, where it is not compared: its reference level, or the mean of its levels."""
     if coding == TREATMENT:
         return {factor.name: {references[factor.name]: 1.0} for factor in coded.factors}
     return {factor.name: dict.fromkeys(factor.levels, 1 / len(factor.levels)) for factor in coded.factors}

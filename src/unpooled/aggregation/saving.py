@@ -1,8 +1,8 @@
 """Files of fitted models, results and moments: plain data under a manifest and a digest, nothing that runs, no pickle.
 
 A file is a MessagePack of the manifest (format, version, class) and of a body, with the SHA-256 of both. The body holds numbers, texts,
-arrays, and records of a closed list of classes, which reading makes anew from their fields. The digest tells damage; whoever
-means to change a file can change its digest too.
+arrays, and records of a closed list of classes, which reading makes anew from their fields. The digest shows damage; anybody
+who means to change a file can change its digest too.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Savable:
 
     @classmethod
     def _of_saved(cls, body: bytes) -> Self:
-        """From the body of a file."""
+        """Return an object made from the body of a file."""
         return cls(**unpack(body, cls._saved_types, cls._compiles))
 
     @staticmethod
@@ -123,7 +123,7 @@ def pack(value: object, types: Iterable[type] = ()) -> bytes:
 
 
 def unpack(body: bytes, types: Iterable[type] = (), compiles: Compile = Savable._compiles) -> Any:  # noqa: ANN401, SLF001 - whatever it was
-    """What :func:`pack` made bytes of."""
+    """Return the object that :func:`pack` turned into bytes."""
     try:
         tree = msgspec.msgpack.decode(body)
         return _unpacked(tree, {kind.__name__: kind for kind in (*COMMON, *types)}, compiles)

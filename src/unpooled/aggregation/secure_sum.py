@@ -2,7 +2,7 @@ r"""Additive fragments of integer vectors modulo 2^64, sealed end to end for the
 
 A vector is split into M fragments: M - 1 uniform ones and the one that makes them sum. A uniform fragment is sent as the 32-byte seed
 of its key stream, so a party sends about 8 bytes per coordinate however many nodes there are. Fewer than M nodes together hold
-uniform noise; what the M partial sums add up to is the exact total, whoever of the parties is missing.
+uniform noise; what the M partial sums add up to is the exact total, even if parties are missing.
 
 Numbers only: who may ask for what is decided in ``distributed.py`` and ``trusted.py``.
 """

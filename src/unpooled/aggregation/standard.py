@@ -1,6 +1,6 @@
 r"""The standardised row: columns brought to mean 0 and deviation 1 by released numbers, and everything that is summed over such rows.
 
-A coded row x in [-1, 1]^p becomes z = ((x - m)/s, w), with a constant w beside it, and the response v = (y - m_y)/s_y, neither clipped inside
+A coded row x in [-1, 1]^p becomes z = ((x - m)/s, w), with a constant w appended, and the response v = (y - m_y)/s_y, neither clipped inside
 its declared range. m and s were released (``scales``), so they are public, and what one record adds is a function of it alone:
 
 * ``descent``: r z with r = v - z.b, scaled down until |r||z| <= C (Theorem B.5);
@@ -82,7 +82,7 @@ class Standard:
 
     @classmethod
     def declared(cls) -> Standard:
-        """Of a response alone, nothing released: the middle of its range, a quarter of half of it."""
+        """Return the standard of a response alone, nothing released: the middle of its range, a quarter of half of it."""
         return cls(np.zeros(1), np.array([1 / CAP]), math.inf, (math.nan, math.nan))
 
     @property
@@ -106,7 +106,7 @@ class Scales:
 
     @property
     def weight(self) -> float:
-        """Of the response beside one column: as much as all of them, for every prediction starts from its mean; 0 without it."""
+        """Return the weight of the response relative to one column: that of all together, for predictions start from its mean; 0 without it."""
         return math.sqrt(self.count) if self.response else 0.0
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
@@ -140,7 +140,7 @@ class Scales:
         return total
 
     def decode(self, total: Total, rows: int) -> Standard:
-        """What the released sums say of means and deviations, at least as far as their noise lets them."""
+        """Return the means and deviations that the released sums determine, shrunk and bounded by their noise."""
         p, g = self.count + self.response, float(self.layout.grid)
         first, second = total.values[:p] / g / rows, total.values[p:] / g**2 / rows
         first_noise, second_noise = total.deviations[:p] / g / rows, total.deviations[p:] / g**2 / rows
@@ -155,7 +155,7 @@ class Scales:
 
 @dataclass(frozen=True)
 class StandardRows:
-    """What is summed over standardised rows of a layout."""
+    """Sums over standardised rows of a layout."""
 
     layout: MomentsLayout
     #: Of all parties.
@@ -172,7 +172,7 @@ class StandardRows:
 
     @property
     def width(self) -> int:
-        """How many coefficients a row has."""
+        """Return the number of coefficients of a row."""
         return self.layout.size
 
     @cached_property
@@ -192,7 +192,7 @@ class StandardRows:
         return int(self.longest * self.grid**2), int(self.radius * self.coarse)
 
     def descent(self, share: float, adjacency: Adjacency, rounds: int) -> Summed:
-        """Gradients of clipped residuals: so many rounds, each a release of its own."""
+        """Return the sum of gradients of clipped residuals, for ``rounds`` rounds, each a release of its own."""
         d, longest = self.width, self._steps[0]
         move = {unit: clipped_products(1.0, how) for unit, how in self._moves(adjacency).items()}
         reach = {unit: Reach(distance, d) for unit, distance in move.items()}
@@ -359,7 +359,7 @@ def _features(layout: MomentsLayout, blocks: Iterable[tuple[Any, ...]]) -> Itera
 
 
 def remembered(table: Table, by: object, size: int, make: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-    """What was made of a table in the round before, if it is small and was made by the same public numbers; else it is made anew."""
+    """Return the blocks made of a table in the round before, if they are small and of the same public numbers; else make them anew."""
     if table.n_rows * size > KEPT:
         return make()
     known = _MADE.get(table)
@@ -371,7 +371,7 @@ def remembered(table: Table, by: object, size: int, make: Callable[[], Iterator[
 def public_numbers(
     layout: MomentsLayout, settings: tuple[float, ...], more: int, *, response: bool = True, coefficients: int | None = None
 ) -> tuple[tuple[Floats, Floats], Floats, Floats]:
-    """((means, deviations), coefficients, whatever else) of a request; refused where they are not so many, or wild.
+    """((means, deviations), coefficients, other numbers) of a request; refuse another count of numbers, or wild ones.
 
     No sensitivity depends on them. Their bounds only keep every number of a record finite.
     """

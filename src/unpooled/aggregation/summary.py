@@ -102,7 +102,7 @@ def as_html_table(lines: Sequence[tuple[str, ...]], foot: Iterable[str] = ()) ->
 
 
 class SummaryTable(Savable):
-    """What a summary prints; its classes are dataclasses with these fields, and say what stands below the table."""
+    """The table of a summary; its classes are dataclasses with these fields, and say what stands below the table."""
 
     terms: tuple[SummaryTerm, ...]
     level: float

@@ -72,17 +72,17 @@ class Contrast:
 
     @property
     def statistic(self) -> float:
-        """Of the joint test: chi-squared."""
+        """Return the statistic of the joint test: chi-squared."""
         return self.joint.statistic
 
     @property
     def degrees(self) -> int:
-        """Of the joint test."""
+        """Return the degrees of freedom of the joint test."""
         return self.joint.degrees
 
     @property
     def p_value(self) -> float:
-        """Of the joint test."""
+        """Return the p-value of the joint test."""
         return self.joint.p_value
 
     @property
@@ -166,7 +166,7 @@ class Tables:
         return found.of_classes(self.classes, label)
 
     def ratio(self, *, exponentiate: bool) -> str:
-        """What exponentials of this family's coefficients are called; empty where none are asked for."""
+        """Return the name of exponentials of this family's coefficients; empty where none are asked for."""
         if not exponentiate:
             return ""
         if self.family not in RATIOS:
@@ -177,7 +177,7 @@ class Tables:
         return RATIOS[self.family]
 
     def compared(self, printed: PrintedTerms, without: Sequence[str] = ()) -> tuple[str, ...]:
-        """What the lines are compared with, in words; ``without``: the lines that are not printed."""
+        """Return words for the base that the lines are compared with; ``without``: the lines that are not printed."""
         words = []
         if printed.classes:
             words.append(f"log odds of each class against {printed.against!r}")
@@ -268,7 +268,7 @@ class Tables:
         return np.asarray(printed.weights[left[told]])
 
     def _joint(self, name: str, at: Sequence[int], printed: PrintedTerms) -> JointTest | None:
-        """Of the determined lines among these; None where there are none."""
+        """Return the joint test of the determined lines among these; None where there are none."""
         weights = printed.weights[list(at)]
         weights = weights[self.estimates.determined(weights)]
         if not weights.size:
@@ -278,7 +278,7 @@ class Tables:
         return JointTest(name, statistic, degrees, chi2_tail(statistic, degrees))
 
     def data(self, level: float = 0.95) -> dict[str, Any]:
-        """What a program needs beside the lines: levels and references, and the covariance of the lines."""
+        """Return the data that a program needs in addition to the lines: levels and references, and the covariance of the lines."""
         printed = self.printed()
         lines, without = self.estimates.lines(printed, level)
         kept = [printed.names.index(line.term) for line in lines]

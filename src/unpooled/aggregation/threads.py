@@ -31,7 +31,7 @@ _ALONE = threading.local()
 
 
 def threads() -> int:
-    """How many threads work on one sum."""
+    """Return the number of threads that work on one sum."""
     if getattr(_ALONE, "now", False):
         return 1
     said = os.environ.get(THREADS, "")
@@ -45,7 +45,7 @@ def threads() -> int:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One thread, whatever is said: for a worker of a cluster, beside which others work on the same machine."""
+    """Use one thread, whatever the environment says: other workers of a cluster may run on the same machine."""
     _ALONE.now = True
     try:
         with one_thread():

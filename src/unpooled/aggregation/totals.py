@@ -1,4 +1,4 @@
-"""What is added up over parties and how: the base of three ways to turn the parties' integer vectors into one noisy total.
+"""Totals over parties: the base of three ways to turn the parties' integer vectors into one noisy total.
 
 * ``distributed``: every party adds a fragment of the noise and a secure sum opens nothing but the total. Nobody need be trusted: up to
   T parties may collude with the coordinator or drop out, N - T - 1 fragments suffice for the guarantee (Theorem B.1).
@@ -87,7 +87,7 @@ class Summed:
 def of_units(study: Study, moved: Mapping[Adjacency, Summed]) -> Summed:
     """A vector for the units of a study, given what one row is to it under each adjacency.
 
-    A household's rows become others, vanish or appear: so many times the farther of a row's moves (Theorem F.19).
+    A household's rows become others, vanish or appear: ``household_rows`` times the farther of a row's moves (Theorem F.19).
     """
     adjacency = Adjacency(study.adjacency)
     found = moved[adjacency]
@@ -123,7 +123,7 @@ def rows_of(study: Study, participants: Iterable[str], count: Total | None) -> i
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What a study learns: the noisy total, the standard deviation of its noise, and whose vectors are in it."""
+    """The result of a sum: the noisy total, the standard deviation of its noise, and the parties whose vectors are in it."""
 
     values: NDArray[np.float64]
     deviations: NDArray[np.float64]
@@ -145,7 +145,7 @@ class Aggregation(ABC):
 
     @property
     def seals(self) -> bool:
-        """Whether parties seal something for each other, for which they exchange keys first."""
+        """Return True if parties seal something for each other, for which they exchange keys first."""
         return self.count > 0
 
     @property
@@ -205,7 +205,7 @@ Statistic = Callable[[Context, tuple[float, ...]], "NDArray[np.int64]"]
 
 
 class Adds(Protocol):
-    """What the design of a plan with totals has."""
+    """The attributes of the design of a plan with totals."""
 
     @property
     def aggregation(self) -> Aggregation: ...  # noqa: D102 - how it adds up
@@ -221,7 +221,7 @@ class Quantity:
     statistic: Statistic
 
     def planned(self, context: Context) -> tuple[Aggregation, Summed]:
-        """How this plan adds up, and what; refused where it does not."""
+        """Return the aggregation and the vector that the plan has for this total; refused where it has none."""
         design: Adds = context.design
         if self.name not in design.totals:
             msg = f"this plan has no total {self.name!r}"
@@ -244,7 +244,7 @@ def no_settings(settings: tuple[float, ...]) -> None:
 
 
 def rows_counted(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
-    """How many rows of a party count, as a vector of one number."""
+    """Return the number of rows of a party that count, as a vector of one number."""
     no_settings(settings)
     table = context.table
     return np.array([sum(block[0].size for block in table.blocks(table.names[:1]))], dtype=np.int64)

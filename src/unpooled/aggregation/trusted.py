@@ -88,5 +88,5 @@ def _noisy(quantity: Quantity, context: Context, request: TotalRequest) -> Noisy
 
 
 def steps(quantity: Quantity) -> tuple[Step, ...]:
-    """What the aggregator can be asked to do; the others seal their vectors as for a secure sum."""
+    """Return the steps that the aggregator performs; the others seal their vectors as for a secure sum."""
     return (Step(f"{quantity.name}-noisy", TotalRequest, NoisyReply, partial(_noisy, quantity)),)

@@ -1,7 +1,7 @@
-"""What a ledger must say of the part of a study that was released, worked out the slow way, apart from the code that ledgers use.
+"""Ledger entries required for the released part of a study, worked out the slow way, apart from the code that ledgers use.
 
 A study may end after any message, and a coordinator may ask in any order: whatever it gets must be debited. The invariant
-(:func:`audit_account`): after every reply each ledger says at least what everything released so far costs whoever it costs most, under every unit.
+(:func:`audit_account`): after every reply each ledger says at least what everything released so far costs the person it costs most, under every unit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Made = Counter[tuple[str, str]]
 
 
 def cost_of(plan: Plan, made: Made, unit: Unit, people: str, *, own: bool) -> list[Composition]:
-    """What was released so far costs, for everything that may change about somebody in the rows of the party ``people``."""
+    """Return the cost of everything released so far, for every change to somebody in the rows of the party ``people``."""
     parts = {r.exposure.part for r in plan.releases} - {""} or {""}
     found = []
     for (holders, label), part in itertools.product(_places(plan, unit, people), parts):
@@ -73,7 +73,7 @@ def _places(plan: Plan, unit: Unit, people: str) -> list[tuple[set[str], bool]]:
 
 
 def covered(one: Composition, by: Worst) -> bool:
-    """Whether some alternative of an account costs at least as much in every respect, and so at every epsilon and delta."""
+    """Return True if some alternative of an account costs at least as much in every respect, and so at every epsilon and delta."""
     return any((np.array(other.respects) >= np.array(one.respects) * (1 - 1e-9)).all() for other in by.compositions)
 
 

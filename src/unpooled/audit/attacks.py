@@ -45,7 +45,7 @@ _HALF = 0.5
 
 @dataclass(frozen=True)
 class Power:
-    """How often an attack is right."""
+    """The success rate of an attack."""
 
     attack: str
     #: What the attacker wants to know.
@@ -59,7 +59,7 @@ class Power:
 
     @property
     def refutes(self) -> bool:
-        """Whether luck (once in a million) does not explain that it is right more often than allowed."""
+        """Return True if luck (once in a million) does not explain that the attack is right more often than allowed."""
         from scipy.stats import binom
 
         right = round(self.as_released * self.runs)
@@ -103,7 +103,7 @@ class _Field:
         return changed_tables(self.plan, tables, changes, unit, 0) or tables
 
     def allowed(self, times: int = 1) -> float:
-        """(e^eps + delta) / (1 + e^eps), for so many neighbours in a row or releases."""
+        """(e^eps + delta) / (1 + e^eps), for ``times`` neighbours in a row or releases."""
         delta = self.plan.study.delta
         epsilon = times * self.plan.epsilon(delta, self.unit)
         grown = delta * sum(math.exp(k * epsilon / times) for k in range(times)) if delta else 0.0
@@ -131,7 +131,7 @@ def attack_study(
 
 
 def _membership(field: _Field) -> Power:
-    """Whether this person is in the data, or somebody else is (nobody, under zero-out)."""
+    """Attack membership: decide if this person is in the data, or somebody else is (nobody, under zero-out)."""
     somebody = field.person(field.population(1))
     other = {name: _nobody(rows) for name, rows in somebody.items()} if field.zero_out else somebody
     return _told_apart(field, "membership", "is this person in the data?", field.tables, field.world(field.tables, other))
@@ -142,7 +142,7 @@ def _nobody(rows: Any) -> Any:  # noqa: ANN401 - rows of a household, or one
 
 
 def _attribute(field: _Field) -> Iterator[Power]:
-    """Whether a value of somebody known otherwise is the smallest or the largest there is, for the column that is told best."""
+    """Attack an attribute: decide if an otherwise known person's value is the smallest or largest possible, for the column of best success."""
     if field.zero_out:
         return
     card = field.cards[0]
@@ -167,7 +167,7 @@ def _distance(ours: Mapping[str, Sequence[Act]], theirs: Mapping[str, Sequence[A
 
 
 def _told_apart(field: _Field, attack: str, question: str, one: Tables, other: Tables) -> Power:
-    """By the sign of the log likelihood ratio; without noise a difference is seen wherever there is one."""
+    """Return the power of the sign of the log likelihood ratio; without noise a difference is seen wherever there is one."""
     ratio = LikelihoodRatio(field.stage, one, other, field.seeds)
     half = max(1, field.runs // 2)
     signs = [*(np.sign(ratio(0)) for _ in range(half)), *(-np.sign(ratio(1)) for _ in range(half))]
@@ -193,7 +193,7 @@ def _fixed(field: _Field) -> list[tuple[str, str]]:
 
 
 def _seen(field: _Field, acts: Mapping[str, Sequence[Act]], *, exact: bool) -> Numbers:
-    """What is seen of these releases: of a total with distributed noise its sum alone."""
+    """Return the values that are seen of these releases: of a total with distributed noise its sum alone."""
     parts: dict[tuple[str, ...], list[Numbers]] = {}
     for party, release in field.fixed:
         act = next(act for act in acts[party] if act.release == release)
@@ -239,7 +239,7 @@ def _learnt(scores: Sequence[tuple[float, bool]]) -> float:
 
 
 def _differencing(field: _Field) -> Power:
-    """Whether the one person by whom two totals differ is at one corner of the bounds or at the other.
+    """Attack by differencing: decide if the one person by whom two totals differ is at one corner of the bounds or at the other.
 
     In the second total nobody stands in that person's place (zero-out), or somebody whom the attacker knows.
     """

@@ -1,4 +1,4 @@
-"""What estimators and results show after ``fit``, attribute by attribute: public, released, kept by a party, or keyed.
+"""Interface of estimators and results after ``fit``, attribute by attribute: public, released, kept by a party, or keyed.
 
 A table, because silence is no answer: an attribute that nobody has classified fails ``tests/audit/test_interface.py``, and so does one that is
 not what it is called. The test hands an estimator the recorded messages of other data. Whatever is public or released must come out the
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Shown(StrEnum):
-    """Of what an attribute is a function."""
+    """The data that an attribute is a function of."""
 
     #: Of what was declared: parameters, bounds, numbers of rows and columns, lengths of messages.
     PUBLIC = "public"

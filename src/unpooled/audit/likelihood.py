@@ -1,8 +1,8 @@
 """The strongest attack there is on a whole study: the likelihood ratio of everything that it released, between two neighbouring data sets.
 
 The attacker knows both data sets and all parties' steps, not the noise: it puts the recorded requests to parties with either data (:mod:`unpooled.audit.witness`), and
-so knows the exact statistic that each would have given. Of a total with distributed noise it sees the total alone, and whoever colludes
-(all but the ``honest`` fragments that the plan counts on) has told it theirs.
+so knows the exact statistic that each would have given. Of a total with distributed noise it sees the total alone, and colluders
+(all but the ``honest`` fragments that the plan counts on) have given it theirs.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class LikelihoodRatio:
 
     @cached_property
     def _fixed(self) -> tuple[Played, Played] | None:
-        """What the mechanisms are given in either world, if that does not depend on earlier draws: then a run is nothing but its draws."""
+        """Return the inputs of the mechanisms in either world, if they do not depend on earlier draws: then a run is nothing but its draws."""
         worlds = self.tables, self.neighbour
         first, second = ([self.stage.acts(tables, seed) for tables in worlds] for seed in (0, 1))
         same = all(same_given(one, two) for one, two in zip(first, second, strict=True))
@@ -121,7 +121,7 @@ def _gaussian(x: NDArray[Any], means: tuple[NDArray[Any], NDArray[Any]], deviati
 
 
 def _of_total(pairs: list[Pair]) -> float:
-    """Of one total: the noise of as many fragments as are guaranteed, the changed one's among them; who else took part has told its own."""
+    """Return the log ratio of one total: its noise is that of the guaranteed fragments, with the changed one's; all others are known."""
     mechanism = pairs[0][0].mechanism
     assert isinstance(mechanism, DistributedGaussian)
     moved: list[Numbers] = []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def made_up(model: Model, study: Study, rows: int, seed: int = 0) -> tuple[Study, dict[str, Table]]:
-    """The study with at most so many rows at each party, for parties of one process, and tables that its cards admit.
+    """Return the study with at most ``rows`` rows at each party, for parties of one process, and tables that its cards admit.
 
     Values are uniform in their ranges, categories equally likely, a tenth of what may be missing is. Label columns are -1 or 1, which suits
     classes as well as numbers, or what the model says that it takes; where columns are split, all parties have the same ones.
@@ -50,7 +50,7 @@ def made_up(model: Model, study: Study, rows: int, seed: int = 0) -> tuple[Study
 
 
 def _smaller(card: Card, rows: int) -> Card:
-    """The card with at most so many rows, of a party in one process."""
+    """Return the card with at most ``rows`` rows, of a party in one process."""
     if card.household is None:
         return msgspec.structs.replace(card, rows=min(card.rows, rows), key="")
     together = msgspec.structs.replace(card.household, ids=max(2, min(card.household.ids, rows // card.household.rows)))

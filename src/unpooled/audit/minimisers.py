@@ -81,7 +81,7 @@ def _perturbation_for(
 
 
 def _jacobian(solve: Solver, term: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
-    """Of the minimiser in the perturbation."""
+    """Return the Jacobian of the minimiser in the perturbation."""
     width = _WIDTH * noise
     ends = np.eye(term.size) * width
     return np.column_stack([(solve(term + end) - solve(term - end)) / (2 * width) for end in ends])

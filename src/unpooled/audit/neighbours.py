@@ -166,7 +166,7 @@ def _other_values(
 
 
 def _other_households(plan: Plan, base: Tables, rng: np.random.Generator, rounds: int) -> Iterator[Mapping[str, Change]]:
-    """The first id with no row, with as many equal rows as may count, with opposite ones, and with any."""
+    """Yield the first id with no row, with the most equal rows that may count, with opposite ones, and with any."""
     for card in plan.study.parties:
         table, together = base[card.name], card.household
         assert isinstance(table, BoundedTable) and together is not None  # noqa: PT018 - compiled for this unit
@@ -189,7 +189,7 @@ def _mirrored(column: Column, value: Any) -> Any:  # noqa: ANN401 - a value of t
 
 
 def searchable(plan: Plan, changes: Mapping[str, Change]) -> bool:
-    """Whether one more value of a neighbour can be changed: something is left of its rows, and not a label alone changed."""
+    """Return True if one more value of a neighbour can be changed: something is left of its rows, and not a label alone changed."""
     return all(
         change and (isinstance(change, list) or not set(change) <= set(plan.study.card(name).labels))
         for name, change in changes.items()

@@ -46,7 +46,7 @@ RARE = 1e-6
 def audit_noise(
     model: Model, study: Study, tables: Mapping[str, Table], *, registry: Callable[[str], Model], keys: int = 12
 ) -> list[Violation]:
-    """Run a study under so many root keys, with real noise, and hold what was added against the planned laws."""
+    """Run a study under ``keys`` root keys, with real noise, and hold what was added against the planned laws."""
     stage = Stage(model, study, registry)
     runs = [stage.acts(tables, seed) for seed in range(keys)]
     found = []
@@ -58,7 +58,7 @@ def audit_noise(
 
 
 def added(act: Act) -> Numbers | None:
-    """What was added, in standard deviations of the planned law; None where an act adds nothing to a vector."""
+    """Return the added noise, in standard deviations of the planned law; None where an act adds nothing to a vector."""
     mechanism, given = act.mechanism, act.given
     if isinstance(mechanism, GaussianRelease | DistributedGaussian):
         assert isinstance(given, Vector | Summand)
@@ -75,7 +75,7 @@ def added(act: Act) -> Numbers | None:
 
 
 def _wrong_law(acts: Sequence[Act]) -> Iterator[str]:
-    """What does not look like its law, of all acts of one party."""
+    """Yield the deviations from the planned laws, of all acts of one party."""
     from scipy import stats
 
     kinds: dict[str, list[Numbers]] = defaultdict(list)
@@ -100,14 +100,14 @@ def _wrong_law(acts: Sequence[Act]) -> Iterator[str]:
 
 
 def _on_grid(mechanism: ScaledGaussian, act: Act) -> bool:
-    """Whether every released number is a multiple of a power of two that is public (integers always are)."""
+    """Return True if every released number is a multiple of a power of two that is public (integers always are)."""
     assert isinstance(act.given, Vector)
     assert act.given.sensitivity is not None
     return bool((act.gave % mechanism.step(act.given.sensitivity) == 0).all())
 
 
 def _lengths(act: Act) -> Numbers:
-    """Of a perturbation: uniform if its length has the planned law."""
+    """Return the ranks of the lengths of a perturbation: uniform if they have the planned law."""
     from scipy import stats
 
     mechanism = act.mechanism
@@ -118,7 +118,7 @@ def _lengths(act: Act) -> Numbers:
 
 
 def _ranks(mechanism: NoisyChoice, act: Act) -> Numbers:
-    """Of a choice: uniform if its probabilities are the planned ones (with a public random number within the chosen one)."""
+    """Return the ranks of a choice: uniform if its probabilities are the planned ones (with a public random number within the chosen one)."""
     from scipy.special import softmax
 
     given = act.given
@@ -132,7 +132,7 @@ def _ranks(mechanism: NoisyChoice, act: Act) -> Numbers:
 
 
 def _repeated(runs: Sequence[Sequence[Act]]) -> Iterator[str]:
-    """Whether two keys, or two acts of one run, added the same."""
+    """Yield the cases where two keys, or two acts of one run, added the same noise."""
     for same in zip(*runs, strict=False):
         under = [z.tobytes() for act in same if (z := added(act)) is not None and z.size > 3]  # noqa: PLR2004 - fewer integers may be equal by chance
         if len(set(under)) < len(under):

@@ -1,4 +1,4 @@
-r"""What a data holder can see of the others' spectra in a model they share: the attack of the edPLS paper, its Eq. (5), as a number.
+r"""Reconstruction of the others' spectra from a model that data holders share: the attack of the edPLS paper, its Eq. (5), as a number.
 
 A holder fits PLS to its own rows and takes out of the shared model's weights (or loadings) whatever its own weights span:
 :math:`u=(I-VV^T)w`, V an orthonormal basis of its own. A band that only the others' spectra have stays, and stands out.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """What an attack found."""
+    """The result of an attack."""
 
     #: Height at the band over the root mean square of the other channels; the largest over the components.
     prominence: float

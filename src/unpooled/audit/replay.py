@@ -6,8 +6,8 @@ a release must not move at all: shapes, the order of releases, public fields, re
 requests is what adaptive composition asks for: a coordinator is a pure function of replies that are already private.
 
 The neighbours are those of :mod:`unpooled.audit.neighbours`, and a coordinate search from the worst found so far; under every unit that the
-plan prices. Vectors, parts of totals, choices and minimisers are measured (:mod:`unpooled.audit.shares`), each beside its own bound; and all
-releases that one neighbour moved, composed, beside what the whole plan states, which no bound of a single release can show.
+plan prices. Vectors, parts of totals, choices and minimisers are measured (:mod:`unpooled.audit.shares`), each against its own bound; and all
+releases that one neighbour moved, composed, against what the whole plan states, which no bound of a single release can show.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _ROUNDING, _QUOTIENTS = 1e-9, 1e-3
 
 @dataclass(slots=True)
 class Report:
-    """What an audit found: the largest measured fraction of each declared bound, and every violation."""
+    """Report of an audit: the largest measured fraction of each declared bound, and every violation."""
 
     #: (unit, party, release) -> measured change / declared event.
     largest: dict[tuple[Unit, str, str], float] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing moved farther than declared."""
+        """Return True if nothing moved farther than declared."""
         return not self.violations
 
     def __str__(self) -> str:
@@ -225,7 +225,7 @@ class _World:
         return largest
 
     def _answers(self, run: _Run, people: dict[str, Party], unit: Unit) -> Iterator[tuple[Exchanged, bytes]]:
-        """What was asked and said, and what is said of the neighbouring data.
+        """Yield the recorded exchanges, each with the answer from the neighbouring data.
 
         The recorded requests are put to the changed parties. What a trusted coordinator was entrusted with is no release, though, and goes
         on into its requests: such a study runs again as a whole, with the same releases.
@@ -258,7 +258,7 @@ class _World:
             yield entry, answer
 
     def _share(self, party: str, ours: Act, theirs: Act, unit: Unit, *, label: bool) -> float:
-        """How far a release moved, as a part of what the plan declares; noted, and a violation beyond 1."""
+        """Return the movement of a release, as a part of what the plan declares; note it, and a violation beyond 1."""
         if ours.release != theirs.release:
             self.report.violations.append(Violation(unit, party, ours.release, "which release is made depends on the data"))
             return 0.0
@@ -279,7 +279,7 @@ class _World:
         return (release.exposure.label or NO_COST) if label else release.event(unit)
 
     def _compose(self, moved: Counter[tuple[str, str]], unit: Unit, *, label: bool) -> None:
-        """What one neighbour moved in all of its releases, beside the statement."""
+        """Compose the movements of one neighbour in all of its releases, and compare them with the statement."""
         counts = frozenset((party, name, count) for (party, name), count in moved.items() if count)
         if (unit, label, counts) in self._composed:
             return
@@ -297,7 +297,7 @@ class _World:
 
 
 def differences(ours: Any, theirs: Any) -> Iterator[str]:  # noqa: ANN401, C901 - any field of two replies; a line per way to differ
-    """What differs between two fields although nothing but values of releases may."""
+    """Yield the differences between two fields, other than those of values of releases, which may differ."""
     if type(ours) is not type(theirs):
         yield "the message has another form"
     elif isinstance(ours, tuple):

@@ -1,4 +1,4 @@
-r"""How far two acts of one mechanism are apart, with equal noise and on neighbouring data, as a part of what is declared.
+r"""Distance of two acts of one mechanism, with equal noise and on neighbouring data, as a part of what is declared.
 
 Vectors and parts of totals move by a distance, scores by the largest difference of one, and a minimiser by its privacy loss
 (:mod:`unpooled.audit.minimisers`): it must stay below a pure claim; of a Gaussian one the perturbations' distance and the determinants are each

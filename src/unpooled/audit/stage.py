@@ -65,7 +65,7 @@ class Stage:
         exchange, asked = in_process(parties), {name: list[bytes]() for name in parties}
 
         def until_all_is_released(batch: list[tuple[Ask, bytes]]) -> list[bytes | Dropped]:
-            """What a coordinator makes of its replies after the last release is no draw, and takes most of a run's time."""
+            """Stop a run after its last release: the coordinator's later replies are no draws, and take most of a run's time."""
             for ask, request in batch:
                 asked[ask.to].append(request)
             answers = exchange(batch)
@@ -78,11 +78,11 @@ class Stage:
         return StagedRun(tables, seed, frozen, {name: noted.done for name, noted in self._acts.items()}, asked)
 
     def acts(self, tables: Mapping[str, Table], seed: int, *, frozen: bool = False) -> dict[str, list[Act]]:
-        """What every party did in one run."""
+        """Return the acts of every party in one run."""
         return self.run(tables, seed, frozen=frozen).acts
 
     def beside(self, run: StagedRun, tables: Mapping[str, Table]) -> dict[str, list[Act]]:
-        """What parties with other tables do at the same requests, their steps handed what was released in the run; who has the same table did it."""
+        """Return the acts of parties with other tables at the same requests, their steps handed the run's releases; other parties keep their acts."""
         acts = dict(run.acts)
         for card in self.study.parties:
             if tables[card.name] is not run.tables[card.name]:
@@ -118,7 +118,7 @@ class _AllIsReleasedError(Exception):
 
 
 def same_given(ours: Mapping[str, Sequence[Act]], theirs: Mapping[str, Sequence[Act]]) -> bool:
-    """Whether the mechanisms of two runs were given the same, bit for bit."""
+    """Return True if the mechanisms of two runs were given the same, bit for bit."""
     return all(
         len(acts) == len(theirs[party])
         and all(_exact(one) == _exact(two) for one, two in zip(acts, theirs[party], strict=True))

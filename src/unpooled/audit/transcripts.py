@@ -85,7 +85,7 @@ def audit_transcript(
 
 
 def canaries(table: Table, shown: Iterable[str] = ()) -> list[bytes]:
-    """How a program would write the values of a table that nothing else has: eight bytes, and their first digits in text."""
+    """Return the values of a table that nothing else has, as a program would write them: eight bytes, and their first digits in text."""
     found: list[bytes] = []
     for name in table.names:
         values = table[name]

@@ -1,4 +1,4 @@
-"""What an audit found."""
+"""Violations that an audit found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every mechanism of a replayed study was given and gave: the exact statistic, the scores, the objective and its perturbation.
+"""Witnesses of every mechanism of a replayed study, with its input and output: the exact statistic, scores, objective and perturbation.
 
 Witnesses stand in a model's plans in place of the mechanisms. Hashes and costs stay what they are.
 """
@@ -39,7 +39,7 @@ class Act:
 
 @dataclass(slots=True)
 class Acts:
-    """What one party did, in order; and what was recorded in another world, which its steps are handed instead of their own.
+    """The acts of one party, in order; and those recorded in another world, which its steps are handed instead of their own.
 
     What a party does next is a function of what it has released. With equal releases in both worlds each act is compared under
     the condition on which adaptive composition rests, although a party may keep a release to itself.

@@ -1,1 +1,1 @@
-"""What all estimators share: parameters are validated, arrays and frames become tables, a study runs in this process."""
+"""Base of all estimators: parameters are validated, arrays and frames become tables, a study runs in this process."""

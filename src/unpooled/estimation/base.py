@@ -54,7 +54,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Declared:
-    """What a study declares of its data, and which of that was read off them."""
+    """Declarations of a study about its data, and the names of those that were read off the data."""
 
     columns: tuple[Column, ...]
     derived: tuple[str, ...]
@@ -115,7 +115,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         return self._planned({ALL: n_samples}, n_features)
 
     def _planned(self, rows: Mapping[str, int], n_features: int) -> Plan:
-        """The plan of a fit to so many rows of every party. Columns are called as the bounds name them, else x0, x1, .."""
+        """Return the plan of a fit to these numbers of rows of every party. Columns are called as the bounds name them, else x0, x1, .."""
         self._validate_params()
         for count in rows.values():
             check({"n_samples": (WHOLE,), "n_features": (WHOLE,)}, {"n_samples": count, "n_features": n_features})
@@ -126,7 +126,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         return self._row_of(study).compile(study)
 
     def outlook(self, n_samples: int, n_features: int, *, epsilon: float | None = None, **assumed: Any) -> Outlook:  # noqa: ANN401 - the model's own
-        """What to expect of a fit to data of this shape, before any are touched: simulations of this very plan.
+        """Return the outlook of a fit to data of this shape, before any are touched: simulations of this very plan.
 
         ``epsilon`` is the estimator's own if it is None. What may be assumed, as a number or as a range (low, high): ``r2``, the part of the
         variance of y that the columns explain; ``correlation`` of the columns; rows split: ``ranges``, half a declared range in standard
@@ -173,7 +173,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         return self._row
 
     def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
-        """The study that the parameters ask, over so many rows of each party (of :data:`ALL`, where columns are split)."""
+        """Return the study that the parameters ask, over these rows of each party (of :data:`ALL`, where columns are split)."""
         raise NotImplementedError
 
     def _validate_params(self) -> None:
@@ -181,7 +181,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
 
     @property
     def _warns(self) -> bool:
-        """Whether to warn of declarations that are read off the data: where nothing is promised there is nothing to lose."""
+        """Return True if declarations that are read off the data cause a warning: where nothing is promised there is nothing to lose."""
         return not math.isinf(self.epsilon) and self.calibration != Calibration.PUBLISHED
 
     def _declared(
@@ -190,7 +190,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         table: Table | None = None,
         y: NDArray[Any] | None = None,  # noqa: ARG002 - for estimators that declare the response
     ) -> Declared:
-        """What is declared of these features, or read off the table."""
+        """Return the declarations of these features, or read them off the table."""
         bounds = Bounds.given(self.bounds, table, warn=self._warns)
         if self.bounds is None:  # bounds read off data admit missing values, and these data were checked to have none
             bounds = replace(bounds, missing="refuse")
@@ -257,7 +257,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
 
     @property
     def declared_columns(self) -> tuple[Column, ...]:
-        """What the fit declared of its columns, by which new rows are coded."""
+        """Return the columns that the fit declared, by which new rows are coded."""
         return self._columns
 
     # --- after the fit ---------------------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
 
     @property
     def _is_linear(self) -> bool:
-        """Whether predictions follow from ``coef_`` and ``intercept_`` alone."""
+        """Return True if predictions follow from ``coef_`` and ``intercept_`` alone."""
         return hasattr(self, "coef_")
 
     def _saved_fields(self) -> dict[str, Any]:
@@ -359,7 +359,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
 
     @property
     def statement_(self) -> Statement:
-        """What the fit promises, and what it does not."""
+        """Return the privacy statement of the fit: its promise, and the limits of it."""
         check_is_fitted(self)
         if not hasattr(self, "plan_"):
             raise AttributeError("these moments were released elsewhere: moments_.statement holds their statement in words")
@@ -383,5 +383,5 @@ def cards_of(groups: Mapping[str, Sequence[str]], declared: Declared, rows: int,
 
 
 def tables_of(study: Study, table: Table, response: NDArray[Any] | None) -> dict[str, Table]:
-    """What the parties of a study hold where columns are split."""
+    """Return the tables that the parties of a study hold where columns are split."""
     return {card.name: part(table, [column.name for column in card.columns], response) for card in study.parties}

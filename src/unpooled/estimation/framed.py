@@ -58,7 +58,7 @@ class TakesFrames:
 
     @property
     def _made(self) -> FormulaColumns | None:
-        """What the formula of the fit makes of columns; None without a formula."""
+        """Return the columns that the formula of the fit makes; None without a formula."""
         return made_by(self._source)
 
     @property
@@ -69,7 +69,7 @@ class TakesFrames:
 
 
 def framed(X: Any, y: Any, formula: str | None, bounds: Any) -> Framed:  # noqa: ANN401 - whatever a user passes
-    """What ``fit(frame, "y")`` and ``fit(frame, formula="y ~ age")`` are of; other calls are left as they are."""
+    """Return the data of ``fit(frame, "y")`` and ``fit(frame, formula="y ~ age")``; leave other calls as they are."""
     if formula is None and not isinstance(y, str):
         return Framed(X, y)
     said = Formula.parse(formula) if formula is not None else None

@@ -1,4 +1,4 @@
-"""Rows that belong together, in one process: at most so many of an id over all sites, and cards that say so."""
+"""Rows that belong together, in one process: at most a declared number of an id over all sites, and cards that say so."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _check(unit: str, most: int) -> None:
 
 
 def counts_of(tables: Mapping[str, Table]) -> dict[str, int | Household]:
-    """How many rows every party has; of a party with households, how many of them, and rows that count of each."""
+    """Return the number of rows of every party; of a party with households, the number of them, and of rows that count of each."""
     # Rows of an id were bounded over all sites together: no two sites count more of them than one may.
     return {
         name: table.n_rows if table.household is None else Household(_COLUMN, *table.household, elsewhere=False)

@@ -31,7 +31,7 @@ _FEWEST = 2
 
 @dataclass(frozen=True)
 class Linkage:
-    """What a fit to frames of several parties found of their rows, and told them without noise. It holds no id."""
+    """The result of linking the frames of several parties, which the parties learned without noise. It holds no id."""
 
     #: How many people all parties have, and how many of them each key matched.
     rows: int

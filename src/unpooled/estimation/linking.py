@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkedRows:
-    """What linking frames in this process gave: of each party the numbers of its rows, in the order that all share, and its ledger's root key."""
+    """The result of linking frames in this process: each party's row numbers in the order that all share, and its ledger's root key."""
 
     rows: dict[str, NDArray[np.int64]]
     roots: dict[str, bytes]

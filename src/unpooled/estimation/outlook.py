@@ -1,4 +1,4 @@
-"""What a study of some shape may achieve, before any data are touched: expected error against epsilon, for every model in one form."""
+"""Outlook of a study of some shape, before any data are touched: expected error against epsilon, for every model in one form."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Expected:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What simulated studies of a declared shape came to; nothing of it comes from data.
+    """The outcome of simulated studies of a declared shape; nothing of it comes from data.
 
-    Errors are those of ``measure``; ``mean`` is the error of whoever learns no more than a mean (nan where there is no such thing), and
+    Errors are those of ``measure``; ``mean`` is the error of a prediction by a mean alone (nan where there is no such thing), and
     ``noise_free`` that of the same model without privacy.
     """
 
@@ -69,12 +69,12 @@ class Outlook:
 
     @property
     def worthwhile(self) -> bool:
-        """Whether more than a mean is expected from it."""
+        """Return True if a smaller error is expected than that of a mean alone."""
         return not self.error >= self.mean * 0.99
 
     @property
     def buys_something(self) -> bool:
-        """Whether more is expected than from nothing released."""
+        """Return True if a smaller error is expected than with nothing released."""
         return not self.error >= self.nothing_released * 0.98
 
     def epsilon_for(self, error: float) -> float:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class LinearRegressor(RegressorMixin, StudyEstimator):
-    """An estimator of a numeric response whose range is declared beside those of the features."""
+    """An estimator of a numeric response whose range is declared in addition to those of the features."""
 
     y_bounds: Any
 
@@ -39,7 +39,7 @@ class LinearRegressor(RegressorMixin, StudyEstimator):
 
     @property
     def _ranges(self) -> list[Any]:
-        """What is declared of every response."""
+        """Return the declared range of every response."""
         return [self.y_bounds]
 
     def _response(self, name: str, given: Any, y: NDArray[Any] | None) -> Column:  # noqa: ANN401 - a pair, or None

@@ -1,4 +1,4 @@
-"""Arrays and frames to tables: text, booleans and categories beside numbers, columns by name, and no data value in any error."""
+"""Conversion of arrays and frames to tables: text, booleans, categories and numbers, columns by name, and no data value in any error."""
 
 from __future__ import annotations
 
@@ -117,12 +117,12 @@ def responses_of(y: NDArray[Any]) -> dict[str, NDArray[Any]]:
 
 
 def response_names(count: int) -> tuple[str, ...]:
-    """What so many responses in columns of an array are called."""
+    """Return names for ``count`` responses in columns of an array."""
     return tuple(f"(response {k + 1})" for k in range(count))
 
 
 def part(table: Table, names: Sequence[str], response: NDArray[Any] | None = None) -> Table:
-    """Some columns of a table, sparse ones still so, with a response (or several) beside them: what one party holds."""
+    """Return one party's table: some columns of a table, sparse ones still so, with a response (or several) appended."""
     own = {} if response is None else responses_of(response)
     matrix = table.sparse(names) if names else None
     if matrix is not None:
@@ -145,7 +145,7 @@ def columns_of(frame: Any) -> list[str]:  # noqa: ANN401 - a frame, or a mapping
 
 
 def is_frame(data: Any) -> bool:  # noqa: ANN401
-    """Whether data are a frame of pandas, polars or their like, without importing any of them."""
+    """Return True if data are a frame of pandas, polars or their like, without importing any of them."""
     return hasattr(data, "columns") and hasattr(data, "__getitem__") and not isinstance(data, Mapping)
 
 

@@ -1,4 +1,4 @@
-"""Whether a study is worth its budget, asked before anybody's data are: once, for every model that has an outlook."""
+"""Utility of a study compared with its budget, checked before anybody's data: once, for every model that has an outlook."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _key(model: Model, study: Study) -> bytes:
 
 
 def poor(outlook: Outlook) -> str:
-    """What there is to say of a study that is not worth its budget."""
+    """Return the warning about a study that is not worth its budget."""
     return (
         f"at epsilon {outlook.epsilon:g} with {outlook.rows} rows and {outlook.columns} columns, simulations without data expect no more than "
         f"a mean of this study ({outlook.measure}: {outlook.error:.3g}, a mean alone: {outlook.mean:.3g}): ask for more epsilon, "
@@ -60,7 +60,7 @@ def warn_if_poor(model: Model, study: Study, stacklevel: int) -> None:
 
 
 def _ignored() -> bool:
-    """Whether a filter for all places ignores these warnings."""
+    """Return True if a filter for all places ignores these warnings."""
     for action, message, category, module, line in warnings.filters:
         if issubclass(UtilityWarning, category) and message is None and module is None and not line:
             return action == "ignore"

@@ -43,7 +43,7 @@ class CategoryFactor:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a derived column is computed: the product of an expression, functions of splines, and indicators of levels."""
+    """The recipe of a derived column: the product of an expression, functions of splines, and indicators of levels."""
 
     expression: Expression | None = None
     splines: tuple[SplinePart, ...] = ()
@@ -90,7 +90,7 @@ class DerivedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What a formula makes of declared columns. :meth:`unpooled.formula.Formula.derive` makes one.
+    """Columns that a formula derives from declared columns. :meth:`unpooled.formula.Formula.derive` makes one.
 
     The constant is no column here. A column of categories has an indicator for each level.
     """

@@ -1,4 +1,4 @@
-"""What a term of a formula is a product of: columns, categories, arithmetic and splines."""
+"""Factors of a term of a formula: columns, categories, arithmetic and splines."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Formula:
-    """What a model is a function of, in Wilkinson's notation. Make one with :meth:`parse`.
+    """A model formula in Wilkinson's notation. Make one with :meth:`parse`.
 
     Two formulas are equal if their canonical texts, ``str(formula)``, are.
 

@@ -52,7 +52,7 @@ _RESPONSE = (
 
 @dataclass
 class Parsed:
-    """What a text says: the response's columns, whether there is a constant, and the terms and offsets on the right side."""
+    """The content of a formula's text: the response's columns, the constant, and the terms and offsets on the right side."""
 
     response: tuple[str, ...] = ()
     survival: bool = False

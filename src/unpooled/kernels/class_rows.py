@@ -1,4 +1,4 @@
-r"""What one record of a multinomial model adds: its pull on the linear predictors of all classes, and its weights of pairs of classes.
+r"""Contribution of one record to a multinomial model: its pull on the linear predictors of all classes, and its weights of pairs of classes.
 
 With p the probabilities of the C classes the pull is e_y - p and the weight diag p - pp' = sum over pairs a < b of p_a p_b (e_a - e_b)(e_a - e_b)'.
 Pull and weights are multiplied by one factor of p and the row alone, so that the sum of pulls keeps its root. Element by element, record after

@@ -62,7 +62,7 @@ class RowBend:
         return np.asarray(np.linalg.solve(self._identity(t), directions), dtype=np.float64) if t else directions
 
     def log_determinant(self, t: float) -> float:
-        """Of I + t W."""
+        """Return log det(I + t W)."""
         return float(np.linalg.slogdet(self._identity(t))[1].sum())
 
     def curvature(self, features: Matrix, t: float) -> Matrix:
@@ -130,7 +130,7 @@ class SoftmaxLoss:
         return RowBend(pull, blocks, -pull.sum(axis=0), blocks, blocks.sum(axis=0))
 
     def of_rows(self, rows: Index) -> SoftmaxLoss:
-        """Of some rows."""
+        """Return the loss of some rows."""
         return SoftmaxLoss(self.labels[rows], self.classes, self.fit_intercept)
 
     def carried(self, fitted: JointLoss, shared: Vector) -> Vector:  # noqa: ARG002 - intercepts of all classes, whichever occur
@@ -208,7 +208,7 @@ class ProportionalOdds:
         return RowBend(pull, blocks, slope, cross[:, None, :], square)
 
     def of_rows(self, rows: Index) -> ProportionalOdds:
-        """Of some rows, with thresholds of the levels that occur among them."""
+        """Return the loss of some rows, with thresholds of the levels that occur among them."""
         return ProportionalOdds(self.labels[rows], self.levels)
 
     def carried(self, fitted: JointLoss, shared: Vector) -> Vector:

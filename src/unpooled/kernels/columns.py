@@ -48,7 +48,7 @@ class Columns:
 
     @property
     def sparse(self) -> bool:
-        """Whether only nonzeros are held."""
+        """Return True if only nonzeros are held."""
         return self.starts.size > 0
 
     def dense(self) -> Matrix:
@@ -65,7 +65,7 @@ class Columns:
 
 
 def scores(matrix: Columns | Matrix | csc_array | csc_matrix, columns: ArrayLike | None, g: Vector) -> Vector:
-    """The products a_j . g for these columns, or all of them: as many operations as they have nonzeros."""
+    """Return the products a_j . g for these columns, or all of them: one multiplication for each nonzero."""
     held = Columns.of(matrix)
     if columns is None:
         if not held.sparse:

@@ -33,13 +33,13 @@ event.register("numba:compile", CompileNotice())  # type: ignore[no-untyped-call
 
 
 def njit(**options: Any) -> Callable[[Function], Function]:  # noqa: ANN401 - numba's own options
-    """``numba.njit`` whose code is cached where numba finds a place: beside the source, in the user's cache, or in NUMBA_CACHE_DIR.
+    """``numba.njit`` whose code is cached where numba finds a place: next to the source, in the user's cache, or in NUMBA_CACHE_DIR.
 
     The cache notices a change of the file that a kernel is in, not of the files of kernels that it calls: after changing one that other
     files call, remove ``__pycache__``.
 
     A service account may have none of them: a package that it cannot write to and no home. Then each process compiles for itself. It does not
-    write to the common temporary folder instead: cached code is loaded and run, so whoever could put a file there would run code here.
+    write to the common temporary folder instead: cached code is loaded and run, so anybody who could put a file there would run code here.
     """
 
     def compiled(function: Function) -> Function:

@@ -18,7 +18,7 @@ NOTHING = 1e-100
 
 @njit(nogil=True)
 def scaled_rows(coded: Floats, longest: float, unit: bool, constant: float, grid: int, out: Floats) -> None:
-    """Rows shortened to ``longest`` (``unit``: all made as long) and divided by it, a constant beside them, both scaled to length 1 in all.
+    """Shorten rows to ``longest`` (``unit``: scale all to it), divide them by it, append a constant, and scale both to length 1 in all.
 
     In integers on the grid, rounded toward zero; a row that rounding left too long cannot be, and would count as nothing.
     """

@@ -108,7 +108,7 @@ class MoreauEnvelope:
         return weight / (1 + self.variance * weight)
 
     def information(self, u: Vector, y: Vector) -> Vector:
-        """Of the loss, less what the effects take up."""
+        """Fisher information of the marginal loss: that of the conditional loss, minus the part that the random effects absorb."""
         information = self.loss.information(self.shifted(u, y), y)
         return information / (1 + self.variance * information)
 

@@ -47,7 +47,7 @@ class AveragedPosterior:
 
 @dataclass(frozen=True)
 class NoisyMoments:
-    """M = Z'Z + N and m = Z'v + e with the variances of their noise, over so many rows."""
+    """M = Z'Z + N and m = Z'v + e with the variances of their noise, over ``rows`` rows."""
 
     gram: Matrix
     cross: Vector
@@ -57,11 +57,11 @@ class NoisyMoments:
 
     @cached_property
     def _aware(self) -> NoiseAware:
-        """What posteriors of these moments share."""
+        """Return the noise-aware regression of these moments, shared by the posteriors under all priors."""
         return NoiseAware(self.gram, self.cross, self.gram_variance, self.cross_variance)
 
     def log_evidence(self, prior: Vector, noise_variance: float) -> float:
-        """Of the cross moments, given M, under coefficients of these prior variances."""
+        """Return the log evidence of the cross moments, given M, under coefficients of these prior variances."""
         m, second = self._aware.psd, np.diag(prior)
         covariance = (m * prior) @ m + noise_variance * m
         covariance += noisy_gram.noise_covariance(second, self.gram_variance, self.cross_variance)
@@ -117,7 +117,7 @@ def _mixture(found: Sequence[tuple[float, Vector, Matrix, float, float]]) -> Ave
 
 
 def least_squares_state(moments: NoisyMoments, least: float) -> tuple[Vector, Matrix]:
-    """What noisy residual moments g = M (t - b) + e say of how far the rows' own least squares solution t is from b.
+    """Return the posterior mean and covariance of t - b from noisy residual moments g = M (t - b) + e; t is the rows' own least squares solution.
 
     Its spread about b is averaged by evidence from ``least``, the deviation that the rounds before are known to have, upwards.
     """

@@ -2,7 +2,7 @@ r"""A fingerprint of numbers that is as fast as reading them: NH, twice, with a 
 
 NH of 64-bit words :math:`w_i = (h_i, l_i)` under 32-bit keys is :math:`\sum_i (l_i + k_{2i} \bmod 2^{32})(h_i + k_{2i+1} \bmod 2^{32}) \bmod 2^{64}`.
 For two different lists of equal length it is equal with probability at most 2^-32 over the keys, and both of two that share shifted keys with
-at most 2^-64 (Black, Halevi, Krawczyk, Krovetz and Rogaway 1999, UMAC). So whoever does not know the key cannot change a list
+at most 2^-64 (Black, Halevi, Krawczyk, Krovetz and Rogaway 1999, UMAC). So nobody without the key can change a list
 unseen, not even on purpose.
 """
 

@@ -1,4 +1,4 @@
-r"""What one record of a generalised linear model adds: its pull on the linear predictor, its weight, and how far both are scaled down.
+r"""Contribution of one record to a generalised linear model: its pull on the linear predictor, its weight, and the factor that scales both down.
 
 A record has a linear predictor u, a response y, and a row z of integers on a grid. Its pull r = dl/du and its weight w (the expected
 -d^2 l/du^2) are functions of u and y, and q(u) bounds most of |r|. Both are multiplied by one factor of u and z alone, so the sum of pulls
@@ -106,7 +106,7 @@ def log_exposures(
 
 @njit(nogil=True)
 def add_base(response: Floats, high: float, offset: Floats, most: float, steps: int) -> tuple[int, int]:
-    """Sums over records of y / high and of exp(offset - most), each at most 1, in so many steps a unit, rounded down."""
+    """Return the sums over records of y / high and of exp(offset - most), each at most 1, in units of 1 / ``steps``, rounded down."""
     responses, exposures = 0, 0
     for i in range(response.size):
         responses += int(min(max(response[i] / high, 0.0), 1.0) * steps)

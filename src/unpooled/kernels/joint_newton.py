@@ -67,7 +67,7 @@ class Bend(Protocol):
         """(I + t W)^-1 V."""
 
     def log_determinant(self, t: float) -> float:
-        """Of I + t W."""
+        """Return log det(I + t W)."""
 
     def curvature(self, features: Matrix, t: float) -> Matrix:
         """F' W R F over all decisions: mD x mD, decision by decision."""
@@ -147,7 +147,7 @@ class JointPath:
 
     @classmethod
     def of(cls, design: Matrix, loss: JointLoss, *, centred: bool = True, outside: float = 0.0) -> JointPath:
-        """``centred``: the loss has numbers of its own (or none is told) that take up the columns' means."""
+        """Return the path of a design and a loss; ``centred``: intercepts of the loss take up the columns' means, or the loss ignores a constant."""
         means = design.mean(axis=0) if centred else np.zeros(design.shape[1])
         return cls(design - means, loss, means, outside)
 
@@ -317,7 +317,7 @@ class JointPath:
         return lowest(from_the_last, float(self.squares.mean()) * max(weight, 1e-6) * np.logspace(-6, 6, 13), 1e-3)
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[Index]) -> Vector:
-        """What the rows held out add to the loss, fold by fold, per row: f(all) - f(those fitted on), at the coefficients of the latter.
+        """Return for every penalty the loss that the held-out rows add, per row: f(all) - f(those fitted on), at the coefficients of the latter.
 
         Of a sum over rows that is the loss of the held-out rows (without their effects, which nobody knows); of a partial likelihood it is
         Verweij and van Houwelingen's cross-validated one.

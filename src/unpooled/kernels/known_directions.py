@@ -1,4 +1,4 @@
-r"""What a noisy matrix of second moments tells, and what it does not.
+r"""Directions in which a noisy matrix of second moments determines coefficients, and those in which it does not.
 
 Some directions are known beforehand to have no variation in any row (all levels of a column minus the constant): along them the matrix is
 exactly 0, and whatever was released of them is noise. Other directions turn out to have none (a constant column, a level that nobody has, a
@@ -72,7 +72,7 @@ class KnownDirections:
         return np.asarray((self.vectors / self.values) @ self.vectors.T)
 
     def determined(self, combinations: Matrix) -> NDArray[np.bool_]:
-        """Whether each combination of coefficients (a row each) has a value of its own, and one that the noise does not hide."""
+        """Return True for each combination of coefficients (a row each) that has a value of its own, and one that the noise does not hide."""
         lengths = np.square(combinations).sum(axis=1)
         lost = np.square(combinations @ self.unknown).sum(axis=1)
         along = np.square(combinations @ self.still).sum(axis=1)
@@ -80,7 +80,7 @@ class KnownDirections:
 
 
 def touches(combinations: Matrix, directions: Matrix) -> NDArray[np.bool_]:
-    """Whether each combination (a row each) has a part along one of the directions (a column each) that is more than rounding.
+    """Return True for each combination (a row each) whose part along one of the directions (a column each) is more than rounding.
 
     Both are in the data's own units, where an entry that is 0 is exactly 0, and units may differ as much as they like.
     """

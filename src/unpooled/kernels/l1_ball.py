@@ -58,7 +58,7 @@ def quadratic_in_balls(
     tolerance
         Stop at a gap of at most this times the gap at x = 0.
     max_iterations
-        Stop after so many iterations, with ``converged`` false.
+        Stop after this number of iterations, with ``converged`` false.
     """
     labels = np.zeros(linear.size, dtype=np.int64) if blocks is None else np.asarray(blocks)
     balls = [np.flatnonzero(labels == label) for label in np.unique(labels)]

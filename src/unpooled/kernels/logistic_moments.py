@@ -45,7 +45,7 @@ class TwoClasses:
 
     @classmethod
     def of(cls, gram: Matrix, covariance: Vector, share: float) -> TwoClasses:
-        """From the columns' covariance, theirs with a class of -1 or 1, and the share of the second class."""
+        """Return two classes with the columns' covariance, their covariance with a class of -1 or 1, and the share of the second class."""
         spread = 2 * math.sqrt(share * (1 - share))
         cross = covariance / spread
         explained = float(cross @ np.linalg.solve(gram, cross))
@@ -91,7 +91,7 @@ def _accelerated(
     price: Callable[[Vector], float],
     size: float,
 ) -> tuple[Vector, float]:
-    """FISTA with restarts for the loss plus a price of x, the constant beside it; ``size`` is what steps are small compared with."""
+    """Minimise the loss plus a price of x by FISTA with restarts; return x and the constant; ``size`` is what steps are small compared with."""
     base = math.log(classes.share / (1 - classes.share))
     if not classes.second.any():
         return np.zeros(scale.size), base

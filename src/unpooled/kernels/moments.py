@@ -55,7 +55,7 @@ def standardise(raw: NDArray[np.float64], low: float, high: float, centre: float
 
 
 def exact_rows(largest: int) -> int:
-    """How many rows of integers of at most ``largest`` float64 adds up exactly."""
+    """Return the number of rows of integers of at most ``largest`` whose products float64 adds up exactly."""
     return max(1, min(_CACHE_ROWS, (1 << 53) // (largest * largest)))
 
 
@@ -73,7 +73,7 @@ def add_gram(block: NDArray[np.float64], largest: int, total: NDArray[np.int64])
 
 
 def _by_columns(block: NDArray[np.float64]) -> bool:
-    """Whether every column lies in one piece, one after the other, perhaps with room between them."""
+    """Return True if every column lies in one piece, one after the other, perhaps with room between them."""
     return block.dtype == np.float64 and block.strides[0] == 8 and block.strides[1] >= 8 * block.shape[0]  # noqa: PLR2004 - bytes
 
 
@@ -98,7 +98,7 @@ def _add_tiles(values: NDArray[np.float64], stride: int, rows: int, width: int, 
 
 @njit(nogil=True, fastmath={"reassoc", "contract"})  # of integers, whose sums are exact in any order
 def _tile(x: NDArray[np.float64], left: int, right: int, stride: int, count: int, products: NDArray[np.float64]) -> None:
-    """Sixteen products of two times four columns: as many sums as stay in registers, two products for each number that is read."""
+    """Compute sixteen products of two times four columns: all sums stay in registers, with two products for each number that is read."""
     a, b = x[left : left + count], x[left + stride : left + stride + count]
     c, d = x[left + 2 * stride : left + 2 * stride + count], x[left + 3 * stride : left + 3 * stride + count]
     e, f = x[right : right + count], x[right + stride : right + stride + count]

@@ -1,7 +1,7 @@
 r"""L2-penalised regression with any convex loss of a linear predictor, by Newton's method.
 
 Minimises :math:`\sum_i f(u_i; y_i) + \frac\alpha2 |b|^2` with decisions :math:`u = Xb + c`; the intercept c is not penalised.
-The minimiser lies in the span of the rows, :math:`b = X^T\theta`. With at most as many rows as columns the unknown is therefore
+The minimiser lies in the span of the rows, :math:`b = X^T\theta`. If rows do not outnumber columns, the unknown is therefore
 :math:`\theta` and all that is needed is the Gram matrix :math:`K = XX^T`, formed once for every penalty and fold: with
 :math:`r = -f'(u)`, :math:`W = \mathrm{diag} f''(u)` the Newton iterate solves
 
@@ -83,7 +83,7 @@ class Loss(Protocol):
         """f'', or a positive number where it vanishes: Newton's step then stays defined, and a descent."""
 
     def information(self, u: Vector, y: Vector) -> Vector:
-        """What the evidence takes for ``f''``: it, but for losses of straight lines."""
+        """Return the information that the evidence uses: ``f''``, except for losses of straight lines."""
 
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
         """f(u + step) - f(u), without cancellation where the step is short."""
@@ -92,15 +92,15 @@ class Loss(Protocol):
         """Log of the integral of exp(-f / dispersion) over y; 0 where f is a log likelihood as it stands."""
 
     def integrated(self, u: Vector, y: Vector) -> float:
-        """What the evidence's log determinant gets for unknowns that the loss itself was minimised over; mostly 0."""
+        """Return the addend to the evidence's log determinant for unknowns that the loss itself was minimised over; mostly 0."""
 
     @property
     def dispersed(self) -> bool:
-        """Whether the evidence chooses a dispersion."""
+        """Return True if the evidence chooses a dispersion."""
 
     @property
     def has_effects(self) -> bool:
-        """Whether an unknown effect of a row belongs inside the loss; a quantile's is part of the response's own spread."""
+        """Return True if an unknown effect of a row belongs inside the loss; a quantile's is part of the response's own spread."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class _Problem:
         return float(self.loss.value(point.fitted + point.intercept, self.target).sum()) + alpha / 2 * square
 
     def log_determinant(self, alpha: float, point: _Point) -> float:
-        """Of I + H / alpha, H the Hessian of the losses in the coefficients once the intercept follows them."""
+        """Return log det(I + H / alpha), H the Hessian of the losses in the coefficients once the intercept follows them."""
         decisions = point.fitted + point.intercept
         return self._newton_step(
             alpha, point, self.loss.pull(decisions, self.target), self.loss.information(decisions, self.target)
@@ -286,7 +286,7 @@ class NewtonPath:
         return _Problem(self.gram[rows][:, rows], target, loss, self.fit_intercept, dual=True), self.gram[:, rows]
 
     def _coefficients(self, problem: _Problem, point: _Point) -> Vector:
-        """Of a problem with all rows."""
+        """Return the coefficients of a problem with all rows."""
         n, p = self.design.shape
         if n > p:
             return point.unknowns

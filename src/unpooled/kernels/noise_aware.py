@@ -129,7 +129,7 @@ def _cholesky(matrix: Matrix) -> Matrix:
 
 
 def _settled(mean: Vector, before: Vector, second: Matrix, residual: Matrix) -> bool:
-    """Whether an evaluation left the mean and the second moment where they were."""
+    """Return True if an evaluation left the mean and the second moment where they were."""
     moved = float(np.abs(mean - before).max(initial=0.0))
     return (
         moved <= _MEAN_MOVES * float(np.abs(mean).max(initial=0.0))

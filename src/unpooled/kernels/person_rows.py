@@ -1,4 +1,4 @@
-r"""What one person adds to a piecewise exponential model: the totals over the intervals in which the person was followed.
+r"""Contribution of one person to a piecewise exponential model: the totals over the intervals in which the person was followed.
 
 Interval j has a width and a log hazard a_j; u = z.b is the person's part. To the time t of exit the hazards add up to L(t). A person is followed
 until L reaches a public cap: a stopping time, so that the pull (event seen) - L keeps its expectation of 0. Pulls and weights are multiplied by
@@ -30,7 +30,7 @@ _FARTHEST = 40.0
 def exits(time: Floats, happened: Floats, ends: Floats, out: Floats) -> None:
     """The cell of every person: twice the interval of exit (ends belong to the interval before them), and 1 more for an event.
 
-    Whoever is there at the last end, without an event until then, is in a cell after all others.
+    A person who is there at the last end, without an event until then, is in a cell after all others.
     """
     last = ends.size - 1
     for i in range(time.size):
@@ -55,7 +55,7 @@ def pulls(
     pull: Floats,
     weight: Floats,
 ) -> None:
-    """Of every interval and person the pull, in units of ``limits[0]``, and the weight, both scaled down.
+    """Compute the pull of every interval and person, in units of ``limits[0]``, and the weight, both scaled down.
 
     ``left`` is -u, ``other`` has columns of times and events, ``limits`` are (unit, longest, heaviest, cap, constant): with q the larger of 1 and
     the hazard that a person can meet, q times the length of (row, constant twice) stays below longest units, and that hazard times the squared
@@ -104,7 +104,7 @@ def pulls(
 def cut_totals(pull: Floats, square: Floats, fine: float, one: float, farthest: int, longest: int, whole: Floats) -> None:
     """Pulls of every interval in integers, rounded toward zero, so that (``one`` times each, their sum times the row) is at most ``longest`` long.
 
-    ``whole`` is their sum. In place. Whoever would still be too long after that, which cannot be, counts as nothing.
+    ``whole`` is their sum. In place. A person who would still be too long after that, which cannot be, counts as nothing.
     """
     intervals = pull.shape[0]
     for i in range(square.size):

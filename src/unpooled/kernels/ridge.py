@@ -58,7 +58,7 @@ def product(a: Matrix, b: Matrix) -> Matrix:
 
 
 def gram(design: Matrix) -> Matrix:
-    """X X^T if X has at most as many rows as columns, otherwise X^T X; half the work of a product."""
+    """Return X X^T if rows do not outnumber columns, otherwise X^T X; half the work of a product."""
     n, p = design.shape
     if min(n, p) == 0:
         return np.zeros((min(n, p), min(n, p)))

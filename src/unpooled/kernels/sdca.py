@@ -46,7 +46,7 @@ def _sigmoid(t: float) -> float:
 
 @njit(inline="always")
 def _excess(x: float) -> float:
-    """What log(1 + x) falls short of x, for x >= -1."""
+    """Return x - log(1 + x) for x >= -1, accurate near 0."""
     if abs(x) < 1e-2:  # noqa: PLR2004 - the series' next term is below 1e-18 of the first
         return x * x * (1 / 2 - x * (1 / 3 - x * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x * (1 / 7 - x * (1 / 8 - x / 9)))))))
     return x - math.log1p(x)

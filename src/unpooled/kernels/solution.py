@@ -1,4 +1,4 @@
-"""What every iterative solver returns: coefficients, and a certificate of how good they are."""
+"""Result of every iterative solver: coefficients, and a certificate of their accuracy."""
 
 from __future__ import annotations
 

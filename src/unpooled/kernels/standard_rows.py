@@ -51,7 +51,7 @@ def ceil_root(square: float) -> int:
 
 @njit(nogil=True)
 def leave(rows: Floats, response: Floats, start: Floats, grid: float, residual: Floats, square: Floats) -> None:
-    """What ``start`` leaves of every response, and the squared length of every row."""
+    """Compute the residual of every response at ``start``, and the squared length of every row, in place."""
     leave_from(rows, 0, response, start, grid, residual, square)
 
 

@@ -1,4 +1,4 @@
-"""How many processors there are to use, and BLAS on one of them."""
+"""Number of processors, and BLAS on one of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TURN = RLock()
 
 
 def processors() -> int:
-    """How many processors this process may use (only Linux tells; elsewhere how many there are)."""
+    """Return the number of processors that this process may use (known on Linux only; elsewhere all of the machine)."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 

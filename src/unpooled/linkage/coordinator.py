@@ -64,7 +64,7 @@ def _pass(design: LinkDesign, number: int) -> Generator[list[Ask], Replies, tupl
 
 
 def _posted(names: Sequence[str], replies: Replies, owners: dict[str, tuple[str, ...]]) -> _Mail:
-    """What was sealed, by receiver and then by sender in the order of the study; a sender's own list where no owner is named."""
+    """Return the sealed lists by receiver and then by sender in the order of the study; a sender's own list where no owner is named."""
     mail: _Mail = {name: [] for name in names}
     for sender, reply in zip(names, replies, strict=True):
         sealed: tuple[Sealed, ...] = reply.sealed

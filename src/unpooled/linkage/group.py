@@ -86,7 +86,7 @@ def summed(lists: Sequence[Sequence[bytes]]) -> list[bytes]:
 
 
 def points(blob: bytes, count: int) -> list[bytes]:
-    """What came from outside as so many points; refuses another number, the identity, what is no canonical point, and repeats."""
+    """Return the ``count`` points of a list from outside; refuse another number, the identity, non-canonical points, and repeats."""
     if len(blob) != count * SIZE:
         raise _refused("a list of another length than the card and the passes before say")
     found = [blob[k : k + SIZE] for k in range(0, len(blob), SIZE)]

@@ -41,7 +41,7 @@ class Mask:
 
     @classmethod
     def of(cls, plan: str, run: int, key: str, secret: Callable[[bytes], bytes]) -> Mask:
-        """From secrets that only the party's root key gives, by purpose."""
+        """Return a mask made from secrets that only the party's root key gives, by purpose."""
         name = _joined(str(run).encode(), key.encode())
         a, r = (group.scalar(secret(purpose + name)) for purpose in (b"link a ", b"link r "))
         return cls(_joined(_POINT, plan.encode(), name), a, r, secret(b"link order of my list " + name))
@@ -71,7 +71,7 @@ class Mask:
 
 
 def pseudonym(plan: str, key: str, point: bytes) -> bytes:
-    """What the coordinator sees of a row: 16 bytes of a hash of T."""
+    """Return the pseudonym of a row that the coordinator sees: 16 bytes of a hash of T."""
     return hashlib.sha256(_joined(_ROW, plan.encode(), key.encode(), point)).digest()[:PSEUDONYM]
 
 

@@ -8,7 +8,7 @@ from unpooled.protocol.messages import Pseudonyms, Public, Sealed
 
 
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a party says first of a pass: its key for sealed messages and the digest of the list that it will send, under its signature."""
+    """The first message of a party in a pass: its key for sealed messages and the digest of the list that it will send, under its signature."""
 
     party: str
     agreement: str
@@ -34,7 +34,7 @@ class Relayed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HellosRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What all parties said first: no list is sent before."""
+    """The first messages of all parties: no list is sent before."""
 
     hellos: tuple[Hello, ...]
 
@@ -64,7 +64,7 @@ class ReturnRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MapReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many people all have so far, and the name of the row map."""
+    """The number of people that all parties have so far, and the name of the row map."""
 
     rows: Public[int]
     digest: Public[str]

@@ -1,4 +1,4 @@
-"""What a party does while rows are linked. Ids leave it only as points under two secrets of its own; lists go from party to party, sealed.
+"""Steps of a party while rows are linked. Ids leave it only as points under two secrets of its own; lists go from party to party, sealed.
 
 Everything is derived from the root key, the plan and the ids, so an answer repeats after a crash; what a later step needs is kept. Opening the plan pins
 the data: over others its answer would be another one, which the ledger refuses.
@@ -69,7 +69,7 @@ class _Pass:
         self.mask = Mask.of(self.plan, context.plan.study.run, self.key.name, context.secret)
 
     def left(self, party: str) -> int:
-        """How many rows of a party no earlier pass has matched."""
+        """Return the number of rows of a party that no earlier pass has matched."""
         return self.context.plan.study.card(party).rows - sum(self.rows(earlier).size for earlier in range(self.number))
 
     def rows(self, number: int) -> np.ndarray:
@@ -90,7 +90,7 @@ class _Pass:
         return self.context.kept(f"{name}_{number}")
 
     def hellos(self) -> dict[str, Hello]:
-        """What everybody said first, as it was when the own list left."""
+        """Return the hellos of all parties, by name, as they were when the own list left."""
         said = msgspec.msgpack.decode(self.kept("hellos"), type=tuple[Hello, ...])
         return {hello.party: hello for hello in said}
 
@@ -102,7 +102,7 @@ class _Pass:
             verify(self.context.plan.study.card(hello.party).key, hello.signature, *self.signed(hello.party, hello))
 
     def signed(self, party: str, hello: Hello) -> tuple[bytes, ...]:
-        """What a hello's signature covers."""
+        """Return the parts that a hello's signature covers."""
         words = (b"link hello", self.plan.encode(), party.encode(), str(self.number).encode())
         return (*words, hello.agreement.encode(), hello.commitment.encode())
 
@@ -116,7 +116,7 @@ class _Pass:
         return self.context.seal(to, self.hellos()[to].agreement, content, *words)
 
     def open(self, relayed: Relayed, what: str, owner: str, sender: str) -> bytes:
-        """What another party sealed for this one, for exactly this."""
+        """Decrypt the list that another party sealed for this one, for exactly this purpose, owner and sender."""
         if (relayed.owner, relayed.sender) != (owner, sender):
             raise ProtocolError("a list of another owner or sender than this step takes")
         words = self._about(what, owner, sender, self.context.name)
@@ -218,7 +218,7 @@ def _finish(context: Context, request: RelayedRequest) -> RowsReply:
 
 
 def _final(state: _Pass) -> dict[bytes, tuple[bytes, int]]:
-    """Of every pseudonym of the own list its point and its row."""
+    """Return the point and the row of every pseudonym of the own list."""
     blob, rows = state.kept("final"), state._kept("places", state.number)  # noqa: SLF001 - a part of it
     found = [blob[k : k + group.SIZE] for k in range(0, len(blob), group.SIZE)]
     return {pseudonym(state.plan, state.key.name, point): (point, int(row)) for point, row in zip(found, rows, strict=True)}

@@ -53,7 +53,7 @@ _HIDDEN = Sentence(
 
 
 class LinkKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What two rows must have in common: some columns (none: the id column of each card), normalised."""
+    """The columns in which two rows must agree (none: the id column of each card), normalised."""
 
     name: str = "id"
     columns: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class LinkDesign:
 
     @property
     def ring(self) -> bool:
-        """Whether lists go round; else everybody multiplies the same list and its owner adds."""
+        """Return True if lists go round; else every party multiplies the same list and its owner adds."""
         return len(self.names) < _SUM
 
     @property
@@ -92,7 +92,7 @@ class LinkDesign:
 
 
 class LinkResult(msgspec.Struct, frozen=True):
-    """What the coordinator is left with: how many people all parties have, by which pass, and the name of the parties' row maps."""
+    """The coordinator's result: the number of people that all parties have, by pass, and the name of the parties' row maps."""
 
     rows: int
     passes: tuple[int, ...]
@@ -108,7 +108,7 @@ def render(result: LinkResult) -> str:
 
 
 def design_of(study: Study) -> LinkDesign:
-    """What the study asks for, checked."""
+    """Return the checked design that the study asks for."""
     keys = check_parameters(study, Parameters).keys
     if not 1 <= len(keys) <= _MOST_KEYS or len({key.name for key in keys}) != len(keys):
         msg = f"keys are between 1 and {_MOST_KEYS}, each of its own name"
@@ -131,7 +131,7 @@ def design_of(study: Study) -> LinkDesign:
 
 
 def compile_plan(study: Study) -> Plan:
-    """No release: what is told is told exactly, and said in words."""
+    """Compile a plan without releases: membership is disclosed exactly, and the plan says so in words."""
     usual = (study.unit, study.adjacency, study.calibration) == (Unit.RECORD, Adjacency.REPLACE, Calibration.SOUND)
     if study.epsilon != math.inf or not usual or study.trust or study.ids or study.simulation_seed is not None:
         raise UsageError(

@@ -60,7 +60,7 @@ class Family(ABC):
         """f(u + step) - f(u), without cancellation where the step is short."""
 
     def information(self, u: Vector, y: Vector) -> Vector:
-        """What the evidence takes for f''."""
+        """Return the information that the evidence uses for f''."""
         return self.weight(u, y)
 
     def bend(self, y: Vector) -> float:  # noqa: ARG002 - where f'' has a bound, that is it
@@ -81,7 +81,7 @@ class Family(ABC):
             raise ValueError("the response must be finite numbers")
 
     def unit(self, y: Vector) -> float:  # noqa: ARG002 - most families need no data for it
-        """What a response, or what a fit leaves of it, is divided by before a fit, and the coefficients are multiplied by after it."""
+        """Return the unit by which responses, or residuals of a fit, are divided before a fit, and coefficients multiplied after it."""
         return 1.0
 
     def log_normaliser(self, dispersion: float) -> float:  # noqa: ARG002 - most families have none
@@ -89,7 +89,7 @@ class Family(ABC):
         return 0.0
 
     def integrated(self, u: Vector, y: Vector) -> float:  # noqa: ARG002 - nothing was minimised over
-        """What an evidence gets for unknowns inside the loss: none here."""
+        """Return the addend to an evidence for unknowns inside the loss: 0 here."""
         return 0.0
 
 
@@ -123,7 +123,7 @@ class Gaussian(Family):
         return float(y.mean())
 
     def log_normaliser(self, dispersion: float) -> float:
-        """Of a normal law."""
+        """Return the log normaliser of a normal law of this variance."""
         return math.log(2 * math.pi * dispersion) / 2
 
 

@@ -1,4 +1,4 @@
-"""What would fail, before it does: certificates, clock, server, versions, roster, cards, policy. Changes nothing, sends no data."""
+"""Find failures before they happen: certificates, clock, server, versions, roster, cards, policy. Changes nothing, sends no data."""
 
 from __future__ import annotations
 

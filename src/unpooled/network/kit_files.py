@@ -1,4 +1,4 @@
-"""What a kit carries for the person who gets it: what to do with it, a systemd unit, and a Dockerfile."""
+"""Files of a kit for the person who gets it: instructions, a systemd unit, and a Dockerfile."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ CMD ["/srv/unpooled/{name}"]
 
 
 def write_kit_files(folder: Path, role: str) -> None:
-    """Our own readme beside the engine's; for those who run something, how to run it as a service."""
+    """Write our own readme next to the engine's; for those who run something, also files to run it as a service."""
     who, what = _ROLES[role]
     runs = role != "admin"
     facts = {"name": folder.name, "version": __version__, "wheel": f"unpooled-{__version__}-py3-none-any.whl"}

@@ -96,7 +96,7 @@ class Kit:
 
     @property
     def certificate(self) -> Path:
-        """The participant's certificate; its private key lies beside it with the ending .key."""
+        """The participant's certificate; its private key lies next to it with the ending .key."""
         return self.folder / "startup" / ("server.crt" if self.role == "server" else "client.crt")
 
     @property

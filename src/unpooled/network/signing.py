@@ -1,7 +1,7 @@
 """Signed frames: what crosses the network is a message of the protocol and a signature that ties it to its sender and its question.
 
 A request is signed by the coordinator whose key stands in the study, for one named party. An answer is signed by the party whose key
-stands in its card, for one request. Both keys are in the plan's hash, so whoever approved the plan approved the speakers. A frame
+stands in its card, for one request. Both keys are in the plan's hash, so an approval of the plan covers the speakers. A frame
 that was altered, made by somebody else, addressed to another party or given to another question is refused.
 """
 

@@ -1,4 +1,4 @@
-"""What a guarantee is: units, bounds, sensitivities, noise, mechanisms, accounting, plans, ledgers, statements."""
+"""Privacy guarantees: units, bounds, sensitivities, noise, mechanisms, accounting, plans, ledgers, statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""From events to (epsilon, delta), and back to the noise that a budget buys.
+r"""Compose privacy events to (epsilon, delta), and calibrate the noise to a budget.
 
 An :class:`Event` is the privacy cost of a mechanism as a number; a :class:`Composition` of events answers
 ``delta(epsilon)`` and ``epsilon(delta)``. Rules, the tightest applicable one wins (THEORY 2 of the foundation,
@@ -335,7 +335,7 @@ class Composition:
         return _proved(self.delta, delta, high)
 
     def within(self, epsilon: float, delta: float) -> bool:
-        """Whether (epsilon, delta) is proved: the question a ledger asks before it debits."""
+        """Return True if (epsilon, delta) is proved; a ledger checks this before it debits."""
         return self.delta(epsilon) <= delta
 
     def failure(self, epsilon: float) -> float:
@@ -346,7 +346,7 @@ class Composition:
         return min(1.0, *(delta / above if above else 1.0 for delta, above in points))
 
     def covers(self, other: Composition) -> bool:
-        """Whether this one costs at least as much as the other in every respect, and so at every epsilon and delta."""
+        """Return True if this composition costs at least as much as the other in every respect, and so at every epsilon and delta."""
         return other.tails <= self.tails and all(
             mine >= theirs for mine, theirs in zip(self.respects, other.respects, strict=True)
         )

@@ -110,7 +110,7 @@ class Budget:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """What was debited, oldest first: one entry a fit."""
+        """Return the debits, oldest first: one entry for each fit."""
         return self._open().entries()
 
     def claim(self, plan: Plan) -> FitClaim:
@@ -157,7 +157,7 @@ _ADVICE = "a budget in memory belongs to one process and cannot be sent to anoth
 
 @dataclass(frozen=True)
 class FitClaim:
-    """What one fit debits to a shared budget: checked when its parties agree to the plan, paid with the first release."""
+    """The debit of one fit to a shared budget: checked when its parties agree to the plan, paid with the first release."""
 
     ledger: Ledger
     target: Target

@@ -33,7 +33,7 @@ class Classes:
     def given(
         cls, classes: Sequence[object] | None, y: NDArray[Any] | None = None, *, warn: bool = True, several: bool = False
     ) -> Classes:
-        """What a caller passed as ``classes``: two labels (``several``: or more) in any order, or None, which reads them off ``y`` with a warning."""
+        """Return the classes that a caller passed: two labels (``several``: or more) in any order; None reads them off ``y`` with a warning."""
         words = "two labels or more" if several else "two labels"
         if classes is not None:
             labels = np.asarray(list(classes))

@@ -1,4 +1,4 @@
-"""What a release costs, as a ledger writes it down: an :class:`Event` of a :class:`Kind`, to be composed by ``accounting.py``."""
+"""Privacy costs of releases, as a ledger writes them down: an :class:`Event` of a :class:`Kind`, to be composed by ``accounting.py``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tail = tuple[tuple[int, float], ...]
 
 
 class Kind(IntEnum):
-    """What the one number of an event means. The codes are stored in ledgers: never renumber them."""
+    """The meaning of the one number of an event. The codes are stored in ledgers: never renumber them."""
 
     #: mu: L2 sensitivity over standard deviation of Gaussian (or rounded Gaussian) noise.
     GAUSSIAN = 1
@@ -85,7 +85,7 @@ class Event:
 
 
 class Numbers(NamedTuple):
-    """What the rules read of events, but for the tails: each is a sum over them, and every curve grows in each."""
+    """The sums over events that the composition rules read, apart from the tails; every curve grows in each of them."""
 
     #: 1 for every release of which nothing is known.
     unbounded: float
@@ -102,7 +102,7 @@ class Numbers(NamedTuple):
     @staticmethod
     @lru_cache(1024)  # a ledger asks for the same few at every debit
     def of(event: Event) -> Numbers:
-        """The numbers of so many of this event."""
+        """Return the numbers of this event, composed ``event.count`` times."""
         kind, value = event.kind, event.value * event.count
         return Numbers(
             float(kind is Kind.UNBOUNDED),

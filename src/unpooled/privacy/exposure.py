@@ -1,4 +1,4 @@
-"""Of whom a release is a function, and what that costs: in a plan, in a party's ledger, and over all parties of a study.
+"""Exposure: which people's rows a release depends on, and its cost in a plan, in a party's ledger, and over all parties of a study.
 
 A plan's releases are not all about everybody. Some use one public part of the rows, some a few of many columns, some move when a
 label does. :class:`Exposure` says so for one release, :class:`Releases` holds those of a study. Everything that follows from it is worked out here and nowhere else:
@@ -40,7 +40,7 @@ _CHOICES = 64
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Of whom one planned release is a function, and of how many of its repetitions."""
+    """Which people's rows a planned release depends on, and how often it uses each row."""
 
     #: The public part of the rows that it uses. Parts are disjoint and fixed without the values. Empty: all rows.
     part: str = ""
@@ -54,18 +54,18 @@ class Exposure:
     alternative: bool = False
 
     def times(self, unit: Unit, count: int) -> int:
-        """How many of ``count`` repetitions one unit is part of."""
+        """Return the number of repetitions, out of ``count``, that one unit is part of."""
         return count if self.per_value is None or unit is not Unit.ATTRIBUTE else min(count, self.per_value)
 
     @property
     def ordered(self) -> bool:
-        """Whether repetitions must be made in order, because only the first ones are debited."""
+        """Return True if repetitions must be made in order, because only the first ones are debited."""
         return self.per_value is not None
 
     def charge(self, event: Event, unit: Unit, made: int) -> Event:
-        """What the ledger debits for a release of this cost to this unit when ``made`` of its repetitions were made before it.
+        """Return the event that the ledger debits to this unit for a release of this cost when ``made`` of its repetitions were made before it.
 
-        One value is part of so many of them: the first so many are debited, for whichever value. A label counts as a value.
+        One value is part of at most ``per_value`` repetitions, so the first ``per_value`` are debited, for every value. A label counts as a value.
         """
         if self.times(unit, made + 1) <= made:
             return NO_COST
@@ -88,7 +88,7 @@ def dearer(one: Event, other: Event) -> Event:
 
 
 def _heavier(one: Tail, other: Tail) -> bool:
-    """Whether one tail is nowhere below the other: at least as many of every size."""
+    """Return True if one tail is nowhere below the other: for every size, it has at least the same number of losses of that size or more."""
 
     def at_least(tail: Tail, m: float) -> int:
         return sum(n for n, mu in tail if mu >= m)
@@ -97,7 +97,7 @@ def _heavier(one: Tail, other: Tail) -> bool:
 
 
 def repeated(event: Event, times: int) -> Event:
-    """So many of this event."""
+    """Return this event with its count multiplied by ``times``."""
     return replace(event, count=event.count * times)
 
 
@@ -120,7 +120,7 @@ class Worst:
         return max(composition.failure(epsilon) for composition in self.compositions)
 
     def within(self, epsilon: float, delta: float) -> bool:
-        """Whether (epsilon, delta) is proved: the question a ledger asks before it debits."""
+        """Return True if (epsilon, delta) is proved; a ledger checks this before it debits."""
         return all(composition.within(epsilon, delta) for composition in self.compositions)
 
 
@@ -144,7 +144,7 @@ class Release:
 
     @property
     def size(self) -> int:
-        """How many numbers one release publishes."""
+        """Return the number of values that one release publishes."""
         return self.mechanism.size
 
     @property
@@ -153,12 +153,12 @@ class Release:
         return self.mechanism.scale
 
     def sensitivity(self, unit: Unit | str = Unit.RECORD) -> float | None:
-        """How far one unit moves it, in the units of ``scale``; None for a unit that it does not price."""
+        """Return the sensitivity to one unit, in the units of ``scale``; None for a unit that the release does not price."""
         unit = Unit.parse(unit)
         return self.mechanism.sensitivity(unit) if self.mechanism.prices(unit) else None
 
     def event(self, unit: Unit) -> Event:
-        """What it costs one unit once: unbounded for a unit that its mechanism does not price."""
+        """Return the privacy event of one release for one unit: unbounded for a unit that its mechanism does not price."""
         return self.mechanism.event(unit) if self.mechanism.prices(unit) else UNBOUNDED
 
 
@@ -184,7 +184,7 @@ class Releases:
         raise UsageError(msg)
 
     def cost(self, unit: Unit | str | None = None, party: str | None = None, scope: Scope = Scope.PERSON) -> Worst:
-        """What the plan costs whoever it costs most: anybody, or the people in one party's rows (by all parties, or by it alone)."""
+        """Return the largest cost of the plan to anybody, or to the people in one party's rows (by all parties, or by it alone)."""
         found = neighbours(self, Unit.parse(unit or self.study.unit), party, scope)
         return Worst(tuple(Composition(events) for events in found))
 
@@ -215,7 +215,7 @@ def neighbours(
 
 
 def _changes(plan: Releases, unit: Unit, party: str | None) -> Iterator[tuple[frozenset[str], bool]]:
-    """What may change: at which parties together, and whether it is a label.
+    """Yield the possible changes between neighbouring data: the parties at which a change happens together, and True if it is a label.
 
     A record of a column-split study is at every party at once, one of its values at every party that declares a column of this name, its
     label wherever a release depends on labels. A row of a row-split study is at one party, and everything of it. A household may be at
@@ -275,7 +275,7 @@ def _events(releases: Sequence[Release], unit: Unit, *, label: bool) -> Iterator
 
 
 class Cost(NamedTuple):
-    """What something costs one unit, and in which part of a plan's rows (empty: whoever it is)."""
+    """The privacy cost to one unit, and the part of a plan's rows that it holds for (empty: all rows)."""
 
     unit: Unit
     part: str
@@ -283,14 +283,14 @@ class Cost(NamedTuple):
 
 
 def release_costs(release: Release, made: int) -> tuple[Cost, ...]:
-    """What a party's ledger debits for its next release of this kind when ``made`` were made before."""
+    """Return the costs that a party's ledger debits for its next release of this kind when ``made`` were made before."""
     exposure = release.exposure
     units = (*ROWWISE, Unit.HOUSEHOLD) if release.mechanism.prices(Unit.HOUSEHOLD) else ROWWISE
     return tuple(Cost(unit, exposure.part, exposure.charge(release.event(unit), unit, made)) for unit in units)
 
 
 def shared_costs(plan: Releases, party: str) -> tuple[Cost, ...]:
-    """What a whole column-split plan costs the people in one party's rows, over all parties; nothing where one party alone knows them.
+    """Return the costs of a whole column-split plan, over all parties, to the people in one party's rows; none where one party alone knows them.
 
     The alternatives of :func:`neighbours` take the place of parts: one of them holds for a given change.
     """

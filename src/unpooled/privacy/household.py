@@ -1,7 +1,7 @@
-"""Rows that belong together: a table of which at most so many rows of every id count, the same ones whenever they are asked for.
+"""Rows that belong together: a table in which a bounded number of rows of every id count, the same ones whenever they are asked for.
 
 Which rows count depends on the id and on the order of its own rows alone, never on another id's or on a value: so a household that changes
-changes at most so many rows on each side (Theorem F.19).
+changes at most this number of rows on each side (Theorem F.19).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def texts_of(ids: Any) -> NDArray[Any]:  # noqa: ANN401 - as above
 
 
 def counted(ids: NDArray[Any], most: int) -> NDArray[np.bool_]:
-    """Which rows count: at most so many of each id, picked by a hash of the id and of the row's number among its rows."""
+    """Return a mask of the rows that count: at most ``most`` of each id, picked by a hash of the id and of the row's number among its rows."""
     _, owner, size = np.unique(ids, return_inverse=True, return_counts=True)
     kept = np.ones(ids.size, dtype=bool)
     crowded = np.flatnonzero(size[owner] > most)

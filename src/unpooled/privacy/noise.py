@@ -54,7 +54,7 @@ _TRIALS = 64
 
 
 class RandomBits(Protocol):
-    """What a sampler needs: words in two lanes, and further bits for single coordinates."""
+    """The random bits that a sampler needs: words in two lanes, and further bits for single coordinates."""
 
     def words(self, start: int, count: int, lane: int = 0) -> Words:
         """Words ``start .. start + count`` of a lane."""
@@ -198,7 +198,7 @@ def discrete_laplace(scale: float, size: int, *, stream: RandomBits | None = Non
 
 
 def gaussian_vector(scale: float, size: int, *, stream: RandomBits | None = None, lane: int = 0) -> NDArray[np.float64]:
-    """Independent normal numbers of this deviation, real and in double precision: whoever releases something of them says so. One lane."""
+    """Return normal numbers of this deviation, in double precision, not on a grid: a release that uses them says so. Uses one lane."""
     scale = real("scale", scale)
     if not 0 <= scale < np.inf:
         msg = "scale must be finite and >= 0"
@@ -212,7 +212,7 @@ def gaussian_vector(scale: float, size: int, *, stream: RandomBits | None = None
 def laplace_ball(scale: float, size: int, *, stream: RandomBits | None = None, lane: int = 0) -> NDArray[np.float64]:
     """A vector with density proportional to exp(-|b| / scale): uniform direction, norm Gamma(size, scale).
 
-    Real numbers in double precision, not a grid form: whoever releases something of it says so in its statement. Uses two lanes.
+    Real numbers in double precision, not a grid form: a release that uses them says so in its statement. Uses two lanes.
     """
     scale = real("scale", scale)
     if not 0 <= scale < np.inf:

@@ -22,7 +22,7 @@ SAME, OTHERS = "same", "others"
 
 
 class PastEvent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What an earlier plan cost one unit, in one of its alternatives (:func:`unpooled.privacy.exposure.alternatives`)."""
+    """The cost of an earlier plan to one unit, in one of its alternatives (:func:`unpooled.privacy.exposure.alternatives`)."""
 
     unit: str
     part: str
@@ -65,7 +65,7 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def voids(self) -> bool:
-        """Whether nothing that rests on this input is private: it came from these rows under no guarantee."""
+        """Return True if nothing that rests on this input is private: it came from these rows under no guarantee."""
         return not self.holds and self.rows == SAME
 
     def parts(self, unit: Unit) -> dict[str, tuple[Event, ...]]:

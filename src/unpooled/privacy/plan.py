@@ -115,7 +115,7 @@ class Plan(Releases):
 
     @property
     def statement(self) -> Statement:
-        """What this plan promises, in words and as data."""
+        """Return the privacy statement of this plan, in words and as data."""
         study = self.study
         costs = {unit: self._together(unit) for unit in self.units}
         # What is told without a release has no price, which is not a price of nothing.
@@ -147,7 +147,7 @@ class Plan(Releases):
         return Origin(what, self.hash, holds, events)
 
     def _together(self, unit: Unit) -> Worst:
-        """What this plan costs one unit, together with the earlier plans that released its public inputs (each of them once)."""
+        """Return the cost of this plan to one unit, together with the earlier plans that released its public inputs (each of them once)."""
         earlier = {origin.plan: parts for origin in self.study.origins if (parts := origin.parts(unit))}
         cost = self.cost(unit)
         if not earlier:

@@ -1,4 +1,4 @@
-"""What a party allows: the total it may spend, which calibrations and trust, and who approves a plan."""
+"""The policy of a party: the total it may spend, the calibrations and trust that it allows, and who approves a plan."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Policy:
 
     @classmethod
     def in_process(cls) -> Policy:
-        """Everything is allowed: whoever calls an estimator in one process has all the data already."""
+        """Return the policy that allows everything: the caller of an estimator in one process has all the data already."""
         return cls(
             None,
             frozenset(Calibration),
@@ -71,16 +71,16 @@ class Policy:
 
     @property
     def psi_limits(self) -> tuple[int, int | None]:
-        """How often rows are linked with one set of parties, and how many ids all others may test in total."""
+        """Return the most plans that may link rows with one set of parties, and the most ids that all others may test in total."""
         return self.psi_runs, self.psi_max_guesses
 
     @property
     def allows_unbounded(self) -> bool:
-        """Whether releases of unknown cost (published calibrations) may be recorded."""
+        """Return True if releases of unknown cost (published calibrations) may be recorded."""
         return Calibration.PUBLISHED in self.calibrations
 
     def check_link(self, plan: Plan, party: str) -> None:
-        """Refuse to link rows where these rules do not allow it: whoever takes part can try out a guessed id with each of its rows."""
+        """Refuse to link rows where these rules do not allow it: each party can try out a guessed id with each of its rows."""
         if self.psi != INTERSECTION:
             msg = f'this party\'s policy does not link rows: set psi = "{INTERSECTION}" under [policy] if others may learn whom it shares with them'
             raise PolicyRefusal(msg)

@@ -1,4 +1,4 @@
-r"""How far one unit can move a released vector: closed forms, each with its theorem (``privacy/THEORY.md``).
+r"""Sensitivities of released vectors to one unit: closed forms, each with its theorem (``privacy/THEORY.md``).
 
 A sensitivity is always that of the exact vector that is released and of the whole unit: all the coordinates that one
 person, or one value of one person, can move at once. Brute-force twins of every function are in the tests.
@@ -79,7 +79,7 @@ def moments_augmented(radius: float, adjacency: Adjacency) -> float:
 def standardising_sums(coded: Sequence[bool], first: float, response: float, adjacency: Adjacency) -> float:
     r"""L2 sensitivity of weighted sums and sums of squares of several columns and of a response (Theorem B.7).
 
-    ``first`` is the weight of a sum beside its sum of squares, ``response`` that of the response beside a column (0: none). ``coded`` says
+    ``first`` is the weight of a sum relative to its sum of squares, ``response`` that of the response relative to a column (0: none). ``coded`` says
     of every declared feature whether it has coded columns of 0 and 1 (categories, an indicator): one value then moves two of them at once.
     """
     number = column_moments(0.0, first, 1.0, adjacency, may_be_absent=False) ** 2
@@ -103,7 +103,7 @@ _ONE_COLUMN = 1.0516340
 
 
 def logistic_gradient(bound: float, columns: int, adjacency: Adjacency) -> float:
-    r"""How far one row of length at most ``bound`` moves the gradient of a logistic loss at any one w (Theorems S.1 and S.6).
+    r"""Return the sensitivity of the gradient of a logistic loss, at any one w, to a row of length at most ``bound`` (Theorems S.1 and S.6).
 
     Replaced, two rows pull apart by up to twice the bound; in one column they share the number w, and then by 1.052 times it.
     """

@@ -1,4 +1,4 @@
-"""What is promised, to whom, and what is not: in plain words and as data."""
+"""Privacy statements: the guarantee, the people it holds for, and its limits, in plain words and as data."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class Statement:
 
     @property
     def reading(self) -> str:
-        """What epsilon means for a person: how far an attacker's belief of 50 % can rise. Empty where nothing is promised."""
+        """Return the meaning of epsilon for a person: the most that an attacker's belief of 50 % can rise to. Empty where nothing is promised."""
         if not self.holds:
             return ""
         epsilon = self.epsilon_per_unit[self.unit]

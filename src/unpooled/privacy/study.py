@@ -28,7 +28,7 @@ MOST_ROWS = 10**12
 
 
 class Household(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a party declares of rows that belong together: the column with their ids, how many ids it has, and how many rows of each count."""
+    """Declaration of rows that belong together: the column with their ids, the number of ids, and the number of rows of each that count."""
 
     column: str
     ids: int
@@ -87,7 +87,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def circumstances(self) -> dict[str, str]:
-        """What the party says of its data beyond their declarations, by the name of the field; without what it does not say."""
+        """Return the party's statements about its data other than the declarations, by the name of the field; empty ones are left out."""
         return {name.replace("_", " "): words for name in CIRCUMSTANCES if (words := getattr(self, name))}
 
     def column(self, name: str) -> Column:
@@ -99,14 +99,14 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def size(self) -> str:
-        """How much it holds, in words."""
+        """Return the number of rows, or of ids and rows of each, in words."""
         if self.household is None:
             return f"{self.rows}"
         return f"{self.household.ids} ids, at most {self.household.rows} rows of each"
 
     @property
     def people(self) -> int:
-        """How many units it holds: ids where rows belong together, else rows."""
+        """Return the number of units: ids where rows belong together, else rows."""
         return self.rows if self.household is None else self.household.ids
 
     @cached_property
@@ -115,7 +115,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """What every study says first, in this order."""
+    """The fields that every study begins with, in this order."""
 
     model: str
     parties: tuple[Card, ...]
@@ -124,7 +124,7 @@ class _Question(msgspec.Struct, frozen=True):
 
 
 class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is asked: public, complete, and enough to compile the plan without data."""
+    """The question of a study: public, complete, and enough to compile the plan without data."""
 
     #: Which declarations were read off the data ("bounds", "classes"); then nothing is guaranteed, and the statement says so.
     #: It has no default: whoever makes a study has to know.
@@ -227,7 +227,7 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return first
 
     def trusts(self, role: str) -> bool:
-        """Whether the study asks its parties to trust this role with values in the clear."""
+        """Return True if the study asks its parties to trust this role with values in the clear."""
         return self.trust.get(role) == TRUSTED
 
     def card(self, party: str) -> Card:

@@ -36,10 +36,10 @@ class OverRows(Protocol):
 
     @property
     def joined(self) -> bool:
-        """Whether what shards give stands one below the other, in their order, instead of adding up."""
+        """Return True if results of shards are stacked in the order of the shards, False if they add up."""
 
     def over(self, table: Table) -> NDArray[np.int64]:
-        """What these rows give."""
+        """Return the result for these rows."""
 
 
 class Table:
@@ -107,7 +107,7 @@ class Table:
             yield tuple(self._rows(name, start, min(start + rows, self._held)) for name in names)
 
     def passed(self, work: OverRows) -> NDArray[np.int64]:
-        """What the work gives of all rows, whoever does it. Here: this process."""
+        """Return the result of the work over all rows, which a subclass may compute elsewhere. Here: in this process."""
         return work.over(self)
 
     def take(self, rows: NDArray[Any]) -> Table:
@@ -202,7 +202,7 @@ class Table:
         return hmac.new(key, msgspec.msgpack.encode(ids), "sha256").hexdigest()
 
     def ids(self) -> list[str | None]:
-        """The row ids as they stand in the data, for whoever may see them."""
+        """Return the row ids as they stand in the data, for callers that may see them."""
         return self._row_ids()
 
     def _row_ids(self) -> list[str | None]:
@@ -348,7 +348,7 @@ def as_sparse(names: Sequence[str], matrix: Any) -> csc_array:  # noqa: ANN401 -
 
 
 def _writable(array: Any) -> bool:  # noqa: ANN401 - an array or what it is a view of
-    """Whether somebody may change these numbers, through the array or through what lies under it."""
+    """Return True if these numbers can be changed, through the array or through the array that it is a view of."""
     while isinstance(array, np.ndarray) and not array.flags.writeable:
         array = array.base
     return array is not None
@@ -364,5 +364,5 @@ def _frozen(matrix: csc_array) -> csc_array:
 
 
 def is_complete(values: NDArray[Any]) -> bool:
-    """Whether a column has no missing value."""
+    """Return True if a column has no missing value."""
     return not any(v is None for v in values) if values.dtype == object else not bool(np.isnan(values).any())

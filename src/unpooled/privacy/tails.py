@@ -1,8 +1,8 @@
-r"""Losses that are known by their tails: what perturbed objectives cost, alone and composed (THEORY F.21).
+r"""Losses that are known by their tails: the cost of perturbed objectives, alone and composed (THEORY F.21).
 
 A ``Tail`` is a bound :math:`P(X > z) \le \min(1, \sum_j n_j\,\Phi(m_j/2 - z/m_j))`, z >= 0, on a loss X >= 0, given as pairs
 :math:`(n_j, m_j)`. Of a sum of independent such X, each on a grid and rounded up to it, :class:`TailSum` knows the law: products of Fourier
-transforms of laws tilted by :math:`e^{\theta z}`, so that errors are small beside the tail that is asked for. Every cut and every error
+transforms of laws tilted by :math:`e^{\theta z}`, so that errors are small compared with the tail that is asked for. Every cut and every error
 is added.
 """
 
@@ -95,7 +95,7 @@ def edges_of(epsilon: float, mu: float, points: int) -> Vector:
 
 
 def summed(tails: tuple[tuple[Tail, int], ...], epsilon: float, mu: float = 0.0) -> TailSum:
-    """The law of a sum of independent X, so many of every tail, accurate where it makes up ``epsilon`` with a normal loss of this mu."""
+    """Return the law of a sum of independent X, with a count for every tail, accurate where it makes up ``epsilon`` with a normal loss of this mu."""
     moments = np.sum([count * log_moment(tail, _POWERS) for tail, count in tails], axis=0)
     moments = moments + (_POWERS + _POWERS**2) * (mu * mu / 2)
     return _law(tails, int(np.argmin(moments[:-1] - _POWERS[:-1] * max(epsilon, 0.0))))

@@ -32,7 +32,7 @@ class _Word(StrEnum):
 
 
 class Unit(_Word):
-    """What may change between two data sets that must look alike."""
+    """The unit of privacy: the part of the data that may change between two data sets that must look alike."""
 
     #: One person's whole row, at every party that holds a part of it.
     RECORD = "record"
@@ -47,7 +47,7 @@ ROWWISE = (Unit.RECORD, Unit.ATTRIBUTE)
 
 
 class Adjacency(_Word):
-    """How it may change. The number of rows is public under both."""
+    """The kind of change between neighbouring data sets. The number of rows is public under both kinds."""
 
     #: Any admissible row instead of this one.
     REPLACE = "replace"
@@ -63,7 +63,7 @@ class Calibration(_Word):
 
 
 class Scope(_Word):
-    """What a policy bounds where several parties know the same people."""
+    """The scope that a policy bounds where several parties know the same people."""
 
     #: Everything that all parties of a column-split study release about one person.
     PERSON = "person"
@@ -72,7 +72,7 @@ class Scope(_Word):
 
 
 class Split(_Word):
-    """How the parties' data lie: different columns of the same people, or the same columns of different people."""
+    """The layout of the parties' data: different columns of the same people, or the same columns of different people."""
 
     VERTICAL = "vertical"
     HORIZONTAL = "horizontal"

@@ -1,1 +1,1 @@
-"""How parties and a coordinator talk: messages, roles, the driver, transcripts."""
+"""Communication of parties and a coordinator: messages, roles, the driver, transcripts."""

@@ -1,4 +1,4 @@
-"""What parties show each other of their releases: signatures under them, checked before anybody acts on them."""
+"""Signatures of parties under their releases, which other parties check before they act on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def signed_parts(plan: Plan, party: str, step: str, index: int, values: Sequence[Released]) -> tuple[bytes, ...]:
-    """What a party signs: where and when something was released, and what."""
+    """Return the parts that a party signs: the place and time of a release, and its values."""
     return (
         *(b"released", plan.hash.encode(), party.encode(), step.encode(), str(index).encode()),
         *(encode_content(value) for value in values),

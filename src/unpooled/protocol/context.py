@@ -1,8 +1,8 @@
-"""What a step may touch: the data, the plan, and the acts that a party performs for it.
+"""The context of a step: the data, the plan, and the acts that a party performs for it.
 
 A context holds no ledger, no key and no party. Each act looks up the party's :class:`Desk` by a token that is worth nothing once the
 request is answered; what was handed out stands in a list at the desk, and nothing else leaves. So a step can neither send
-what was not released nor make something look released. (Python is no sandbox: whoever searches the interpreter's own memory is not held.)
+what was not released nor make something look released. (Python is no sandbox: code that searches the interpreter's own memory is not held.)
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _DESKS: dict[object, Desk] = {}
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a step is given beside its request."""
+    """The data, the plan and the acts that a step is given in addition to its request."""
 
     name: str
     table: Table
@@ -78,7 +78,7 @@ class Context:
 
     @property
     def design(self) -> Any:  # noqa: ANN401 - the model's own
-        """What the model made of the study when the plan was compiled."""
+        """Return the design that the model made of the study when the plan was compiled."""
         return self.plan.design
 
     def added_up(self, statistic: Statistic, settings: tuple[float, ...] = (), *, joined: bool = False) -> NDArray[np.int64]:
@@ -146,7 +146,7 @@ class Context:
         return self._desk.seal_secret(node, key, purpose, context)
 
     def align(self, guesses: int) -> None:
-        """Write down, once for the plan, that others may try out so many ids on this party's set; refused where the policy says no."""
+        """Record, once for the plan, that others may try out ``guesses`` ids on this party's set; refused where the policy says no."""
         self._desk.align(guesses)
 
     def seal(self, node: str, key: str, content: bytes, *context: bytes) -> Sealed:
@@ -166,11 +166,11 @@ class Context:
         self._desk.keep(name, values)
 
     def kept(self, name: str, plan: str | None = None) -> NDArray[Any]:
-        """What was kept under this name, for this plan or an earlier one."""
+        """Return the value that was kept under this name, for this plan or an earlier one."""
         return self._desk.kept(name, plan)
 
     def has(self, name: str) -> bool:
-        """Whether something was kept under this name for this plan."""
+        """Return True if a value was kept under this name for this plan."""
         return self._desk.has(name)
 
 
@@ -184,7 +184,7 @@ class Pass:
     joined: bool = False
 
     def over(self, table: Table) -> NDArray[np.int64]:
-        """What these rows give; a design may see columns that it makes of them (``seen``)."""
+        """Return the statistic of these rows; a design may see columns that it makes of them (``seen``)."""
         seen = getattr(self.context.design, "seen", None)
         return self.statistic(replace(self.context, table=table if seen is None else seen(table)), self.settings)
 

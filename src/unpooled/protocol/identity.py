@@ -1,6 +1,6 @@
-"""Who speaks: signing keys of parties and coordinators, and key agreement between two parties.
+"""Identities: signing keys of parties and coordinators, and key agreement between two parties.
 
-Every identity is derived from a root key of 32 bytes, so a party has nothing more to keep than the key beside its ledger. The
+Every identity is derived from a root key of 32 bytes, so a party has nothing more to keep than the key next to its ledger. The
 public key stands in the party's card and so in the hash of every plan: a study pins its participants.
 """
 

@@ -29,7 +29,7 @@ class Keeper(Protocol):
         ...
 
     def has(self, plan: str, name: str) -> bool:
-        """Whether there is one."""
+        """Return True if there is a value of this name."""
         ...
 
 
@@ -51,7 +51,7 @@ class MemoryKeeper:
         return self._values[plan, name]
 
     def has(self, plan: str, name: str) -> bool:
-        """Whether there is such a value."""
+        """Return True if there is such a value."""
         return (plan, name) in self._values
 
     def items(self) -> ItemsView[tuple[str, str], NDArray[Any]]:

@@ -42,7 +42,7 @@ Watch: TypeAlias = Callable[[list[Ask]], None]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a study gave: the coordinator's result and the bytes that went to and came from each party."""
+    """The result of a study at the coordinator, and the number of bytes that went to and came from each party."""
 
     result: Any
     communication: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -239,7 +239,7 @@ def column_named(names: Sequence[str], column: int | str) -> str:
 
 
 def columns_of_parties(parties: int | Mapping[str, Sequence[int | str]], names: Sequence[str]) -> dict[str, list[str]]:
-    """Which columns each in-process party holds: as a mapping says, or so many even groups in order."""
+    """Return the columns that each in-process party holds: as a mapping says, or as ``parties`` even groups in order."""
     if not isinstance(parties, Mapping):
         if parties < 1:
             raise UsageError("parties must be at least 1, or a mapping from names to columns")

@@ -81,7 +81,7 @@ class Public(msgspec.Struct, Generic[T], frozen=True, forbid_unknown_fields=True
 
 
 class Released(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a mechanism of the plan made public. Only a party's ledger-backed context issues these."""
+    """Values that a mechanism of the plan made public. Only a party's ledger-backed context issues these."""
 
     name: str
     index: int
@@ -130,12 +130,12 @@ PSEUDONYM = 16
 
 
 class Pseudonyms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of every row a pseudonym that means nothing outside one plan, sorted: only where the plan links rows between parties."""
+    """Pseudonyms of a party's rows, sorted, without meaning outside one plan: only where the plan links rows between parties."""
 
     values: bytes
 
     def split(self) -> list[bytes]:
-        """One by one."""
+        """Return the pseudonyms as a list of 16-byte values."""
         return [self.values[k : k + PSEUDONYM] for k in range(0, len(self.values), PSEUDONYM)]
 
 
@@ -259,7 +259,7 @@ def open_body(envelope: Envelope, kind: type[T]) -> T:
 
 
 def _nests_deeply(body: object) -> bool:
-    """Whether free content nests so deep that whoever walks through it could run out of stack. Typed content has its type's depth."""
+    """Return True if free content nests so deep that a walk through it could run out of stack. Typed content has its type's depth."""
     level: list[object] = [body]
     for _ in range(_DEPTH):
         inner: list[object] = []

@@ -89,11 +89,11 @@ class Party:
 
     @property
     def identity(self) -> Identity:
-        """The keys that the party signs and agrees with, derived from the root key beside its ledger."""
+        """The keys that the party signs and agrees with, derived from the root key next to its ledger."""
         return Identity(self.ledger.root_key)
 
     def fingerprint(self, content: bytes) -> bytes:
-        """A digest for the ledger, keyed: whoever reads a copy of the ledger cannot try out small data sets."""
+        """Return a keyed digest for the ledger, so that a reader of a copy of the ledger cannot try out small data sets."""
         return hmac.digest(self.ledger.root_key, content, "sha256")
 
     def charges(self, plan: Plan) -> list[Charge]:
@@ -158,7 +158,7 @@ class Party:
         return lambda reply: self.identity.sign(*reply_parts(reply, self.name, request))
 
     def _times(self, plan: Plan, step: Step) -> int:
-        """How often a step can be asked for: as it says itself, as often as it, or the release that it belongs to, is planned; once where it releases nothing."""
+        """Return the most requests for a step: its own number, else the planned number of its releases (or of the release it belongs to), else 1."""
         if step.times is not None:
             return step.times(plan)
         own = (r for r in plan.releases if r.party == self.name)
@@ -352,11 +352,11 @@ class OpenDesk:
         self.party.keeper.keep(self.plan.hash, name, values)
 
     def kept(self, name: str, plan: str | None) -> NDArray[Any]:
-        """What was kept."""
+        """Return the value that was kept."""
         return self.party.keeper.kept(plan or self.plan.hash, name)
 
     def has(self, name: str) -> bool:
-        """Whether something was kept."""
+        """Return True if a value was kept."""
         return self.party.keeper.has(self.plan.hash, name)
 
     def _key(self, planned: Release, index: int) -> ReleaseKey:
@@ -364,13 +364,13 @@ class OpenDesk:
 
 
 def _charge(plan: Plan, release: Release, index: int, fingerprint: bytes) -> Charge:
-    """What the ledger debits for the ``index``-th release of this kind: both come from the party's own plan."""
+    """Return the charge that the ledger debits for the ``index``-th release of this kind: both come from the party's own plan."""
     key = ReleaseKey(plan.hash, release.step, index, release.name)
     return Charge(key, fingerprint, release_costs(release, index))
 
 
 def _shared(plan: Plan, party: str) -> list[Charge]:
-    """What the whole plan costs the people in this party's rows, where other parties release something about them too; else nothing."""
+    """Return the cost of the whole plan to the people in this party's rows, where other parties release something about them too; else none."""
     costs = shared_costs(plan, party)
     return (
         [Charge(ReleaseKey(plan.hash, "(whole plan)", 0, "(all parties)"), bytes(32), costs, shared=True)] if costs else []

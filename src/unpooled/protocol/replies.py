@@ -1,7 +1,7 @@
 """A party's reply, held against the plan before any coordinator sees it.
 
 The codec knows types only. That a release is one of this party and step, of the planned name, number, dtype and size, and that its numbers
-are numbers, is checked here once for all models: their coordinators may rely on it, whoever sends the reply.
+are numbers, is checked here once for all models: their coordinators may rely on it for every sender.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _check_pseudonyms(plan: Plan, ask: Ask, part: Pseudonyms) -> None:
 
 
 def _real(values: Array) -> bool:
-    """Whether these are real numbers that one can compute with."""
+    """Return True if these are real numbers that one can compute with."""
     return values.dtype == "<f8" and bool((np.abs(values.numpy()) < LARGEST).all())  # nan is not below anything
 
 

@@ -1,4 +1,4 @@
-"""What a model brings to the protocol: its steps at a party, and the row of the registry that names everything of it."""
+"""Contributions of a model to the protocol: its steps at a party, and the row of the registry that names everything of it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def no_kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> t
 
 
 def no_notes(plan: Plan) -> tuple[str, ...]:  # noqa: ARG001 - as above
-    """Nothing to say beside what every plan says."""
+    """Return no notes: the model adds nothing to the notes of every plan."""
     return ()
 
 

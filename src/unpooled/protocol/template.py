@@ -1,4 +1,4 @@
-"""What a row of the registry says about itself in a new study file: its purpose, its split, its unit and its parameters."""
+"""Template of a new study file, in a row of the registry: its purpose, its split, its unit and its parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator saw: every request and reply, recorded so that a study can be resumed, replayed and audited.
+"""Transcript of a coordinator: every request and reply, recorded so that a study can be resumed, replayed and audited.
 
 A transcript holds only messages, and every reply in it is already private. On disk it is a sequence of frames, each with its
 length and checksum, flushed before the coordinator goes on; a frame torn by a crash is dropped, a damaged one is refused.

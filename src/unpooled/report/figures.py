@@ -45,7 +45,7 @@ def _label(text: str, letters: int) -> str:
 
 
 def _svg(draw: Callable[[Any, int], None], height: float, words: str) -> Drawn:
-    """Draw on axes, for names of so many letters; ``words`` are for those who cannot see it."""
+    """Draw on axes for two widths, each with its longest name in letters; ``words`` are for those who cannot see the figure."""
     wide, narrow = (_drawn(draw, width, height, letters, words) for width, letters in (_WIDE, _NARROW))
     return Drawn(wide, narrow)
 

@@ -1,4 +1,4 @@
-"""What a party may see of a study: its plan, what this party keeps of it, and what its own ledger says."""
+"""A party's view of a study: its plan, the values that this party keeps of it, and the entries of its own ledger."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartyView:
-    """Of one party and one study."""
+    """The view of one party on one study."""
 
     party: str
     plan: Plan
@@ -34,7 +34,7 @@ class PartyView:
 
     @classmethod
     def read(cls, config: Path, study: Path) -> PartyView:
-        """From a party file and a study file."""
+        """Return the view read from a party file and a study file."""
         kept, text = KeptValues.of(config, study), read_party(config)
         with Ledger.open(config.parent / text.party.ledger) as ledger:
             entries = tuple(_line(entry) for entry in ledger.entries() if entry.plan == kept.plan.hash)

@@ -1,8 +1,8 @@
-"""What a run's transcript tells, worked out anew: the study, its plan, its result, who was asked what and how much travelled.
+"""Report of a run, computed anew from its transcript: the study, its plan, its result, the requests to each party, and the bytes sent.
 
 A transcript begins with the study's own text, so nothing else is needed. The coordinator is run again over the recorded
-replies: the page shows what follows from the messages, and says so if a result that lies beside them differs. After a networked
-run the transcript is at the coordinator; whoever started it has a record instead, and the page says that too.
+replies: the page shows what follows from the messages, and says so if a result that lies next to them differs. After a networked
+run the transcript is at the coordinator; its starter has a record instead, and the page says that too.
 """
 
 from __future__ import annotations

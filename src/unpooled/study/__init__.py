@@ -1,1 +1,1 @@
-"""From text files and data files to a study, its plan and its parties."""
+"""Text files and data files, from which a study, its plan and its parties are made."""

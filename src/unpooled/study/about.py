@@ -1,4 +1,4 @@
-"""What a run's folder says of the run beside its result: why, by whom, when, and what is left of budgets that lie on this disk."""
+"""The note in a run's folder, next to its result: why, by whom, when, and what is left of budgets that lie on this disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ABOUT = "about.json"
 
 
 class BudgetLeft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of one party's ledger, at the delta of its policy."""
+    """The spending of one party's ledger, at the delta of its policy."""
 
     party: str
     #: "unbounded" where the cost of a study is not known (unpooled 0.2.0 wrote null).
@@ -38,7 +38,7 @@ class BudgetLeft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, party: str, ledger: Ledger, policy: Policy) -> BudgetLeft:
-        """What this party's ledger says now."""
+        """Return the spending that this party's ledger holds now."""
         budget = policy.budget
         assert budget is not None  # a party file always has one
         found = ledger.spending(budget, policy.scope)
@@ -52,7 +52,7 @@ class BudgetLeft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file. Nothing signs it: it is what whoever ran the study wrote down."""
+    """The file. Nothing signs it: somebody who ran the study wrote it down."""
 
     finished: str
     by: str
@@ -75,7 +75,7 @@ def write_about(folder: Path, study: Path, parties: Sequence[Path] = (), by: str
 
 
 def read_about(folder: Path) -> About | None:
-    """What the folder says, if it says anything."""
+    """Return the note in the folder, if there is one."""
     try:
         return msgspec.json.decode((folder / ABOUT).read_bytes(), type=About, strict=True)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What a plan wastes, and what it leaves unchecked, in words: before anybody looks at data."""
+"""Advice on a plan: the budget that it wastes, and the checks that it leaves out, in words: before anybody looks at data."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Finds ledgers that already keep the budget of a data file or a query, so that nobody spends it twice by setting up a second party.
 
-Ledgers are looked for beside the data, beside the new party's folder, and in a list of this user's ledgers (in the state folder of
+Ledgers are looked for next to the data, next to the new party's folder, and in a list of this user's ledgers (in the state folder of
 the user, where there is one that can be written). A copy of the data somewhere else is found by what it holds. No list is
 complete: the guarantee page says so.
 """

@@ -222,7 +222,7 @@ class SparseFileTable(Table):
 
 
 def write_sparse(path: str | Path, matrix: Any, names: Sequence[str], /, **columns: Any) -> None:  # noqa: ANN401 - array-likes
-    """Write sparse columns, and dense ones beside them, into a ``.npz`` file that a party can name as its data.
+    """Write sparse columns, and dense ones in addition, into a ``.npz`` file that a party can name as its data.
 
     ``matrix`` is one of scipy's sparse matrices, whose j-th column is called ``names[j]``. Every keyword is one more column, of numbers or
     of text (row ids, a response). Nothing is pickled: the file holds the parts of the matrix in CSC form (``data``, ``indices``,

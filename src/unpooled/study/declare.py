@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def declared(texts: Sequence[str], names: Sequence[str]) -> tuple[Column, ...]:
-    """What was typed, as columns. A name with ``*`` stands for all of the file's columns that match and are not declared by name."""
+    """Return the typed declarations as columns. A name with ``*`` stands for all of the file's columns that match and are not declared by name."""
     columns = [declaration(text) for text in texts]
     by_name = {column.name for column in columns}
     found: list[Column] = []

@@ -194,7 +194,7 @@ def read_study(path: str | Path) -> Study:
 
 
 def purpose_of(path: Path) -> str:
-    """What a study file says that its result is for: one printable line, for it is shown in other people's terminals."""
+    """Return the purpose of a study file: one printable line, for it is shown in other people's terminals."""
     purpose = _read(path, StudyFile).study.purpose
     if not purpose.isprintable() or len(purpose) > _LONGEST:
         msg = f"{path.name}: purpose is one line of at most {_LONGEST} printable characters"

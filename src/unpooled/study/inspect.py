@@ -60,7 +60,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Findings:
-    """Of one file."""
+    """Findings in one file."""
 
     rows: int
     faults: tuple[Fault, ...]
@@ -69,11 +69,11 @@ class Findings:
 
     @property
     def refused(self) -> tuple[Fault, ...]:
-        """What no study would accept."""
+        """Return the faults that no study would accept."""
         return tuple(fault for fault in self.faults if fault.refused)
 
     def lines(self) -> Iterator[str]:
-        """What to print: refusals first, then shares of clipped values and unknown categories."""
+        """Yield the lines to print: refusals first, then shares of clipped values and unknown categories."""
         if self.faults:
             yield f"(rows are counted {self.counted})"
         for fault in self.refused:

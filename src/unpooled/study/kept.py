@@ -1,4 +1,4 @@
-"""What a party keeps of a study: arrays by name, and line by line in the units of its data where the model knows them."""
+"""Kept values of a party of a study: arrays by name, and line by line in the units of its data where the model knows them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KeptValues:
-    """Of one party and one plan."""
+    """The kept values of one party for one plan."""
 
     party: str
     plan: Plan
@@ -31,7 +31,7 @@ class KeptValues:
 
     @classmethod
     def of(cls, config: Path, study_path: Path) -> KeptValues:
-        """What the party of a party file keeps of the study of a study file; nothing is computed from data."""
+        """Return the values that the party of a party file keeps of the study of a study file; nothing is computed from data."""
         study = read_study(study_path)
         plan, party, keeper = compile_study(study), read_party(config).party.name, keeper_of(config)
         if party not in {card.name for card in study.parties}:

@@ -19,7 +19,7 @@ def link(
     """The rows of people whom all frames have, in the same order everywhere.
 
     All of it happens in this process, by the very messages that parties on a network exchange: a rehearsal, and a way to prepare files for
-    estimators of columns of the same people. Whoever calls it holds all the frames, so that nothing is kept from anybody here.
+    estimators of columns of the same people. The caller holds all the frames, so that nothing is kept from anybody here.
 
     Parameters
     ----------

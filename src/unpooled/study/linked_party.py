@@ -1,4 +1,4 @@
-"""What a party has of a study that linked its rows: the party file and the card with which it takes part in later ones."""
+"""Files of a party after a study that linked its rows: the party file and the card with which it takes part in later ones."""
 
 from __future__ import annotations
 

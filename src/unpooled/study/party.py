@@ -127,7 +127,7 @@ def create_party(
 ) -> tuple[Path, Path]:
     """Write party.toml and the public card, and create the ledger and its key; nothing that exists is overwritten.
 
-    Refused where another ledger keeps the budget of these data already, unless a ``new_budget`` beside it is really meant.
+    Refused where another ledger keeps the budget of these data already, unless a ``new_budget`` in addition to it is really meant.
     """
     config, card = folder / "party.toml", folder / f"{name}.card.toml"
     for path in (config, card):
@@ -163,12 +163,12 @@ def complete_party(config: Path, *, new_budget: bool = False) -> Path:
 
 
 def written_in(data: Path | Source, folder: Path) -> str:
-    """What a party file in this folder says of these data."""
+    """Return the address of these data as a party file in this folder writes it."""
     return data.written if isinstance(data, Source) else os.path.relpath(data, folder)
 
 
 def section_in(data: Path | Source, folder: Path) -> SourceSection | None:
-    """What a party file in this folder says beside, where the data are a query."""
+    """Return the section that a party file in this folder has in addition, where the data are a query."""
     return data.section(folder) if isinstance(data, Source) else None
 
 
@@ -266,7 +266,7 @@ class DiskKeeper:
         return values
 
     def has(self, plan: str, name: str) -> bool:
-        """Whether there is such a value."""
+        """Return True if there is such a value."""
         return self._file(plan, name).exists()
 
     def forget(self, plan: str) -> list[str]:
@@ -282,7 +282,7 @@ class DiskKeeper:
         return gone
 
     def names(self, plan: str) -> list[str]:
-        """What is kept for a plan."""
+        """Return the names of the values that are kept for a plan."""
         return sorted(name for known, name in self._stored() if known == plan[:_PLAN])
 
     def plans(self) -> list[str]:

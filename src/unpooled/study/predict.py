@@ -54,7 +54,7 @@ def predictions(
 
 
 def _answers(model: Any, frame: Any, known: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:  # noqa: ANN401 - an estimator, a frame
-    """What the model says of these rows, by the name of a column."""
+    """Return the model's predictions of these rows, by the name of a column."""
     predicted = model.predict(frame, **known)
     if predicted.ndim > 1:
         responses = model.plan_.design.parameters.responses

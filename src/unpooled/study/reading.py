@@ -1,4 +1,4 @@
-"""How a data file is written (separator, decimal sign, encoding, ...), and its columns as a party's table wants them.
+"""The format of a data file (separator, decimal sign, encoding, ...), and its columns as a party's table wants them.
 
 Nothing is guessed here: what a party file does not declare is the default. :mod:`unpooled.study.sniff` guesses, once, when a party is set up.
 """
@@ -82,7 +82,7 @@ class DataFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
     @property
     def plain(self) -> bool:
-        """Whether the file can be read as it lies on the disk, block by block; another encoding is turned into UTF-8 in memory first."""
+        """Return True if the file can be read as it lies on the disk, block by block; another encoding is turned into UTF-8 in memory first."""
         return codecs.lookup(self.encoding).name in _UTF8
 
 
@@ -135,7 +135,7 @@ def _text(path: Path, form: DataFormat) -> Path | bytes:
 
 
 def _blank_lines(source: Path | bytes) -> int:
-    """How many blank lines stand at the end: they are no people."""
+    """Return the number of blank lines at the end: they are no people."""
     if isinstance(source, bytes):
         tail = source[-4096:]
     else:

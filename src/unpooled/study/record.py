@@ -1,6 +1,6 @@
 """The record of a finished run: the study, its plan, its result and what travelled, without a single message.
 
-A transcript holds every party's replies and stays where the coordinator ran. Whoever started a study over a network gets this record
+A transcript holds every party's replies and stays where the coordinator ran. The person who started a study over a network gets this record
 instead: enough for a report, a table of results and predictions, and nothing that the result and the study do not say already.
 """
 
@@ -33,7 +33,7 @@ _DIGEST = 32
 
 
 class StepCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How often a party was asked for a step, and the bytes of its requests and replies."""
+    """The number of requests to a party for a step, and the bytes of its requests and replies."""
 
     step: str
     party: str
@@ -43,7 +43,7 @@ class StepCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the file holds. ``result`` is of a type that the study's model knows."""
+    """The content of the file. ``result`` is of a type that the study's model knows."""
 
     format: str
     study: msgspec.Raw
@@ -54,7 +54,7 @@ class RunRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def counted(entries: Sequence[Exchanged]) -> tuple[StepCount, ...]:
-    """What travelled, by step and party."""
+    """Return the number and the bytes of the messages, by step and party."""
     found: dict[tuple[str, str], list[int]] = {}
     for entry in entries:
         numbers = found.setdefault((open_envelope(entry.request).step, entry.to), [0, 0, 0])

@@ -54,7 +54,7 @@ def run_study(
 
 
 def write_results(folder: Path, plan: Plan, outcome: Outcome, entries: Sequence[Exchanged] = ()) -> None:
-    """What a run leaves behind, wherever it ran: the plan and its promise in words, the result as data, the record of the run."""
+    """Write the files that a run leaves behind, wherever it ran: the plan and its promise in words, the result as data, the record of the run."""
     write_record(folder, plan, outcome, entries)
     (folder / "plan.txt").write_text(str(plan) + "\n")
     (folder / "statement.txt").write_text(str(plan.statement) + "\n")

@@ -36,9 +36,9 @@ HOMES = {
 
 
 def load(path: str | Path) -> Any:  # noqa: ANN401 - whatever was saved
-    """What ``save(path)`` wrote: a fitted estimator, a result of ``describe``, a summary or fit, or moments.
+    """Return the object that ``save(path)`` wrote: a fitted estimator, a result of ``describe``, a summary or fit, or moments.
 
-    Nothing in the file runs. A damaged file is refused by its digest; a file that somebody changed on purpose, digest and all, is not told
+    Nothing in the file runs. A damaged file is refused by its digest; a file that somebody changed on purpose, digest and all, is not distinguished
     from a true one. An estimator's plan is made again from its study, and must be the one it was fitted under.
 
     >>> import tempfile, unpooled

@@ -1,6 +1,6 @@
-"""What a data file looks like: separator, decimal sign, encoding, words for missing values, dates, and kinds of columns. Never a range.
+"""The form of a data file: separator, decimal sign, encoding, words for missing values, dates, and kinds of columns. Never a range.
 
-For whoever sets up a party, on that party's machine. What is found is shown and written down; nothing is guessed again later.
+It is for the person who sets up a party, on that party's machine. What is found is shown and written down; nothing is guessed again later.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _AGREE = 0.9
 
 @dataclass(frozen=True)
 class Sniffed:
-    """How a file seems to be written, and the kind of every column of it."""
+    """The format of a file as it seems to be, and the kind of every column of it."""
 
     form: DataFormat
     kinds: dict[str, str]
@@ -49,7 +49,7 @@ class Sniffed:
 
     @property
     def words(self) -> str:
-        """What differs from the default, for people."""
+        """Return the settings that differ from the default, for people."""
         told = msgspec.to_builtins(self.form)
         shown = {"\t": "tab"}
         return ", ".join(
@@ -59,7 +59,7 @@ class Sniffed:
 
 
 def sniff(path: Path, given: dict[str, Any] | None = None) -> Sniffed:
-    """How this file seems to be written; ``given`` is what somebody declared of it. May raise what polars raises."""
+    """Return the format of this file as it seems to be; ``given`` is what somebody declared of it. May raise what polars raises."""
     given = given or {}
     kind = path.suffix.lower()
     text = kind not in {*PARQUET, *FEATHER, *EXCEL}
@@ -92,7 +92,7 @@ def _number(text: str) -> bool:
 
 
 def kind_of(series: pl.Series, form: DataFormat) -> str:
-    """What a column seems to hold, in words: a kind and a count, never a value or a range."""
+    """Return the kind of a column as it seems to be, in words: a kind and a count, never a value or a range."""
     import polars as pl
 
     clean = without_nulls(series, form)
@@ -114,7 +114,7 @@ def kind_of(series: pl.Series, form: DataFormat) -> str:
 
 
 def proposal(name: str, kind: str) -> str:
-    """The declaration that a column of this kind wants, its range or categories left to whoever knows what is possible."""
+    """The declaration that a column of this kind wants, its range or categories left to a person who knows the possible values."""
     if kind.startswith("text"):
         return f"{name}=A,B,C"
     if kind == "dates":
@@ -167,7 +167,7 @@ def _decodes(path: Path, encoding: str) -> bool:
 
 
 def _separator(lines: list[str], given: dict[str, Any]) -> tuple[str, str]:
-    """The separator, and the quote, that give most lines as many cells as the header, and the most of these."""
+    """The separator, and the quote, that give most lines the same number of cells as the header, and the most of these."""
     separators = [given["separator"]] if "separator" in given else _SEPARATORS
     quotes = [given["quote"]] if "quote" in given else ['"', "'"]
 
@@ -231,7 +231,7 @@ def _date_forms(series: pl.Series) -> list[str]:
 
 
 def ragged_row(path: Path, form: DataFormat) -> int | None:
-    """The first row (the header is row 1) of a text file that has not as many cells as the header."""
+    """The first row (the header is row 1) of a text file that has another number of cells than the header."""
     if path.suffix.lower() in {*PARQUET, *FEATHER, *EXCEL}:
         return None
     try:

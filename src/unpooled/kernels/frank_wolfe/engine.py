@@ -80,7 +80,7 @@ def frank_wolfe(
         Whether blocks stay where they are if their vertex does not lead downhill (see the package). Where all columns are
         searched, a noisy vertex may; then all blocks stay if their vertices together do not.
     record
-        Keep the iterate after every so many rounds, or after these rounds.
+        Keep the iterate after each multiple of this number of rounds, or after these rounds.
     watch
         Called with every recorded point; True ends the run.
 

@@ -79,7 +79,7 @@ class Full:
             self._make(missing)
 
     def _make(self, missing: int) -> None:
-        """What is needed to follow a column into the gradient: for it, and for those most likely to be next."""
+        """Prepare a column, and those most likely to be next, so that the gradient can follow them."""
         held = self._problem.columns
         promise = np.abs(self._state[0] * self._moved - self._moments)
         promise[self._slots >= 0] = -1.0

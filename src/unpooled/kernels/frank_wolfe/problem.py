@@ -19,7 +19,7 @@ LEAST_SCALE = 1e-100
 @final
 @dataclass(frozen=True)
 class Problem:
-    """What is minimised, and how steps are chosen."""
+    """The minimisation problem, and the rule by which steps are chosen."""
 
     columns: Columns
     target: Vector

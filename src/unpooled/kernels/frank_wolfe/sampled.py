@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Sampled(ABC):
-    """What both engines for sampled columns share."""
+    """The state and the methods that both engines for sampled columns share."""
 
     def __init__(self, problem: Problem, law: Sampling, rng: np.random.Generator, oracle: Oracle | None) -> None:
         d, count = problem.columns.shape[1], problem.radii.size
@@ -52,7 +52,7 @@ class Sampled(ABC):
         return slopes if self._oracle is None else np.asarray(self._oracle(columns, slopes / self._problem.target.size))
 
     def _point(self, t: int, x: Vector, pulls: Vector, objective: float) -> Iterate:
-        """From n times the derivatives by predictions."""
+        """Return the iterate at x, with its objective and duality gap, given n times the derivatives by predictions (``pulls``)."""
         problem, n = self._problem, self._problem.target.size
         support = np.flatnonzero(x)
         slopes = scores(problem.columns, None, pulls)

@@ -1,4 +1,4 @@
-"""What Lou & Cheung 2018 prove: laws of sampled columns, Theorem 1's bound, and the curvature that it needs (Propositions 3 and 4)."""
+"""Results of Lou & Cheung 2018: laws of sampled columns, Theorem 1's bound, and the curvature that it needs (Propositions 3 and 4)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Sampling:
 
     @classmethod
     def distributed(cls, groups: ArrayLike, tau: int) -> Sampling:
-        """In every group of columns a set of tau, each with the same probability; groups draw independently.
+        """Return a sampling that draws a set of tau columns in every group, each set with the same probability; groups draw independently.
 
         A column's inclusion probability is tau over the size of its group (of K equal groups: K tau / d).
         """

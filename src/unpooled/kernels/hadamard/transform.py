@@ -156,7 +156,7 @@ class Srht:
             int32 when the product is below 2^31 and int64 when it is below 2^63; larger is refused. Entries are not looked
             at: integers beyond a promised bound wrap around.
         threads
-            Number of threads; by default as many as this process may use, and one for small inputs.
+            Number of threads; by default all that this process may use, and one for small inputs.
 
         Returns
         -------
@@ -203,7 +203,7 @@ class Srht:
         return out
 
     def _worker(self, X: NDArray[Any], out: NDArray[Any], dtype: np.dtype[Any], size: int) -> Callable[[int], None]:
-        """What one thread does with the row block that begins at ``start``."""
+        """Return the function by which a thread transforms the row block that begins at ``start``."""
         tau, m = self.signs.size, self.columns.size
         # Two or four pieces are padded to eight with zeros: a wanted column below P means the same in a larger H.
         pieces = max(8, self.padded // PIECE) if tau > PIECE else 1

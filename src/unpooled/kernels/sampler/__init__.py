@@ -3,7 +3,7 @@ r"""Exact integer noise from random words: a fast floating-point path with a pro
 Every sampler here inverts (or rejects from) an exact law. The fast path computes a candidate in double precision together
 with a band that its error cannot leave; when no decision boundary lies inside the band the candidate IS the exact answer.
 Otherwise the coordinate is flagged, and the slow path decides with :mod:`decimal`: 90 digits and 256 further random bits, and
-where these leave a doubt (a tie, a tail that no such number of bits resolves) 256 more and as many digits, until there is none.
+where these leave a doubt (a tie, a tail that no such number of bits resolves) 256 more bits and 256 more digits, until there is none.
 The result is therefore a function of the random bits alone: the same on every machine, for any chunking and thread count.
 
 What remains inexact is a doubt after the last block of further bits: less than ``2**-16000`` per coordinate, which no float

@@ -45,7 +45,7 @@ def _envelope(distance: np.uint64, rate: float, power: int) -> np.uint64:
 
 @njit(inline="always")
 def _distance(place: int, scores: Integers, signed: bool, best: np.uint64) -> np.uint64:
-    """How far a candidate is below the best; the far sign of a score has an odd place. At most 2^64 - 1 is told."""
+    """Return the distance of a candidate below the best; the far sign of a score has an odd place. The result is at most 2^64 - 1."""
     if not signed:
         return best - (np.uint64(scores[place]) ^ SIGN)
     magnitude = _magnitude(scores[place >> 1])

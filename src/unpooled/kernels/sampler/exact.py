@@ -1,4 +1,4 @@
-"""The exact path of the samplers: decimal arithmetic with as many random bits and digits as a decision needs, and tables."""
+"""The exact path of the samplers: decimal arithmetic with all the random bits and digits that a decision needs, and tables."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _upper_tail(x: Decimal) -> Decimal:
 
 @lru_cache(maxsize=8)
 def _pi(digits: int) -> Decimal:
-    """Pi to so many digits and ten more, by Machin's formula 16 arctan(1/5) - 4 arctan(1/239)."""
+    """Return pi to ``digits`` digits and ten more, by Machin's formula 16 arctan(1/5) - 4 arctan(1/239)."""
 
     def arctan_of_inverse(n: int) -> Decimal:
         power = total = Decimal(1) / n
@@ -112,13 +112,13 @@ def _gaussian_magnitude(tail: Decimal, scale: Decimal) -> int | None:
 
 
 def exact_rounded_gaussian(word: int, more: MoreBits, scale: float) -> int:
-    """What :func:`rounded_gaussian` must return for this word."""
+    """Return the exact result of :func:`rounded_gaussian` for this word."""
     k = _settled(word & int(MAGNITUDE), 64, more, lambda tail: _gaussian_magnitude(tail, Decimal(scale)))
     return -k if word >> 63 else k
 
 
 def exact_discrete_gaussian(word: int, accept: int, more: MoreBits, scale: float) -> int:
-    """What :func:`discrete_gaussian_by_rejection` must return; a rejected value is drawn anew from further blocks."""
+    """Return the exact result of :func:`discrete_gaussian_by_rejection`; a rejected value is drawn anew from further blocks."""
     s, half = Decimal(scale), Decimal("0.5")
 
     def ratio(k: int) -> Decimal:
@@ -138,7 +138,7 @@ def exact_discrete_gaussian(word: int, accept: int, more: MoreBits, scale: float
 
 
 def exact_from_table(word: int, more: MoreBits, scale: float) -> int:
-    """What :func:`from_table` must return: the m with P(|X| <= m - 1) <= u < P(|X| <= m)."""
+    """Return the exact result of :func:`from_table`: the m with P(|X| <= m - 1) <= u < P(|X| <= m)."""
     bits = word & int(MAGNITUDE)
     for j in range(_LAST):
         bits, cumulative = (bits << 256) | more(j), _cumulative(scale, j + 1)
@@ -151,7 +151,7 @@ def exact_from_table(word: int, more: MoreBits, scale: float) -> int:
 
 
 def exact_discrete_laplace(word: int, more: MoreBits, scale: float) -> int:
-    """What :func:`discrete_laplace` must return: the largest m with p < P(|X| >= m) = 2 q^m / (1 + q)."""
+    """Return the exact result of :func:`discrete_laplace`: the largest m with p < P(|X| >= m) = 2 q^m / (1 + q)."""
     s = Decimal(scale)
 
     def magnitude(p: Decimal) -> int | None:
@@ -162,7 +162,7 @@ def exact_discrete_laplace(word: int, more: MoreBits, scale: float) -> int:
 
 
 def exact_discrete_laplace_by_digits(word: int, low_word: int, more: MoreBits, scale: float, bits: int) -> int:
-    """What :func:`discrete_laplace_by_digits` must return; a minus zero or a rejected low part is drawn anew."""
+    """Return the exact result of :func:`discrete_laplace_by_digits`; a minus zero or a rejected low part is drawn anew."""
     s, mask = Decimal(scale), (1 << (64 - bits)) - 1
     blocks = count()
 
@@ -184,7 +184,7 @@ def exact_discrete_laplace_by_digits(word: int, low_word: int, more: MoreBits, s
 
 
 def exact_acceptance(rest: int, more: MoreBits, rate: float, distance: int, power: int) -> bool:
-    """Whether rest, with further bits behind its point, is below 2^power e^-(rate distance)."""
+    """Return True if rest, with further bits behind its point, is below 2^power e^-(rate distance)."""
     return _settled(rest, 0, more, lambda u: u < (-Decimal(rate) * distance).exp() * (1 << power))
 
 

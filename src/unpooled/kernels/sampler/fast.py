@@ -73,7 +73,7 @@ def discrete_gaussian_by_rejection(words: Words, accept: Words, scale: float, ou
     """Discrete Gaussian of a large scale: a rounded Gaussian k, kept with probability a(k) >= 1 - k^2 / (8 scale^4).
 
     a(k) = r(k) / r(0) with r(k) = exp(-k^2/2s^2) / P(rounded = k) = c / E_t[exp(-t^2/2s^2) cosh(k t / s^2)], t uniform
-    on [-1/2, 1/2]; hence a(k) >= 1 / cosh(k / 2s^2). Whoever fails the bound is flagged and decided exactly.
+    on [-1/2, 1/2]; hence a(k) >= 1 / cosh(k / 2s^2). A candidate that fails the bound is flagged and decided exactly.
     """
     gaussian_flags = rounded_gaussian(words, scale, out, flagged)
     flags, next_gaussian = 0, 0

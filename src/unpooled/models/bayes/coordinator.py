@@ -81,7 +81,7 @@ class Rounds:
 
     @property
     def rows(self) -> int:
-        """The rows of whoever was in the last total."""
+        """Return the number of rows of the parties in the last total."""
         return rows_of(self.plan.study, self.participants, self.count)
 
     @property
@@ -169,7 +169,7 @@ def clip_of(noise: float) -> float:
     """Where residuals are clipped, in their deviations; ``noise``: that of their mean, for a clip of one deviation.
 
     Tails that are cut bias what is estimated, and a wider clip has more noise. Of normal, exponential and log-normal residuals, whose spread grows
-    with a column or does not, the worst loses least beside its own best clip at about this one, for 1,000 to 10^6 rows (THEORY.md, section 9).
+    with a column or does not, the worst loses least compared with its own best clip at about this one, for 1,000 to 10^6 rows (THEORY.md, section 9).
     """
     return max(_CLIP, _CLIP_ROOT * noise ** (-1 / 3)) if noise else math.inf
 

@@ -251,7 +251,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         """Release the moments of all sites (``sites``: a label per row; None is one site; ``unit_id``: an id per row) and compute the posterior.
 
         ``fit(frame, "y")`` takes the response out of a frame, ``fit(frame, formula="y ~ age * ward")`` whatever the formula names; a frame may
-        hold other columns beside those that are declared. ``weights``: a number from 0 on for each row, inside ``weights_bounds``, or the
+        hold other columns in addition to those that are declared. ``weights``: a number from 0 on for each row, inside ``weights_bounds``, or the
         column of the frame that holds them. Standard errors take them as precisions, as in weighted least squares.
         """
         asked = self._framed(X, y, formula)

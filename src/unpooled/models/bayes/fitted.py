@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def fitted(plan: Plan, result: BayesResult) -> PrivateLinearRegression:
-    """From the released moments where there are any, so that everything that follows from them follows here too."""
+    """Return a fitted estimator, made from the released moments where there are any, so that it has everything that follows from them."""
     design: BayesDesign = plan.design
     layout, given = design.layout, design.parameters
     parameters: dict[str, Any] = {

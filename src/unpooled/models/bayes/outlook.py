@@ -1,4 +1,4 @@
-"""What a Bayes study of some shape may achieve: the study's own rounds, played over made-up rows with the noise that its plan has."""
+"""Outlook of a Bayes study of some shape: the study's own rounds, played over made-up rows with the noise that its plan has."""
 
 from __future__ import annotations
 

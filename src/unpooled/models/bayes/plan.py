@@ -1,4 +1,4 @@
-"""From a study to its releases: standardised rounds, or one release of moments (and before it the deviations of Algorithm 2)."""
+"""Plan of a Bayes study: standardised rounds, or one release of moments (and before it the deviations of Algorithm 2)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class BayesDesign:
 
     @property
     def method(self) -> Method:
-        """How the budget is spent."""
+        """Return the method, which says how the budget is spent."""
         return self.schedule.method
 
     @property
@@ -102,12 +102,12 @@ class BayesDesign:
 
     @property
     def deviations(self) -> Summed | None:
-        """What Algorithm 2 narrows ranges by."""
+        """Return the deviations by which Algorithm 2 narrows ranges; None where there are none."""
         return self.totals.get(DEVIATIONS)
 
     @property
     def scales(self) -> Scales:
-        """What standardises."""
+        """Return the sums by which columns are standardised."""
         return Scales(self.layout)
 
     @property
@@ -193,7 +193,7 @@ def _paper(parameters: Parameters) -> list[str]:
 
 
 def design_of(study: Study, method: str | None = None) -> BayesDesign:
-    """What the study asks for, checked; ``method`` for a form that has one only."""
+    """Return the checked design that the study asks for; ``method`` for a form that has one only."""
     parameters: Parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     _check(parameters)

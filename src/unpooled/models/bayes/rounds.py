@@ -15,7 +15,7 @@ from unpooled.aggregation.standard import LARGEST_SQUARE
 
 
 class Method(StrEnum):
-    """How the budget is spent."""
+    """Ways to spend the budget."""
 
     AUTO = "auto"
     #: One release of second moments inside the declared ranges, as in the paper.
@@ -61,7 +61,7 @@ class Schedule:
 
     @property
     def passes(self) -> int:
-        """How often every party's data are read."""
+        """Return the number of times that every party's data are read."""
         return sum(share > 0 for share in (self.scales, self.spread, self.products)) + self.rounds
 
 

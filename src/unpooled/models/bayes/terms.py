@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def tables(plan: Plan, result: BayesResult) -> LinearTables | None:
-    """What to publish: generalised least squares with standard errors and tests; None without moments."""
+    """Return the tables to publish: generalised least squares with standard errors and tests; None without moments."""
     if result.moments is None:
         return None
     given = plan.design.parameters

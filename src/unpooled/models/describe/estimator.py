@@ -58,7 +58,7 @@ class Description(Savable):
 
     @property
     def statement_(self) -> Statement:
-        """What this result promises."""
+        """Return the privacy statement of this result."""
         return self.plan_.statement
 
     @staticmethod
@@ -113,7 +113,7 @@ class DescribedBounds(Savable):
 
     @property
     def statement_(self) -> Statement:
-        """What this result promises."""
+        """Return the privacy statement of this result."""
         return self.plan_.statement
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What a description of some shape may achieve: the error of a column's mean, from the plan's noise and the sampling that nobody avoids."""
+"""Outlook of a description of some shape: the error of a column's mean, from the plan's noise and the sampling that nobody avoids."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def describe_outlook(
     adjacency: str = "replace",
     ranges: Range = RANGES,
 ) -> Outlook:
-    """What to expect of :func:`unpooled.describe` for data of this shape at one site, before any are touched.
+    """Return the outlook of :func:`unpooled.describe` for data of this shape at one site, before any are touched.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ HISTOGRAM = "histogram"
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a study may set for this model."""
+    """Parameters that a study may set for this model."""
 
     #: Which columns to describe; None: all that the first party declares.
     columns: tuple[str, ...] | None = None
@@ -55,7 +55,7 @@ class SumsLayout:
     uncertain: bool = False
 
     def counts(self, column: Column) -> bool:
-        """Whether the number of a column's values is not public."""
+        """Return True if the number of a column's values is not public."""
         return self.uncertain or column.may_be_absent
 
     def blocks(self, i: int) -> tuple[Block, ...]:
@@ -77,13 +77,13 @@ class SumsLayout:
         return column_moments(WEIGHTS[0] if counted else 0.0, *WEIGHTS[1:], self.adjacency, may_be_absent=counted)
 
     def width(self, i: int) -> int:
-        """How many coordinates column i has."""
+        """Return the number of coordinates of column i."""
         return sum(block.size for block in self.blocks(i))
 
 
 @dataclass(frozen=True)
 class DescribeDesign:
-    """What the model made of a study."""
+    """The design that the model made of a study."""
 
     parameters: Parameters
     #: Of every party's vector.

@@ -78,7 +78,7 @@ class RangesLayout:
     def ranges(
         self, counts: NDArray[np.float64], deviation: float, rows: int, least: int | None = None
     ) -> tuple[Range, ...]:
-        """Low and high of every column from its noisy counts of so many rows; of at least ``least`` where nobody knows how many."""
+        """Return low and high of every column from its noisy counts of ``rows`` rows; of at least ``least`` where the number is not known."""
         d = len(self.columns)
         level = deviation * NormalDist().inv_cdf(1 - (1 - _CONFIDENCE) / (d * BINS))
         found = []

@@ -1,4 +1,4 @@
-"""How well a released model fits: one noisy histogram of fitted values and classes, or residuals, over public cells."""
+"""Diagnosis of a released model's fit: one noisy histogram of fitted values and classes, or residuals, over public cells."""
 
 from unpooled.models.diagnose.coordinator import coordinate, panels, render
 from unpooled.models.diagnose.party import STEPS

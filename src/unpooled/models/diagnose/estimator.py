@@ -48,7 +48,7 @@ _RESIDUALS = (-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis(Savable):
-    """How well a model fits; printing it gives a table.
+    """Diagnosis of a model's fit; printing it gives a table.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Diagnosis(Savable):
 
     @property
     def statement_(self) -> Statement:
-        """What this result promises."""
+        """Return the privacy statement of this result."""
         return self.plan_.statement
 
     @staticmethod
@@ -100,7 +100,7 @@ class Diagnosis(Savable):
 
     @property
     def calibration_test(self) -> CalibrationTest:
-        """Whether observed shares are those that the model predicts (Hosmer and Lemeshow's, with the noise in its variance)."""
+        """Test observed shares against those that the model predicts (Hosmer and Lemeshow's test, with the noise in its variance)."""
         self._of_classes()
         return reading.calibration_test(self.cells_)
 

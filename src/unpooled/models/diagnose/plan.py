@@ -1,4 +1,4 @@
-"""From a released model and public cuts to one histogram per party (Theorem H.1)."""
+"""Plan of a diagnosis: a released model and public cuts give one histogram per party (Theorem H.1)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST = 200
 
 
 class Link(StrEnum):
-    """From the linear predictor to the mean of the response."""
+    """Functions that map the linear predictor to the mean of the response."""
 
     IDENTITY = "identity"
     LOG = "log"
@@ -105,7 +105,7 @@ def _rising(name: str, cuts: tuple[float, ...]) -> None:
 
 
 def design_of(study: Study) -> DiagnoseDesign:
-    """What the study asks for, checked."""
+    """Return the checked design that the study asks for."""
     p: Parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     response = first.column(p.response)

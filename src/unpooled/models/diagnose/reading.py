@@ -1,4 +1,4 @@
-"""What noisy cells say of a model: ROC curve and area, calibration, mean residuals, each with a band that holds the noise (THEORY.md)."""
+"""Diagnostics from noisy cells: ROC curve and area, calibration, mean residuals, each with a band that holds the noise (THEORY.md)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CellReading:
 
 @dataclass(frozen=True)
 class CalibrationTest:
-    """Observed against predicted shares, over so many cells. Each is judged at its middle: very many rows ask for narrower cells."""
+    """Observed against predicted shares, over ``cells`` cells. Each is judged at its middle: very many rows ask for narrower cells."""
 
     statistic: float
     cells: int

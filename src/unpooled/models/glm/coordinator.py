@@ -68,13 +68,13 @@ class GlmFit:
 
     @property
     def design(self) -> GlmDesign:
-        """What the study asks for."""
+        """Return the design that the study asks for."""
         design: GlmDesign = self.plan.design
         return design
 
     @property
     def rows(self) -> int:
-        """The rows of whoever was in the last total."""
+        """Return the number of rows of the parties in the last total."""
         return rows_of(self.plan.study, self.participants, self.count)
 
     @property
@@ -90,7 +90,7 @@ class GlmFit:
         return total
 
     def at(self, start: Row) -> tuple[float, ...]:
-        """What a request over standardised rows carries."""
+        """Return the numbers that a request over standardised rows carries."""
         return (*self.head, *self.shape.sent(start), *self.units)
 
     @property
@@ -183,7 +183,7 @@ def _along(fit: GlmFit, directions: Directions) -> Generator[list[Ask], Replies,
 
 
 def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, float]]:
-    """One step from where the rounds ended, or without noise as many as it takes."""
+    """Take one Newton step from where the rounds ended, or without noise all the steps that convergence takes."""
     design = fit.design
     for index in range(design.schedule.steps):
         total = yield from fit.total(SCORE, fit.at(fit.start), index)

@@ -1,4 +1,4 @@
-r"""What a Newton step takes for the second derivatives: the released ones where the records tell of more than noise does (THEORY.md, section 3)."""
+r"""Curvature of a Newton step: the released second derivatives where the records tell of more than noise does (THEORY.md, section 3)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def curvature_of_intervals(
     """Slopes first, then intervals, which are eliminated: nobody is in two intervals' corner together, so their own block is diagonal.
 
     Held against the noise of the whole matrix a late interval with few events would be unknown, and its hazard kept at the life table's, which is that
-    of whoever is left and not of a typical person: slopes would be wrong by it. But a single number needs little to be known. It is drawn to what its
+    of those who are left and not of a typical person: slopes would be wrong by it. But a single number needs little to be known. It is drawn to what its
     ``events`` say; and ``prior`` is the precision with which the life table's hazard is that of a typical person, worth so much more weight.
     """
     p = penalty.size - events.size

@@ -74,7 +74,7 @@ class Directions:
 
     @property
     def share(self) -> float:
-        """What part of z's length its columns have at most."""
+        """Return the largest part of z's length that its columns can have."""
         return 1 / math.sqrt(1 + (_CONSTANT * self.layout.intercept) ** 2)
 
     @cached_property
@@ -172,7 +172,7 @@ class DirectionRows(GlmRows):
             yield out, np.column_stack([y, np.zeros(y.size)])
 
     def numbers(self, settings: tuple[float, ...]) -> tuple[Floats, Floats, Floats]:
-        """(slopes of z.b, coefficients, units) of a request; refused where they are not so many, or wild."""
+        """(slopes of z.b, coefficients, units) of a request; refuse another count of numbers, or wild ones."""
         assert self.directions is not None
         p = self.directions.columns
         found = np.asarray(settings, dtype=np.float64)

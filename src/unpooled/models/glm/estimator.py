@@ -298,7 +298,7 @@ class PrivateGLM(GlmPredictions):
         of (event, time), as scikit-survival makes it.
 
         ``fit(frame, "y")`` takes the response out of a frame, ``fit(frame, formula="falls ~ age * ward + offset(log(days))")`` whatever the
-        formula names; a frame may hold other columns beside those that are declared. ``weights``: a number from 0 on for each row, inside
+        formula names; a frame may hold other columns in addition to those that are declared. ``weights``: a number from 0 on for each row, inside
         ``weights_bounds``, or the column of the frame that holds them. Standard errors take them as precisions (statsmodels' ``var_weights``).
         """
         asked = self._framed(X, y, formula)

@@ -61,17 +61,17 @@ class GlmFamily:
 
     @property
     def classes(self) -> bool:
-        """Whether the response is one of two classes."""
+        """Return True if the response is one of two classes."""
         return self.name == LOGISTIC
 
     @property
     def dispersed(self) -> bool:
-        """Whether its variance has a factor that is estimated."""
+        """Return True if the variance has a factor that is estimated."""
         return self.name == GAMMA
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The smallest and largest linear predictor that are told apart."""
+        """Return the smallest and largest linear predictor that the fit distinguishes."""
         if self.classes:
             return -math.inf, math.inf
         least = self.low * _BELOW if self.name == GAMMA else self.high * _RAREST

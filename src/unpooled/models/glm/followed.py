@@ -1,4 +1,4 @@
-"""What a fitted survival model answers: hazards, survival curves, and how well its ranking agrees with times."""
+"""Answers of a fitted survival model: hazards, survival curves, and the concordance of its ranking with times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Followed:
     family: str
 
     def _take_hazards(self, result: GlmResult, table: LifeTable) -> None:
-        """What a result says of hazards, as attributes."""
+        """Set the hazards of a result as attributes."""
         self.hazard_ratios_ = np.exp([c.value for c in result.coefficients])
         self.baseline_hazard_ = np.exp(np.array(result.log_hazards))
         self.intervals_ = np.array([0.0, *table.edges])
@@ -85,7 +85,7 @@ def times_and_events(y: Any, event: Any) -> tuple[Vector, Vector]:  # noqa: ANN4
 
 
 def concordance(risk: Vector, time: Vector, happened: Vector) -> float:
-    """Of the pairs in which one had the event while the other was followed longer, the share where that one had the higher risk.
+    """Return the concordance: of the pairs where one had the event and the other was followed longer, the share where that one's risk was higher.
 
     >>> round(concordance(np.array([2.0, 1.0, 0.0]), np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0, 0.0])), 2)
     1.0

@@ -31,7 +31,7 @@ _STEP = 1e-6
 
 
 class LifeTable(msgspec.Struct, frozen=True):
-    """What the cells say of every interval, as far as their noise lets them."""
+    """The life table that the cells give for every interval, as far as their noise permits."""
 
     edges: tuple[float, ...]
     events: tuple[float, ...]
@@ -44,7 +44,7 @@ class LifeTable(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_cells(cls, edges: Row, values: Row, deviation: float, persons: int) -> LifeTable:
-        """From noisy cells: counts are not negative, and add up to the persons as far as these are known."""
+        """Return the life table of noisy cells: counts are not negative, and add up to the persons as far as these are known."""
         cells = values + (persons - values.sum()) / values.size if deviation else values
         cells = np.maximum(cells, 0.0)
         censored, events = cells[:-1].reshape(-1, 2).T
@@ -53,7 +53,7 @@ class LifeTable(msgspec.Struct, frozen=True):
 
     @property
     def interval_names(self) -> tuple[str, ...]:
-        """What the baseline of every interval is called."""
+        """Return the name of the baseline of every interval."""
         starts = (0.0, *self.edges[:-1])
         return tuple(f"log hazard ({start:g}, {end:g}]" for start, end in zip(starts, self.edges, strict=True))
 
@@ -123,7 +123,7 @@ class LifeTable(msgspec.Struct, frozen=True):
 
 
 def _log_survival(events: Row, censored: Row, stayed: float) -> Row:
-    """The logarithm of the curve; where nobody is left it goes down as far as it can be told."""
+    """Return the logarithm of the survival curve, one number for each interval; a floor keeps it finite where nobody is left."""
     at_risk = np.cumsum((events + censored)[::-1])[::-1] + stayed
     effective = np.maximum(at_risk - censored / 2, _CERTAIN)
     return np.asarray(np.cumsum(np.log(np.clip(1 - events / effective, _CERTAIN, 1.0))))

@@ -1,7 +1,7 @@
 r"""Several classes: their family, their rates, and everything that is summed over rows with one of C declared classes.
 
 Every class has a linear predictor z.b_a, p is their softmax, and B is a C x D matrix of which a constant may be taken off every column. A record's
-pull is e_y - p, its weight diag p - pp'. Summed are, beside what standardises,
+pull is e_y - p, its weight diag p - pp'. Summed are, in addition to what standardises,
 
 * ``base``: how many records are of each class (Theorem F.2);
 * ``descent``, ``score``: h (e_y - p) z', cut until \|h (e_y - p)\| \|z\| <= C (Theorem G.6);
@@ -55,7 +55,7 @@ class Softmax(GlmFamily):
 
     @property
     def classes(self) -> bool:
-        """Whether the response is a class."""
+        """Return True: the response is a class."""
         return True
 
     @property
@@ -95,7 +95,7 @@ class ClassResponses(Responses):
 
 @dataclass(frozen=True)
 class ClassRates(BaseRate):
-    """How many records are of each class."""
+    """Number of records of each class."""
 
     @property
     def count(self) -> int:
@@ -127,7 +127,7 @@ class ClassRates(BaseRate):
 
 @dataclass(frozen=True)
 class ClassRows(GlmRows):
-    """What is summed over standardised rows with a class each."""
+    """Sums over standardised rows with a class each."""
 
     @property
     def classes(self) -> int:
@@ -138,7 +138,7 @@ class ClassRows(GlmRows):
 
     @property
     def width(self) -> int:
-        """How many coefficients a request has: those of every class."""
+        """Return the number of coefficients in a request: those of every class."""
         return self.classes * self.layout.size
 
     @property

@@ -1,4 +1,4 @@
-"""What a study of a generalised linear model may achieve: its own rounds, played over made-up rows with the noise that its plan has."""
+"""Outlook of a study of a generalised linear model: its own rounds, played over made-up rows with the noise that its plan has."""
 
 from __future__ import annotations
 

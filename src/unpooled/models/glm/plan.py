@@ -1,4 +1,4 @@
-"""From a study to its releases: the base rate, what standardises, rounds of gradients, Newton steps."""
+"""Plan of a generalised linear model: the base rate, what standardises, rounds of gradients, Newton steps."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ class GlmDesign:
 
     @property
     def family(self) -> GlmFamily:
-        """Of the response."""
+        """Return the family of the response."""
         return self.responses.family
 
     @cached_property
     def base(self) -> BaseRate:
-        """What a fit begins from."""
+        """Return the base rate that a fit begins from."""
         return _KINDS.get(self.family.name, (BaseRate, GlmRows))[0](self.responses, self.rows)
 
     @cached_property
     def scales(self) -> Scales:
-        """What standardises."""
+        """Return the sums by which columns are standardised."""
         return Scales(self.layout, response=False)
 
     @cached_property
@@ -180,7 +180,7 @@ def _entries(responses: Responses, columns: int) -> int:
 
 
 def design_of(study: Study) -> GlmDesign:
-    """What the study asks for, checked."""
+    """Return the checked design that the study asks for."""
     parameters: Parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     _check(parameters)

@@ -1,4 +1,4 @@
-"""What a fitted generalised linear model answers: linear predictors, means, classes, probabilities, scores, and its summary."""
+"""Answers of a fitted generalised linear model: linear predictors, means, classes, probabilities, scores, and its summary."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
 
     @property
     def _by_direction(self) -> bool:
-        """Whether rows count by their direction alone: a study asked for one length of all of them."""
+        """Return True if rows count by their direction alone: a study asked for one length of all of them."""
         check_is_fitted(self)
         directions = self.plan_.design.directions
         return directions is not None and directions.unit

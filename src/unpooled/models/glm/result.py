@@ -1,4 +1,4 @@
-"""What a study of a generalised linear model comes to: coefficients, and the Newton step behind their standard errors."""
+"""Result of a study of a generalised linear model: coefficients, and the Newton step behind their standard errors."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def predicting(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
 
 
 def tables(plan: Plan, result: GlmResult) -> Tables | None:
-    """What to publish: the estimates of the Newton step, unshrunk; None where the method makes none."""
+    """Return the tables to publish: the estimates of the Newton step, unshrunk; None where the method makes none."""
     if result.newton is None:
         return None
     design = plan.design

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class GlmMethod(StrEnum):
-    """How the budget is spent."""
+    """Ways to spend the budget."""
 
     AUTO = "auto"
     #: Rounds of gradients, then one Newton step from a released Hessian: standard errors. Without noise: Newton steps to convergence.
@@ -68,7 +68,7 @@ class GlmSchedule:
 
     @property
     def passes(self) -> int:
-        """How often every party's data are read."""
+        """Return the number of times that every party's data are read."""
         return 1 + (self.scales > 0) + (self.moments > 0) + self.rounds + 2 * self.steps
 
 

@@ -69,12 +69,12 @@ class Responses:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What they are called."""
+        """Return the names of the response columns."""
         return tuple(column.name for column in self.columns)
 
     @property
     def shifted(self) -> bool:
-        """Whether there is an offset of any kind."""
+        """Return True if there is an offset of any kind."""
         return self.exposure is not None or self.offset is not None
 
     @property
@@ -122,7 +122,7 @@ class BaseRate:
 
     @property
     def count(self) -> int:
-        """How many sums: exposures are of use to a log link alone."""
+        """Return the number of sums: exposures are of use to a log link alone."""
         return 1 + (self.responses.shifted and not self.responses.family.classes)
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:  # noqa: ARG002 - a record moves these sums alike under both
@@ -157,7 +157,7 @@ class BaseRate:
 
 @dataclass(frozen=True)
 class GlmRows(StandardRows):
-    """What is summed over standardised rows with a response of this family."""
+    """Sums over standardised rows with a response of this family."""
 
     responses: Responses
     #: Whether there is no noise: rows are coded and not standardised, and nothing is scaled down.
@@ -189,7 +189,7 @@ class GlmRows(StandardRows):
         return min(self.grid, fine, integer_grid(self.rows * math.ceil(self.radius**2), 2))
 
     def information(self, share: float, adjacency: Adjacency, steps: int) -> Summed:
-        """Weighted second moments of rows (Theorem G.3): so many, each a release of its own."""
+        """Return the weighted second moments of rows (Theorem G.3), for ``steps`` steps, each a release of its own."""
         d, off = self.layout.size, self.layout.size * (self.layout.size - 1) // 2
         unit = float(self._steps[1] ** 2)
         blocks = (Block(d, unit), *((Block(off, unit * math.sqrt(0.5)),) if off else ()))
@@ -243,7 +243,7 @@ class GlmRows(StandardRows):
         return self.cut_products(parts, self.farthest)
 
     def descend(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
-        """What a round asks for: the same sum, where the coefficients are those of the step."""
+        """Return the sum that a round asks for: the same gradients, where the coefficients are those of the step."""
         return self.gradients(blocks, start, units)
 
     def weighted(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:

@@ -41,7 +41,7 @@ class GlmShape:
 
     @property
     def layout(self) -> MomentsLayout:
-        """Of the features."""
+        """Return the layout of the features."""
         return self.design.layout
 
     @property
@@ -80,7 +80,7 @@ class GlmShape:
         return self.received(gradient)
 
     def curvature(self, rows: float) -> Row | float:
-        """What a unit of a coefficient adds to the gradient, where columns are independent and a typical row is scaled down by so much."""
+        """Return the addend of a unit of a coefficient to the gradient, if columns are independent and typical rows are scaled down as planned."""
         return rows * self.units[1] / self.units[0] * self.design.shrinks
 
     def information(self, gram: Matrix, variance: Matrix) -> tuple[Matrix, Matrix]:
@@ -88,12 +88,12 @@ class GlmShape:
         return gram, variance
 
     def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
-        """What a Newton step takes of the second moments."""
+        """Return the curvature that a Newton step takes of the second moments."""
         return curvature(gram, variance, penalty, still)
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """What the constants of one linear predictor are called."""
+        """Return the names of the constants of one linear predictor."""
         return self.layout.constants
 
     def still(self, standard: Standard) -> Matrix:
@@ -115,7 +115,7 @@ class GlmShape:
 
     @cached_property
     def lift(self) -> Matrix:
-        """From the coefficients that the fit works on to those of standardised columns, of every linear predictor."""
+        """Return the map from the coefficients that the fit works on to those of standardised columns, of every linear predictor."""
         return np.eye(self.layout.size)
 
     def scale(self, standard: Standard) -> Row:
@@ -125,7 +125,7 @@ class GlmShape:
         )
 
     def one_back(self, standard: Standard) -> Matrix:
-        """From standardised coefficients of one linear predictor to those in the data's own units; the intercept takes up the centres."""
+        """Return the map of one linear predictor's standardised coefficients to the data's own units; the intercept takes up the centres."""
         p, scale = self.columns, self.scale(standard)
         centres = self.layout.centres[:p] + self.layout.half_widths[:p] * standard.middle
         back = np.diag(1 / scale)
@@ -134,7 +134,7 @@ class GlmShape:
         return back
 
     def back(self, standard: Standard) -> Matrix:
-        """From the coefficients that the fit works on to those in the data's own units."""
+        """Return the map from the coefficients that the fit works on to those in the data's own units."""
         return self.one_back(standard)
 
     def penalty(self, standard: Standard, rows: float) -> Row:
@@ -146,7 +146,7 @@ class GlmShape:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the coefficients in the data's own units are called."""
+        """Return the names of the coefficients in the data's own units."""
         return (*self.layout.names, *self.constants)
 
     @property
@@ -201,7 +201,7 @@ class Contrasts(GlmShape):
         return np.asarray(self.lift.T @ gradient)
 
     def curvature(self, rows: float) -> Row:
-        """In every contrast as much as its eigenvalue says."""
+        """Return the curvature of every contrast, in proportion to its eigenvalue."""
         each = rows * self._basis[0] / self.units[0] * self.design.shrinks
         found: Row = np.repeat(each, self.layout.size)
         return found
@@ -235,17 +235,17 @@ class Contrasts(GlmShape):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of every class, and each with its label."""
+        """Return the names of the coefficients of every class, each with its label."""
         own = super().names
         return tuple(f"{label}: {name}" for label in self.labels for name in own)
 
     def still(self, standard: Standard) -> Matrix:
-        """In every contrast of classes."""
+        """Return the still directions of every contrast of classes."""
         return np.asarray(np.kron(np.eye(self.rates.size - 1), super().still(standard)), dtype=np.float64)
 
     @property
     def own_still(self) -> Matrix:
-        """Of every class against the others."""
+        """Return the still directions of every class against the others."""
         return np.asarray(np.kron(self._basis[1], super().own_still), dtype=np.float64)
 
     def of_base(self) -> Row:
@@ -265,7 +265,7 @@ class Intervals(GlmShape):
         return np.concatenate([np.zeros(self.columns), np.log(self.table.hazards) / CONSTANT])
 
     def stepped(self, gradient: Row) -> Row:
-        """In a round the intervals' hazards move together."""
+        """Return the gradient of a round with its last entry for every interval: the intervals' hazards move together."""
         return np.concatenate([gradient[:-1], np.full(len(self.table.edges), gradient[-1])])
 
     def curvature(self, rows: float) -> float:
@@ -301,7 +301,7 @@ class Intervals(GlmShape):
         return back
 
     def penalty(self, standard: Standard, rows: float) -> Row:
-        """Of the slopes alone."""
+        """Return the penalty, which the slopes alone have."""
         return np.append(super().penalty(standard, rows)[:-1], np.zeros(len(self.table.edges)))
 
     @property
@@ -310,7 +310,7 @@ class Intervals(GlmShape):
         return self.table.interval_names
 
     def still(self, standard: Standard) -> Matrix:
-        """Levels beside the hazards of all intervals."""
+        """Return the still directions: levels against the hazards of all intervals."""
         return np.asarray(np.linalg.solve(self.back(standard), self.own_still))
 
     def of_base(self) -> Row:

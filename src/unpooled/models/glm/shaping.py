@@ -1,4 +1,4 @@
-"""From the released base rates of a study to the coefficients that its fit works on."""
+"""Shape of a fit: from the released base rates of a study to the coefficients that its fit works on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def shape_of(design: GlmDesign, total: Total, rows: int, counted: float) -> GlmShape:
-    """What a fit begins with: the base rate inside what a response can be, and the units of a typical record.
+    """Return the shape that a fit begins with: the base rate inside the response's possible values, and the units of a typical record.
 
     ``counted`` is the sum of weights, of which the base rate is a part; classes and exits are counted without weights, by ``rows``.
     """

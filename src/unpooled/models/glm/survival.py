@@ -1,7 +1,7 @@
 r"""Times to an event: declared intervals with a hazard each, and everything that is summed over persons who were followed for a time.
 
 In interval j a person with row x has the hazard exp(a_j + x.b): a piecewise exponential model. A person counts once, with the totals over the
-intervals. Summed are, beside what standardises,
+intervals. Summed are, in addition to what standardises,
 
 * ``base``: how many persons left in which interval, with an event or without, or not at all (Theorem F.2): 2 J + 1 cells;
 * ``descent``: h r z with the person's whole pull r (Theorem G.2), the shape of the baseline as the cells say;
@@ -61,11 +61,11 @@ class Hazards(GlmFamily):
 
     @property
     def widths(self) -> Floats:
-        """How long the intervals are."""
+        """Return the lengths of the intervals."""
         return np.diff(np.array([0.0, *self.edges]))
 
     def within(self, time: Floats) -> Floats:
-        """How long somebody followed to this time was in each interval: a row for each time."""
+        """Return the time that somebody followed to this time was in each interval: a row for each time."""
         starts = np.array([0.0, *self.edges[:-1]])
         return np.asarray(np.clip(time[:, None] - starts, 0.0, self.widths))
 
@@ -99,11 +99,11 @@ class PersonResponses(Responses):
 
 @dataclass(frozen=True)
 class ExitCells(BaseRate):
-    """How many persons left in which interval, with an event or without."""
+    """Number of persons who left in each interval, with an event or without."""
 
     @property
     def ends(self) -> Floats:
-        """Of the intervals."""
+        """Return the ends of the intervals."""
         assert isinstance(self.responses.family, Hazards)
         return np.array(self.responses.family.edges)
 
@@ -131,7 +131,7 @@ class ExitCells(BaseRate):
 
 @dataclass(frozen=True)
 class PersonRows(GlmRows):
-    """What is summed over standardised rows of persons."""
+    """Sums over standardised rows of persons."""
 
     @property
     def family(self) -> Hazards:

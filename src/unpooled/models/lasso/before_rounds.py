@@ -1,4 +1,4 @@
-"""What ``PrivateLasso`` tells of its rounds before any data are touched: their noise, what they may achieve, and good settings."""
+"""Rounds of ``PrivateLasso`` before any data are touched: their noise, their expected results, and good settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BeforeRounds:
     plan: Callable[[int, int], Plan]
 
     def predicted_noise(self, n_samples: int, n_features: int) -> dict[str, float]:
-        """What the noise of the rounds (``method="frank-wolfe"``) will be beside the signal, before any data are touched.
+        """Return the noise of the rounds (``method="frank-wolfe"``) compared with the signal, before any data are touched.
 
         ``column``: its standard deviation in a released column, whose values lie in [-1, 1]; ``pick``: the Gumbel scale of a pick, and ``score``: the
         deviation of a score, both as parts of the largest score there can be (radius + half width of y); ``refit``: the deviation of a

@@ -41,7 +41,7 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
 
     Minimises :math:`\frac1{2n}|Ax+c-y|^2` over x and c, A the columns scaled by their declared half widths, with a penalty of the standardised coefficients that follows from the noise,
     or over :math:`|x|_1\le` ``radius`` half ranges of y. No result depends on the units of y or of the columns. ``method="moments"``: each
-    party standardises its columns with noise, keeps as many as the noise allows (noisy picks), and releases their moments and products with y; what columns of different parties have in common is taken
+    party standardises its columns with noise, keeps the number that the noise allows (noisy picks), and releases their moments and products with y; what columns of different parties have in common is taken
     from one released score per row and party, its noise accounted for. ``method="frank-wolfe"``: each round every party picks one of its columns by the exponential mechanism; the best pick steps, and its column is
     released once. Every iterate is feasible.
 
@@ -113,7 +113,7 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
     n_iter_ : int
         Rounds.
     linkage_ : Linkage
-        Where ``fit`` linked frames: what that told whom, without noise.
+        Where ``fit`` linked frames: the facts that each party learned, without noise.
     statement_ : Statement
         What the fit promises, and what it does not.
     plan_ : Plan
@@ -247,7 +247,7 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
 
     @classmethod
     def _of_saved(cls, body: bytes) -> Self:
-        """From the body of a file; one of version 0.2.0 has its radius in units of y, and its study is read in half ranges."""
+        """Return an object made from a file's body; one of version 0.2.0 has its radius in units of y, and its study is read in half ranges."""
         found = super()._of_saved(body)
         if found.radius is not None and found.calibration != Calibration.PUBLISHED:
             found.radius = found.plan_.study.parameters["radius_in_half_ranges"]

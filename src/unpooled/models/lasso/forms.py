@@ -22,7 +22,7 @@ __all__ = ["Form", "compile_plan", "coordinate", "form_of"]
 
 
 class Form(StrEnum):
-    """How the budget is spent."""
+    """Ways to spend the budget."""
 
     AUTO = "auto"
     #: Privately standardised columns, and moments of each party's own.

@@ -1,4 +1,4 @@
-"""What directions of several parties' rows have in common, believed from noisy correlations: a fit must not explain it once for each party."""
+"""Common part of directions of several parties' rows, believed from noisy correlations: a fit must not explain it once for each party."""
 
 from __future__ import annotations
 

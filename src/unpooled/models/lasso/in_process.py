@@ -1,4 +1,4 @@
-"""What an estimator of parties in one process makes of a result: coefficients in place, iterates, and the noise-free duality gap."""
+"""Results for an estimator of parties in one process: coefficients in place, iterates, and the noise-free duality gap."""
 
 from __future__ import annotations
 

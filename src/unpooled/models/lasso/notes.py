@@ -1,4 +1,4 @@
-"""What a plan of a LASSO study tells before anybody looks at data, from the study alone."""
+"""Notes of a plan of a LASSO study, made before anybody looks at data, from the study alone."""
 
 from __future__ import annotations
 

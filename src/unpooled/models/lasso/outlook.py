@@ -1,4 +1,4 @@
-"""What a LASSO study of some shape may achieve: made-up columns, the noise of its plan, and the fit that its form makes of them."""
+"""Outlook of a LASSO study of some shape: made-up columns, the noise of its plan, and the fit that its form makes of them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _error(plan: Plan, relevant: int, r2: float, correlation: float, rng: np.ran
 
 
 def _mean_error(plan: Plan) -> float:
-    """What noise does to the response's mean, in deviations of it."""
+    """Return the standard deviation of the noise in the response's mean, in deviations of the response."""
     mechanism: Any = plan.release(plan.design.parties[0], SUMS).mechanism
     width = 0 if plan.design.mean_only else plan.design.widths[plan.design.parties[0]]
     steps = grids(plan.design.rows)[0] * plan.design.rows

@@ -92,7 +92,7 @@ class Parametrised(Protocol):
 
     @property
     def parameters(self) -> Parameters:
-        """What the study says."""
+        """Return the parameters of the study."""
 
 
 def response_of(context: Context, design: Parametrised) -> Vector:

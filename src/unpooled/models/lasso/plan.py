@@ -1,4 +1,4 @@
-"""From a study to its releases: T picks and scores per party, and the columns that the iterate needs."""
+"""Plan of a LASSO study: T picks and scores per party, and the columns that the iterate needs."""
 
 from __future__ import annotations
 
@@ -117,12 +117,12 @@ class LassoDesign:
 
     @property
     def refits(self) -> bool:
-        """Whether the coefficients of the chosen columns are fitted anew at the end."""
+        """Return True if the coefficients of the chosen columns are fitted anew at the end."""
         return self.parameters.refit > 0
 
     @property
     def centres(self) -> bool:
-        """Whether there is a constant beside the columns."""
+        """Return True if there is a constant in addition to the columns."""
         return self.parameters.fit_intercept
 
     @property
@@ -141,7 +141,7 @@ class LassoDesign:
 
     @property
     def length(self) -> int | None:
-        """Numbers of a released column, if they are not as many as the rows."""
+        """Return the length of a released column, if it is not the number of rows."""
         return None
 
     @property
@@ -152,15 +152,15 @@ class LassoDesign:
 
     @property
     def competes(self) -> bool:
-        """Whether only the best pick of a round steps and is shared."""
+        """Return True if only the best pick of a round steps and is shared."""
         return self.coupling is Coupling.BALL
 
     def width(self, card: Card) -> int:
-        """How many coded columns a party has."""
+        """Return the number of coded columns of a party."""
         return self.widths[card.name]
 
     def sampled(self, card: Card) -> int:
-        """How many of them it looks at per round."""
+        """Return the number of a party's columns that it looks at per round."""
         return min(self.parameters.sampled or self.width(card), self.width(card))
 
     def columns(self, study: Study, card: Card, t: int) -> NDArray[np.intp] | None:
@@ -261,12 +261,12 @@ def check(study: Study, p: Parameters) -> None:
 
 
 def widths_of(study: Study) -> dict[str, int]:
-    """How many coded columns each party has."""
+    """Return the number of coded columns of each party."""
     return {card.name: len(Coding(card.columns, 1).attribute) for card in study.parties}
 
 
 def design_of(study: Study) -> LassoDesign:
-    """What the study asks for, checked."""
+    """Return the checked design that the study asks for."""
     p: Parameters = check_parameters(study, Parameters)
     check(study, p)
     if p.sketch_rows:
@@ -313,7 +313,7 @@ def _moments(design: LassoDesign, rows: int) -> GaussianRelease:
 
 
 def _gaussian(size: int, either: Reach, multiplier: float) -> GaussianRelease:
-    """Integers that either unit moves by this much, with noise of so many times its distance; 0 is no noise."""
+    """Return a release of integers that either unit moves by ``either``, with noise of ``multiplier`` times its distance; 0 is no noise."""
     block, reach = Block(size, 1.0), dict.fromkeys(ROWWISE, either)
     if not multiplier:
         return GaussianRelease((block,), tuple(reach.items()), 0.0)

@@ -1,4 +1,4 @@
-"""What a study of this shape may achieve, before any data are touched.
+"""Outlook of the rounds of a study of this shape, before any data are touched.
 
 The algorithm is simulated in the space of its scores. Columns are taken as independent, with variance ``VARIANCE`` on their coded
 scale if nothing else is said; ``relevant`` of them carry the signal, with coefficients from 1/2 to 1 of the largest that fill the ball, and half of the
@@ -39,7 +39,7 @@ _SIMULATED = 500
 
 @dataclass(frozen=True)
 class ScoreOutlook:
-    """What the simulated study came to, on average."""
+    """The averages that the simulated study came to."""
 
     #: Relative excess risk (f(x) - f*) / (f(0) - f*).
     excess: float

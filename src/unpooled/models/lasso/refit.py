@@ -1,4 +1,4 @@
-"""From the noisy moments of the chosen columns to their coefficients: post-processing of releases, by numbers alone."""
+"""Coefficients of the chosen columns from their noisy moments: post-processing of releases, by numbers alone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ColumnMoments:
 
     @classmethod
     def of(cls, design: LassoDesign, columns: Matrix, values: Matrix, deviation: float, middle: float) -> ColumnMoments:
-        """From what was released: the columns, a row of moments (L.5) for each with their noise, and the response's mean."""
+        """Return moments from the released columns, a row of moments (L.5) for each column with their noise, and the response's mean."""
         rows, (first, second) = columns.shape[0], grids(columns.shape[0])
         unit = 1.0 / (first * second * rows)
         response = unit * design.parameters.response_bound / RESPONSE_WEIGHT
@@ -70,7 +70,7 @@ class ColumnMoments:
         )
 
     def correlations(self) -> Vector:
-        """A^T y / n, every entry moved toward 0 by what the largest of so many noises is about: sqrt(2 log k) deviations."""
+        """A^T y / n, every entry moved toward 0 by about the largest noise of its k entries: sqrt(2 log k) deviations."""
         threshold = self.response_noise * math.sqrt(2 * math.log(self.response.size))
         return np.asarray(np.sign(self.response) * np.maximum(np.abs(self.response) - threshold, 0))
 

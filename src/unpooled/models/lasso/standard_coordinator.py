@@ -93,7 +93,7 @@ def _log_odds(mean: float, rows: int) -> float:
 
 
 def _slope(response: tuple[float, float]) -> float:
-    """What a party's clipped, standardised class is a multiple of: with two values, clipping keeps it a straight line of the class."""
+    """Return the slope of a party's clipped, standardised class: with two values, clipping keeps it a straight line of the class."""
     low, high = (min(max((value - response[0]) / response[1], -CLIP), CLIP) for value in (-1.0, 1.0))
     return max((high - low) / 2, 1e-3)
 
@@ -168,7 +168,7 @@ def _own(plan: Plan, name: str, reply: Any) -> OwnMoments:  # noqa: ANN401 - a P
 def _measured(
     plan: Plan, requests: dict[str, ProductsRequest], steps: Generator[list[Axis], Products, tuple[Vector, float]]
 ) -> Generator[Any, Any, tuple[Vector, float]]:
-    """What the fit makes of the products of the axes that it asks for, stage by stage."""
+    """Return the fit made of the products of the axes that it asks for, stage by stage."""
     products: Any = None
     for stage in range(plan.design.stages + 1):
         try:
@@ -182,7 +182,7 @@ def _measured(
 def _products(
     plan: Plan, requests: dict[str, ProductsRequest], axes: list[Axis], stage: int
 ) -> Generator[Any, Any, Products]:
-    """What the parties' axes have in common, from their released scores, and the variances of its noise."""
+    """Return the products of the parties' axes, from their released scores, and the variances of their noise."""
     design: StandardDesign = plan.design
     first, second = grids(design.rows)
     asked = {

@@ -1,4 +1,4 @@
-"""From the parties' noisy moments, and what their first axes have in common, to coefficients: numbers alone, all post-processing."""
+"""Fit from the parties' noisy moments, and the products of their first axes, to coefficients: numbers alone, all post-processing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class OwnMoments:
 
     @property
     def repaired(self) -> tuple[Matrix, Vector]:
-        """(the Gram matrix, more by its noise than it was told, its first axis, of variance 1)."""
+        """Return the Gram matrix, raised in proportion to its noise, and its first axis, of variance 1."""
         values, vectors = np.linalg.eigh(self.gram)
         noise = self.gram_noise * math.sqrt(2 * self.cross.size)
         # What varies less than is believed costs little; what varies more is explained many times over.
@@ -66,14 +66,14 @@ class OwnMoments:
         return np.asarray((vectors * values) @ vectors.T), np.asarray(vectors[:, -1] / math.sqrt(values[-1] / self.level))
 
     def slopes(self, many: int) -> Vector:
-        """Products with the response on the scale of correlations, less what the largest of so many noises is about."""
+        """Return the products with the response on the scale of correlations, less about the largest of ``many`` noises."""
         loss = self.cross_noise * math.sqrt(2 * math.log(max(many, 2)))
         return np.asarray(np.sign(self.cross) * np.maximum(np.abs(self.cross) - loss, 0.0) / self.level)
 
     def priced(self, many: int, chance: float | None, part: float = PENALTY) -> tuple[Vector, Vector]:
         """Return the products with the response that a fit uses, and the penalty of each coefficient, on the scale of correlations.
 
-        ``chance`` is the deviation that drawing the rows gives a correlation: the penalty is ``part`` of what the largest of so many products of
+        ``chance`` is the deviation that drawing the rows gives a correlation: the penalty is ``part`` of what the largest of ``many`` products of
         noise and chance alone is about. None is for a fit in a ball, which has no penalty: there the products lose what noise alone makes.
         """
         if chance is None:
@@ -103,7 +103,7 @@ class Axis:
 
 
 def _untold(count: int) -> Products:
-    """What is known of axes that nobody released: next to nothing."""
+    """Return products of axes that nobody released: zeros with very large variances."""
     return np.zeros((count, count)), np.full((count, count), 1e6)
 
 
@@ -188,7 +188,7 @@ def shared_axes(products: Matrix, variance: Matrix, told: Vector) -> Matrix:
 def heard_rows(scores: Matrix, noise: float) -> tuple[Matrix, float]:
     """Rows of others' noisy scores, the longest shortened, and what part of a product with something else that leaves.
 
-    A release of products has noise in the length of the longest row, which is the largest of so many noises: of a typical length nothing is lost
+    A release of products has noise in the length of the longest row, which is the largest of all rows' noises: of a typical length nothing is lost
     that matters. By Stein's lemma products are a multiple of the exact ones, of the mean derivative of what shortens.
     """
     count = scores.shape[1]
@@ -199,7 +199,7 @@ def heard_rows(scores: Matrix, noise: float) -> tuple[Matrix, float]:
 
 
 def combined(owns: Sequence[OwnMoments], common: Matrix | None, many: int) -> tuple[Matrix, Vector]:
-    """(Gram, cross) of all parties' columns, on the scale of correlations; ``many``: as many products with the response were released.
+    """(Gram, cross) of all parties' columns, on the scale of correlations; ``many``: the number of released products with the response.
 
     Between parties k and l columns have in common what their first axes have: G_k u_k c_kl u_l' G_l, and so has what c_kk is beyond 1 within
     a party. None: nothing.

@@ -1,4 +1,4 @@
-"""What the default form asks for and what may leave a party: noisy sums, picks, moments, axes and their products."""
+"""Messages of the default form: its requests, and the replies that may leave a party: noisy sums, picks, moments, axes and products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a party computes in the default form. Every number is a function of one row and of public values, and bounded whatever those are."""
+"""Computations of a party in the default form. Every number is a function of one row and of public values, and bounded whatever those are."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _BLOCK = 1 << 14
 
 
 def _numbers(standards: Standards, columns: int) -> tuple[Floats, Floats, tuple[float, float]]:
-    """(middles, widths, those of the response) of a request; refused where they are not so many, or wild."""
+    """(middles, widths, those of the response) of a request; refuse another count of numbers, or wild ones."""
     middle, width = np.array(standards.middle, dtype=float), np.array(standards.width, dtype=float)
     numbers = np.concatenate([middle, width, standards.response])
     fits = middle.size == width.size == columns and bool((np.abs(numbers) <= _LARGEST).all())
@@ -59,7 +59,7 @@ def _numbers(standards: Standards, columns: int) -> tuple[Floats, Floats, tuple[
 
 
 def _chosen(context: Context, columns: Sequence[int], count: int | None = None) -> list[int]:
-    """Columns of a request: distinct ones that the party has, as many as the plan keeps."""
+    """Return the columns of a request: distinct ones that the party has, in the number that the plan keeps."""
     design: StandardDesign = context.design
     width = design.widths[context.name]
     if len(set(columns)) != len(columns) or not all(0 <= j < width for j in columns):

@@ -56,21 +56,21 @@ class StandardDesign:
 
     @property
     def centres(self) -> bool:
-        """Whether there is a constant beside the columns."""
+        """Return True if there is a constant in addition to the columns."""
         return self.parameters.fit_intercept
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """In the order of the study."""
+        """Return the names of the parties in the order of the study."""
         return tuple(self.widths)
 
     @property
     def crosses(self) -> bool:
-        """Whether several parties have columns that may have something in common, and axes tell what."""
+        """Return True if several parties have columns that may have something in common, which axes measure."""
         return self.stages > 0
 
     def picks(self, party: str) -> bool:
-        """Whether a party chooses among its columns."""
+        """Return True if a party chooses among its columns."""
         return self.kept[party] < self.widths[party]
 
     def radius(self, party: str) -> float:
@@ -83,7 +83,7 @@ class StandardDesign:
         return min(integer_grid(self.rows * math.ceil(4 * max(self.radius(party), CAP) ** 2), 2), exact)
 
     def longest(self, party: str) -> tuple[int, int]:
-        """(longest row, largest response beside it), in grid steps."""
+        """Return (longest row, largest response that goes with it), in grid steps."""
         grid = self.grid(party)
         return int(self.radius(party) * grid), int(CLIP * grid)
 
@@ -94,20 +94,20 @@ def strength(study: Study) -> float:
 
 
 def kept_columns(study: Study) -> dict[str, int]:
-    """How many columns each party has in the end: before data, by the noise that their moments will have."""
+    """Return the number of columns that each party keeps in the end: fixed before data, by the noise that their moments will have."""
     share = strength(study) / (len(study.parties) if study.unit == Unit.RECORD else 1)
     most = max(FEWEST, int(share / PER_COLUMN)) if math.isfinite(share) else None
     return {name: width if most is None else min(width, most) for name, width in widths_of(study).items()}
 
 
 def only_the_mean(study: Study) -> bool:
-    """Whether the noise leaves nothing but the mean: a threshold that simulations of declared shapes fixed, never data."""
+    """Return True if the noise leaves nothing but the mean: a threshold that simulations of declared shapes fixed, never data."""
     count = sum(kept_columns(study).values()) if study.unit == Unit.RECORD else max(kept_columns(study).values())
     return strength(study) < WORTH * math.sqrt(count)
 
 
 def design_of(study: Study) -> StandardDesign:
-    """What the study asks for, checked."""
+    """Return the checked design that the study asks for."""
     p: Parameters = check_parameters(study, Parameters)
     check(study, p)
     mean_only, several = only_the_mean(study), len(study.parties) > 1

@@ -135,7 +135,7 @@ def stored(fitted: PlsFit) -> StoredModel:
 
 
 def render(result: PlsResult) -> str:
-    """What was found, in words, and the coefficients as a table."""
+    """Render the result in words, with the coefficients as a table."""
     model = result.model
     count = model.y_loadings.shape[-1]
     columns, constants = by_response(result)

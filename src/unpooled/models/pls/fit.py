@@ -1,4 +1,4 @@
-"""From released moments to a PLS model: repair, choice of components, fallback. Everything here is post-processing (THEORY.md, section 3)."""
+"""Fit of a PLS model to released moments: repair, choice of components, fallback. Everything here is post-processing (THEORY.md, section 3)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PlsFit:
 
     @property
     def components(self) -> int:
-        """How many."""
+        """Return the number of components."""
         return int(self.y_loadings.shape[-1])
 
 
@@ -71,7 +71,7 @@ class _Noise:
 
 @dataclass(frozen=True)
 class ResponseMoments:
-    """What the moments of one response say: centred moments, their noise (None: none), and where there is noise what is believed under it."""
+    """The moments of one response: centred moments, their noise (None: none), and with noise the coefficients believed under it."""
 
     centred: Centred
     noise: _Noise | None
@@ -213,7 +213,7 @@ def sized(centred: Centred, frame: Frame) -> int:
 
 
 def most_components(n_components: int | str, size: int, rows: int) -> int:
-    """So many components are asked for, or tried."""
+    """Return the number of components that are asked for, or the most that are tried."""
     most = min(MOST, size, max(rows - 1, 1)) if n_components == CHOSEN else int(n_components)
     if most > size:
         msg = f"n_components = {most} with {size} coordinates: ask for fewer, or enlarge the basis"
@@ -241,7 +241,7 @@ def _alone(found: Components, centred: Centred, frame: Frame, response: float, f
 def folded(
     found: Components, own: Matrix, centred: Centred, frame: Frame, response: float | Matrix, fallback: str = ""
 ) -> PlsFit:
-    """From coordinates back to channels: coef = B b; what is a spectrum (mean, loadings) by B (B'B)^-1, so that scores stay what they are."""
+    """Return the fit mapped from coordinates to channels: coef = B b; spectra (mean, loadings) by B (B'B)^-1, which preserves scores."""
     coefficients = frame.channels(own)
     mean = frame.reference + frame.spectra(centred.mean)
     intercept = np.asarray(response - frame.reference @ coefficients - centred.mean @ own)

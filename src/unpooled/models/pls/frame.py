@@ -83,7 +83,7 @@ class Frame:
 
     @property
     def stretch(self) -> float:
-        """How much longer than its coordinates a spectrum in the span of the basis can be."""
+        """Return the largest ratio of the length of a spectrum in the span of the basis to that of its coordinates."""
         return 1.0 if self.basis is None else 1.0 / float(np.linalg.svd(self.basis, compute_uv=False)[-1])
 
 

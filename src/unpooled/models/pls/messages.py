@@ -1,4 +1,4 @@
-"""What may leave a party besides its part of a total (``unpooled.aggregation.messages``)."""
+"""Messages that may leave a party besides its part of a total (``unpooled.aggregation.messages``)."""
 
 from __future__ import annotations
 

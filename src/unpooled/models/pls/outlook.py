@@ -1,4 +1,4 @@
-"""What a PLS study of some shape may achieve: made-up coordinates with the noise that its plan has, fitted as the study's own would be."""
+"""Outlook of a PLS study of some shape: made-up coordinates with the noise that its plan has, fitted as the study's own would be."""
 
 from __future__ import annotations
 

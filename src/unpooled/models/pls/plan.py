@@ -1,4 +1,4 @@
-"""From a study to its one release: moments of projected rows."""
+"""Plan of a PLS study with its one release: moments of projected rows."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class PlsDesign:
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one response."""
+        """Return True if there is more than one response."""
         return len(self.parameters.responses) > 1
 
     @property
@@ -148,7 +148,7 @@ def _ranges(columns: Sequence[Column]) -> tuple[Matrix, Matrix]:
 
 
 def _span(columns: Sequence[Column], reference: Matrix) -> float:
-    """How far a clipped channel can be from the reference."""
+    """Return the largest distance of a clipped channel from the reference."""
     low, high = _ranges(columns)
     return float(np.maximum(high - reference, reference - low).max())
 
@@ -179,7 +179,7 @@ def _check(parameters: Parameters) -> None:
 
 
 def design_of(study: Study) -> PlsDesign:
-    """What the study asks for, checked."""
+    """Return the checked design that the study asks for."""
     parameters: Parameters = check_parameters(study, Parameters)
     _check(parameters)
     channels, (response, *others) = _channels(study, parameters.responses)

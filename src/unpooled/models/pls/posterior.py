@@ -34,7 +34,7 @@ def posterior(moments: Moments) -> tuple[Matrix, float, bool]:
 
     The constant is a column like the others, with a prior of its own: so the noise of means is known to the posterior, which centred moments
     would hide. Coordinates are turned to the principal directions of the noisy Gram, which leaves the law of its noise what it is
-    (equal variances, half off the diagonal). Priors let the first so many directions have slopes, equal ones for directions of
+    (equal variances, half off the diagonal). Priors let the first k directions have slopes, equal ones for directions of
     deviation 1 or for directions as they are; all are averaged by their evidence, which is that of the cross moments given the Gram.
     """
     p = moments.layout.size - 1

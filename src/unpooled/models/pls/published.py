@@ -55,12 +55,12 @@ class ComponentsLayout:
 
     @property
     def width(self) -> int:
-        """Of one component: weights, scores, loadings, y loading."""
+        """Return the number of values of one component: weights, scores, loadings, y loading."""
         return 2 * self.channels + self.rows + 1
 
     @property
     def size(self) -> int:
-        """Of the whole: the components, the mean spectrum and the mean response."""
+        """Return the number of values of the whole: the components, the mean spectrum and the mean response."""
         return self.components * self.width + self.channels + 1
 
     def parts(self, flat: Matrix) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix, float]:
@@ -109,7 +109,7 @@ class PublishedModel(Unpriced):
 
     @property
     def size(self) -> int:
-        """How many numbers are published."""
+        """Return the number of values that are published."""
         return self.layout.size
 
     def draw(self, given: Vector, bits: RandomBits) -> Matrix:

@@ -42,7 +42,7 @@ _NOTHING = "No response was learnt from the spectra, so each is given its mean: 
 
 @dataclass(frozen=True)
 class _Understood:
-    """What one response wants: a cross vector in its own units, the unit, and what tells components too many."""
+    """The target of one response: a cross vector in its own units, the unit, and the moments that limit the number of components."""
 
     one: ResponseMoments
     cross: Matrix

@@ -1,4 +1,4 @@
-"""How near a sketched solution is to the pooled one: Theorems 2 and 3 of the PRIDE paper, and the shape of a design that they speak of."""
+"""Approximation error of a sketched solution: Theorems 2 and 3 of the PRIDE paper, and the shape of a design that they speak of."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Shape:
 
     @classmethod
     def of(cls, design: NDArray[np.float64]) -> Shape:
-        """Of a design whose columns are standardised."""
+        """Return the shape of a design whose columns are standardised."""
         values = np.linalg.svd(design, compute_uv=False)
         values = values[values > _RANK * values[0]]
         held = np.cumsum(values**2) / float((values**2).sum())
@@ -55,7 +55,7 @@ def relative_error_bound(
     Parameters
     ----------
     shape : Shape
-        Of the whole design, which Assumption 1 wants to have full rank with at most as many rows as columns.
+        Of the whole design, which Assumption 1 wants to have full rank, with no more rows than columns.
     sketched : int
         tau_K = (K - 1) tau_subs: the received columns.
     sigma : float, default 0.0

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class PrideEstimator(StudyEstimator):
-    """What the estimators share: columns to parties, study, run, coefficients back in the data's own units."""
+    """Base of the estimators: columns to parties, study, run, coefficients back in the data's own units."""
 
     _model, _published = MODEL, published.MODEL
     #: The label columns of an estimating party.
@@ -106,7 +106,7 @@ class PrideEstimator(StudyEstimator):
         self.fit_intercept = fit_intercept
 
     def _of_family(self, declared: Declared) -> dict[str, Any]:
-        """What a study says of the response."""
+        """Return the parameters of a study that describe the response."""
         raise NotImplementedError
 
     def _labels(self, response: NDArray[Any]) -> dict[str, NDArray[Any]]:

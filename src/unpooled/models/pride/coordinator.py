@@ -22,7 +22,7 @@ GLOBAL_PENALTIES = np.logspace(-5, 5, 41)
 
 
 class PrideResult(msgspec.Struct, frozen=True):
-    """What the coordinator may know: who estimated, and the penalty if it was chosen globally."""
+    """The coordinator's result: the parties that estimated, and the penalty if it was chosen globally."""
 
     estimated: tuple[str, ...]
     alpha: float | None = None

@@ -1,4 +1,4 @@
-r"""What a party's own columns say of the others': energies direction by direction, before and after it looks at the sketches.
+r"""Curves of the others' energies, direction by direction, from a party's own columns: before and after it looks at the sketches.
 
 The rule is in THEORY.md, section 8. ``A = X X'`` of the centred own columns has eigenvectors u_i, eigenvalues w_i (falling) and rank r;
 G is the Gram matrix of the others' columns and N the degrees of freedom (n - 1 where there is a constant). All functions are pure, and
@@ -61,7 +61,7 @@ class OwnColumns:
 
     @classmethod
     def of(cls, centred: Matrix, degrees: int, *, by_rows: bool | None = None) -> OwnColumns:
-        """``by_rows``: whether to work with n x n matrices; None: where there are at least as many columns as rows."""
+        """Return the columns with their spectrum; ``by_rows``: work with n x n matrices; None: if rows do not outnumber columns."""
         n, p = centred.shape
         rows = n <= p if by_rows is None else by_rows
         square = _gram(centred, by_rows=rows)
@@ -111,7 +111,7 @@ def _spectrum(square: Matrix, most: int) -> tuple[Vector, Matrix]:
 
 @dataclass(frozen=True)
 class Belief:
-    """What is believed of the others' energies before the sketches are looked at."""
+    """The belief about the others' energies before the sketches are looked at."""
 
     #: mu, rank by rank (N numbers).
     energies: Vector
@@ -122,7 +122,7 @@ class Belief:
     unreached: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
     def scaled(self, factor: float) -> Belief:
-        """Of sketches that keep this share of all energies."""
+        """Return the belief about sketches that keep this share of all energies."""
         return replace(self, energies=self.energies * factor, most=self.most * factor)
 
     def nodes(self, count: int, shift: float) -> tuple[Matrix, Matrix]:
@@ -198,7 +198,7 @@ def _energies_by_columns(own: OwnColumns, square: Matrix, half: Index) -> Vector
 
 
 def _spread(inside: Vector, total: float, degrees: int) -> Vector:
-    """What lies outside the half's span is shared evenly by the directions there."""
+    """Return the energies of all directions: the rest of ``total`` is shared evenly by the directions outside the half's span."""
     outside = degrees - inside.size
     rest = max(total - float(inside.sum()), 0.0) / outside if outside else 0.0
     return np.concatenate([np.maximum(inside, 0.0), np.full(outside, rest)])
@@ -240,7 +240,7 @@ def energies_inside(squares: Vector, power: Vector, expected: Belief, columns: i
 
 
 def energy_outside(expected: float, observed: float, directions: int, columns: int, noise: float) -> float:
-    """c, the energy in each of so many directions that no own column reaches: a normal posterior mean, not below 0.
+    """Return c, the energy in each of ``directions`` directions that no own column reaches: a normal posterior mean, not below 0.
 
     ``observed`` is S_0, the energy of the sketches there less the noise's; ``expected`` is m0.
     """

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def _own_loss(task: str, loss: str | None, threshold: float | None, declared: Declared) -> dict[str, Any]:
-    """What a study says of the response of one of the two rows."""
+    """Return the parameters of a study that describe the response of one of the two rows."""
     if loss and loss not in (losses := ("squared", "huber") if task == "regression" else ("logistic",)):
         msg = f"loss must be one of {', '.join(losses)} where task = {task}: PrideGLM(family=...) fits the other families"
         raise UsageError(msg)
@@ -53,7 +53,7 @@ def _own_loss(task: str, loss: str | None, threshold: float | None, declared: De
 
 
 class PrideRegressor(RegressorMixin, PrideEstimator):
-    """Ridge regression on column-split data: every party fits its columns beside perturbed sketches of the others'.
+    """Ridge regression on column-split data: every party fits its columns together with perturbed sketches of the others'.
 
     What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``kept_``,
     predictions, scores) is computed from raw data and would stay with the parties: show it to nobody who may not see their data.
@@ -138,7 +138,7 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
     kept_ : dict
         What each party keeps for new rows: raw functions of its data, in no pickle and no copy.
     linkage_ : Linkage
-        Where ``fit`` linked frames: what that told whom, without noise.
+        Where ``fit`` linked frames: the facts that each party learned, without noise.
     statement_, plan_, ledger_, communication_
         What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
 

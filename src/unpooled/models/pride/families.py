@@ -1,4 +1,4 @@
-"""Families that PRIDE fits beside the squared, Huber and logistic losses: counts and positive numbers by the logarithm, quantiles.
+"""Families that PRIDE fits besides the squared, Huber and logistic losses: counts and positive numbers by the logarithm, quantiles.
 
 A mean beyond e^cap is none that data have: there the losses of the log link go on as straight lines, convex as before, whose slopes have a
 bound. Without a declared cap it is only where floating point ends.
@@ -64,7 +64,7 @@ class Poisson(Family):
         return np.where(u <= self.cap, np.maximum(np.exp(np.minimum(u, self.cap)), _LEAST), _LEAST)
 
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
-        """By expm1."""
+        """Return f(u + step) - f(u) by expm1, without cancellation where the step is short."""
         return np.asarray(_capped_change(u, step, self.cap) - y * step)
 
     def start(self, y: Vector) -> float:
@@ -114,7 +114,7 @@ class GammaLog(Family):
         return np.where(u >= -self.cap, np.maximum(y * np.exp(np.minimum(-u, self.cap)), _LEAST), _LEAST)
 
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
-        """By expm1."""
+        """Return f(u + step) - f(u) by expm1, without cancellation where the step is short."""
         return np.asarray(step + y * _capped_change(-u, -step, self.cap))
 
     def start(self, y: Vector) -> float:
@@ -134,7 +134,7 @@ class GammaLog(Family):
         return np.asarray(np.exp(np.maximum(u, -self.cap)))
 
     def log_normaliser(self, dispersion: float) -> float:
-        """Of exp(-f / dispersion) dy / y: the density of a gamma law of shape 1 / dispersion, times y."""
+        """Return the log integral of exp(-f / dispersion) dy / y: the density of a gamma law of shape 1 / dispersion, times y."""
         shape = 1 / dispersion
         return float(gammaln(shape)) - shape * math.log(shape) + shape
 

@@ -42,7 +42,7 @@ _RANK = 1e-10
 
 @dataclass(frozen=True)
 class Heard:
-    """What a party knows of the others: what they released to it, and what the study declares."""
+    """The released columns that a party received from the others, and the declarations of the study about them."""
 
     #: Coded columns that the others keep private.
     columns: int
@@ -58,7 +58,7 @@ class Heard:
     others: str = "like mine"
 
     def of_rows(self, rows: NDArray[np.intp]) -> Heard:
-        """Of some rows only."""
+        """Return the received columns of some rows only."""
         return replace(self, received=self.received[rows], calibrated=self.calibrated[rows])
 
 
@@ -95,7 +95,7 @@ class Kernel:
 
     @classmethod
     def of(cls, own: Matrix, heard: Heard, *, fit_intercept: bool, by_rows: bool | None = None) -> Kernel:
-        """From the party's own columns and what it heard; ``by_rows`` forces one of the two forms, which agree."""
+        """Return the kernel of the party's own columns and the received ones; ``by_rows`` forces one of the two forms, which agree."""
         n = own.shape[0]
         degrees = max(n - fit_intercept, 0)
         own_means = own.mean(axis=0) if fit_intercept else np.zeros(own.shape[1])
@@ -119,7 +119,7 @@ class Kernel:
         return self.own.coordinates(target[:, None])[:, 0]
 
     def share(self, inside: Vector, mean: float | Vector, fitted: Vector | None = None) -> Share:
-        """From U'v of the rows' weights v = V^-1 y; with several decisions a row, a column for each."""
+        """Return the solution from U'v of the rows' weights v = V^-1 y; with several decisions a row, a column for each."""
         own = self.own.coefficients(inside)
         return Share(own, np.empty((0, *own.shape[1:])), mean - self.own_means @ own, mean, fitted)
 
@@ -159,7 +159,7 @@ class GramPath:
 
     @classmethod
     def of(cls, kernel: Kernel, target: Vector, *, fit_intercept: bool = True) -> GramPath:
-        """Of a party's response."""
+        """Return the path for a party's response."""
         mean = float(target.mean()) if fit_intercept else 0.0
         return cls(kernel, target - mean, mean, fit_intercept)
 
@@ -239,7 +239,7 @@ class GramNewtonPath:
 
     @classmethod
     def of(cls, kernel: Kernel, target: Vector, loss: Loss, *, fit_intercept: bool = True) -> GramNewtonPath:
-        """Of a party's response."""
+        """Return the path for a party's response."""
         return cls(kernel, NewtonPath.of(features(kernel), target, loss, fit_intercept=fit_intercept))
 
     def _at(self, alpha: float) -> NewtonPath:

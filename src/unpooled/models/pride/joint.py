@@ -133,7 +133,7 @@ class JointDesignPath:
 
     @classmethod
     def of(cls, family: JointFamily, design: Matrix, own: int, response: Matrix, *, fit_intercept: bool) -> JointDesignPath:
-        """Of a party's response."""
+        """Return the path for a party's response."""
         loss = family.loss(response, fit_intercept=fit_intercept)
         return cls(family, JointPath.of(design, loss, centred=fit_intercept), design, own)
 
@@ -147,7 +147,7 @@ class JointDesignPath:
         return self.inner.evidence_alpha()
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
-        """What held-out rows add to the loss."""
+        """Return for every penalty the loss that held-out rows add."""
         return self.inner.cross_validated(alphas, folds)
 
     def solve(self, alpha: float) -> Share:
@@ -169,7 +169,7 @@ class GramJointPath:
 
     @classmethod
     def of(cls, family: JointFamily, kernel: Kernel, response: Matrix, *, fit_intercept: bool) -> GramJointPath:
-        """Of a party's response."""
+        """Return the path for a party's response."""
         loss = family.loss(response, fit_intercept=fit_intercept)
         path = JointPath.of(features(kernel), loss, centred=fit_intercept, outside=kernel.outside)
         return cls(family, kernel, path)
@@ -184,7 +184,7 @@ class GramJointPath:
         return self.path.evidence_alpha()
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
-        """What held-out rows add to the loss, their own effects unknown."""
+        """Return for every penalty the loss that held-out rows add, their own effects unknown."""
         return self.path.cross_validated(alphas, folds)
 
     def solve(self, alpha: float) -> Share:

@@ -1,4 +1,4 @@
-"""Several classes, or ordered levels: declared and public, told apart in words, and coded by their place."""
+"""Several classes, or ordered levels: declared and public, distinguished in words, and coded by their place."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Levels(Classes):
     def declared(
         cls, classes: Sequence[object] | None, y: ArrayLike | None = None, *, ordered: bool, warn: bool = True
     ) -> Levels:
-        """What a caller passed as ``classes``, or None, which reads them off ``y`` with a warning."""
+        """Return the levels that a caller passed as ``classes``; None reads them off ``y`` with a warning."""
         if classes is None and y is None:
             raise UsageError("a plan needs the classes: pass classes=(first, second, ..)")
         given = np.asarray(list(classes)) if classes is not None else np.unique(np.asarray(y))

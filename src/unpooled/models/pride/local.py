@@ -1,7 +1,7 @@
-r"""What a party computes from its own columns and the sketches it received: regression calibration, penalty, coefficients.
+r"""Local fit of a party from its own columns and the sketches it received: regression calibration, penalty, coefficients.
 
 Pure functions of arrays, shared by the party's steps and by the tests (THEORY.md, sections 4, 5 and 8). A problem is what a party fits
-on: its columns beside the received ones, or its columns and a model of the others' Gram matrix.
+on: its columns and the received ones, or its columns and a model of the others' Gram matrix.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def path_of(family: Family, design: Matrix, response: Vector, *, fit_intercept: 
 
 
 class Penalised(Protocol):
-    """What a choice of the penalty needs of a path of solutions."""
+    """The methods of a path of solutions that a choice of the penalty needs."""
 
     @property
     def squares(self) -> Vector:
@@ -84,7 +84,7 @@ class LocalPath(Penalised, Protocol):
 
 
 class LocalProblem(Protocol):
-    """What a party fits on."""
+    """The problem that a party fits."""
 
     def path(self, family: Family | JointFamily, response: Vector, *, fit_intercept: bool) -> LocalPath:
         """Its solutions for a response."""
@@ -119,7 +119,7 @@ class DesignPath:
         return self.share(*self.inner.solve(alpha))
 
     def share(self, coefficients: Vector, intercept: float) -> Share:
-        """A solution on the whole design, whoever found it."""
+        """Return the party's share of a solution on the whole design."""
         return Share(
             coefficients[: self.own],
             coefficients[self.own :],
@@ -156,13 +156,13 @@ class GramProblem:
     heard: Heard
 
     def at_home(self) -> DesignProblem:
-        """What predicts new rows from the own columns and newly received sketches: the calibrated design."""
+        """Return the problem that predicts new rows from the own columns and newly received sketches: the calibrated design."""
         return DesignProblem(self.own, self.heard.calibrated)
 
     def path(
         self, family: Family | JointFamily, response: Vector, *, fit_intercept: bool
     ) -> GramPath | GramNewtonPath | GramJointPath:
-        """In closed form where the loss is squared."""
+        """Return the path for a response; it is in closed form where the loss is squared."""
         kernel = Kernel.of(self.own, self.heard, fit_intercept=fit_intercept)
         if isinstance(family, JointFamily):
             return GramJointPath.of(family, kernel, response, fit_intercept=fit_intercept)

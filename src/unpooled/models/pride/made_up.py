@@ -80,7 +80,7 @@ def measure(parameters: Parameters) -> tuple[str, float]:
 
 
 def error(parameters: Parameters, labels: Labels, new: slice, decisions: NDArray[np.float64]) -> float:
-    """Of the decisions for new rows, which are those of the labels behind ``new``; the others were fitted on."""
+    """Return the error of the decisions for new rows, which are those of the labels behind ``new``; the others were fitted on."""
     law, y = parameters.law, labels[parameters.response]
     if parameters.has_classes:
         told = places(y, parameters.classes, parameters.response).astype(np.intp)

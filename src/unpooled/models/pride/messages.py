@@ -15,7 +15,7 @@ class Sketch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Received(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the coordinator passes on of one party: the same bytes to everybody."""
+    """The messages of one party that the coordinator passes on: the same bytes to everybody."""
 
     party: str
     sketch: tuple[Released, ...]

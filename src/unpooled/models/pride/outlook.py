@@ -1,4 +1,4 @@
-"""What a PRIDE study of some shape may achieve: the study itself, run over made-up rows of its columns, beside what nothing released would give."""
+"""Outlook of a PRIDE study of some shape: the study, run over made-up rows of its columns, compared with nothing released."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _is_binary(study: Study) -> bool:
 
 
 def _is_straight(study: Study) -> bool:
-    """Whether what is predicted is the response itself."""
+    """Return True if predictions are of the response itself."""
     return check_parameters(study, Parameters).named in ("squared", "huber")
 
 

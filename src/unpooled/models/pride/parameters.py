@@ -1,4 +1,4 @@
-"""What a PRIDE study may set, and what of it does not fit together."""
+"""Parameters of a PRIDE study, and checks that they fit together."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def automatic_size(rows: int, columns: int, epsilon: float) -> int:
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a study may set for this model."""
+    """Parameters that a study may set for this model."""
 
     #: The label column with the response, at every party that estimates; a party without it only sends (scenario B).
     response: str = "y"
@@ -188,7 +188,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(words)
 
     def _check_publication(self) -> None:
-        """What a bound on one row's pull needs declared (THEORY.md, section 7)."""
+        """Check that everything is declared that a bound on one row's pull needs (THEORY.md, section 7)."""
         law = self.law
         if isinstance(law, JointFamily):
             return
@@ -209,12 +209,12 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def has_classes(self) -> bool:
-        """Whether the response is one of declared classes."""
+        """Return True if the response is one of declared classes."""
         return self.named in CLASSES
 
     @property
     def is_joint(self) -> bool:
-        """Whether the loss is no sum over rows of one number each."""
+        """Return True if the loss is no sum over rows of one number each."""
         return self.named in JOINT
 
     @property

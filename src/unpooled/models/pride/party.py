@@ -75,7 +75,7 @@ BLOCK_ROWS = 4096
 
 
 def part_of(context: Context) -> Part:
-    """What this party holds and sends."""
+    """Return the part of the design that this party holds and sends."""
     part: Part = context.design.part(context.name)
     return part
 
@@ -107,7 +107,7 @@ def _sketched(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64
 
 
 def sent(context: Context, statistic: Callable[[Context, Part], Statistic]) -> Sketch:
-    """What a party sends in the first step: its released sketch, if the plan has one, and its public columns."""
+    """Return the party's message of the first step: its released sketch, if the plan has one, and its public columns."""
     part, table = part_of(context), context.table
     if part.knows_response and _parameters(context).fitted is None:
         _response(context)  # a label that does not fit is refused before anything is debited
@@ -199,7 +199,7 @@ def _response(context: Context) -> Vector:
 
 
 def _problem(context: Context, own: Matrix, received: Sequence[Received]) -> LocalProblem:
-    """What the party fits on, noisy columns calibrated where that was asked for; keeps what new rows will need."""
+    """Return the problem that the party fits, noisy columns calibrated where that was asked for; keep the values that new rows will need."""
     parameters = _parameters(context)
     columns_received, noise, sketched = _others(context, received)
     noisy, calibrated = noise > 0, columns_received
@@ -222,12 +222,12 @@ def _problem(context: Context, own: Matrix, received: Sequence[Received]) -> Loc
 
 
 def is_gram(context: Context) -> bool:
-    """Whether the others' Gram matrix is modelled; the published calibration does not tell its noise, and takes the sketches as they are."""
+    """Return True if the others' Gram matrix is modelled; the published calibration states no noise, and takes the sketches as they are."""
     return _parameters(context).noise_model == "gram" and context.plan.study.calibration == "sound"
 
 
 def _lossless(context: Context, part: Part) -> bool:
-    """Whether a party's sketch tells the Gram matrix of its columns exactly: no noise, and a matrix that loses nothing."""
+    """Return True if a party's sketch gives the Gram matrix of its columns exactly: no noise, and a matrix that loses nothing."""
     return part.sketch is not None and context.plan.study.epsilon == math.inf and part.sketch.is_isometry
 
 
@@ -311,7 +311,7 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
 
 
 def _need_global_cv(parameters: Parameters, what: str) -> None:
-    """What global cross-validation sends or decides is refused under every other plan, whoever asks for it."""
+    """Refuse the steps of global cross-validation under every other plan, for every sender."""
     if parameters.alpha != "global-cv":
         msg = f"{what} belongs to global cross-validation, which this plan does not allow"
         raise PlanMismatch(msg)

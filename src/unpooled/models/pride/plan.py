@@ -52,7 +52,7 @@ _GLOBAL_CV = Sentence(
 
 @dataclass(frozen=True)
 class Part:
-    """What one party holds and sends: its private columns, their coding and sketch, and its public columns."""
+    """One party's part of a study: its private columns, their coding and sketch, and its public columns."""
 
     card: Card
     private: Coding
@@ -86,7 +86,7 @@ def coded(part: Part, table: Table) -> Own:
 
 @dataclass(frozen=True)
 class PrideDesign:
-    """What the model made of a study."""
+    """The design that the model made of a study."""
 
     parameters: Parameters
     #: What every party holds and sends, in the study's order.
@@ -95,7 +95,7 @@ class PrideDesign:
     own: Callable[[Part, Table], Own] = coded
 
     def part(self, party: str) -> Part | None:
-        """What one party holds and sends."""
+        """Return the part that one party holds and sends; None for a party that the study does not have."""
         return next((part for part in self.parts if part.card.name == party), None)
 
 
@@ -105,7 +105,7 @@ def data_grid(features: int) -> int:
 
 
 def parts_of(study: Study) -> tuple[Part, ...]:
-    """What every party holds and sends, in the study's order: a function of the public study."""
+    """Return the parts that every party holds and sends, in the study's order: a function of the public study."""
     parameters = check_parameters(study, Parameters)
     declared, disclosed = {c.name for card in study.parties for c in card.columns}, set(parameters.public)
     for name in parameters.public:
@@ -127,7 +127,7 @@ def parts_of(study: Study) -> tuple[Part, ...]:
 
 
 def sketch_of(study: Study, card: Card, features: int) -> PublicSketch | None:
-    """The public matrix for so many private coded columns of a party; None where the study sends nothing of them."""
+    """Return the public matrix for ``features`` private coded columns of a party; None where the study sends nothing of them."""
     parameters = check_parameters(study, Parameters)
     size = _size(study, parameters, card, features)
     if not size:
@@ -150,7 +150,7 @@ def sizes_of(design: PrideDesign) -> dict[str, int]:
 
 
 def knows_response(parameters: Parameters, card: Card) -> bool:
-    """Whether a party has the response, and so estimates: all label columns of the family."""
+    """Return True if a party has the response, and so estimates: all label columns of the family."""
     return all(name in card.labels for name in parameters.labels)
 
 
@@ -201,7 +201,7 @@ def _size(study: Study, parameters: Parameters, card: Card, features: int) -> in
 
 
 def _mechanism(study: Study, part: Part, senders: Sequence[Part]) -> Mechanism:
-    """One party's release, beside those of all ``senders``."""
+    """Return the mechanism of one party's release, given those of all ``senders``."""
     assert part.sketch is not None
     numbers = part.card.rows * part.sketch.size
     if study.epsilon == math.inf:
@@ -244,7 +244,7 @@ def _publication(study: Study, part: Part, estimating: list[Part]) -> Mechanism:
 
 
 def coefficients_reach(part: Part, rows: int, parameters: Parameters, received: NDArray[np.float64]) -> float:
-    r"""How far one person's row moves the solution: a closed form of the plan and of what was received (THEORY.md, section 7).
+    r"""Return the sensitivity of the solution to one person's row: a closed form of the plan and of what was received (THEORY.md, section 7).
 
     The objective is alpha-strongly convex, so the solution moves by at most 2 sup|grad f| / alpha. Rows of the design have length
     at most R, R^2 = (own coded columns) + max_i |received_i|^2. Where |f'| <= L: |grad f| <= L R. Squared loss: |b| <= Y sqrt(n / alpha)
@@ -266,7 +266,7 @@ def coefficients_reach(part: Part, rows: int, parameters: Parameters, received: 
 
 
 def unit_of(parameters: Parameters, response: NDArray[np.float64]) -> float:
-    """What the response is divided by before the fit: public where a threshold is declared."""
+    """Return the unit by which the response is divided before the fit: public where a threshold is declared."""
     law = parameters.law
     if isinstance(law, JointFamily):
         return 1.0

@@ -1,4 +1,4 @@
-"""What decisions of new rows mean to a family: expected responses, probabilities, survival, and how well they fit."""
+"""Predictions of families from decisions of new rows: expected responses, probabilities, survival, and measures of their fit."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class FamilyEstimator(PrideEstimator):
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Of two classes the log odds of ``classes_[1]``; of more a number for each class, the largest of the likeliest."""
+        """Return for two classes the log odds of ``classes_[1]``; for more a number for each class, the largest of the likeliest."""
         decisions = self.linear_predictor(X)
         if self.classes_.size == 2:  # noqa: PLR2004
             return decisions if decisions.ndim == 1 else np.asarray(decisions[:, 1] - decisions[:, 0])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def probabilities(family: str, decisions: NDArray[np.float64]) -> Matrix:
-    """Of the classes, from one decision (logistic), one for each class, or one for each level but the last.
+    """Return the probabilities of the classes, from one decision (logistic), one for each class, or one for each level but the last.
 
     >>> probabilities("ordinal", np.array([[2.0, -2.0]])).round(2).tolist()
     [[0.12, 0.76, 0.12]]

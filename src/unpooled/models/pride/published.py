@@ -142,7 +142,7 @@ def ascend(context: Context, path: RidgePath | NewtonPath, alpha: float) -> tupl
 
 
 def _gradient(path: RidgePath | NewtonPath, coefficients: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
-    """Of the objective. With a_i = f_i'(x_i b) as dual variables the duality gap at b is its square over 2 alpha."""
+    """Return the gradient of the objective. With a_i = f_i'(x_i b) as dual variables the duality gap at b is its square over 2 alpha."""
     decision = path.design @ coefficients
     pull = path.target - decision if isinstance(path, RidgePath) else path.loss.pull(decision, path.target)
     gradient: NDArray[np.float64] = alpha * coefficients - path.design.T @ pull

@@ -1,4 +1,4 @@
-"""What a party's label columns mean to a family: coded classes and levels, counts, censored times; refused in words where they are none."""
+"""Label columns of a party by family: coded classes and levels, counts, censored times; unfit ones are refused in words."""
 
 from __future__ import annotations
 

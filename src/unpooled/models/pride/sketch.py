@@ -53,7 +53,7 @@ class PublicSketch:
         shape: tuple[int, ...] = (),
         matrix: NDArray[np.float64] | None = None,
     ) -> PublicSketch:
-        """The sketch of this kind for so many coded columns; ``grid`` is the coded data's largest absolute value."""
+        """Return the sketch of this kind for ``features`` coded columns; ``grid`` is the coded data's largest absolute value."""
         if kind == "srht":
             return cls(size, 1 / math.sqrt(size), grid, srht=Srht.draw(features, size, seed))
         if kind == "gaussian":
@@ -120,14 +120,14 @@ class PublicSketch:
 
     @property
     def is_isometry(self) -> bool:
-        """Whether Pi Pi' = I, so that X Pi has the Gram matrix of X."""
+        """Return True if Pi Pi' = I, so that X Pi has the Gram matrix of X."""
         if self.srht is not None:
             return self.size == self.srht.padded
         assert self.exact is not None
         return np.allclose(self.exact @ self.exact.T, np.eye(self.exact.shape[0]), rtol=0, atol=1e-12)
 
     def attribute_reach(self, column: Column, first: int) -> float:
-        """How far one value of ``column``, whose coded columns begin at ``first``, moves a sketched row (data grid = 1).
+        """Return the sensitivity of a sketched row to one value of ``column``, whose coded columns begin at ``first`` (data grid = 1).
 
         The distance is convex in both values, so its maximum is over the extreme points of what the value is coded to: the two ends
         of the range (and zero or the indicator when it may be missing); for categories every pair of them, and a missing one.
@@ -146,7 +146,7 @@ class PublicSketch:
         return max(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(extremes, 2))
 
     def record_reach(self, columns: Sequence[Column], firsts: Sequence[int]) -> float:
-        """How far a whole row moves a sketched row without clipping: the smaller of two bounds (data grid = 1)."""
+        """Return the sensitivity of a sketched row to a whole row, without clipping: the smaller of two bounds (data grid = 1)."""
         diameters = [2.0 if c.categories is None else math.sqrt(2.0) for c in columns]
         return min(
             self.operator_norm * math.sqrt(math.fsum(d * d for d in diameters)),

@@ -154,7 +154,7 @@ class PrivateStackingClassifier(StackedClassifier):
     Parameters
     ----------
     parties : int or mapping from party names to columns (indices or names), default 2
-        Where columns are split. An int makes so many groups: of falling importance if ``importance`` is given, else random and equal.
+        Where columns are split. An int is a number of groups: of falling importance if ``importance`` is given, else random and equal.
         Where rows are split without ``sites``, the number of random groups of rows.
     split : {"features", "samples"}, default "features"
         Whether parties hold columns or rows.
@@ -222,7 +222,7 @@ class PrivateStackingClassifier(StackedClassifier):
     released_, classes_
         Weights of each party, for ``source``; and the two labels.
     linkage_
-        Where ``fit`` linked frames: what that told whom, without noise.
+        Where ``fit`` linked frames: the facts that each party learned, without noise.
     statement_, plan_, ledger_, communication_
         What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
 

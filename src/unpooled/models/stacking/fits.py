@@ -46,17 +46,17 @@ class Fit:
 
     @property
     def softmax(self) -> bool:
-        """Whether there is a linear predictor for every class in one fit."""
+        """Return True if there is a linear predictor for every class in one fit."""
         return self.classes > 2 and not self.rest  # noqa: PLR2004 - more than two classes
 
     @property
     def shape(self) -> LossShape:
-        """Of its loss."""
+        """Return the shape of the loss."""
         return LossShape(LossSign.SOFTMAX, self.classes) if self.softmax else LossShape(LossSign.ONE_SIGN)
 
     @property
     def fits(self) -> int:
-        """How many fits it stands for: every class against the rest, or one."""
+        """Return the number of fits: one for every class against the rest, or one in all."""
         return self.classes if self.classes > 2 and self.rest else 1  # noqa: PLR2004
 
     @property
@@ -66,7 +66,7 @@ class Fit:
 
     @property
     def curvature(self) -> float:
-        """Beta, of as many factors as a row's Jacobian has."""
+        """Return beta, the curvature of each factor in the bound on the determinant of a row's Jacobian."""
         return 1 / self.classes if self.softmax else LOGISTIC.curvature
 
     @property
@@ -80,7 +80,7 @@ class Fit:
         return self.curvature * self.weight**2 / self.rows
 
     def lost(self, penalty: float) -> float:
-        """What the Jacobians of all its fits cost."""
+        """Return the cost of the Jacobians of all its fits."""
         return self.fits * self.factors * math.log1p(self.bend / penalty)
 
     def least_penalty(self, left: float) -> float:
@@ -88,7 +88,7 @@ class Fit:
         return self.bend / expm1(left / (self.fits * self.factors))
 
     def reach(self, adjacency: Adjacency, unit: Unit) -> float:
-        """How far one unit moves the sum of its gradients."""
+        """Return the sensitivity of the sum of its gradients to one unit."""
         if self.softmax:
             zero_out = adjacency is Adjacency.ZERO_OUT and unit is Unit.RECORD
             return self.weight * math.sqrt(2.0 if zero_out else 8.0)

@@ -38,6 +38,6 @@ def weighed(
 
 
 def dealt(rows: int, groups: int, seed: int) -> list[str]:
-    """Which of so many random groups every row is dealt to."""
+    """Return for every row the one of ``groups`` random groups that it is dealt to."""
     order = np.random.default_rng(seed).permutation(rows) % groups
     return [f"group{k:03d}" for k in order.tolist()]

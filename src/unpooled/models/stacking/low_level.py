@@ -62,21 +62,21 @@ class LowLevel:
 
     @property
     def size(self) -> int:
-        """How many weights a linear predictor has: coded columns, then the constant."""
+        """Return the number of weights of a linear predictor: coded columns, then the constant."""
         return len(self.coding.attribute) + self.intercept
 
     @property
     def numbers(self) -> int:
-        """How many weights all of its linear predictors have."""
+        """Return the number of weights of all linear predictors."""
         return self.size * self.outcomes.predictors
 
     @property
     def _shortens(self) -> bool:
-        """Whether rows inside the declared ranges may be longer than allowed."""
+        """Return True if rows inside the declared ranges may be longer than allowed."""
         return self.unit or self.norm is not None or self.length < math.sqrt(len(self.columns))
 
     def fit(self, rows: int) -> Fit:
-        """The shape of its fit to so many rows."""
+        """Return the shape of its fit to ``rows`` rows."""
         length = float(math.hypot(*self.centre))
         if self.made is not None:
             apart = self._gone(self.made)
@@ -102,7 +102,7 @@ class LowLevel:
 
     @property
     def scale(self) -> float:
-        """What every coded value is multiplied with, so that no row is longer than q, its constant included."""
+        """Return the factor of every coded value, such that no row is longer than q, its constant included."""
         shrink = math.sqrt(2.0) if self.intercept else 1.0
         return self.weight * (1 - SAFETY) / shrink / (1.0 if self.norm is not None else self.length)
 

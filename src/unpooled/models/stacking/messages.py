@@ -26,7 +26,7 @@ class NoisyPredictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MetaRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the high-level model is trained on: predictions per low-level model (columns split), or the models' weights (rows split)."""
+    """Training data of the high-level model: predictions per low-level model (columns split), or the models' weights (rows split)."""
 
     features: tuple[Array, ...]
 

@@ -1,4 +1,4 @@
-"""What a fit tells apart: two classes, or several together or each from the rest. Labels in, minimisers and probabilities out."""
+"""Outcomes of a fit: two classes, or several together or each against the rest. Labels in, minimisers and probabilities out."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def check_way(multi_class: str) -> None:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """So many classes, and whether each is told from the rest where they are more than two."""
+    """The number of classes; ``rest``: if they are more than two, each is fitted against the rest."""
 
     classes: int = 2
     rest: bool = False
 
     @property
     def several(self) -> bool:
-        """Whether there are more than two."""
+        """Return True if there are more than two classes."""
         return self.classes > 2  # noqa: PLR2004 - two classes need one linear predictor
 
     @property
     def predictors(self) -> int:
-        """How many linear predictors a row has."""
+        """Return the number of linear predictors of a row."""
         return self.classes if self.several else 1
 
     def coded(self, labels: NDArray[Any], classes: Sequence[str | float], name: str) -> NDArray[Any]:
@@ -82,7 +82,7 @@ class Outcomes:
         )
 
     def probabilities(self, decisions: Matrix) -> Matrix:
-        """Of every class, from the values of the linear predictors (rows x predictors)."""
+        """Return the probabilities of every class, from the values of the linear predictors (rows x predictors)."""
         if not self.several:
             second = expit(decisions[:, 0])
             return np.column_stack([1 - second, second])

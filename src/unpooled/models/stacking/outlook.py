@@ -1,4 +1,4 @@
-"""What a stack may achieve: its own fits, on made-up rows of the declared shape, with the noise that its plan has."""
+"""Outlook of a stack: its own fits, on made-up rows of the declared shape, with the noise that its plan has."""
 
 from __future__ import annotations
 

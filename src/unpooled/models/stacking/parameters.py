@@ -28,7 +28,7 @@ COMBINERS = ("probability", "majority", "weighted-majority", LOG_ODDS)
 
 
 class Meta(StrEnum):
-    """How low-level models are combined."""
+    """Ways to combine low-level models."""
 
     PUBLIC = "public-weights"
     TRUSTED = TRUSTED

@@ -134,7 +134,7 @@ def fit_ranked(context: Context, request: RankedRequest) -> Weights:
 
 
 def _probabilities(context: Context) -> Floats:
-    """Of the high-level rows, by the low-level model that this party released: of the second of two classes, or of every class."""
+    """Return probabilities of the high-level rows by this party's released low-level model: of the second of two classes, or of every class."""
     _, block = _own(context)
     chosen = _part(context, HIGH)
     found = block.predicted(block.rows(context.table, chosen), context.kept(KEPT))

@@ -1,4 +1,4 @@
-"""From a study to its releases: one perturbed fit per low-level model, and what the high-level model needs."""
+"""Plan of a stack: one perturbed fit per low-level model, and what the high-level model needs."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class StackingDesign:
 
     @property
     def learns(self) -> bool:
-        """Whether a high-level model is learned."""
+        """Return True if a high-level model is learned."""
         return bool(self.holder)
 
     def penalty(self, name: str, rows: int, epsilon: float, law: Noise) -> float:
@@ -118,7 +118,7 @@ class StackingDesign:
         return np.sort(order[:low] if name == LOW else order[low:])
 
     def high_rows(self, rows: int) -> int:
-        """How many of these rows the high-level model learns from."""
+        """Return the number of these rows that the high-level model learns from."""
         return max(2, round(rows * self.parameters.high_share))
 
 
@@ -181,7 +181,7 @@ def _implied(columns: tuple[Column, ...], norm: float | None, share: float) -> t
 
 
 def design_of(study: Study) -> StackingDesign:
-    """What the study asks for, checked."""
+    """Return the checked design that the study asks for."""
     p: Parameters = check_parameters(study, Parameters)
     _check(study, p)
     rows_split = p.split == "samples"

@@ -44,7 +44,7 @@ _POOLED, _BASE_RATE = "glm", "mean"
 
 
 class PooledLogistic(Tabled, StackEstimator):
-    """What ``PrivateLogisticRegression`` does with its parameters: the choice, and the fit by either way."""
+    """The parameters of ``PrivateLogisticRegression`` at work: the choice, and the fit by either way."""
 
     method: str
     source: Sequence[float] | None
@@ -169,7 +169,7 @@ class PooledLogistic(Tabled, StackEstimator):
         """Release what the method needs of all rows (``sites``: a label per row; None is one site), and fit.
 
         ``fit(frame, "y")`` takes the response out of a frame, ``fit(frame, formula="ill ~ age * ward")`` whatever the formula names; a frame may
-        hold other columns beside those that are declared.
+        hold other columns in addition to those that are declared.
         """
         asked = self._framed(X, y, formula)
         if asked.event is not None:

@@ -1,6 +1,6 @@
 """Private importance: noisy scores of the parties' columns, of which the order alone is used; falling shares are given out by rank.
 
-What the fits cost together is fixed before data: whoever is first, the shares are the same (Theorem S.13).
+What the fits cost together is fixed before data: for every order of the parties, the shares are the same (Theorem S.13).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _GRID = 1 << 16
 
 
 def release_of(rank: int) -> str:
-    """What the fit of this rank, counted from 0, is called."""
+    """Return the name of the release of the fit of this rank, counted from 0."""
     return f"{RANKED} {rank + 1}"
 
 

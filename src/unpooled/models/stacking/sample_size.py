@@ -1,4 +1,4 @@
-"""How many rows a private logistic model wants: Theorem 5 of the PST paper (Yao et al. 2019), up to its unknown constant."""
+"""Sample size of a private logistic model: Theorem 5 of the PST paper (Yao et al. 2019), up to its unknown constant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the estimators of perturbed fits share: a study of them, the weights that it released, new rows scaled like those of the fit."""
+"""Base of the estimators of perturbed fits: a study of them, the weights that it released, new rows scaled like those of the fit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class StackEstimator(DeclaredClassifier):
-    """What the two estimators share: a study of perturbed fits, and the weights that it released."""
+    """Base of the two estimators: a study of perturbed fits, and the weights that it released."""
 
     _model, _published = MODEL, published.MODEL
     _several = True

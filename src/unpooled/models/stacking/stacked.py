@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class StackedClassifier(StackEstimator):
-    """What ``PrivateStackingClassifier`` does with its parameters."""
+    """The parameters of ``PrivateStackingClassifier`` at work."""
 
     parties: int | Mapping[str, Sequence[int | str]]
     split: str
@@ -62,7 +62,7 @@ class StackedClassifier(StackEstimator):
         return isinstance(self.importance, str)
 
     def _ranks(self, parties: int) -> list[float]:
-        """What is given out by rank, where parties are ranked privately."""
+        """Return the importances that are given out by rank, where parties are ranked privately."""
         if not self._ranked:
             if self.falling is not None:
                 raise UsageError('falling goes with importance="private"')

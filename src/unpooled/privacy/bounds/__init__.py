@@ -1,4 +1,4 @@
-"""What is declared about the data before anybody looks at them, and how rows are coded by it.
+"""Declarations about the data, made before anybody looks at the data, and the coding of rows by these declarations.
 
 A :class:`Column` is the declaration of one column, a :class:`Bounds` the short way to write many; :class:`Coding` turns raw
 blocks into integers by public constants only: clip to the range, centre at its middle, scale by its half width, round toward

@@ -75,7 +75,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def half_width(self) -> float:
-        """What one coded unit means in the column's own units."""
+        """Return the size of one coded unit in the column's own units: half the width of the range."""
         return self.range[1] / 2 - self.range[0] / 2
 
     @property
@@ -88,12 +88,12 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def may_be_absent(self) -> bool:
-        """Whether a value may be missing without being refused."""
+        """Return True if a value may be missing without being refused."""
         return self.missing != "refuse"
 
     @property
     def unfit_for_sparse(self) -> str | None:
-        """What keeps a column that is held sparse from being coded sparse: its zeros would not stay zeros."""
+        """Return the reason why this column cannot be coded sparse (its zeros would not stay zeros), or None if it can."""
         if self.categories is not None or self.range[0] != -self.range[1]:
             return "a sparse column's range must be symmetric about zero, so that zeros stay zeros: declare low = -high"
         if self.missing == "indicator":

@@ -118,7 +118,7 @@ class Bounds:
     def given(
         cls, bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None, table: Table | None, *, warn: bool = True
     ) -> Bounds:
-        """What a caller passed as ``bounds``: declared bounds, by name or as a pair (low, high); None reads them off the data."""
+        """Return the bounds that a caller passed as ``bounds``: declared ones, by name or as a pair (low, high); None reads them off the data."""
         if isinstance(bounds, Bounds):
             return bounds
         if bounds is not None:

@@ -19,7 +19,7 @@ chain is the present one. Each write
 
 Whatever is killed wherever, the end of the database is one of the anchor's, so the ledger opens again; and an older copy
 of the database, put back, is refused. If only step 4 fails the debit stands and the caller sees a refusal: nothing is
-sent, and the next call finishes the step without a second debit. An older copy of database AND anchor put back together cannot be told from the
+sent, and the next call finishes the step without a second debit. An older copy of database AND anchor put back together cannot be distinguished from the
 truth by anything on this machine: a careful officer writes :attr:`Ledger.head` down elsewhere and compares.
 """
 

@@ -102,7 +102,7 @@ class Ledger:
         purpose: str = "",
         origins: Iterable[Origin] = (),
     ) -> None:
-        """Record that this party agreed to a plan: what it is about (``words``), who approved it, why, and what it was told."""
+        """Record that this party agreed to a plan: what it is about (``words``), who approved it, why, and the origins that were shown."""
         check_plan(plan)
         check_line("name of who approves", by)
         check_line("reason of an approval", reason)
@@ -112,7 +112,7 @@ class Ledger:
                 self._store.append(Row(kind="approval", plan=plan, name=words, detail=msgspec.json.encode(told)))
 
     def approved(self, plan: str) -> bool:
-        """Whether this party agreed to a plan."""
+        """Return True if this party agreed to a plan."""
         check_plan(plan)
         with self._store.locked() as history:
             return plan in history.approved
@@ -202,7 +202,7 @@ class Ledger:
     ) -> None:
         """Record that rows are linked in this plan with this set of parties, who may test ``guesses`` ids; once for a plan.
 
-        Refused where ``most`` plans with that set are recorded already, or where the guesses of all plans, whoever took part, would exceed
+        Refused where ``most`` plans with that set are recorded already, or where the guesses of all plans, with any parties, would exceed
         ``in_total``.
         """
         check_plan(plan)
@@ -228,13 +228,13 @@ class Ledger:
                 self._store.append(Row(kind="alignment", plan=plan, name=parties, number=guesses))
 
     def aligned(self, plan: str) -> bool:
-        """Whether rows are linked in this plan."""
+        """Return True if rows are linked in this plan."""
         with self._store.locked() as history:
             return plan in history.alignments
 
     @property
     def guesses(self) -> int:
-        """How many ids other parties could try out on this one's set, over all plans that linked its rows."""
+        """Return the number of ids that other parties could try out on this one's set, over all plans that linked its rows."""
         with self._store.locked() as history:
             return sum(row.number for row in history.alignments.values())
 
@@ -256,7 +256,7 @@ class Ledger:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What its total does not hold, in words: of rows that were taken over from format 1."""
+        """Return warnings about costs that the ledger's total does not hold: those of rows that were taken over from format 1."""
         with self._store.locked() as history:
             last = max((row.position for row in history.rows if row.kind == "migration" and row.number < 2), default=0)  # noqa: PLR2004 - of format 1
             old = [row for row in history.rows[:last] if row.kind == "charge"]
@@ -271,7 +271,7 @@ class Ledger:
         return (own, uncounted) if free else (own,)
 
     def composition(self, unit: Unit | str, scope: Scope = Scope.PARTY, charges: Iterable[Charge] = ()) -> Worst:
-        """What everything charged so far, and these charges, cost one unit, sent or not: once reserved, a release counts as spent.
+        """Return the cost to one unit of everything charged so far and of these charges, sent or not: once reserved, a release counts as spent.
 
         Scope "party": this party's own releases. Scope "person", which policies bound unless they say otherwise: of a column-split
         study that released anything here, the whole plan over all its parties.
@@ -299,7 +299,7 @@ class Ledger:
         return tuple(lines)
 
     def charged(self, key: ReleaseKey) -> bool:
-        """Whether this release was debited."""
+        """Return True if this release was debited."""
         with self._store.locked() as history:
             return key in history.charges
 

@@ -1,4 +1,4 @@
-"""What a ledger's rows say, and how each is tied to the one before it.
+"""Rows of a ledger: the content of each kind, and the hash that ties each row to the one before it.
 
 A row is one of
 
@@ -9,7 +9,7 @@ A row is one of
 * ``withdrawal``: this party took its agreement back;
 * ``charge``: one release of this party, and what it costs each unit;
 * ``shared``: what a whole column-split plan costs the people in this party's rows, over all parties;
-* ``alignment``: rows were linked with a set of parties, who could try out so many guessed ids;
+* ``alignment``: rows were linked with a set of parties, and the number of ids that they could try out;
 * ``commit``: the reply of a step;
 * ``migration``: all rows before it were taken over from a ledger of an older version (``number``; 0 stands for format 1);
 * ``countersignature``: somebody signed a head of this chain (nobody does yet; a later version may).
@@ -76,7 +76,7 @@ def read_costs(detail: bytes) -> tuple[Cost, ...]:
 
 
 class Approval(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The detail of an approval: who approved a plan, why, and what this person was shown beside the plan."""
+    """The detail of an approval: who approved a plan, why, and what this person was shown in addition to the plan."""
 
     by: str = ""
     reason: str = ""
@@ -117,7 +117,7 @@ class Row(NamedTuple):
 
     @property
     def approval(self) -> Approval:
-        """What an approval or a withdrawal says beside its plan; rows of format 2 say nothing."""
+        """Return the detail of an approval or a withdrawal; rows of format 2 have an empty one."""
         return msgspec.json.decode(self.detail, type=Approval) if self.detail else Approval()
 
     @property

@@ -1,4 +1,4 @@
-"""What is debited: the name of a release, what it costs each unit, and a line of the ledger as people read it."""
+"""Debits: the name of a release, its cost to each unit, and a line of the ledger as people read it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ReleaseKey:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one release costs each unit, and a digest of the request and the data behind it.
+    """The cost of one release to each unit, and a digest of the request and the data behind it.
 
     ``shared``: not one release but a whole column-split plan, over all its parties.
     """
@@ -97,7 +97,7 @@ class Charge:
         require({cost.unit for cost in self.costs} >= set(ROWWISE), "a charge says what it costs a row and a value")
 
     def cost(self, unit: Unit) -> tuple[Cost, ...]:
-        """What this charge is to one unit; a household's loss is unbounded where nobody bounded how many of its rows count."""
+        """Return the costs of this charge to one unit; a household's loss is unbounded where nobody bounded the number of its rows that count."""
         return tuple(cost for cost in self.costs if cost.unit is unit) or (Cost(unit, "", UNBOUNDED),)
 
 
@@ -126,7 +126,7 @@ class Entry:
         return tuple(unit for unit in Unit if any(cost.unit is unit for cost in self.costs))
 
     def words(self, unit: Unit) -> str:
-        """What it costs one unit; alternatives, of which one holds for a given person, are told apart by "or"."""
+        """Return the cost to one unit in words; alternatives, of which one holds for a given person, are separated by "or"."""
         if unit is Unit.HOUSEHOLD and all(cost.unit is not unit for cost in self.costs):
             return str(UNBOUNDED)
         parts: dict[str, list[str]] = {}

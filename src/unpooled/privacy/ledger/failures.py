@@ -1,4 +1,4 @@
-"""What failed, in words: a ledger that is damaged is told from a disk that is full or a lock that is held."""
+"""Words for failures, which distinguish a damaged ledger from a full disk and from a lock that is held."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ FORMAT = 2
 
 
 def is_format_2(connection: sqlite3.Connection) -> bool:
-    """Whether the first row of this chain is one of format 2."""
+    """Return True if the first row of this chain is one of format 2."""
     first = connection.execute("SELECT * FROM chain WHERE position = 0").fetchone()
     return first is not None and link(start(FORMAT).digest, first[:-1]) == first[-1]
 

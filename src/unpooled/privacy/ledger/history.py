@@ -1,4 +1,4 @@
-"""What the verified rows of a chain say, and what they cost one unit together."""
+"""Verified rows of a chain, sorted by kind, and their total cost to one unit."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class History:
 
 
 def spent(charges: Iterable[Charge], unit: Unit, scope: Scope, *, known_only: bool = False) -> Worst:
-    """What these charges cost one unit together (:func:`~unpooled.privacy.exposure.account`, plan by plan)."""
+    """Return the total cost of these charges to one unit (:func:`~unpooled.privacy.exposure.account`, plan by plan)."""
     plans: dict[tuple[str, bool], dict[str, list[Event]]] = {}
     for charge in charges:
         # A plan is counted whole, as a shared charge, or release by release: never both.

@@ -1,4 +1,4 @@
-"""Where a ledger lies, so that a copy of it can be told from the ledger itself."""
+"""The place of a ledger, so that a copy can be distinguished from the ledger itself."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cls(str(path.parent.resolve() / path.name), _machine(), (made or path).stat().st_ino)
 
     def is_same(self, other: Place) -> bool:
-        """Whether both are one place, as far as anybody can tell."""
+        """Return True if both places are the same, as far as file, machine and inode show."""
         machines = not (self.machine and other.machine) or self.machine == other.machine
         inodes = not (self.inode and other.inode) or self.inode == other.inode
         return self.file == other.file and machines and inodes

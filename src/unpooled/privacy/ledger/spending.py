@@ -1,4 +1,4 @@
-"""What a ledger says was spent, in one form for every command: a number, or "unbounded" with what is known of the rest."""
+"""Spending of a ledger, in one form for every command: a number, or "unbounded" with the known cost of the rest."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class StudyLine:
-    """What a ledger holds of one plan."""
+    """The entries and the cost of one plan in a ledger."""
 
     plan: str
     entries: tuple[Entry, ...]
@@ -56,12 +56,12 @@ class StudyLine:
 
     @property
     def releases(self) -> int:
-        """How many releases of the plan were debited."""
+        """Return the number of releases of the plan that were debited."""
         return sum(entry.kind == "charge" for entry in self.entries)
 
     @property
     def about(self) -> str:
-        """What the plan is about: the model and the purpose that were approved."""
+        """Return the model and the purpose that were approved."""
         return self.approval.about if self.approval else ""
 
     @property

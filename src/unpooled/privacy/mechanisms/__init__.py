@@ -1,4 +1,4 @@
-"""The acts that make a value public, one file each with its proof beside it (``blocks.md`` beside ``blocks.py``).
+"""The acts that make a value public, one file each with its proof next to it (``blocks.md`` next to ``blocks.py``).
 
 All of them act on exact integers where they can (F.4). A model may bring its own, as the published forms do: whatever is a
 :class:`Mechanism` can be planned, hashed, debited and released.

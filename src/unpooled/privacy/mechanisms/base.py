@@ -1,4 +1,4 @@
-"""What every mechanism is: its noise and its privacy event in one object, so that they cannot drift apart."""
+"""The interface of a mechanism: its noise and its privacy event in one object, so that they cannot drift apart."""
 
 from __future__ import annotations
 
@@ -43,31 +43,31 @@ class Mechanism(ABC):
         # under the name of a field for that field's default.
         @property
         def name(self) -> str:
-            """What plans and ledgers call it."""
+            """Return the name of the mechanism in plans and ledgers."""
 
         @property
         def size(self) -> int:
-            """How many numbers one release publishes."""
+            """Return the number of values that one release publishes."""
 
         @property
         def scale(self) -> float | None:
             """The scale of its noise; None where it is known during the run only."""
 
     def prices(self, unit: Unit) -> bool:
-        """Whether it knows what a release costs this unit. What all rows of an id lose is known to those alone that were made for it."""
+        """Return True if the mechanism prices this unit. Only mechanisms made for it know the joint loss of all rows of an id."""
         return unit in ROWWISE
 
     @abstractmethod
     def sensitivity(self, unit: Unit) -> float | None:
-        """How far one unit moves the statistic, in the units of ``scale``; None where that is known during the run only."""
+        """Return the sensitivity of the statistic to one unit, in the units of ``scale``; None where it is known only during the run."""
 
     @abstractmethod
     def event(self, unit: Unit) -> Event:
-        """What one release costs one unit."""
+        """Return the privacy event of one release for one unit."""
 
     @abstractmethod
     def draw(self, given: Any, bits: RandomBits) -> NDArray[Any]:  # noqa: ANN401 - of the kind that it takes
-        """What is published (or, for a sum, what goes into it)."""
+        """Return the vector that is published (or, for a sum, the vector that goes into it)."""
 
     def check(self, given: Given) -> None:
         """Refuse what this mechanism cannot draw from, before anything is debited. Looks at kinds and shapes, never at values."""
@@ -76,7 +76,7 @@ class Mechanism(ABC):
             raise UsageError(msg)
 
     def content(self, given: Given) -> bytes:
-        """A digest of everything that the released value depends on beside the noise: the noise key depends on it."""
+        """A digest of everything that the released value depends on apart from the noise: the noise key depends on it."""
         total = sha256()
         for part in given.content():
             total.update(len(part).to_bytes(8, "big"))
@@ -84,7 +84,7 @@ class Mechanism(ABC):
         return total.digest()
 
     def change(self, one: NDArray[Any], other: NDArray[Any]) -> float | None:
-        """How far two releases with equal noise are apart, in the unit of ``event(...).value``: what an audit measures.
+        """Return the distance of two releases with equal noise, in the unit of ``event(...).value``; an audit measures it.
 
         None where that cannot be measured so (choices, minimisers).
         """

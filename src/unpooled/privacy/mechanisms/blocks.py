@@ -39,7 +39,7 @@ class Reach:
     coordinates: int
 
     def times(self, rows: int) -> Reach:
-        """That of so many rows at once, at one party or at several (Theorem F.19): floored steps add up like distances."""
+        """Return the reach of ``rows`` rows at once, at one party or at several (Theorem F.19): floored steps add up like distances."""
         return Reach(self.distance * rows, self.coordinates * rows * rows)
 
 
@@ -67,7 +67,7 @@ class Blocked(Mechanism):
         return sum(block.size for block in self.blocks)
 
     def prices(self, unit: Unit) -> bool:
-        """Whether a reach was declared for it."""
+        """Return True if a reach was declared for the unit."""
         return unit in dict(self.reach)
 
     def sensitivity(self, unit: Unit) -> float:
@@ -76,7 +76,7 @@ class Blocked(Mechanism):
 
     @property
     def floored(self) -> bool:
-        """Whether any block's noise exceeds the sampler's range, so that its statistic is floored."""
+        """Return True if any block's noise exceeds the sampler's range, so that its statistic is floored."""
         return any(self._shift(block) for block in self.blocks)
 
     def _shift(self, block: Block) -> int:
@@ -130,7 +130,7 @@ class Blocked(Mechanism):
         return out
 
     def decode(self, released: NDArray[np.int64], fragments: int = 1) -> NDArray[np.float64]:
-        """A total of so many released vectors in the statistic's units, the middle of a floored step standing for it."""
+        """Return a total of ``fragments`` released vectors in the statistic's units, the middle of a floored step standing for it."""
         out, at = released.astype(np.float64), 0
         for block in self.blocks:
             shift = self._shift(block)
@@ -140,7 +140,7 @@ class Blocked(Mechanism):
         return out
 
     def _distance(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
-        """How far two vectors of released integers are apart, in standard deviations."""
+        """Return the distance of two vectors of released integers, in standard deviations."""
         if not self.scale:
             return 0.0 if np.array_equal(one, other) else math.inf
         return float(np.linalg.norm((one - other) / self.steps))

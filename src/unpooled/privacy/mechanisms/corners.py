@@ -1,4 +1,4 @@
-"""How far changed rows may pull a perturbed objective, by the shape of its loss: the corners that bound its privacy loss (Theorem S.14)."""
+"""Corners that bound the privacy loss of a perturbed objective when rows change, by the shape of its loss (Theorem S.14)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unpooled.errors import UsageError
 
 
 class LossSign(StrEnum):
-    """What is known of the derivative of a loss in its linear predictors."""
+    """Signs that the derivative of a loss in its linear predictors can take."""
 
     #: f' never changes its sign once rows are folded with their labels: logistic.
     ONE_SIGN = "one sign"

@@ -1,4 +1,4 @@
-"""What goes into a total over parties: a vector with a fragment of its noise, or an exact one for a trusted aggregator."""
+"""Contributions to a total over parties: a vector with a fragment of its noise, or an exact one for a trusted aggregator."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class DistributedGaussian(Blocked):
         return self._distance(one, other) ** 2 / (2 * self.honest)
 
     def total_deviations(self, fragments: int) -> NDArray[np.float64]:
-        """Standard deviation of every coordinate of the total of so many fragments, in the statistic's units."""
+        """Return the standard deviation of every coordinate of the total of ``fragments`` fragments, in the statistic's units."""
         return self.deviations * math.sqrt(fragments)
 
 
@@ -126,7 +126,7 @@ class Contribution(Mechanism):
         return self.total.scale
 
     def prices(self, unit: Unit) -> bool:
-        """What the total's release prices."""
+        """Return True if the total's mechanism prices the unit."""
         return self.total.prices(unit)
 
     def sensitivity(self, unit: Unit) -> float:

@@ -50,7 +50,7 @@ class GaussianObjective(ObjectivePerturbation):
 
     @property
     def label(self) -> Event:
-        """What another label costs is at most what another record does."""
+        """Return the event of a changed label, which costs at most the same as a changed record."""
         return UNBOUNDED if not self.scale else self._event(1, replaces=True)
 
     def _event(self, rows: int, *, replaces: bool) -> Event:

@@ -1,4 +1,4 @@
-"""What a step hands to a mechanism: a vector, scores to choose by, an objective to minimise, or a vector for a sum of several parties."""
+"""Inputs that a step hands to a mechanism: a vector, scores to choose by, an objective to minimise, or a vector for a sum of several parties."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Vector:
     sensitivity: float | None = None
 
     def content(self) -> tuple[bytes, ...]:
-        """Everything that the released value depends on beside the noise."""
+        """Return everything that the released value depends on, apart from the noise."""
         return self.values.tobytes(), repr(self.sensitivity).encode()
 
 
@@ -34,7 +34,7 @@ class Scores:
     signed: bool = False
 
     def content(self) -> tuple[bytes, ...]:
-        """Everything that the released value depends on beside the noise."""
+        """Return everything that the released value depends on, apart from the noise."""
         return self.values.tobytes(), repr((self.sensitivity, self.signed)).encode()
 
 
@@ -49,7 +49,7 @@ class Objective:
     over: tuple[NDArray[Any] | bytes, ...]
 
     def content(self) -> tuple[bytes | memoryview, ...]:
-        """Everything that the released value depends on beside the noise."""
+        """Return everything that the released value depends on, apart from the noise."""
         found: list[bytes | memoryview] = []
         for part in self.over:
             if isinstance(part, bytes):
@@ -73,7 +73,7 @@ class Summand:
     seal: Callable[[NDArray[Any], bytes], tuple[Any, ...]]
 
     def content(self) -> tuple[bytes, ...]:
-        """Everything that the released value depends on beside the noise."""
+        """Return everything that the released value depends on, apart from the noise."""
         return (self.values.tobytes(),)
 
 

@@ -90,7 +90,7 @@ class ObjectivePerturbation(Mechanism):
 
     @property
     def width(self) -> int:
-        """How many numbers one fit has."""
+        """Return the number of coefficients of one fit."""
         return self.size // self.fits
 
     def prices(self, unit: Unit) -> bool:
@@ -103,7 +103,7 @@ class ObjectivePerturbation(Mechanism):
         return "objective perturbation" if self.scale else "no noise"
 
     def sensitivity(self, unit: Unit) -> float:
-        """How far one unit moves n times the gradient: one value as far as the whole row may, or farther where it makes another row of it."""
+        """Return the sensitivity of n times the gradient to one unit: for one value, that of the whole row, or more if it makes another row of it."""
         if unit is Unit.HOUSEHOLD:
             return self.household * self.reach
         return self.reach if unit is Unit.RECORD or self.value_reach is None else self.value_reach
@@ -122,7 +122,7 @@ class ObjectivePerturbation(Mechanism):
 
     @property
     def label(self) -> Event:
-        """What another label of one row costs (Theorem S.8): less than a replaced row where f'' is the same for both labels.
+        """Return the event of a changed label of one row (Theorem S.8): less than a replaced row where f'' is the same for both labels.
 
         The gradients of log(1 + e^-u) and log(1 + e^u) differ by exactly the row, which is at most ``bound`` long, and their second
         derivatives are equal: no determinant changes.
@@ -138,7 +138,7 @@ class ObjectivePerturbation(Mechanism):
         return self._covered(given.solve(self._every(lambda k: self._term(bits, 4 * k))), bits)
 
     def _every(self, drawn: Callable[[int], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """What is drawn for every fit, one after the other."""
+        """Return the vectors drawn for every fit, concatenated in the order of the fits."""
         return drawn(0) if self.fits == 1 else np.concatenate([drawn(k) for k in range(self.fits)])
 
     def _term(self, bits: RandomBits, lane: int) -> NDArray[np.float64]:

@@ -45,7 +45,7 @@ class ScaledGaussian(Mechanism):
 
     @property
     def name(self) -> str:
-        """What plans and ledgers call it."""
+        """Return the name of the mechanism in plans and ledgers."""
         return "rounded Gaussian" if self.multiplier else "no noise"
 
     @property

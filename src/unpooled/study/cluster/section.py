@@ -1,4 +1,4 @@
-"""What a party file says of a cluster, checked before anything is opened."""
+"""The section of a party file on a cluster, checked before anything is opened."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How a query is cut into shards, and a shard as a table: each is a query of its own, and which worker reads it does not matter.
+"""Shards of a query, and a shard as a table: each is a query of its own, and which worker reads it does not matter.
 
-Shards are ranges of one column (whoever has no value in it is in the last one), or ranges of a Parquet file's rows. That every row is in
+Shards are ranges of one column (rows without a value in it are in the last one), or ranges of a Parquet file's rows. That every row is in
 exactly one shard is checked by counting: under any order that the database may have, a row is in at least one of the ranges.
 """
 
@@ -48,7 +48,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Reading:
-    """How every shard is read."""
+    """The query and the form by which every shard is read."""
 
     address: QueryAddress
     query: Query
@@ -89,7 +89,7 @@ class ShardTable(SourceTable):
 
     @property
     def snapshot(self) -> Snapshot:
-        """What this shard says."""
+        """Return the snapshot of this shard."""
         return self._snapshot
 
 

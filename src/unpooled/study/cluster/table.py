@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class ClusterTable(Table):
     """The named columns of a query whose shards are read by workers.
 
-    When it is opened, every shard is read once, by some worker, and its number of rows and its digests are noted here. Whoever reads it
+    When it is opened, every shard is read once, by some worker, and its number of rows and its digests are noted here. Any process that reads it
     later, a worker or this process, holds it against them: a shard that has changed is refused before anything is debited.
     """
 
@@ -91,7 +91,7 @@ class ClusterTable(Table):
     # --- on the cluster --------------------------------------------------------------------------------------------------
 
     def passed(self, work: OverRows) -> NDArray[np.int64]:
-        """What the work gives of all rows: added up, or put together in the order of shards, as workers answer."""
+        """Return the result of the work over all rows: added up, or put together in the order of shards, as workers answer."""
         sent = Sent.of(work)
         tasks = [ShardTask(self._versions, self._reading, shard, known, sent) for shard, known in self._shards]
         total: NDArray[np.int64] | None = None

@@ -1,4 +1,4 @@
-"""What a worker does: read one shard, hold it against what it said before, add up, and answer with exact integers or a refusal in words.
+"""Work of a worker: read one shard, compare it with its earlier digest, add up, and answer with exact integers or a refusal in words.
 
 A worker has no ledger, no key and no noise. Nothing that it says in error quotes data, and it raises nothing, for whatever a task raises is
 written into the cluster's logs.
@@ -71,7 +71,7 @@ class Sent:
         )
 
     def over(self, table: Table) -> NDArray[np.int64]:
-        """What these rows give."""
+        """Return the statistic of these rows."""
         plan = _PLANS.get(self.plan)
         if plan is None:
             plan = load(self.study.row).compile(self.study)
@@ -95,7 +95,7 @@ class ShardTask:
 
 @dataclass(frozen=True)
 class ShardAnswer:
-    """What a worker says: integers, or what it opened, or (kind of error, words)."""
+    """The answer of a worker: integers, or the snapshot that it opened, or (kind of error, words)."""
 
     values: NDArray[np.int64] | None = None
     known: Snapshot | None = None
@@ -114,7 +114,7 @@ class ShardAnswer:
 
 @cache
 def versions() -> tuple[str, ...]:
-    """What the results of floats depend on, here."""
+    """Return the versions, on this machine, that the results of floats depend on."""
     return (platform.python_version(), *(f"{name} {metadata.version(name)}" for name in _PACKAGES))
 
 

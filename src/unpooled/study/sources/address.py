@@ -52,7 +52,7 @@ class QueryAddress:
 
     @property
     def place(self) -> str:
-        """What tells this source from others, for the list of data whose budget is kept: the query, the databases, the folder."""
+        """Return the key that distinguishes this source in the list of data whose budget is kept: the query, the databases, the folder."""
         told = msgspec.json.encode([self.query, sorted(self.attach.items()), str(self.folder.resolve())])
         return SQL + told.decode()
 

@@ -1,6 +1,6 @@
 """A locked connection of the query engine: its extensions come from installed packages, nothing is downloaded, databases are read only.
 
-What the engine needs beside memory lies in a folder of its own that only its owner can read and that is gone when the connection is.
+The engine's files outside memory lie in a folder of its own that only its owner can read and that is gone when the connection is.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Connection:
             refuse(label, error)
 
     def lock(self, *, streams: bool = False) -> None:
-        """Let no query change a setting. One that only streams a file is decoded fastest by one thread, others beside it add up."""
+        """Let no query change a setting. One that only streams a file is decoded fastest by one thread, while other threads add up."""
         if streams:
             self.raw.execute("SET GLOBAL threads = 1")
         self.raw.execute("SET lock_configuration = true")
@@ -166,7 +166,7 @@ def check_attached(attach: Mapping[str, str], settings: Mapping[str, Any]) -> No
 
 
 def refuse(label: str, error: Exception) -> NoReturn:
-    """What went wrong, in words of our own: those of databases quote rows, addresses and passwords."""
+    """Raise an error in words of our own: those of databases quote rows, addresses and passwords."""
     msg = f"source {label!r}: {_words(error)}"
     raise SourceError(msg) from None
 

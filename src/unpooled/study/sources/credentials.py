@@ -31,7 +31,7 @@ _PASSWORD = re.compile(r"\b(password|passwd|sslpassword|passfile)\s*=|://[^/@\s]
 
 
 class Credentials:
-    """What a source's databases ask for, by the name under which each is attached."""
+    """The logins that a source's databases ask for, by the name under which each is attached."""
 
     def __init__(self, file: Path | None) -> None:
         self._stored = {} if file is None else _read(file)

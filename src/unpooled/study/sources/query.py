@@ -62,11 +62,11 @@ class Query:
 
     @property
     def streams(self) -> bool:
-        """Whether rows come straight from files, in their order."""
+        """Return True if rows come straight from files, in their order."""
         return self.in_file_order and not self.keys
 
     def is_ordered_by(self, ids: str | None) -> bool:
-        """Whether the query itself says which row comes first, by the column of row ids and nothing before it, upwards as everybody's."""
+        """Return True if the query orders rows by the column of row ids and nothing before it, upwards as everybody's."""
         return ids is not None and self.keys[:1] == (ids,) and self.ways[0] == "ASC"
 
     def reading(self, names: tuple[str, ...], ids: str | None, where: str = "") -> str:

@@ -1,4 +1,4 @@
-"""What a source said when it was opened, block by block and column by column, and whether it still says so.
+"""Snapshot of a source when it was opened, block by block and column by column, and later comparisons with it.
 
 A block is 62,500 rows whatever batches rows come in. Of every column of it two things are taken when a source is opened: a SHA-256, of which the
 source's digest is made, and a fingerprint with a secret key of this process, with which every later reading is compared as it goes by.
@@ -28,7 +28,7 @@ _NOTHING = np.iinfo(np.int64).min
 
 
 class Snapshot:
-    """Of the columns of one source. It holds no value, and can be handed to another process that is to read the same."""
+    """Digests of the columns of one source. It holds no value, and can be handed to another process that is to read the same."""
 
     def __init__(self, key: bytes = b"") -> None:
         self._keys = np.frombuffer(key or new_key(), dtype=np.uint32).astype(np.uint64)
@@ -59,7 +59,7 @@ class Snapshot:
 
     @property
     def rows(self) -> int:
-        """How many rows were added."""
+        """Return the number of rows that were added."""
         return self._rows
 
     def without_parts(self) -> Snapshot:
@@ -69,7 +69,7 @@ class Snapshot:
         return found
 
     def agrees(self, place: int, block: pl.DataFrame) -> bool:
-        """Whether a block (any of the columns) is the one that was added at this place."""
+        """Return True if a block (any of the columns) is the one that was added at this place."""
         for series in block:
             known = self._known[series.name]
             # Where nothing was missing, a nan has other words than the number that was there, whichever nan it is.
@@ -93,7 +93,7 @@ def new_key() -> bytes:
 
 
 def digest_of_parts(parts: Iterable[bytes], rows: int) -> bytes:
-    """SHA-256 of the blocks of a source in their order, whoever read them, and of the number of rows."""
+    """SHA-256 of the blocks of a source in their order, by any reader, and of the number of rows."""
     total = hashlib.sha256()
     for part in parts:
         total.update(part)

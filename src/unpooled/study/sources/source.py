@@ -1,4 +1,4 @@
-"""What a program or a party file says of a source: a query, and where it is asked."""
+"""A source in a program or a party file: a query, and the databases and files that it is put to."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The batches of a query, asked for outside the interpreter's lock: the next one is decoded while this one is added up.
 
 ``nanoarrow`` calls the engine with the lock held, and so nothing else would run meanwhile. The call is that of Arrow's C stream interface
-(``get_next``, ``get_last_error``), which says that whoever has a stream may call it from any thread, one at a time.
+(``get_next``, ``get_last_error``), which says that the holder of a stream may call it from any thread, one at a time.
 """
 
 from __future__ import annotations

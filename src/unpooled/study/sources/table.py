@@ -93,7 +93,7 @@ class SourceTable(Table):
         self._gaps = {column.name for column in declared if not column.may_be_absent} & self._snapshot.gaps
 
     def _noted(self, snapshot: Snapshot, names: tuple[str, ...]) -> Snapshot:
-        """What the source says of these columns now."""
+        """Return the snapshot with the digests of these columns as the source is now."""
         with ThreadPoolExecutor(threads()) as hashing:
             for block in self._blocks(names):
                 snapshot.add(block, hashing.map)
