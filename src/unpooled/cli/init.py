@@ -144,7 +144,7 @@ def init(
 
 @dataclass(frozen=True)
 class _Total:
-    """What all studies together may spend, as it was typed."""
+    """The total that all studies together may spend, as it was typed."""
 
     epsilon: float
     delta: float | None
@@ -194,7 +194,7 @@ def _propose(sniffed: Sniffed, others: set[str | None]) -> None:
 def _inspected(
     data: Path | Source, columns: Sequence[Column], party: PartySection, form: DataFormat, *, as_json: bool
 ) -> tuple[Findings, dict[str, int]]:
-    """What was found, and the number of rows (and of ids, where rows belong together)."""
+    """Return the columns that were found, and the number of rows (and of ids, where rows belong together)."""
     from unpooled.study.data import read_table
     from unpooled.study.inspect import inspect, refuse
     from unpooled.study.party import data_of

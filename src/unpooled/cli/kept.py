@@ -102,7 +102,7 @@ def export(
 
 
 def _predictions(kept: KeptValues, config: Path) -> bytes:
-    """New rows' predictions (the linear predictor), beside their ids where the party names a column of them."""
+    """New rows' predictions (the linear predictor), next to their ids where the party names a column of them."""
     from unpooled.study.files import read_party
     from unpooled.study.party import open_party
 

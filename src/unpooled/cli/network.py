@@ -98,7 +98,7 @@ def up(
 
 @contextmanager
 def _until_stopped(seconds: float | None) -> Iterator[threading.Event]:
-    """An event that Ctrl-C, SIGTERM or the end of so many seconds sets."""
+    """An event that Ctrl-C, SIGTERM or the end of the given seconds sets."""
     stopped = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     timer = threading.Timer(seconds, stopped.set) if seconds is not None else None

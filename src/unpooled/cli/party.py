@@ -1,4 +1,4 @@
-"""``unpooled party ...``: what an organisation does before and beside a study."""
+"""``unpooled party ...``: what an organisation does before and during a study."""
 
 from __future__ import annotations
 

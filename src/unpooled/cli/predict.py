@@ -19,7 +19,7 @@ def predict(
 ) -> None:
     """Predict new rows with the model that a study released. It costs no budget: everything follows from what was released.
 
-    How the file is written is found out, and told on standard error. Values outside the declared ranges are used as they are; a category that was not declared is refused.
+    How the file is written is found out, and standard error says so. Values outside the declared ranges are used as they are; a category that was not declared is refused.
     """
     import csv
     import io

@@ -1,4 +1,4 @@
-"""What a person who waits sees: the step and its round, who is waited for, and for how long; and a hint where they stop waiting."""
+"""Show a person who waits the step and its round, the parties that are waited for and for how long; and a hint where the person stops waiting."""
 
 from __future__ import annotations
 

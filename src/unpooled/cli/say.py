@@ -1,4 +1,4 @@
-"""What commands print alike: data for machines, and the examples at the end of every help."""
+"""Print data for machines, and the examples at the end of every help: all commands do both alike."""
 
 from __future__ import annotations
 
