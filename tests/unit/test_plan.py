@@ -502,6 +502,7 @@ def test_a_statement_that_does_not_hold_says_so_and_why(changes: dict, words: st
     assert not statement.holds
     assert any(words in warning for warning in statement.warnings)
     assert str(statement).startswith("NO privacy guarantee holds")
+    assert "Protected against" not in str(statement)  # by a promise that does not hold nobody is protected
     assert "For one person's whole row, the arithmetic alone gives: epsilon =" in str(statement)
 
 

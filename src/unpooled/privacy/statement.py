@@ -259,7 +259,8 @@ class Statement:
             if unit != self.unit or not self.holds:
                 words = f"epsilon = {epsilon:.4g} at delta = {self.delta:g}" if math.isfinite(epsilon) else "none"
                 lines.append(f"For {UNIT_WORDS[Unit(unit)]}, the arithmetic alone gives: {words}.")
-        lines.append(f"Protected against: {self.protects_against}.")
+        if self.holds:  # nobody is protected against anybody by a promise that does not hold
+            lines.append(f"Protected against: {self.protects_against}.")
         lines += [f"NOT protected: {sentence}" for sentence in self.not_protected]
         lines += [f"Assumed: {sentence}" for sentence in self.assumptions]
         lines += [f"Warning: {sentence}" for sentence in self.warnings if self.holds]
