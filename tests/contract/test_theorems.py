@@ -27,6 +27,8 @@ def loaded() -> ModuleType:
     return module
 
 
+#: C.2 is a measurement and C.4 a description; C.1, P.4 and F.18 refute published forms, by an argument or by runs under ``experiments``.
+UNTESTED = {"B.9", "C.1", "C.2", "C.4", "F.18", "G.5", "P.4", "P.7", "P.8"}
 INDEX = loaded()
 ROWS = {
     re.match(rf"\[({INDEX.NUMBER}) ", row[0])[1]: row
@@ -58,8 +60,8 @@ def test_every_statement_written_by_hand_belongs_to_a_theorem() -> None:
 
 
 def test_theorems_without_a_test_are_known() -> None:
-    """A new theorem comes with a test that cites it; whoever finds a test for one of these takes it off the list."""
-    assert {number for number, row in ROWS.items() if row[3] == "none"} == {"B.NONE"}
+    """A new theorem comes with a test that cites it. Take a theorem off this list when a test cites it."""
+    assert {number for number, row in ROWS.items() if row[3] == "none"} == UNTESTED
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_scores_are_exact_in_float64(rows: int) -> None:
 @pytest.mark.parametrize("unit", list(ROWWISE))
 @pytest.mark.parametrize("coupling", ["ball", "blocks"])
 def test_the_budget_is_spent_as_the_formulas_say(unit: Unit, coupling: str) -> None:
-    """L.1 and L.2: attribute eps0 = sqrt(8 rho_l / T), w = sqrt(T / (2 rho_m)), sigma = 2 / sqrt(2 rho_s); record with K T and min(T, d)."""
+    """L.1 to L.3: attribute eps0 = sqrt(8 rho_l / T), w = sqrt(T / (2 rho_m)), sigma = 2 / sqrt(2 rho_s); record with K T and min(T, d)."""
     asked = study(unit=str(unit), parameters={"coupling": coupling, "rounds": 3, "refit": 0.2})
     got, rho = design_of(asked), 0.8 * 0.98 * budget_rho(3.0, 1e-5)
     share = {"ball": (0.6, 0.2, 0.2), "blocks": (0.75, 0.25, 0.0)}[coupling]
