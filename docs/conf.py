@@ -1,5 +1,7 @@
 """Documentation, built strictly: a warning fails the build."""
 
+import re
+
 import unpooled
 
 project = "unpooled"
@@ -28,5 +30,11 @@ def setup(app):
     def give_back(_app, _what, name, _obj, _options, lines):
         lines.extend(held.pop(name, ()))
 
+    def proofs(_app, name, source):
+        """Let the index of theorems give out the pages of proofs, which are no pages of this site."""
+        if name == "theorems":
+            source[0] = re.sub(r"\[([^\]]+)\]\((\.\./[^)#]+\.md)#[^)]*\)", r"{download}`\1 <\2>`", source[0])
+
+    app.connect("source-read", proofs)
     app.connect("autodoc-process-docstring", hold, priority=400)  # napoleon has 500
     app.connect("autodoc-process-docstring", give_back, priority=600)

@@ -71,6 +71,7 @@ def p_value(sample: np.ndarray, law, scale: float) -> float:
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", LAWS)
 def test_samples_follow_the_exact_probabilities(name: str, scale: float) -> None:
+    """Theorem F.4."""
     sample, law = LAWS[name]
     assert p_value(sample(scale, DRAWS, stream=stream(f"{name} {scale}")), law, scale) > 1e-4
 
@@ -409,6 +410,7 @@ def choice_p_value(scores: np.ndarray, rate: float, signed: bool, name: str, law
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("name", CHOICES)
 def test_choice_frequencies_match_the_closed_form(name: str, signed: bool) -> None:
+    """Theorem F.12."""
     assert choice_p_value(*CHOICES[name], signed, name) > 1e-4
 
 
@@ -420,6 +422,7 @@ def test_a_choice_at_another_rate_is_caught(name: str) -> None:
 
 
 def test_an_envelope_below_a_weight_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Theorem F.12."""
     tiles = sampler.choice_tiles
 
     def low(scores, signed, rate, power, masses):
@@ -432,6 +435,7 @@ def test_an_envelope_below_a_weight_is_caught(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_envelopes_are_above_their_weights_and_close_to_them() -> None:
+    """Theorem F.12."""
     rng = np.random.default_rng(0)
     distances = [0, 1, 2, 3, 2**53 + 1, 2**64 - 1, *(int(2.0**e) for e in rng.uniform(0, 64, 400))]
     with mpmath.workdps(60):

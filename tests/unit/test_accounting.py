@@ -152,6 +152,7 @@ def test_a_sigma_needs_a_sensitivity_that_exists(sensitivity: float) -> None:
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.05])
 def test_four_gaussians_of_half_the_mu_cost_exactly_one(delta: float) -> None:
+    """Theorem F.4."""
     mu = gaussian_mu(1.0, delta)
     apart = Composition([gaussian(mu / 2, 3)]) + Composition([gaussian(mu / 2)])
     assert apart.mu == pytest.approx(mu, rel=1e-15)
@@ -303,6 +304,7 @@ MIXTURES = {
 
 @pytest.mark.parametrize("name", MIXTURES)
 def test_a_mixture_is_never_below_its_true_delta(name: str) -> None:
+    """Theorem F.14."""
     mus, discrete, events = MIXTURES[name]
     ours = Composition([*(gaussian(mu) for mu in mus), *events])
 
@@ -374,6 +376,7 @@ def test_sensitivities_are_not_doubled_a_second_time() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.7, 3.0])
 def test_total_variation_costs_one_plus_e_to_the_epsilon_times_itself(epsilon: float) -> None:
+    """Theorem F.5."""
     with_gap, without = Composition([gaussian(0.2, 5, 1e-6)]), Composition([gaussian(0.2, 5)])
     assert with_gap.delta(epsilon) - without.delta(epsilon) == pytest.approx((1 + math.exp(epsilon)) * 5e-6, rel=1e-6)
 
@@ -388,7 +391,7 @@ def test_what_is_approximate_costs_no_more_delta_at_a_larger_epsilon(tv: float) 
 
 
 def test_total_variation_in_both_worlds_is_what_the_charge_covers() -> None:
-    """Two responses whose samplers are off by tv, in the worst directions: the charge holds, without e^eps it would not."""
+    """Two responses whose samplers are off by tv, in the worst directions: the charge holds, without e^eps it would not (Theorem F.5)."""
     eps0, tv = 1.0, 1e-3
     p = math.exp(eps0) / (1 + math.exp(eps0))
     true = (p + tv) - math.exp(eps0) * (1 - p - tv)
@@ -559,6 +562,7 @@ def shapes() -> list[tuple[float, float]]:
 
 
 def test_no_delta_is_below_the_exact_one_and_none_far_above() -> None:
+    """Theorem F.13."""
     with mpmath.workdps(80):
         for epsilon, mu in shapes():
             true, ours = exact_delta(mpmath.mpf(epsilon), mpmath.mpf(mu)), gaussian_delta(epsilon, mu)
@@ -567,7 +571,7 @@ def test_no_delta_is_below_the_exact_one_and_none_far_above() -> None:
 
 
 def test_the_textbook_difference_is_caught_below_the_exact_delta() -> None:
-    """The broken control: what cancels is optimistic somewhere on the same grid."""
+    """The broken control: what cancels is optimistic somewhere on the same grid (Theorem F.13)."""
     with mpmath.workdps(80):
         below = [
             float(stats.norm.cdf(mu / 2 - e / mu) - math.exp(e) * stats.norm.cdf(-mu / 2 - e / mu))

@@ -250,6 +250,7 @@ def study(unit: str = "record", adjacency: str = "replace") -> Study:
 
 
 def test_one_row_is_in_one_cell_and_no_change_moves_more_than_is_priced() -> None:
+    """Theorem H.1."""
     plan = load("diagnose").compile(study())
     ends = list(itertools.product((-1.0, 0.2, 1.0), (0.0, 1.0, np.nan), (-2.0, 0.0, 2.0)))
     counts = np.array([plan.design.statistic(Table({"a": [a, 0.0], "b": [b, 0.5], "y": [y, 0.0]})) for a, b, y in ends])

@@ -121,6 +121,7 @@ def test_one_rows_determinant_or_the_root_of_the_rows_is_exceeded() -> None:
 
 
 def test_corners_are_counted_as_the_theorem_does() -> None:
+    """Theorem S.14."""
     assert LossShape().corners(replaces=True) == ((1, 2.0), (2, 1.0))
     assert LossShape().corners(replaces=False) == ((1, 1.0),)
     assert LossShape(rows=2).corners(replaces=True) == ((1, 4.0), (4, 3.0), (6, 2.0), (4, 1.0))
@@ -197,6 +198,8 @@ def of_classes(law, count: int = 25, points: int = 301) -> float:
 @pytest.mark.no_cover
 @pytest.mark.minutes
 def test_no_softmax_exceeds_the_bound_and_with_a_scalar_jacobian_some_do() -> None:
+    """Theorem S.14."""
+
     def right(epsilon, penalty, m, replaces) -> float:
         return bound(epsilon - 2 * math.log1p(1 / (3 * penalty)), m, LossShape(LossSign.SOFTMAX, 3), replaces=replaces)
 
@@ -212,7 +215,7 @@ def test_no_softmax_exceeds_the_bound_and_with_a_scalar_jacobian_some_do() -> No
 
 
 def test_losses_of_any_sign_keep_to_their_bound() -> None:
-    """A Huber loss with k = 1, whose residuals pull either way: one dimension, exact."""
+    """A Huber loss with k = 1, whose residuals pull either way: one dimension, exact (Theorem S.14)."""
     largest = 0.0
     for seed in range(120):
         rng = np.random.default_rng(seed)
@@ -279,6 +282,8 @@ def event(penalty: float, m: float, *, replaces: bool) -> Event:
 
 @pytest.mark.minutes
 def test_two_fits_keep_to_their_composition_and_not_to_one_of_them() -> None:
+    """Theorem S.12."""
+
     def right(epsilon, penalty, m, replaces) -> float:
         return Composition(event(penalty, own, replaces=replaces) for own in m.tolist()).delta(epsilon)
 
@@ -367,6 +372,7 @@ def test_alone_it_costs_the_theorems_curve_and_c() -> None:
 
 
 def test_it_composes_with_others_soundly() -> None:
+    """Theorem S.12."""
     event = made().event(Unit.RECORD)
     twice = Composition([event, event])
     # Less than basic composition of (epsilon, delta), more than independent Gaussians would cost.

@@ -127,6 +127,7 @@ def shares_of_reach(family: str, *, intercept: bool = True, seeds: int = 80) -> 
 @pytest.mark.minutes
 @pytest.mark.parametrize("family", NAMES)
 def test_no_unit_moves_a_total_farther_than_its_reach(family: str) -> None:
+    """Theorems G.1 to G.3."""
     found = shares_of_reach(family)
     assert max(found.values()) <= 1 + 1e-12
     # The search is not asleep.
@@ -144,6 +145,8 @@ def test_without_a_constant_the_bounds_hold_too() -> None:
 
 
 def test_pulls_that_are_not_cut_and_rows_that_are_not_shortened_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Theorems G.2 and G.3."""
+
     def uncut(residual, square, fine, farthest, longest) -> None:
         del square, longest
         residual[:] = np.trunc(np.clip(residual * fine, -farthest, farthest))
@@ -164,6 +167,7 @@ def test_pulls_that_are_not_cut_and_rows_that_are_not_shortened_are_caught(monke
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_closed_form_of_sums_in_a_cube_is_the_largest_of_a_search(count: int) -> None:
+    """Theorem G.1."""
     corners = list(itertools.product(np.linspace(0, 1, 5), repeat=count))
     farthest = max(math.dist(one, other) for one, other in itertools.product(corners, corners))
     assert unit_sums(count) == pytest.approx(farthest)

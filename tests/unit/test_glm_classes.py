@@ -114,6 +114,7 @@ def shares_of_reach(
 @pytest.mark.minutes
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_no_unit_moves_a_total_farther_than_its_reach(classes: int) -> None:
+    """Theorems G.6 and G.7."""
     found = shares_of_reach(classes)
     assert max(found.values()) <= 1 + 1e-12
     for name, least in (("base", 0.99), ("descent", 0.6), ("information", 0.5)):  # the search is not asleep
@@ -126,7 +127,7 @@ def test_one_column_and_no_constant_are_inside_too() -> None:
 
 
 def test_the_constants_of_two_classes_are_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing scaled down, and coordinates cut one by one (R in place of sqrt 2 R) or pairs one by one (a scalar weight): both are caught."""
+    """Nothing scaled down, and coordinates cut one by one (R in place of sqrt 2 R) or pairs one by one (a scalar weight): both are caught (Theorems G.6 and G.7)."""
     honest = class_rows.pulls
 
     def unscaled(left, label, square, grid, limits, p, weight) -> None:

@@ -106,6 +106,7 @@ def shares_of_reach(columns: tuple[Column, ...] = COLUMNS, *, seeds: int = 80) -
 
 @pytest.mark.minutes
 def test_no_unit_moves_a_total_farther_than_its_reach() -> None:
+    """Theorems G.9 and G.10."""
     found = shares_of_reach()
     assert max(found.values()) <= 1 + 1e-12
     for name, least in (("base", 0.99), ("descent", 0.5), ("score", 0.5), ("information", 0.4)):  # the search is not asleep
@@ -117,6 +118,7 @@ def test_one_column_is_inside_too() -> None:
 
 
 def test_intervals_cut_one_by_one_and_weights_that_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Theorems G.9 and G.10."""
     honest = person_rows.pulls
 
     def unscaled(left, other, hazard, ends, square, grid, limits, pull, weight) -> None:

@@ -131,6 +131,7 @@ def test_complete_transform_is_orthogonal(tau: int) -> None:
 
 @pytest.mark.parametrize("tau", SIZES)
 def test_every_row_of_pi_has_norm_one(tau: int) -> None:
+    """Theorem P.1."""
     for m in dims(tau):
         transform = Srht.draw(tau, m, 6)
         # The unscaled entries are +-1, so m times the squared norm of each row is m, in integers.

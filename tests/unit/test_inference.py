@@ -289,7 +289,7 @@ def test_the_noise_of_a_submodel_is_that_of_a_simulation() -> None:
 
 
 def test_a_prior_about_the_rounds_is_the_law_of_two_draws() -> None:
-    """First what the rows' own coefficients may be, given the release; then the coefficients given those (Theorem B.9's last step)."""
+    """First what the rows' own coefficients may be, given the release; then the coefficients given those (Theorem B.8)."""
     moments, rng, draws = fitted("refinement", epsilon=3.0).moments_, np.random.default_rng(6), 200_000
     frame, prior, noise = moments.frame, moments._prior(20_000.0), 0.02
     found, spread = least_squares_state(moments.noisy, frame.least)

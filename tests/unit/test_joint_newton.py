@@ -57,6 +57,7 @@ def test_derivatives(name: str) -> None:
 @pytest.mark.parametrize("t", [0.0, 1e-3, 0.7, 50.0, 1e5])
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_structured_inverse_is_the_dense_one(name: str, t: float) -> None:
+    """Theorem P.10."""
     loss = LOSSES[name]
     (U, s), m = point(name), loss.width
     size, bend = N * m, loss.bend(U, s)
@@ -76,6 +77,7 @@ def test_the_structured_inverse_is_the_dense_one(name: str, t: float) -> None:
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("name", LOSSES)
 def test_newton_finds_the_minimum_over_coefficients_and_rows_effects(name: str, wide: bool, outside: float) -> None:
+    """Theorem P.10."""
     loss, design = LOSSES[name], RNG.normal(size=(N, 40)) if wide else X
     p, m, k, alpha = design.shape[1], loss.width, loss.start().size, 0.7
     path = JointPath.of(design, loss, centred=name != "multinomial, no constant", outside=outside)

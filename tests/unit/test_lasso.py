@@ -104,7 +104,7 @@ def test_scores_are_exact_in_float64(rows: int) -> None:
 @pytest.mark.parametrize("unit", list(ROWWISE))
 @pytest.mark.parametrize("coupling", ["ball", "blocks"])
 def test_the_budget_is_spent_as_the_formulas_say(unit: Unit, coupling: str) -> None:
-    """L.1 and L.2: attribute eps0 = sqrt(8 rho_l / T), w = sqrt(T / (2 rho_m)), sigma = 2 / sqrt(2 rho_s); record with K T and min(T, d)."""
+    """L.1 to L.3: attribute eps0 = sqrt(8 rho_l / T), w = sqrt(T / (2 rho_m)), sigma = 2 / sqrt(2 rho_s); record with K T and min(T, d)."""
     asked = study(unit=str(unit), parameters={"coupling": coupling, "rounds": 3, "refit": 0.2})
     got, rho = design_of(asked), 0.8 * 0.98 * budget_rho(3.0, 1e-5)
     share = {"ball": (0.6, 0.2, 0.2), "blocks": (0.75, 0.25, 0.0)}[coupling]
@@ -129,6 +129,7 @@ def test_a_categorical_value_pays_for_two_columns() -> None:
 
 
 def test_limited_releases_count_up_to_their_limit_and_no_further() -> None:
+    """Theorem L.2."""
     plan = MODEL.compile(study(unit="record", parameters={"rounds": 3}))
     own = [release for release in plan.releases if release.name == "column"]
     counted = [
@@ -232,6 +233,7 @@ def test_predictions_are_clipped_between_their_bound_and_the_end_of_their_noise(
 @pytest.mark.parametrize("coupling", ["ball", "blocks"])
 @pytest.mark.parametrize("refit", [0.0, 0.3])
 def test_every_iterate_is_feasible(coupling: str, epsilon: float, refit: float) -> None:
+    """Theorem L.4."""
     X = np.column_stack(list(VALUES.values()))
     model = PrivateLasso(
         2,
@@ -330,6 +332,7 @@ def test_a_missing_party_stops_the_study() -> None:
 
 
 def test_only_the_winner_of_a_round_shares_and_only_what_it_picked() -> None:
+    """Theorem L.2."""
     plan, made = opened(study())
     claims = first_round(plan, made)
     best, other = winner(claims)
@@ -484,10 +487,12 @@ def farthest(weights: tuple[float, float] | None = None) -> float:
 
 
 def test_moments_never_move_farther_than_declared_and_almost_that_far() -> None:
+    """Theorem L.5."""
     assert 0.99 < farthest() <= 1.0
 
 
 def test_too_large_weights_of_moments_are_caught() -> None:
+    """Theorem L.5."""
     assert farthest((0.8, 0.835)) > 1.05
 
 
@@ -505,6 +510,7 @@ def test_without_noise_moments_are_those_of_the_columns(constant: bool) -> None:
 
 
 def test_moments_are_released_once_and_of_released_columns_only() -> None:
+    """Theorem L.6."""
     plan, made = opened(study())
     claims = first_round(plan, made)
     best, other = winner(claims)

@@ -60,7 +60,7 @@ def calibrated(blocks: list[Block], distance: float, mu: float, coordinates: int
 
 @pytest.mark.parametrize("exponent", range(17, 46))
 def test_events_and_shifts_over_all_scales(exponent: int) -> None:
-    """From below the first shift to 2^45: the shifted noise stays in (2^18, 2^19], and the event adds one step per coordinate."""
+    """From below the first shift to 2^45: the shifted noise stays in (2^18, 2^19], and the event adds one step per coordinate (Theorem F.3)."""
     for factor in (1.0, 1.0 + 2**-30, 1.37):
         release = GaussianRelease((Block(3, 1.0), Block(1, 0.5)), both(5.0, 4), factor * 2.0**exponent)
         steps = []
@@ -101,6 +101,7 @@ def test_calibration_meets_mu_without_waste(mu: float, width: float) -> None:
 
 @pytest.mark.parametrize(("mu", "coordinates"), [(1e-6, 1), (1e-4, 10_000)])
 def test_a_mu_below_the_floor_is_met_or_refused(mu: float, coordinates: int) -> None:
+    """Theorem F.3."""
     with suppress(UsageError):
         assert calibrated([Block(coordinates, 2.0**40)], 1.0, mu).event(RECORD).value <= mu
 
@@ -251,6 +252,7 @@ def test_the_continuous_formula_fails_below_the_smallest_share() -> None:
 
 
 def test_the_theorem_of_the_share_is_followed_to_the_letter() -> None:
+    """Theorem F.10."""
     scale, honest, d = 2.0, 4, 10**14  # so many coordinates that tau counts
     tau = 10 * sum(math.exp(-2 * math.pi**2 * scale**2 * k / (k + 1)) for k in (1, 2, 3))
     mu = 3.0 / (scale * math.sqrt(honest))
@@ -318,6 +320,7 @@ def test_an_infinite_budget_shares_exact_values_and_says_so() -> None:
 
 
 def test_a_contribution_costs_what_the_total_costs_and_adds_nothing() -> None:
+    """Theorem F.11."""
     total = GaussianRelease((Block(2, 1.0),), both(3.0, 2), 2.0**21)
     given = Contribution(total, "clinic")
     assert given.event(RECORD) == total.event(RECORD)
@@ -356,6 +359,7 @@ def probabilities(scores: list[int], rate: float, cells: int = 8192) -> np.ndarr
 
 
 def test_choices_have_the_probabilities_of_the_exponential_mechanism() -> None:
+    """Theorem F.12."""
     scores = [7, 0, -3, 7, 5]
     weights = np.exp(0.2 * np.array(scores))
     assert np.abs(probabilities(scores, 0.2) - weights / weights.sum()).max() <= 1 / 1024
@@ -365,6 +369,7 @@ def test_choices_have_the_probabilities_of_the_exponential_mechanism() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_neighbouring_scores_change_no_choice_by_more_than_its_epsilon(epsilon: float) -> None:
+    """Theorem F.14."""
     sensitivity = 4
     mechanism = NoisyChoice(((RECORD, epsilon), (ATTRIBUTE, 0.0)), RECORD)
     rng = np.random.default_rng(4)
@@ -435,6 +440,7 @@ def test_no_noise_is_unbounded_and_changes_nothing() -> None:
 
 
 def test_scaled_noise_is_a_multiple_of_the_sensitivity_of_the_run() -> None:
+    """Theorem F.15."""
     release = ScaledGaussian(DRAWS, ((RECORD, 0.5), (ATTRIBUTE, 0.25)), 2.0)
     assert release.change(np.zeros(DRAWS), np.ones(DRAWS)) is None  # the sensitivity is known during the run only
     assert release.sensitivity(RECORD) is release.scale is None
@@ -570,6 +576,7 @@ DIFFERENT: list[tuple[np.ndarray | bytes, ...]] = [
 
 
 def test_what_is_given_is_in_the_noise_key() -> None:
+    """Theorem F.16."""
     values = np.arange(3)
     scaled, choice, fit = EXAMPLES[ScaledGaussian], EXAMPLES[NoisyChoice], EXAMPLES[ObjectivePerturbation]
     contents = [

@@ -67,7 +67,7 @@ def test_moments_that_hold_fewer_components_leave_the_others_empty() -> None:
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_one_release_of_several_responses_moves_as_far_as_one_of_one(adjacency: Adjacency) -> None:
-    """A search over rows at the ends of their ranges, by the code that adds them up; q = 1 and 3, and without the root of q."""
+    """A search over rows at the ends of their ranges, by the code that adds them up; q = 1 and 3, and without the root of q (Theorem C.5)."""
     for count in (1, 3):
         y = tuple(Column(f"y{k}", -1.0, 1.0) for k in range(count))
         columns = (Column("a", -1.0, 1.0), Column("b", -1.0, 1.0), y[0])
@@ -119,7 +119,7 @@ def test_two_responses_are_audited(unit: str, adjacency: str) -> None:
 @pytest.mark.no_cover
 @pytest.mark.minutes
 def test_a_second_response_as_heavy_as_the_first_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the root of two both together are longer than one."""
+    """Without the root of two both together are longer than one (Theorem C.5)."""
     honest = MomentsLayout._weights.func  # type: ignore[attr-defined]
 
     def heavy(self: MomentsLayout) -> np.ndarray:

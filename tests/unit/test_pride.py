@@ -65,11 +65,13 @@ TABLE_D2 = {
 
 @pytest.mark.parametrize(("theta", "row"), TABLE_D2.items())
 def test_published_noise_is_table_d2(theta: float, row: tuple[float, ...]) -> None:
+    """Theorem P.3."""
     for epsilon, printed in zip(EPSILONS, row, strict=True):
         assert published_sigma(theta, epsilon, 0.05) == pytest.approx(printed, abs=0.01)
 
 
 def test_sound_noise_is_nearly_half_of_the_published() -> None:
+    """Theorem P.3."""
     assert published_sigma(1.0, 1.0, 0.05) / gaussian_sigma(1.0, 0.05) == pytest.approx(1.93, abs=0.005)
 
 
@@ -203,6 +205,7 @@ def test_rows_are_those_of_the_applied_matrix_and_norms_are_right(kind: str) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_whole_row_moves_at_most_the_record_reach(kind: str) -> None:
+    """Theorem P.2."""
     coding = Coding(COLUMNS, 64)
     sketch = PublicSketch.draw(kind, len(coding.attribute), 5, 5, grid=64)
     firsts = np.searchsorted(coding.attribute, range(len(COLUMNS))).tolist()
@@ -253,6 +256,7 @@ def test_replay_never_exceeds_the_declared_sensitivity(kind: str, unit: Unit) ->
 
 
 def test_clipped_rows_never_exceed_the_bound_and_unclipped_ones_are_exact() -> None:
+    """Theorem P.2."""
     cards = tuple(Card(name, 12, columns, ("y",)) for name, columns in STUDY_COLUMNS.items())
     study = Study("pride", cards, 2.0, 1e-5, unit="record", parameters={"sketch_dim": 3, "clip_norm": 0.7}, derived=())
     for part in parts_of(study):
@@ -586,6 +590,7 @@ def test_the_published_classifier_has_a_gap_where_its_dual_has_no_intercept() ->
 
 
 def test_an_attribute_held_by_several_parties_is_charged_at_each() -> None:
+    """Theorem F.8."""
     age, dose = Column("age", 0.0, 100.0), Column("dose", -1.0, 1.0)
     cards = (Card("a", 50, (age,), ("y",)), Card("b", 50, (age, dose), ("y",)))
     plan = load("pride").compile(
@@ -733,7 +738,7 @@ def test_the_published_form_standardises_by_the_datas_own_moments() -> None:
 
 @pytest.mark.parametrize("loss", ["squared", "huber", "logistic"])
 def test_published_coefficients_move_by_at_most_the_closed_form(loss: str) -> None:
-    """Brute force over random and extreme replaced rows (values and response), with and without received columns."""
+    """Brute force over random and extreme replaced rows (values and response), with and without received columns (Theorem P.5)."""
     from unpooled.models.pride.local import path_of
     from unpooled.models.pride.plan import Parameters, coefficients_reach, unit_of
 

@@ -496,6 +496,7 @@ def largest_move(family: str, **declared: Any) -> float:
 
 @pytest.mark.parametrize("family", PUBLISHED)
 def test_published_coefficients_move_by_at_most_the_closed_form(family: str) -> None:
+    """Theorem P.11."""
     largest = largest_move(family)
     assert 0.2 < largest <= 1
 
@@ -504,7 +505,7 @@ def test_published_coefficients_move_by_at_most_the_closed_form(family: str) -> 
     ("family", "wrong"), [("gamma", {"response_bound": 1.0}), ("poisson", {"response_bound": 0.1, "cap": 0.1})]
 )
 def test_a_bound_below_the_responses_is_caught(family: str, wrong: dict[str, Any]) -> None:
-    """The control: responses are up to 4, and the bound is for smaller ones."""
+    """The control: responses are up to 4, and the bound is for smaller ones (Theorem P.11)."""
     assert largest_move(family, **wrong) > 1
 
 

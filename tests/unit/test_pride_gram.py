@@ -308,6 +308,7 @@ def test_scaling_all_columns_and_their_noise_scales_coefficients_only(others: st
 
 
 def test_a_sketch_without_noise_comes_close_to_the_pooled_ridge_and_one_that_loses_nothing_is_it() -> None:
+    """Theorem P.6."""
     rng = np.random.default_rng(0)
     factors = rng.normal(size=(300, 3))
     X = np.clip((factors @ rng.normal(size=(3, 32)) + 0.3 * rng.normal(size=(300, 32))) / 5, -1, 1)
@@ -354,6 +355,7 @@ def test_no_data_end_the_fit() -> None:
 @pytest.mark.parametrize("loss", ["logistic", "huber", "squared"])
 @pytest.mark.parametrize("variance", [1e-4, 0.5, 30.0, 8e3])
 def test_the_envelope_is_the_minimum_over_the_rows_own_effect(loss: str, variance: float) -> None:
+    """Theorem P.9."""
     from scipy.optimize import minimize_scalar
 
     family, rng = FAMILIES[loss], np.random.default_rng(0)
@@ -399,7 +401,7 @@ def test_a_squared_loss_by_newton_is_the_closed_form(shape: tuple[int, int, int]
 
 
 def test_a_logistic_share_is_the_gradient_at_the_joint_minimum() -> None:
-    """beta_k = X_k' v, v = -f'(eta) / alpha, eta the sum of a kernel's function and a constant that minimise the penalised loss."""
+    """beta_k = X_k' v, v = -f'(eta) / alpha, eta the sum of a kernel's function and a constant that minimise the penalised loss (Theorem P.9)."""
     from scipy.optimize import minimize
 
     own, y, heard = world(40, 6, 3, seed=5)

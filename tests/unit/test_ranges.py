@@ -47,6 +47,7 @@ def test_every_number_is_in_one_bin() -> None:
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("d", [1, 2])
 def test_the_reach_is_the_largest_move_of_a_search(d: int, adjacency: Adjacency) -> None:
+    """Theorem Q.1."""
     layout = layout_of(d)
     mechanism = layout.mechanism(study_of(d, str(adjacency)))
     rows = [dict(zip([f"c{j}" for j in range(d)], row, strict=True)) for row in itertools.product(VALUES, repeat=d)]

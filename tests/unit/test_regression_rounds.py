@@ -112,6 +112,7 @@ def shares_of_reach(kind: str, intercept: bool, seeds: int) -> dict[tuple[str, s
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_no_unit_moves_a_total_farther_than_its_reach(kind: str, intercept: bool) -> None:
+    """Theorems B.5 to B.7."""
     found = shares_of_reach(kind, intercept, 400)
     assert max(found.values()) <= 1 + 1e-12
     # The search is not asleep: every bound is nearly reached by somebody, so that there is no more noise than it takes.
@@ -119,6 +120,7 @@ def test_no_unit_moves_a_total_farther_than_its_reach(kind: str, intercept: bool
 
 
 def test_a_gradient_that_is_not_cut_is_caught(monkeypatch) -> None:
+    """Theorem B.5."""
     monkeypatch.setattr(standard_rows, "cut_residuals", uncut)
     with pytest.raises(AssertionError):
         test_no_unit_moves_a_total_farther_than_its_reach("numbers", intercept=True)
@@ -133,6 +135,7 @@ def uncut(residual, square, fine, farthest, longest) -> None:
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("coded", [[], [False], [True], [False, True, False], [True, True]])
 def test_the_closed_form_of_standardising_sums_is_the_largest_of_a_search(coded: list[bool], adjacency: Adjacency) -> None:
+    """Theorem B.7."""
     for first, weight in ((0.5, 1.0), (2.0, 1.0), (0.5, 3.0), (1.0, 0.0)):
         grid = np.linspace(-1, 1, 101)
         number = 0.0
@@ -154,6 +157,7 @@ def test_the_closed_form_of_standardising_sums_is_the_largest_of_a_search(coded:
 
 
 def test_products_of_one_record_move_by_their_length_or_twice() -> None:
+    """Theorem B.5."""
     assert clipped_products(3.0, Adjacency.ZERO_OUT) == 3.0
     assert clipped_products(3.0, Adjacency.REPLACE) == 6.0
 

@@ -94,6 +94,7 @@ def holds(form, weights: tuple[float, float, float], adjacency: Adjacency, may_b
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("weights", SHAPES)
 def test_column_moments_bounds_every_pair_and_is_attained(weights: tuple, adjacency: Adjacency, may_be_absent: bool) -> None:
+    """Theorem F.1."""
     declared = column_moments(*weights, adjacency, may_be_absent=may_be_absent)
     found = brute_force(weights, adjacency, may_be_absent)
     assert declared >= found * (1 - 1e-9)
@@ -131,6 +132,7 @@ def five_per_cent_less(a: float, b: float, c: float, adjacency: Adjacency, *, ma
     ],
 )
 def test_the_brute_force_catches_broken_forms(broken, weights: tuple, may_be_absent: bool) -> None:
+    """Theorem F.1."""
     assert holds(column_moments, weights, REPLACE, may_be_absent)
     assert not holds(broken, weights, REPLACE, may_be_absent)
 
@@ -161,11 +163,13 @@ def worst_counts(categories: int, adjacency: Adjacency) -> float:
 @pytest.mark.parametrize("categories", [2, 3, 7])
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_category_counts_is_exact(categories: int, adjacency: Adjacency) -> None:
+    """Theorem F.2."""
     assert category_counts(adjacency) == worst_counts(categories, adjacency)
     assert not 0.95 * category_counts(adjacency) >= worst_counts(categories, adjacency)
 
 
 def test_forgetting_the_second_category_is_caught() -> None:
+    """Theorem F.2."""
     assert not category_counts(ZERO_OUT) >= worst_counts(3, REPLACE)
 
 
@@ -286,7 +290,7 @@ def test_a_vertex_neighbour_attains_the_event_and_catches_one_that_is_five_per_c
 
 
 def test_the_floor_may_add_a_step_and_the_event_covers_it() -> None:
-    """Statistics on both sides of a multiple of 2^shift move further, floored, than they are apart."""
+    """Statistics on both sides of a multiple of 2^shift move further, floored, than they are apart (Theorem F.3)."""
     column = Column("x", 0.0, 1.0)
     asked = study((column,), Unit.RECORD, REPLACE, 1e-2)
     release = mechanism(asked, layout(asked, asked.parties[0], Parameters()))
@@ -398,6 +402,7 @@ def test_the_search_finds_a_known_optimum() -> None:
 @pytest.mark.parametrize("ratio", RATIOS)
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_moments_on_a_box_move_as_far_as_the_form_says(adjacency: Adjacency, ratio: float) -> None:
+    """Theorem F.9.1."""
     for d in DIMENSIONS:
         declared = moments_box([1.0] * d, ratio, adjacency)
         found = farthest(gram_weights(d), into_box(np.append(np.ones(d), ratio)), adjacency)
@@ -430,6 +435,7 @@ def test_moments_on_a_box_with_unequal_sides(adjacency: Adjacency) -> None:
 @pytest.mark.parametrize("ratio", RATIOS)
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_moments_on_a_ball_move_as_far_as_the_form_says(adjacency: Adjacency, ratio: float) -> None:
+    """Theorem F.9.3."""
     for d in DIMENSIONS:
         declared = moments_ball(1.0, ratio, adjacency)
         found = farthest(gram_weights(d, math.sqrt(2)), into_ball(1.0, ratio), adjacency)
@@ -459,6 +465,7 @@ def test_the_forms_scale_and_shrink_as_they_must() -> None:
 
 
 def test_the_published_form_holds_and_is_larger() -> None:
+    """Theorem F.9.2."""
     rng = np.random.default_rng(4)
     for _ in range(200):
         bounds, response = np.exp(rng.normal(0, 1, rng.integers(1, 13))).tolist(), float(np.exp(rng.normal(0, 1)))
@@ -470,6 +477,7 @@ def test_the_published_form_holds_and_is_larger() -> None:
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_the_augmented_form_is_attained(adjacency: Adjacency) -> None:
+    """Theorem F.9.4."""
     for d in (2, 3, 7, 12):
         weights = np.full((d + 1, d + 1), 2.0) - np.eye(d + 1)
         weights[-1] = weights[:, -1] = 0
@@ -497,6 +505,7 @@ def test_the_augmented_form_is_attained(adjacency: Adjacency) -> None:
     ],
 )
 def test_the_search_catches_forms_that_are_short(short: float, weights: np.ndarray, project) -> None:
+    """Theorem F.9."""
     assert farthest(weights, project, REPLACE) > short * 1.01
 
 
@@ -565,6 +574,7 @@ ATTAINED = {
 def test_no_row_moves_the_released_vector_further_than_declared(
     geometry: str, normed: bool, adjacency: Adjacency, intercept: bool
 ) -> None:
+    """Theorem F.9."""
     for d in DIMENSIONS:
         asked = design(d, geometry_of(geometry), norm=2.5 if normed else None, intercept=intercept)
         weights, declared = released_weights(asked, geometry, adjacency)
@@ -582,7 +592,7 @@ def test_no_row_moves_the_released_vector_further_than_declared(
 def test_no_value_gone_missing_moves_the_released_vector_further_than_declared(
     geometry: str, norm: float | None, intercept: bool, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G3. Under zero-out a value goes missing; where that sets an indicator or lets the rest of the row grow, another row is left.
+    """G3. Under zero-out a value goes missing; where that sets an indicator or lets the rest of the row grow, another row is left (Theorem F.9).
 
     Every row of ends, middles, a hair beside the middle and values far out (where a norm shortens), y at its bounds and its middle.
     """

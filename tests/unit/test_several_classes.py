@@ -195,6 +195,7 @@ def result_of(model: PrivateStackingClassifier) -> StackingResult:
 
 
 def test_rows_of_the_high_level_are_never_longer_than_one() -> None:
+    """Theorem S.5."""
     wild = [RNG.uniform(-5, 5, (50, 4)), np.full((50, 4), 1.0), np.full((50, 4), np.nan)]
     for intercept in (True, False):
         assert (np.linalg.norm(meta_rows(wild, intercept=intercept), axis=1) <= 1.0).all()
@@ -203,7 +204,7 @@ def test_rows_of_the_high_level_are_never_longer_than_one() -> None:
 
 
 def test_predictions_of_several_classes_move_by_no_more_than_priced() -> None:
-    """Two laws on the grid, floored: sqrt 2 of it at most, reached by two certain ones."""
+    """Two laws on the grid, floored: sqrt 2 of it at most, reached by two certain ones (Theorem S.5)."""
     plan = PrivateStackingClassifier(GROUPS, epsilon=5.0, delta=1e-5, meta="perturbed", **OPTIONS).plan(900, 6)
     release = next(r for r in plan.releases if r.name == "predictions")
     reach = dict(release.mechanism.reach)[Unit.RECORD]
@@ -257,6 +258,7 @@ def claims_of(plan: Plan, people: dict[str, Party]) -> tuple[Claim, ...]:
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("unit", ["record", "attribute"])
 def test_whoever_has_which_rank_it_costs_what_was_asked(noise: str, adjacency: str, unit: str) -> None:
+    """Theorem S.13."""
     plan = MODEL.compile(asked(RANKED | {"noise": noise}, adjacency=adjacency, unit=unit))
     # A value costs less than a row where it is replaced: what is asked for is an upper bound then.
     assert (1.99 if unit == "record" else 1.0) < plan.epsilon(1e-5) <= 2.0
@@ -326,7 +328,7 @@ def test_claims_that_are_forged_reordered_or_incomplete_are_refused_and_nothing_
 
 @pytest.mark.parametrize("rates", [(0.5, 0.5), (0.9, 0.1), (0.2, 0.3, 0.5)])
 def test_no_row_moves_a_score_by_more_than_priced(rates: tuple[float, ...]) -> None:
-    """All pairs of rows at corners of the ball and inside, all labels: with L for half of it some do."""
+    """All pairs of rows at corners of the ball and inside, all labels: with L for half of it some do (Theorem S.13)."""
     grid, worst = 1 << 16, {"replace": 0.0, "zero-out": 0.0}
     for seed in range(60):
         rng = np.random.default_rng(seed)

@@ -141,6 +141,7 @@ def worst_loss(mechanism: ObjectivePerturbation, adjacency: str = "replace") -> 
     ("rows", "penalty", "epsilon"), [(200, 0.01, 1.0), (5, 0.01, 0.5), (20, 1e-4, 3.0), (100, 0.1, 0.1), (3, 0.2, 8.0)]
 )
 def test_the_privacy_loss_of_a_perturbed_fit_never_exceeds_its_event(rows, penalty, epsilon, adjacency, calibration) -> None:
+    """Theorem S.1."""
     asked = study(parameters={"penalty": penalty}, adjacency=adjacency, calibration=calibration)
     form = published if calibration == "published" else sound
     (mechanism,) = form.fits(asked, [Fit(1, rows, 1.0)], penalty, epsilon)
@@ -264,7 +265,7 @@ def test_a_value_gone_missing_moves_the_gradient_no_farther_than_declared(interc
 
 
 def test_two_rows_almost_opposite_move_the_gradient_by_almost_twice_the_bound() -> None:
-    """Why the reach is 2 q although one dimension shows half of it: v and v' at nearly 180 degrees, w far out between them."""
+    """Why the reach is 2 q although one dimension shows half of it: v and v' at nearly 180 degrees, w far out between them (Theorem S.1)."""
     angle = math.radians(178)
     v, other = np.array([1.0, 0.0]), np.array([math.cos(angle), math.sin(angle)])
     w = -1e5 * (v + other)
@@ -313,6 +314,7 @@ def test_laplace_ball_refuses_a_scale_that_is_none() -> None:
 
 
 def test_the_residual_is_covered_by_noise_of_its_own() -> None:
+    """Theorem S.2."""
     (mechanism,) = fits(study(), [Fit(4, 50, 1.0)], 1.0)
     seen: list[np.ndarray] = []
 
@@ -434,6 +436,7 @@ def test_column_stacks_learn_and_cost_what_was_asked(meta: str) -> None:
 
 @pytest.mark.parametrize("meta", ["public-weights", "high-level"])
 def test_row_stacks_compose_in_parallel(meta: str) -> None:
+    """Theorem F.8."""
     labels = np.arange(300) % 3
     options = {"split": "samples", "epsilon": 5.0, "bounds": (-1, 1), "classes": (0, 1), "meta": meta, "penalty": 1e-3}
     options |= {"random_state": 0}
@@ -532,6 +535,7 @@ def test_studies_that_do_not_fit_are_refused(changes: dict, match: str) -> None:
 
 
 def test_parts_of_the_rows_are_disjoint_public_and_debited_once() -> None:
+    """Theorem S.4."""
     asked = design_of(study("trusted", parameters={"high_share": 0.3}))
     low, high = asked.part(N, "low", 0), asked.part(N, "high", 0)
     assert sorted([*low, *high]) == list(range(N))
@@ -647,6 +651,7 @@ def test_the_holder_refuses_features_that_do_not_fit() -> None:
 
 
 def test_rows_of_the_high_level_are_at_most_one_long_whatever_the_coordinator_sends() -> None:
+    """Theorem S.5."""
     wild = [np.array([1e9, -1e9, np.nan, np.inf, 0.5]), np.array([0.2, 3.0, -np.inf, 1.0, 0.0])]
     for intercept in (True, False):
         rows = steps.meta_rows(wild, intercept=intercept)

@@ -44,6 +44,7 @@ def test_one_alone_is_a_little_above_its_exact_value(tail, epsilon: float) -> No
 
 @pytest.mark.parametrize("count", [2, 5, 20])
 def test_sums_are_those_of_draws(count: int) -> None:
+    """Theorem F.21."""
     rng = np.random.default_rng(count)
     z = np.linspace(0, 8, 200_001)
     chance = survival(REPLACED, z)
@@ -58,7 +59,7 @@ def test_sums_are_those_of_draws(count: int) -> None:
 
 
 def test_two_of_them_far_out_are_the_convolution() -> None:
-    """Where no draw gets: the double integral at 40 points a unit, both tails of one sign."""
+    """Where no draw gets: the double integral at 40 points a unit, both tails of one sign (Theorem F.21)."""
     a, b, epsilon = 0.3, 0.2, 2.2
     z = np.linspace(0, 6, 6001)
 
@@ -75,6 +76,7 @@ def test_two_of_them_far_out_are_the_convolution() -> None:
 
 
 def test_beside_gaussians_pure_events_and_zcdp() -> None:
+    """Theorem F.21."""
     tail = ((1, 0.2),)
     for epsilon in (0.4, 1.0):
         alone = Composition([perturbed(tail)]).delta(epsilon)

@@ -285,7 +285,7 @@ def test_a_lost_aggregator_ends_the_study() -> None:
 
 @pytest.mark.parametrize("n", range(2, 8))
 def test_no_coalition_that_the_statement_allows_opens_a_sum_or_knows_too_much_noise(n: int) -> None:
-    """V12: the curious member counts. Every coalition and every set of absent parties, whichever nodes the coordinator chose."""
+    """V12: the curious member counts. Every coalition and every set of absent parties, whichever nodes the coordinator chose (Theorem B.2)."""
     for tolerate in range(n - 1):
         aggregation = aggregation_of(study_of(n, tolerate=tolerate), tolerate)
         (said,), _ = aggregation.sentences
@@ -369,6 +369,7 @@ def residual_event(study: Study, known: int, gone: int):
 
 @pytest.mark.parametrize(("n", "tolerate"), [(3, 1), (6, 2), (10, 4)])
 def test_no_coalition_within_t_lowers_the_noise_below_the_plan(n: int, tolerate: int) -> None:
+    """Theorem B.1."""
     study = study_of(n, tolerate=tolerate)
     for known in range(tolerate + 1):
         for gone in range(tolerate + 1 - known):
@@ -386,7 +387,7 @@ def test_no_coalition_within_t_lowers_the_noise_below_the_plan(n: int, tolerate:
 @pytest.mark.no_cover
 @pytest.mark.minutes
 def test_a_coalition_that_takes_its_noise_out_is_left_with_the_planned_variance(monkeypatch) -> None:
-    """Simulated: the opened sum less everything that T colluders and the client who asks know of it."""
+    """Simulated: the opened sum less everything that T colluders and the client who asks know of it (Theorem B.1)."""
     n, tolerate, residuals = 5, 2, []
     for seed in range(80):
         study = study_of(n, tolerate=tolerate, simulation_seed=seed)
@@ -745,7 +746,7 @@ def test_a_party_that_is_not_a_node_adds_nothing_up() -> None:
 
 
 def test_one_release_has_one_set_of_participants(scene: Scene, genuine: TotalRequest) -> None:
-    """All nodes have signed the whole set: neither another signature nor another partial sum is given."""
+    """All nodes have signed the whole set: neither another signature nor another partial sum is given (Theorem B.2)."""
     names = tuple(m.name for m in genuine.participants)
     for k in range(5):
         fewer = AgreeRequest(names[:k] + names[k + 1 :])
@@ -762,7 +763,7 @@ def test_one_release_has_one_set_of_participants(scene: Scene, genuine: TotalReq
 
 
 def test_without_that_rule_two_sums_differ_by_one_partys_vector(monkeypatch) -> None:
-    """The control: nodes that forget what they signed open a party's vector, with one share of noise."""
+    """The control: nodes that forget what they signed open a party's vector, with one share of noise (Theorem B.2)."""
     notes = Notebook(monkeypatch)
     scene = Scene(n=4)
     monkeypatch.setattr(Ledger, "reply", lambda *_: None)
@@ -1058,6 +1059,7 @@ def sums_in_reach(cheat: Cheat, name: str, vectors: list[np.ndarray]) -> set[tup
 @pytest.mark.no_cover
 @pytest.mark.parametrize("kind", STUDIES)
 def test_nothing_but_planned_things_ever_comes_back(monkeypatch, kind: str) -> None:
+    """Theorem B.2."""
     opened, released, refused, answered = 0, 0, 0, 0
     for seed in range(30):
         study = study_of(**STUDIES[kind])

@@ -1,4 +1,4 @@
-r"""A loss with an independent random effect in every row: its Moreau envelope.
+r"""A loss with an independent random effect in every row: its Moreau envelope (Theorem P.9).
 
 Minimising :math:`\sum f(u_i + e_i; y_i) + |e|^2/(2t)` over e leaves :math:`f_t(u) = \min_e f(u + e) + e^2/(2t)`, convex as f is, with
 :math:`f_t'(u) = f'(v)` and :math:`f_t''(u) = (1/f''(v) + t)^{-1}` at :math:`v = u + e`, the only root of :math:`v + t f'(v) = u`.

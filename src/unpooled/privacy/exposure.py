@@ -200,7 +200,7 @@ class Releases:
 def neighbours(
     plan: Releases, unit: Unit, party: str | None = None, scope: Scope = Scope.PERSON
 ) -> tuple[tuple[Event, ...], ...]:
-    """For everything that may change under this unit, the events it is part of; of people in one party's rows where it is named.
+    """For everything that may change under this unit, the events it is part of; of people in one party's rows where it is named (Theorem F.8).
 
     Scope "person" counts the releases of all parties that know the person, "party" those of the named party alone.
     """

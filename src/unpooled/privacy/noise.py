@@ -108,7 +108,7 @@ class KeySource:
         return cls(hashlib.sha256(b"unpooled simulation %d" % seed).digest(), seed)
 
     def stream(self, *names: str | int | bytes, content: bytes = b"") -> Stream:
-        """The stream of one release of this content. Parts are length-prefixed and typed, so no two lists collide."""
+        """The stream of one release of this content. Parts are length-prefixed and typed, so no two lists collide (Theorem F.6)."""
         text = b""
         for name in (*names, content):
             raw = name if isinstance(name, bytes) else str(name).encode()

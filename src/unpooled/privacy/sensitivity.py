@@ -1,4 +1,4 @@
-r"""Sensitivities of released vectors to one unit: closed forms, each with its theorem (``privacy/THEORY.md``).
+r"""Sensitivities of released vectors to one unit: closed forms, each with its theorem (``privacy/THEORY.md``; second moments: Theorem F.9).
 
 A sensitivity is always that of the exact vector that is released and of the whole unit: all the coordinates that one
 person, or one value of one person, can move at once. Brute-force twins of every function are in the tests.

@@ -221,7 +221,7 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, float
 
 
 def _step(fit: GlmFit, estimate: Row, known: Curvature, noises: Row, dispersion: float) -> Estimates:
-    """The estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met."""
+    """The estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met (Theorem G.5)."""
     back, inverse = fit.back, known.inverse
     sampling = inverse @ (dispersion * (known.information - np.diag(fit.penalty))) @ inverse
     met = fit.shape.met(estimate - fit.start, known.variance, noises)

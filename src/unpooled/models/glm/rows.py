@@ -4,7 +4,7 @@ A record has a coded row of features, a response y and an offset o (the logarith
 standardised by released numbers (``aggregation/standard.py``), u = o + z.b its linear predictor at released coefficients b. Summed are
 
 * ``base``: y as a part of its largest value, and the exposure likewise (Theorem G.1);
-* ``descent``, ``score``: h r z with the record's pull r, scaled down by h(u, z) and cut until \|h r z\| <= C (Theorem G.2);
+* ``descent``, ``score``: h r z with the record's pull r, scaled down by h(u, z), which keeps the root (Theorem G.4), and cut until \|h r z\| <= C (Theorem G.2);
 * ``information``: h w zz' with its weight w, h w \|z\|^2 <= R^2 (Theorem G.3);
 * ``spread``: r^2, at most 3^2 (Theorem B.6), for families whose dispersion is estimated.
 """

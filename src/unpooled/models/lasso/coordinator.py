@@ -1,4 +1,4 @@
-"""Pure generator: Frank-Wolfe over parties, which chooses columns, and a fit of their coefficients to noisy moments.
+"""Pure generator: Frank-Wolfe over parties, which chooses columns, and a fit of their coefficients to noisy moments (Theorem L.4).
 
 Each round is a pick of every party and at most one new column of the winner (or of all).
 """

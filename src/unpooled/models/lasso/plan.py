@@ -266,7 +266,7 @@ def widths_of(study: Study) -> dict[str, int]:
 
 
 def design_of(study: Study) -> LassoDesign:
-    """Return the checked design that the study asks for."""
+    """Return the checked design that the study asks for (Theorem L.3)."""
     p: Parameters = check_parameters(study, Parameters)
     check(study, p)
     if p.sketch_rows:
@@ -331,7 +331,7 @@ def shortened(columns: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]
 
 
 def _per_value(study: Study) -> int:
-    """The most coded columns that one value of a person moves."""
+    """The most coded columns that one value of a person moves (Theorem L.1)."""
     return max(
         2 if column.categories is not None or column.missing == "indicator" else 1
         for card in study.parties
@@ -340,7 +340,7 @@ def _per_value(study: Study) -> int:
 
 
 def compile_plan(study: Study) -> Plan:
-    """The releases of a LASSO study."""
+    """The releases of a LASSO study (Theorem L.2)."""
     design = design_of(study)
     rounds, rows = design.parameters.rounds, study.parties[0].rows
     ball = design.coupling is Coupling.BALL

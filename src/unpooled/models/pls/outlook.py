@@ -1,4 +1,4 @@
-"""Outlook of a PLS study of some shape: made-up coordinates with the noise that its plan has, fitted as the study's own would be."""
+"""Outlook of a PLS study of some shape: made-up coordinates with the noise that its plan has, fitted as the study's own would be (C.4)."""
 
 from __future__ import annotations
 

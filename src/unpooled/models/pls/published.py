@@ -98,7 +98,7 @@ def coefficients(weights: Matrix, loadings: Matrix, y_loadings: Matrix) -> Matri
 
 @dataclass(frozen=True, slots=True)
 class PublishedModel(Unpriced):
-    """The paper's noise on every component. Its bounds are read off the data and its argument fails: the cost is unknown."""
+    """The paper's noise on every component. Its bounds are read off the data and its argument fails: the cost is unknown (Theorem C.1; measured: C.2)."""
 
     layout: ComponentsLayout
     #: The analytic scale for sensitivity 1; 0 is no noise.

@@ -254,7 +254,7 @@ def energy_outside(expected: float, observed: float, directions: int, columns: i
 
 
 def calibrated_weight(inside: Vector, square: Matrix, beyond: Matrix, directions: int) -> tuple[float, float]:
-    """(a, mean energy outside): how far the calibrated columns' Gram matrix may be believed.
+    """(a, mean energy outside): how far the calibrated columns' Gram matrix may be believed (Theorem P.8).
 
     ``inside`` are the c_i, ``square`` is G_c = Z_cal'Z_cal, ``beyond`` what of it lies outside the own span (its ``directions``). a is 1
     less what independent columns of the same energies would show off the diagonal, two standard deviations above their mean.

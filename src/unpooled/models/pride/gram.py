@@ -79,7 +79,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Kernel:
-    """V - alpha I on centred rows."""
+    """V - alpha I on centred rows (Theorem P.6)."""
 
     own: OwnColumns
     own_means: Vector
@@ -125,7 +125,7 @@ class Kernel:
 
 
 def _others(own: OwnColumns, heard: Heard, noisy: Matrix, calibrated: Matrix) -> tuple[Vector, float, float]:
-    """(e, e_0, a): steps 1 to 4."""
+    """(e, e_0, a): steps 1 to 4 (Theorem P.7)."""
     rank, none = own.rank, (np.zeros(own.rank), 0.0, 0.0)
     if rank == 0 or heard.columns == 0:
         return none

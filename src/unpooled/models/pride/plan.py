@@ -244,7 +244,7 @@ def _publication(study: Study, part: Part, estimating: list[Part]) -> Mechanism:
 
 
 def coefficients_reach(part: Part, rows: int, parameters: Parameters, received: NDArray[np.float64]) -> float:
-    r"""Return the sensitivity of the solution to one person's row: a closed form of the plan and of what was received (THEORY.md, section 7).
+    r"""Return the sensitivity of the solution to one person's row: a closed form of the plan and of what was received (THEORY.md, section 7: Theorems P.5 and P.11).
 
     The objective is alpha-strongly convex, so the solution moves by at most 2 sup|grad f| / alpha. Rows of the design have length
     at most R, R^2 = (own coded columns) + max_i |received_i|^2. Where |f'| <= L: |grad f| <= L R. Squared loss: |b| <= Y sqrt(n / alpha)
@@ -274,7 +274,7 @@ def unit_of(parameters: Parameters, response: NDArray[np.float64]) -> float:
 
 
 def clip_length(study: Study, part: Part) -> int:
-    """The bound C on a sketched row, in the integers of the sketch."""
+    """The bound C on a sketched row, in the integers of the sketch (Theorem P.2)."""
     assert part.sketch is not None
     parameters: Parameters = check_parameters(study, Parameters)
     bound = parameters.clip_norm

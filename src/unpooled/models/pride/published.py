@@ -51,7 +51,7 @@ def published_sigma(theta: float, epsilon: float, delta: float, row_norm: float 
 
 @dataclass(frozen=True, slots=True)
 class PublishedNoise(Unpriced):
-    """Gaussian noise whose theta is the largest range of a standardised column, read off the data."""
+    """Gaussian noise whose theta is the largest range of a standardised column, read off the data (Theorem P.4)."""
 
     size: int
     multiplier: float

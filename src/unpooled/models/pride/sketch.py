@@ -98,12 +98,12 @@ class PublicSketch:
         return np.where(parity == 1, -1.0, 1.0) * float(self.srht.signs[j])
 
     def row_norm(self, j: int) -> float:
-        """Its length; exactly sqrt(m) for an SRHT."""
+        """Its length; exactly sqrt(m) for an SRHT (Theorem P.1)."""
         return math.sqrt(self.size) if self.integers is None else float(np.linalg.norm(self.integers[j]))
 
     @property
     def operator_norm(self) -> float:
-        """The largest stretch of any row vector: sqrt(P) for an SRHT (columns are distinct)."""
+        """The largest stretch of any row vector: sqrt(P) for an SRHT (columns are distinct) (Theorem P.2)."""
         if self.srht is not None:
             return math.sqrt(self.srht.padded)
         assert self.integers is not None

@@ -101,7 +101,7 @@ class Fit:
 
 
 def fits(study: Study, sizes: Sequence[Fit], penalty: float, epsilon: float) -> list[ObjectivePerturbation]:
-    """Perturbed fits that together cost epsilon, where the weights q sum to 1 (Theorem S.1, S.3).
+    """Perturbed fits that together cost epsilon, where the weights q sum to 1 (Theorems S.1 and S.3; Theorem S.9 is why they share it).
 
     eps' = eps - sum ln(1 + beta q^2 / (n (lambda + Delta))), Delta >= 0 as large as keeps eps' >= 0.9 eps.
     """

@@ -319,7 +319,7 @@ def _perturbed(study: Study, design: StackingDesign, shapes: list[Fit], perturb:
 
 
 def _predictions(study: Study, design: StackingDesign, party: str, high: int) -> Release:
-    """Noisy probabilities: one row moves those of each party by at most 1 (of several classes: sqrt 2), so K of them together by sqrt(K) times it."""
+    """Noisy probabilities: one row moves those of each party by at most 1 (of several classes: sqrt 2), so K of them together by sqrt(K) times it (Theorem S.5)."""
     mu = budget_mu(study.epsilon * design.parameters.predictions_share, study.delta) / math.sqrt(len(design.blocks))
     numbers = design.outcomes.predictors
     reach = dict.fromkeys(ROWWISE, Reach(GRID * (math.sqrt(2.0) if numbers > 1 else 1.0), numbers))

@@ -1,0 +1,296 @@
+"""Write the index of all theorems: `python docs/theorems.py [FILE]` writes docs/theorems.md or FILE.
+
+The index has one table for each page of proofs, and one row for each heading with a number. Code and tests are listed where they cite the number
+("Theorem F.1", "F.1 and F.2", "F.1 to F.8"), or where the theorem's section names them in backticks.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+SOURCE = ROOT / "src" / "unpooled"
+NUMBER = r"[A-Z]\.\d+(?:\.\d+)*"
+HEADING = re.compile(rf"^#+ ({NUMBER}) (\S.*)$", re.MULTILINE)
+CITED = re.compile(rf"(?<![\w.])({NUMBER})(?!\w)(?: to ({NUMBER})(?!\w))?")
+LONGEST = 160
+#: These tests are about citations themselves, and cite theorems that they do not check.
+NO_CHECKS = {"test_citations.py", "test_theorems.py"}
+#: Statements of theorems whose first sentence is too long, or says only what is given.
+SAID = {
+    "B.1": "A sum with H >= N - T - 1 shares whose noise the observer does not know has the planned zCDP cost for each person.",
+    "B.2": "With at most T colluders, an honest party's vector enters at most one opened sum per release, and that sum has at least N - T participants.",
+    "B.3": "The classical deviation of Gaussian noise is not (epsilon, delta)-private for every epsilon: it is too small at epsilon = 10.",
+    "B.4": "The covariance of the noise that noisy moments leave in the normal equations, and the posterior as a fixed point that uses it (an approximation).",
+    "B.5": "A sum of vectors of length at most C moves by at most C under zero-out, by 2C under replace, and by 2C when one value changes.",
+    "B.6": "A sum of squared residuals, each cut at a public S, moves by at most S under both adjacencies and for both units.",
+    "B.7": "The sensitivity of weighted sums and sums of squares of several columns and a response, for a row and for one value.",
+    "B.8": "The fit takes the rows' own least squares solution as its state, so that sampling variance is added exactly once.",
+    "B.9": "Rows shortened by weights: the sampling variance of the weighted solution is at most the mean squared weight times the usual one.",
+    "B.10": "Declared weights, clipped to their range and divided by its end, leave every bound of B.5, B.6, F.9.3, F.9.4 and G.1 to G.7 as it stands.",
+    "C.2": "Measured lower bounds on epsilon that an observer of the published form can show, where epsilon = 1 is claimed.",
+    "C.3": "Any public matrix and length keep the sensitivity of the release: a basis need not be orthonormal, and whitening costs no privacy.",
+    "C.4": "The outlook before data is a function of the plan and of simulated rows alone.",
+    "C.5": "Several responses in one augmented row have the reach of one response.",
+    "F.1": "The exact L2 sensitivity of weighted counts, sums and sums of squares of one column, under zero-out and replace.",
+    "F.3": "Flooring a block before the noise gives a post-processed Gaussian of mu <= D/S + t sqrt m: t is one step in units of the noise.",
+    "F.4": "Rounded Gaussian noise on an integer vector costs what the Gaussian mechanism costs, and composes like it.",
+    "F.6": "Noise keyed by the exact statistic is within the advantage against a pseudo-random function of fresh noise, and asking again costs nothing.",
+    "F.7": "The integer that a sampler returns is the exact inverse of the noise law at its uniform number, up to a doubt of 2^-16000.",
+    "F.8": "Rows split: the worst party counts for a person. Columns split: all releases compose for a record, and the worst attribute counts for a value.",
+    "F.9": "The sensitivity of second moments in three geometries, for a record and for one value, with the units of the blocks.",
+    "F.9.1": "Second moments of rows in a box, with equal noise: the exact sensitivity under zero-out, and the one under replace.",
+    "F.9.2": "The sensitivity that Heikkila et al. print for a box (their equation 12) is valid, and larger than F.9.1.",
+    "F.9.3": "Second moments of rows in a ball of radius R, off-diagonals counted twice: the sensitivity under zero-out and replace.",
+    "F.9.4": "All products of one augmented row of length at most r: the sensitivity is r^2 under zero-out and sqrt 2 r^2 under replace.",
+    "F.10": "A sum that holds discrete Gaussian fragments of H honest parties is zCDP, with a bound that tells how far the sum is from a Gaussian.",
+    "F.13": "The computed delta is raised by a bound on its rounding error, so that it is never below the exact one.",
+    "F.15": "Real numbers rounded to a public step before the noise: the release costs at most what a Gaussian of mu = 1/q costs.",
+    "F.17": "Releases of a plan, chosen adaptively, cost at most what the composition of their events proves, plus the advantage of F.6.",
+    "F.19": "A household of at most m rows moves a total by at most m times what one row does, at one party and over all parties together.",
+    "F.20": "The probability that the privacy loss exceeds epsilon is at most delta(e') / (1 - exp(e' - epsilon)) for every e' below epsilon.",
+    "F.21": "Releases whose losses have known tails cost at most the mean of the others' curve over independent draws from those tails.",
+    "F.22": "Where one of several compositions holds and nobody knows which, the largest of each number covers all of them.",
+    "F.23": "A rho-zCDP mechanism is (epsilon, delta)-private with the delta of every order a > 1, and with delta = sqrt(1 - exp(-rho)).",
+    "G.1": "A sum of vectors in the unit cube of c dimensions moves by at most sqrt c, and by at most 1 when one value changes.",
+    "G.2": "Pulls scaled by any h and cut on the integers give a sum that moves by at most C under zero-out and by 2C under replace or when one value changes.",
+    "G.3": "Weighted second moments of rows of length at most R move by at most R^2 under zero-out and by sqrt 2 R^2 under replace.",
+    "G.4": "Scaled pulls have expectation 0 at the true coefficients, whatever the scaling h(u, z) is.",
+    "G.6": "The gradients of C classes move jointly by at most sqrt 2 R under zero-out and by 2 sqrt 2 R under replace; both are approached.",
+    "G.7": "The second moments of several classes, with their weights, move by at most R^2 under zero-out and by sqrt 2 R^2 under replace.",
+    "G.8": "The covariance of what noise that is symmetric in classes and in columns leaves in a Newton step, and the law of its contrasts.",
+    "G.9": "A person's pulls in survival, stopped at a public cap, have bounded length and expectation 0 at the true coefficients.",
+    "G.10": "A person's weighted second moments over all intervals move by at most B under zero-out and by sqrt 2 B under replace.",
+    "H.1": "A row moves the counts of cells by at most sqrt 2 if it is replaced, by 1 if it is left out; a household by m times that.",
+    "L.1": "One value meets T picks, T scores and one released column with its moments (two columns if it is categorical): the noise follows.",
+    "L.2": "One row meets K T picks and scores, and at most min(T, d) or min(K T, d) columns, also with a dishonest coordinator.",
+    "L.3": "The rounds compose adaptively as zCDP; iterates and columns picked are post-processing.",
+    "L.4": "Every iterate, private or not, lies in the declared l1 ball, or in the product of the blocks' balls.",
+    "L.6": "Moments: one value is in those of its own column, a row in those of all released columns; the noise follows.",
+    "L.7": "A party's sums have the sensitivity of B.7; Gaussian releases whose shares of mu have squares that add up to 1 cost mu together.",
+    "L.8": "An axis, one clipped number for every row, moves by at most twice its cap, at either unit.",
+    "L.9": "Products of an axis with the others' released axes of length at most 1 move by at most twice the cap.",
+    "L.10": "Scores of products clipped to 4 have sensitivity 8, so that a pick at eps0 is eps0^2/8-zCDP.",
+    "M.1": "The sum of one coded column moves by at most 2 g under replace and by g under zero-out; both are attained.",
+    "P.1": "Every row of the subsampled randomised Hadamard sketch has norm exactly 1 if its entries are +-1/sqrt m.",
+    "P.2": "Sketched rows of length at most C move a party's release by at most 2C; rows shortened to R before, by 2R times the sketch's norm.",
+    "P.3": "The published deviation is private for public theta, delta < 1/2 and epsilon > 0; it is larger than needed.",
+    "P.4": "With columns standardised by their own mean and deviation, the release is not private at the claimed epsilon.",
+    "P.5": "A changed row moves the minimiser of a convex loss with penalty alpha by at most twice the largest gradient over alpha.",
+    "P.7": "The product of the received sketches, less their known noise, is an unbiased estimate of the others' centred Gram matrix.",
+    "P.8": "The mean, over all orthonormal bases, of the sum of squared energies that a positive semidefinite matrix has in them.",
+    "P.9": "Coefficients of other losses over the others' Gram matrix, and the smoothed loss that takes the place of one effect per row.",
+    "P.10": "The same for losses of several decisions a row with shared numbers (Cox, multinomial, ordinal), with the Newton step.",
+    "P.11": "The largest slope of each family's loss, with which P.5 holds.",
+    "Q.1": "Histograms of d columns move by sqrt(2d) under replace, by sqrt d under zero-out, and by sqrt 2 when one value changes.",
+    "S.1": "A replaced row costs a perturbed minimiser at most 2 L q/s + ln(1 + beta q^2/(n Lambda)); a row left out, L q/s and the same logarithm.",
+    "S.2": "A solver that stops at a gradient of at most g, with covering noise added, costs e_c more than the exact minimiser.",
+    "S.3": "K blocks of one row, fitted with noises of their own, cost the sum of their terms, which add up to epsilon.",
+    "S.4": "Parts of the rows that are fixed by a public seed: a row pays for the one part that it is in, and the worst part counts.",
+    "S.5": "Rows of the high level have length at most 1 whatever a coordinator sends; the reach of noisy predictions follows.",
+    "S.6": "In one column without a constant a replaced row moves the logistic gradient by at most about half of 2q.",
+    "S.7": "A value that goes missing moves the logistic gradient by at most q or sqrt 2 q, by what else changes in the row.",
+    "S.8": "Another label of one row costs at most l q/s where the second derivative of the loss is the same for both labels.",
+    "S.9": "K block models fitted at epsilon each on the same rows cost the sum of K losses: Corollary 6 of the paper is false.",
+    "S.11": "With Gaussian perturbation the loss has a tail bounded by those of a polytope's corners, and a curve summed over them.",
+    "S.12": "Losses with the tails of S.11 compose with each other and with other events: the mean of the others' curve.",
+    "S.13": "Private importance: the scores and all fits cost a record no more than the scores and one fit of each rank.",
+    "S.14": "For each shape of loss, the corners of a polytope that holds every difference of gradients, and the bound on the determinants.",
+    "S.15": "Rows of a formula cost what other rows of their length do; what one declared value can move follows from its derived columns.",
+}  # fmt: skip
+HEAD = """# All theorems
+
+Each number that a study releases rests on a theorem: how far one person can move it, and what its noise costs. This page lists all of them, and says which code uses each theorem and which tests check it. The proofs are in pages next to the code, and the
+first column leads to them. The second column shortens a theorem; the proof's page has the exact conditions. Definitions and measured facts that have a number are listed too.
+
+A test is listed under a theorem if it cites the number, or if the proof names its file. A test is evidence, not a proof: most of them search for inputs that exceed a bound, and compare with a form that is known to be wrong. "none" in the last column means that no test does.
+
+`python docs/theorems.py` writes this page anew. [The guarantee](guarantee.md) says what the theorems add up to, and [the audit](audit.md) attacks the code without them.
+"""
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """Hold one numbered heading of a page of proofs, with the text below it."""
+
+    number: str
+    name: str
+    page: Path
+    text: str
+
+    @property
+    def order(self) -> tuple[str, tuple[int, ...]]:
+        """The place of the number: F.2 comes before F.10."""
+        letter, *parts = self.number.split(".")
+        return letter, tuple(map(int, parts))
+
+    @property
+    def link(self) -> str:
+        """The heading as a link."""
+        title = f"{self.number} {self.name}"
+        anchor = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        return f"[{title}]({Path('..') / self.page.relative_to(ROOT)}#{anchor})"
+
+    @property
+    def first(self) -> str:
+        """The first sentence of the paragraph that states the theorem, or nothing."""
+        found = re.search(r"\*Theorem\.?\*\s(.*?\.)(?=\s)", self.text, re.DOTALL)
+        return re.sub(r"\s+", " ", found.group(1)).strip() if found else ""
+
+    @property
+    def statement(self) -> str:
+        """The theorem in one line."""
+        said = SAID.get(self.number, self.first)
+        if not 0 < len(said) <= LONGEST:
+            msg = f"{self.number} needs a statement of at most {LONGEST} characters in SAID: {said!r}"
+            raise ValueError(msg)
+        return said.replace("|", "\\|")
+
+
+def pages() -> list[Path]:
+    """Return the pages of proofs: of the package, of its mechanisms, of its models, and of the example."""
+    found = [SOURCE / "privacy" / "THEORY.md"]
+    found += sorted(SOURCE.glob("privacy/mechanisms/*.md")) + sorted(SOURCE.glob("models/*/THEORY.md"))
+    found += [page for page in sorted(SOURCE.rglob("*.md")) if page not in found]
+    return found + sorted(ROOT.glob("examples/*/THEORY.md"))
+
+
+def theorems() -> list[Theorem]:
+    """Return all theorems, page by page."""
+    found = []
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        ends = [match.start() for match in re.finditer(r"^#+ ", text, re.MULTILINE)] + [len(text)]
+        for match in HEADING.finditer(text):
+            end = min(end for end in ends if end > match.start())
+            found.append(Theorem(match[1], match[2], page, text[match.end() : end]))
+    return found
+
+
+def numbers(text: str, known: dict[str, Theorem]) -> Iterator[str]:
+    """Yield the theorems that a text cites; a range names all between its ends."""
+    for first, last in CITED.findall(text):
+        if first in known and last in known:
+            low, high = known[first].order, known[last].order
+            yield from (number for number, one in known.items() if low <= one.order <= high)
+        else:
+            yield from (number for number in (first, last) if number in known)
+
+
+def names(tree: ast.AST, inside: str = "") -> Iterator[tuple[int, int, str]]:
+    """Yield the first line, the last line and the full name of every function and class of a module, outer ones first."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            name = f"{inside}{node.name}"
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            yield first, node.end_lineno or node.lineno, name
+            yield from names(node, f"{name}.")
+        else:
+            yield from names(node, inside)
+
+
+def prose(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the strings and the comments of a module with their lines."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in {tokenize.COMMENT, tokenize.STRING}:
+            yield token.start[0], token.string
+
+
+Places = dict[str, dict[str, list[str]]]
+
+
+def add(places: Places, number: str, file: str, name: str = "") -> None:
+    """Note that a file, or a function or class in it, cites a theorem."""
+    held = places.setdefault(number, {}).setdefault(file, [])
+    if name and name not in held:
+        held.append(name)
+
+
+def citing(files: list[Path], root: Path, known: dict[str, Theorem]) -> Places:
+    """Return, for each theorem, the files that cite it and the functions and classes of each file in which they do."""
+    places: Places = {}
+    for file in files:
+        source = file.read_text(encoding="utf-8")
+        defined = list(names(ast.parse(source)))
+        for line, text in prose(source):
+            around = [name for first, last, name in defined if first <= line <= last]
+            above = [name for first, _, name in defined if first == line + 1]  # a comment right above a definition
+            for number in numbers(text, known):
+                name = (around or above or [""])[-1]
+                add(places, number, str(file.relative_to(root)), name)
+    return places
+
+
+def named_code(one: Theorem, defined: dict[str, list[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
+    """Yield the files, functions and classes of the package that a theorem's section names in backticks, and the module of a mechanism's page."""
+    if one.page.parent.name == "mechanisms":
+        yield str(one.page.with_suffix(".py").relative_to(SOURCE)), ""
+    for word in re.findall(r"`([\w./]+)`", one.text):
+        if (SOURCE / word).exists() and "/" in word and not word.endswith(".md"):
+            yield word, ""
+        elif (one.page.parent / word).is_file() and word.endswith(".py"):
+            yield str((one.page.parent / word).relative_to(SOURCE)), ""
+        elif len(found := defined.get(word, [])) == 1 and ("_" in word or word[0].isupper()):
+            yield found[0]
+
+
+def places() -> tuple[Places, Places]:
+    """Return the code that uses each theorem and the tests that check it."""
+    known = {one.number: one for one in sorted(theorems(), key=lambda one: one.order)}
+    modules = sorted(SOURCE.rglob("*.py"))
+    code = citing(modules, SOURCE, known)
+    for number, found in citing(sorted((ROOT / "examples").rglob("*.py")), ROOT, known).items():
+        code.setdefault(number, {}).update(found)
+    tests = citing([file for file in sorted((ROOT / "tests").rglob("*.py")) if file.name not in NO_CHECKS], ROOT, known)
+    defined: dict[str, list[tuple[str, str]]] = {}
+    for file in modules:
+        for _, _, name in names(ast.parse(file.read_text(encoding="utf-8"))):
+            defined.setdefault(name, []).append((str(file.relative_to(SOURCE)), name))
+    for number, one in known.items():
+        if one.page.is_relative_to(SOURCE):
+            for file_name, name in named_code(one, defined):
+                add(code, number, file_name, name)
+        for file_name in re.findall(r"`(tests/[\w/]+\.py)`", one.text):
+            add(tests, number, file_name)
+    return code, tests
+
+
+def listed(found: dict[str, list[str]]) -> str:
+    """Return the files of one cell, each with its functions and classes."""
+    if not found:
+        return "none"
+    return "; ".join(
+        f"`{file}`" + (f" ({', '.join(f'`{name}`' for name in inside)})" if inside else "")
+        for file, inside in sorted(found.items())
+    )
+
+
+def index() -> str:
+    """Return the whole page."""
+    code, tests = places()
+    held = theorems()
+    parts = [HEAD]
+    for page in dict.fromkeys(one.page for one in held):
+        title = re.sub(r" \(`.*`\)$", "", page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# "))
+        shown = page.relative_to(SOURCE if page.is_relative_to(SOURCE) else ROOT)
+        rows = sorted((one for one in held if one.page == page), key=lambda one: one.order)
+        parts.append(
+            f"## {title}\n\nProofs: `{shown}`.\n\n| theorem | statement | code | tests |\n|---|---|---|---|\n"
+            + "".join(
+                f"| {one.link} | {one.statement} | {listed(code.get(one.number, {}))} | {listed(tests.get(one.number, {}))} |\n"
+                for one in rows
+            )
+        )
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1] if len(sys.argv) > 1 else HERE / "theorems.md").write_text(index(), encoding="utf-8")
