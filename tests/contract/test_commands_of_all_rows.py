@@ -131,6 +131,8 @@ def numbers(found: object) -> float:
     return math.inf if found == "unbounded" else float(found)
 
 
+# Noise differs in every run, and now and then a calibration of so few rows learns nothing: then `predict` warns, as it should.
+@pytest.mark.filterwarnings("ignore:The released moments tell nothing:UserWarning")
 @pytest.mark.parametrize("parties", ROWS, indirect=True)
 def test_a_row_goes_through_every_command(parties: Parties) -> None:
     root, row, names = parties.root, parties.row, parties.names
