@@ -292,6 +292,8 @@ def test_a_life_table_without_noise_is_the_actuarial_one() -> None:
     assert (high - low) / 2 == pytest.approx(1.96 * errors, rel=0.05)
     assert all(a >= b for a, b in itertools.pairwise(curve.survival))
     assert all(low <= s <= high for low, s, high in zip(curve.low, curve.survival, curve.high, strict=True))
+    (axes,) = curve.figure().axes
+    assert list(axes.lines[0].get_ydata()) == list(curve.survival)
     assert curve.at([0.0, 0.49, 0.5, 4.9, 99.0]) == pytest.approx(
         [1, 1, curve.survival[1], curve.survival[4], curve.survival[5]]
     )

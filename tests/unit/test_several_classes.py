@@ -257,7 +257,7 @@ def claims_of(plan: Plan, people: dict[str, Party]) -> tuple[Claim, ...]:
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("unit", ["record", "attribute"])
-def test_whoever_has_which_rank_it_costs_what_was_asked(noise: str, adjacency: str, unit: str) -> None:
+def test_every_order_of_ranks_costs_what_was_asked(noise: str, adjacency: str, unit: str) -> None:
     """Theorem S.13."""
     plan = MODEL.compile(asked(RANKED | {"noise": noise}, adjacency=adjacency, unit=unit))
     # A value costs less than a row where it is replaced: what is asked for is an upper bound then.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from sklearn.linear_model import Lasso, Ridge
 from world import sized
 
 import unpooled
@@ -429,3 +430,31 @@ def test_what_goes_without_weights_says_so() -> None:
         with pytest.raises(UsageError, match=words):
             load(model).compile(study(model, columns, parameters=parameters))
     assert weighting_of("", {}, (), 10) is None
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_other_models_of_weighted_moments_are_those_of_scikit_learn(intercept: bool) -> None:
+    rng = np.random.default_rng(3)
+    X, w = rng.uniform(-1, 1, (4000, 2)), rng.uniform(0.5, 4, 4000)
+    y = 0.3 * intercept + X @ [0.8, -0.5] + 0.5 * rng.normal(size=4000) / np.sqrt(w)
+    asked: dict[str, Any] = {"bounds": (-1, 1), "y_bounds": (-4, 4), "weights_bounds": (0, 5), "fit_intercept": intercept}
+    model = PrivateLinearRegression(epsilon=INF, **asked).fit(X, y, weights=w)
+    ridge = Ridge(50.0, fit_intercept=intercept).fit(X, y, sample_weight=w)
+    lasso = Lasso(0.1, fit_intercept=intercept).fit(X, y, sample_weight=w)
+    assert model.ridge(50.0).coef_ == pytest.approx(ridge.coef_, abs=1e-4)
+    assert model.lasso(0.1).coef_ == pytest.approx(lasso.coef_, abs=1e-3)
+    # The variance of a response of weight 1.
+    assert model.noise_variance_ == pytest.approx(0.25, rel=0.1)
+    rounds = PrivateLinearRegression(epsilon=50.0, method="refinement", random_state=0, **asked).fit(X, y, weights=w)
+    assert rounds.lasso(0.1).coef_ == pytest.approx(lasso.coef_, abs=0.05)
+
+
+def test_a_value_is_in_one_declared_column_where_values_are_protected() -> None:
+    frame = pl.DataFrame({"a": np.linspace(-1, 1, 500), "w": np.linspace(0.5, 2, 500), "y": np.linspace(-1, 1, 500)})
+    asked: dict[str, Any] = {"bounds": {"a": (-1, 1), "w": (0, 2)}, "y_bounds": (-2, 2), "weights_bounds": (0, 2)}
+    with pytest.raises(UsageError, match="is a feature and the weights"):
+        PrivateLinearRegression(epsilon=1.0, unit="attribute", **asked).fit(frame, "y", weights="w")
+    with pytest.raises(UsageError, match="is a feature and the weights"):
+        model = PrivateGLM("gamma", epsilon=1.0, unit="attribute", **{**asked, "y_bounds": (0.1, 2)})
+        model.fit(frame, formula="y ~ a + w", weights="w")
+    PrivateLinearRegression(epsilon=1.0, unit="attribute", random_state=0, **asked).fit(frame, formula="y ~ a", weights="w")

@@ -246,7 +246,7 @@ class Moments:
         """Return the noise variance in coordinates: as given in the data's own units, or estimated."""
         if not is_estimated(noise_precision):
             return 1 / (positive(noise_precision) * self._unit)
-        # What is left of the rows' own squares has as many degrees of freedom less as there are coefficients; rounds count them already.
+        # The residual sum of squares loses one degree of freedom for each coefficient; rounds count them already.
         free = self.rows if self.frame.refined else max(self.rows - self.known.values.size, 1)
         left: float = self.posterior().noise_variance
         return left / self._unit * self.rows / free

@@ -37,7 +37,7 @@ class JointTest:
     statistic: float
     degrees: int
     p_value: float
-    #: Of a bootstrap: fewer than 3 of so many draws cannot be told from none.
+    #: The number of draws of a bootstrap, where it is one: fewer than 3 hits cannot be distinguished from none.
     draws: int = 0
 
     @property

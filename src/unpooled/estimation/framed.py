@@ -13,6 +13,7 @@ from unpooled.errors import UsageError, listed
 from unpooled.estimation.tables import columns_of, is_frame
 from unpooled.formula import Formula
 from unpooled.privacy.bounds import Bounds
+from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from unpooled.aggregation.formula_columns import FormulaColumns
@@ -125,10 +126,16 @@ def _names(X: Any, said: Formula | None, left: Sequence[str], bounds: Any) -> tu
     return tuple(name for name in declared if name not in left) if declared else (said.needs if said is not None else ())
 
 
-def column_of(X: Any, values: Any) -> Any:  # noqa: ANN401 - a frame, and a column of it by name or as numbers
-    """Return the column of the frame that a name stands for; numbers are returned as they are."""
+def weights_of(X: Any, values: Any, used: Any, unit: str) -> Any:  # noqa: ANN401 - a frame, a column of it by name or as numbers, features
+    """Return the column of weights that a name stands for; numbers are returned as they are.
+
+    A column that is a feature too is refused where one value of a person is protected: such a value would move two declared columns.
+    """
     if not isinstance(values, str):
         return values
+    if unit == Unit.ATTRIBUTE and is_frame(used) and values in columns_of(used):
+        msg = f"{values!r} is a feature and the weights: with unit='attribute' one value must be in one declared column. Leave it out of the features"
+        raise UsageError(msg)
     if not is_frame(X):
         msg = f"{values!r} is a column of a frame, and X is an array: pass the numbers"
         raise UsageError(msg)

@@ -31,7 +31,7 @@ PRIORS = np.geomspace(0.01, 3.0, 14)
 #: Residual variance is never taken for less than this part of the response's second moment.
 _LEAST = 1e-3
 _ROUNDS = 4
-#: Up to so many coefficients two threads of BLAS wait for each other longer than they work.
+#: With no more coefficients than this, two threads of BLAS wait for each other longer than they work.
 _ALONE = 700
 
 

@@ -61,7 +61,7 @@ Made for unpooled {version}. Everybody needs the same version. Install the wheel
 gave you: pip install './{wheel}[network]'
 
 {what}
-The certificate in `startup/` is yours alone: whoever has this folder can act as {name}. (The scripts beside it are the engine's own; you do not need them.)
+The certificate in `startup/` is yours alone: a person who has this folder can act as {name}. (The scripts beside it are the engine's own; you do not need them.)
 {service}"""
 
 _SERVICE = """

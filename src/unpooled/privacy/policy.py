@@ -50,7 +50,7 @@ class Policy:
     psi_runs: int = 1
     #: The most rows that another party may bring, each of which is a guess; None is ten times the own rows.
     psi_max_rows: int | None = None
-    #: The most ids that all other parties may test against this one's set, over all studies, whoever takes part; None is no limit.
+    #: The most ids that all other parties may test against this one's set, over all studies and all parties; None is no limit.
     psi_max_guesses: int | None = None
     #: Whether cards are believed that say that no other party holds rows of the same ids ("believed"), or not ("counted").
     elsewhere: str = BELIEVED

@@ -134,7 +134,7 @@ class PolicySection(_Section, frozen=True):
     #: How often with the same set of parties, over all studies, and how many rows another party may bring (default: ten times the own rows).
     psi_runs: int = 1
     psi_max_rows: int | None = None
-    #: How many ids all other parties may test against this one's, over all studies and whoever takes part (default: no limit).
+    #: How many ids all other parties may test against this one's, over all studies and all parties (default: no limit).
     psi_max_guesses: int | None = None
     #: "believed": a household card may say that its ids are nowhere else; "counted": such cards are refused.
     elsewhere: str = BELIEVED

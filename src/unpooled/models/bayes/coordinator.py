@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -133,6 +134,8 @@ def _one_release(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[Moments,
     if squares is not None:
         moments.gram[-1, -1] = float(squares.values[0]) / layout.grid**2
         moments.variance[-1, -1] = (float(squares.deviations[0]) / layout.grid**2) ** 2
+    if layout.weighting is not None:  # for models whose penalty is of the mean loss
+        moments = replace(moments, standard=replace(moments.frame, mean_weight=rounds.weight))
     return moments, settings
 
 

@@ -13,7 +13,7 @@ from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, with_weights
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
-from unpooled.estimation.framed import column_of
+from unpooled.estimation.framed import weights_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import NONE, NUMBER, PAIR, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
@@ -255,7 +255,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         column of the frame that holds them. Standard errors take them as precisions, as in weighted least squares.
         """
         asked = self._framed(X, y, formula)
-        weights = column_of(X, weights)
+        weights = weights_of(X, weights, asked.X, self.unit)
         features, declared, response = self._numeric(asked.X, asked.y)
         whole = part(features, features.names, response)
         whole = with_weights(whole, weights, self.weights_bounds)

@@ -242,7 +242,7 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
         return {vector.name: vector for vector in made}
 
     counts = {vector.name: vector for vector in counting(study)}
-    if layout.weighting is not None and schedule.method is not Method.MOMENTS:
+    if layout.weighting is not None:
         counts[WEIGHTS] = of_units(study, dict.fromkeys(Adjacency, layout.weighting.vector()))
     left = 1 - sum(vector.share for vector in counts.values())
     moved = {how: vectors(how) for how in Adjacency}

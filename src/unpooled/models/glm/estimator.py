@@ -12,7 +12,7 @@ from unpooled.aggregation.estimates import Estimates
 from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, given_weights
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator
-from unpooled.estimation.framed import column_of
+from unpooled.estimation.framed import weights_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import NONE, NUMBER, NUMBERS, PAIR, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.tables import RESPONSE, part
@@ -302,7 +302,7 @@ class PrivateGLM(GlmPredictions):
         ``weights_bounds``, or the column of the frame that holds them. Standard errors take them as precisions (statsmodels' ``var_weights``).
         """
         asked = self._framed(X, y, formula)
-        weights = column_of(X, weights)
+        weights = weights_of(X, weights, asked.X, self.unit)
         X, y, event = asked.X, asked.y, asked.event if event is None else event
         happened = None
         if self.family == SURVIVAL:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -151,6 +151,20 @@ class KaplanMeier(Savable):
         """The curve as a step function: its value at the last end of an interval that is not after a time."""
         place = np.searchsorted(np.array(self.times), np.asarray(times, dtype=np.float64), side="right") - 1
         return np.array(self.survival)[np.clip(place, 0, len(self.times) - 1)]
+
+    def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
+        """Draw the curve with its pointwise band as a matplotlib figure."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5.4, 3.6), layout="constrained")
+        axes = figure.subplots()
+        axes.fill_between(
+            self.times, self.low, self.high, step="post", color="C0", alpha=0.18, lw=0, label=f"{self.level:.0%} band"
+        )
+        axes.step(self.times, self.survival, where="post", color="C0")
+        axes.set(xlabel="time", ylabel="survival", ylim=(0, 1.02), xlim=(self.times[0], self.times[-1]))
+        axes.legend(frameon=False)
+        return figure
 
     def __str__(self) -> str:
         head = f"{'time':>10}{'survival':>12}{f'{self.level:.0%} band':>22}{'at risk':>12}{'events':>10}"

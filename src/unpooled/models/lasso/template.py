@@ -3,7 +3,7 @@
 from unpooled.protocol.template import COLUMNS, Template
 
 _RESPONSE = """\
-# Every party must hold the response, in the same order of rows and the same units: whoever lacks it has to be given it before this study.
+# Every party must hold the response, in the same order of rows and the same units: give it to the parties that lack it before this study.
 response = "y"                      # every party's own label column, under `labels` in its party file
 response_bound = 1.0                # bound on its absolute value: what is possible, not what you saw"""
 
