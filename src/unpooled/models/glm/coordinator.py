@@ -10,9 +10,9 @@ import numpy as np
 from unpooled.aggregation.estimates import Estimates, wald_lines
 from unpooled.aggregation.rounds import Rounds, descend
 from unpooled.aggregation.standard import CONSTANT, LARGEST_SQUARE, SCALES, SPREAD, Standard
+from unpooled.families.gamma import gamma_dispersion
 from unpooled.kernels import noisy_gram
 from unpooled.models.glm.directions import MOMENTS
-from unpooled.models.glm.families import gamma_dispersion
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
 from unpooled.models.glm.rounds import CONVERGED, PRIOR, GlmMethod
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE

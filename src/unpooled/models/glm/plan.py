@@ -15,9 +15,10 @@ from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, t
 from unpooled.aggregation.standard import SPREAD, Scales
 from unpooled.aggregation.weights import WEIGHTS
 from unpooled.errors import UsageError
+from unpooled.families import Response
 from unpooled.models.glm.declared import SHORTEN, UNIT_ROWS, UNSHIFTED, Parameters, responses_of
 from unpooled.models.glm.directions import DirectionRows, Directions
-from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, GlmFamily
+from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL
 from unpooled.models.glm.multinomial import ClassRates, ClassRows, Softmax
 from unpooled.models.glm.rounds import LONG, SHORT, GlmMethod, GlmSchedule, schedule_of
 from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
@@ -70,7 +71,7 @@ class GlmDesign:
         return self.responses.weighting
 
     @property
-    def family(self) -> GlmFamily:
+    def family(self) -> Response:
         """Return the family of the response."""
         return self.responses.family
 

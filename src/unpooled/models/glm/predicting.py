@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import StudyEstimator
 from unpooled.estimation.tabled import Tabled
-from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, GlmFamily
+from unpooled.families import Response
+from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL
 from unpooled.models.glm.followed import Followed, concordance, times_and_events
 from unpooled.models.glm.result import tables
 from unpooled.models.glm.shifted import EXPOSURE, OFFSET, shifts
@@ -47,10 +48,10 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         return {word: column.name for word, column in found if column is not None}
 
     @property
-    def _fitted_family(self) -> GlmFamily:
+    def _fitted_family(self) -> Response:
         """The family with the range that was declared of the response."""
         check_is_fitted(self)
-        family: GlmFamily = self.plan_.design.family
+        family: Response = self.plan_.design.family
         return family
 
     def linear_predictor(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
