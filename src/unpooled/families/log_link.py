@@ -1,4 +1,4 @@
-"""What the families with a logarithm as link have in common: a cap beyond which the loss is a straight line."""
+"""Losses of a log link go on as straight lines beyond a cap, so that they stay convex and their slopes have a bound."""
 
 from __future__ import annotations
 
