@@ -117,6 +117,8 @@ class Response:
     #: Whether the response is a class, and whether its variance has a factor that is estimated.
     classes: ClassVar[bool] = False
     dispersed: ClassVar[bool] = False
+    #: Whether a response of 0 is none of this family.
+    positive: ClassVar[bool] = False
     low: float = 0.0
     high: float = math.inf
     #: The factor of the variance, or of a negative binomial: the variance is m + dispersion m^2.

@@ -39,6 +39,7 @@ class Gamma(RowFamily):
     slope: ClassVar[float] = math.inf
     curvature: ClassVar[float] = math.inf
     dispersed: ClassVar[bool] = True
+    positive: ClassVar[bool] = True
     cap: float = CAP
 
     def value(self, u: Vector, y: Vector) -> Vector:

@@ -10,7 +10,7 @@ from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.aggregation.weights import weighting_of
 from unpooled.errors import UsageError
 from unpooled.families import ROW_FAMILIES, Response
-from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, check_family
+from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, TWO_CLASSES, check_family
 from unpooled.models.glm.multinomial import ClassResponses, Softmax
 from unpooled.models.glm.rounds import GlmMethod
 from unpooled.models.glm.rows import Responses
@@ -152,11 +152,11 @@ def _family(parameters: Parameters, response: Column) -> Response:
             msg = f"the response {response.name!r} of the multinomial family has classes: declare categories of two labels or more"
             raise UsageError(msg)
         return Softmax(labels=response.categories)
-    if parameters.family == LOGISTIC:
+    if parameters.family in TWO_CLASSES:
         if response.categories is None or len(response.categories) != 2:  # noqa: PLR2004 - two classes
-            msg = f"the response {response.name!r} of the logistic family has two classes: declare categories of two labels"
+            msg = f"the response {response.name!r} of the {parameters.family} family has two classes: declare categories of two labels"
             raise UsageError(msg)
-        return ROW_FAMILIES[LOGISTIC]()
+        return ROW_FAMILIES[parameters.family]()
     if response.categories is not None:
         msg = f"the response {response.name!r} of the {parameters.family} family is a number: declare low and high"
         raise UsageError(msg)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from unpooled.errors import UsageError, listed
 from unpooled.families import ROW_FAMILIES
-from unpooled.families.gamma import Gamma
 from unpooled.families.logistic import Logistic
 
-LOGISTIC, GAMMA = Logistic.name, Gamma.name
+LOGISTIC = Logistic.name
 MULTINOMIAL, SURVIVAL = "multinomial", "survival"
 FAMILIES = (*ROW_FAMILIES, MULTINOMIAL, SURVIVAL)
+#: Families whose response is one of two classes, and those whose responses are above 0.
+TWO_CLASSES = tuple(name for name, family in ROW_FAMILIES.items() if family.classes)
+POSITIVE = tuple(name for name, family in ROW_FAMILIES.items() if family.positive)
 
 
 def check_family(name: str) -> None:
