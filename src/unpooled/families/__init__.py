@@ -9,10 +9,9 @@ from unpooled.families.huber import Huber
 from unpooled.families.logistic import Logistic
 from unpooled.families.negative_binomial import NegativeBinomial
 from unpooled.families.poisson import Poisson
-from unpooled.families.probit import Probit
 from unpooled.families.quantile import Quantile
 
-_ROWS: tuple[type[Family], ...] = (Gaussian, Logistic, Huber, Quantile, Poisson, Gamma, NegativeBinomial, Probit)
+_ROWS: tuple[type[Family], ...] = (Gaussian, Logistic, Huber, Quantile, Poisson, Gamma, NegativeBinomial)
 #: Every family with its defaults by name, and those that rounds over split rows fit.
 FAMILIES: dict[str, Family] = {family.name: family() for family in _ROWS}
 ROW_FAMILIES: dict[str, type[RowFamily]] = {kind.name: kind for kind in _ROWS if issubclass(kind, RowFamily)}
