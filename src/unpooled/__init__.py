@@ -16,7 +16,7 @@ _HOME = {
     )
 }
 
-__all__ = list(_HOME)
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> object:
