@@ -16,7 +16,7 @@ _HOME = {
     )
 }
 
-__all__ = sorted(_HOME)
+__all__ = sorted(_HOME)  # noqa: PLE0605 - the names of the stub
 
 
 def __getattr__(name: str) -> object:
