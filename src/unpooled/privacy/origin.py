@@ -155,7 +155,7 @@ class SourcedList(Sourced, list[Any]):
     """A list that carries its origins."""
 
 
-class SourcedTuple(Sourced, tuple[Any, ...]):
+class SourcedTuple(Sourced, tuple[Any, ...]):  # noqa: SLOT001 - it has an attribute
     """A tuple that carries its origins."""
 
 
@@ -180,9 +180,10 @@ def sourced(value: Any, origins: tuple[Released, ...]) -> Any:  # noqa: ANN401 -
         found = np.array(value).view(SourcedArray)
     elif isinstance(value, Mapping):
         found = SourcedDict({name: sourced(one, origins) for name, one in value.items()})
+    elif isinstance(value, list | tuple):
+        found = SourcedList(value) if isinstance(value, list) else SourcedTuple(value)
     else:
-        kinds = {list: SourcedList, tuple: SourcedTuple}
-        found = next((kind for plain, kind in kinds.items() if isinstance(value, plain)), SourcedFloat)(value)
+        found = SourcedFloat(value)
     found.origins = origins
     return found
 

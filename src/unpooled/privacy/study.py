@@ -24,7 +24,7 @@ ALIGNED, LINKED = "aligned", "psi:"
 #: Fields of a card that are free text, and how long a text of a card or a study may be.
 CIRCUMSTANCES, LONGEST_TEXT = ("collected", "legal_basis", "retention", "contact"), 500
 #: Those who declare what no release supplies.
-_CARDS, _TEXT = Declared("the parties' cards"), Declared("the study")
+_CARDS, _TEXT = Declared("the parties' cards"), Declared("the analyst, in the study")
 #: Rows of a party: sums over some parties of so many stay exact in 64-bit integers, on a grid that is still one.
 MOST_ROWS = 10**12
 

@@ -59,7 +59,7 @@ class StackEstimator(DeclaredClassifier):
 
     def _released(self, study: Study, tables: Mapping[str, Table], declared: Declared) -> StackingResult:
         result: StackingResult = self._run(study, tables).outcome.result
-        vars(self)["released_"] = released_weights(result)
+        self.__dict__["released_"] = released_weights(result)
         self._columns = declared.columns
         return result
 
