@@ -28,6 +28,7 @@ from unpooled import (
     PrivateLogisticRegression,
     PrivatePLSRegression,
 )
+from unpooled.aggregation.saving import pack, unpack
 from unpooled.errors import BudgetRefusal, StudyError, UsageError
 from unpooled.estimation.base import StudyEstimator
 from unpooled.models import load
@@ -395,6 +396,15 @@ def test_released_weights_carry_their_origin_through_copies_files_and_clones(sta
     array = model.plan_.sourced("basis", np.eye(2))
     for value in (array, copy.deepcopy(array), pickle.loads(pickle.dumps(array)), 2 * array[:, :1]):
         assert value.origins == array.origins
+
+
+def test_bounds_that_an_earlier_build_saved_are_read() -> None:
+    """It called the class of a released origin otherwise."""
+    paid_for = described().origins("bounds")
+    tree = msgspec.msgpack.decode(pack(paid_for))
+    assert tree["tuple"][0]["record"] == "Released"
+    tree["tuple"][0]["record"] = "Origin"
+    assert unpack(msgspec.msgpack.encode(tree)) == paid_for
 
 
 def test_one_release_counts_once_and_equal_plans_count_each() -> None:
