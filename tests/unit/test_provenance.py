@@ -33,7 +33,7 @@ from unpooled.errors import BudgetRefusal, StudyError, UsageError
 from unpooled.estimation.base import StudyEstimator
 from unpooled.models import load
 from unpooled.privacy.events import Kind
-from unpooled.privacy.origin import INPUT_WORDS, PastEvent, Released
+from unpooled.privacy.origin import INPUT_WORDS, PastEvent, ReleasedInput
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.unit import Unit
 from unpooled.study import cited
@@ -190,7 +190,7 @@ STATES: dict[str, tuple[Callable[[Callable[..., Plan]], Plan], bool]] = {
     "bounds read off": (lambda make: recompiled(make(), derived=("bounds",)), False),
     "classes read off": (lambda make: recompiled(make(), derived=("classes",)), False),
     "published": (lambda make: make(calibration="published"), False),
-    "of a hollow plan": (lambda make: recompiled(make(), origins=(Released("bounds", "ef" * 32, holds=False),)), False),
+    "of a hollow plan": (lambda make: recompiled(make(), origins=(ReleasedInput("bounds", "ef" * 32, holds=False),)), False),
 }
 
 
@@ -336,7 +336,7 @@ def test_a_door_that_forgets_origins_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_budget_that_forgets_origins_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Released, "costs", ())
+    monkeypatch.setattr("unpooled.privacy.budget._costs", lambda _: ())
     with pytest.raises(AssertionError):
         check_pair("PrivateGLM", "bounds", "describe", "sound")
 
@@ -402,7 +402,7 @@ def test_bounds_that_an_earlier_build_saved_are_read() -> None:
     """It called the class of a released origin otherwise."""
     paid_for = described().origins("bounds")
     tree = msgspec.msgpack.decode(pack(paid_for))
-    assert tree["tuple"][0]["record"] == "Released"
+    assert tree["tuple"][0]["record"] == "ReleasedInput"
     tree["tuple"][0]["record"] = "Origin"
     assert unpack(msgspec.msgpack.encode(tree)) == paid_for
 
@@ -433,7 +433,7 @@ def test_a_row_map_is_named_under_assumed() -> None:
     assert "Declared by the parties' cards, and checked by nothing here: the row map." in str(said)
 
 
-def study(*origins: Released, **changes: object) -> Study:
+def study(*origins: ReleasedInput, **changes: object) -> Study:
     from unpooled.privacy.bounds import Column
 
     cards = (Card("a", 500, (Column("x", 0.0, 1.0),)), Card("b", 400, (Column("x", 0.0, 1.0),)))
@@ -450,7 +450,7 @@ EVENTS = {unit: PastEvent(unit, "", "GAUSSIAN", 0.5, 2) for unit in Unit}
 def test_a_price_joins_once_for_every_plan_and_never_for_other_people(input_: str, unit: str) -> None:
     from unpooled.models.describe import MODEL
 
-    one = Released(input_, "ab" * 32, holds=True, events=tuple(EVENTS.values()))
+    one = ReleasedInput(input_, "ab" * 32, holds=True, events=tuple(EVENTS.values()))
     alone = MODEL.compile(study(unit=unit)).statement.epsilon_per_unit
     with_it = MODEL.compile(study(one, unit=unit)).statement
     twice = MODEL.compile(study(one, msgspec.structs.replace(one, input="source"), unit=unit)).statement
@@ -460,9 +460,9 @@ def test_a_price_joins_once_for_every_plan_and_never_for_other_people(input_: st
         assert alone[each] < with_it.epsilon_per_unit[each] == twice.epsilon_per_unit[each] < two.epsilon_per_unit[each]
         assert others.epsilon_per_unit[each] == alone[each]
     assert with_it.holds
-    hollow = MODEL.compile(study(Released(input_, "ab" * 32, holds=False), unit=unit)).statement
+    hollow = MODEL.compile(study(ReleasedInput(input_, "ab" * 32, holds=False), unit=unit)).statement
     assert not hollow.holds
-    assert MODEL.compile(study(Released(input_, "ab" * 32, holds=False, rows="others"), unit=unit)).statement.holds
+    assert MODEL.compile(study(ReleasedInput(input_, "ab" * 32, holds=False, rows="others"), unit=unit)).statement.holds
 
 
 def test_alternatives_of_an_earlier_plan_are_no_sum() -> None:
@@ -475,7 +475,9 @@ def test_alternatives_of_an_earlier_plan_are_no_sum() -> None:
     mu = plan.release("a", "sums").event(Unit.RECORD).value
     assert again.statement.epsilon_per_unit["record"] == pytest.approx(
         MODEL.compile(
-            study(Released("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", Kind.GAUSSIAN.name, mu, 1),)))
+            study(
+                ReleasedInput("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", Kind.GAUSSIAN.name, mu, 1),))
+            )
         ).statement.epsilon_per_unit["record"]
     )
 
@@ -492,4 +494,4 @@ def test_alternatives_of_an_earlier_plan_are_no_sum() -> None:
 )
 def test_an_origin_that_makes_no_sense_is_refused(change: dict) -> None:
     with pytest.raises(UsageError):
-        Released(**{"input": "bounds", "plan": "ab" * 32, "holds": True} | change)
+        ReleasedInput(**{"input": "bounds", "plan": "ab" * 32, "holds": True} | change)

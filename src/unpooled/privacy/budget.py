@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from unpooled.errors import BudgetRefusal, BudgetWarning, UsageError
-from unpooled.privacy.exposure import alternatives
+from unpooled.privacy.exposure import Cost, alternatives
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
 from unpooled.privacy.unit import Scope, Split, Target, Unit
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.privacy.exposure import Cost
     from unpooled.privacy.ledger import Entry
+    from unpooled.privacy.origin import ReleasedInput
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.table import Table
 
@@ -125,7 +125,7 @@ class Budget:
             )
             raise BudgetRefusal(msg)
         known = {entry.plan for entry in self.entries}
-        earlier = {o.plan: o.costs for o in plan.study.origins if o.costs and o.plan not in known}
+        earlier = {o.plan: costs for o in plan.study.origins if (costs := _costs(o)) and o.plan not in known}
         charges = tuple(_charge(*one) for one in ((plan.hash, alternatives(plan)), *earlier.items()))
         return FitClaim(self._open(), self._target, charges)
 
@@ -156,6 +156,12 @@ class Budget:
 
 
 _ADVICE = "a budget in memory belongs to one process and cannot be sent to another (n_jobs, pickle): give it a file, Budget(..., path=...)"
+
+
+def _costs(origin: ReleasedInput) -> tuple[Cost, ...]:
+    """The cost of an earlier plan to these people as a ledger debits it; none where it was not asked for, or is other people's."""
+    found = ((unit, origin.parts(unit)) for unit in Unit) if origin.events else ()
+    return tuple(Cost(unit, part, event) for unit, parts in found for part, events in parts.items() for event in events)
 
 
 def _charge(plan: str, costs: tuple[Cost, ...]) -> Charge:

@@ -15,7 +15,6 @@ import numpy as np
 
 from unpooled.errors import UsageError, listed
 from unpooled.privacy.events import UNBOUNDED, Event, Kind
-from unpooled.privacy.exposure import Cost
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
@@ -70,20 +69,20 @@ class PastEvent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
         return self  # so that clones of estimators know one release as one
 
 
-class Declared(msgspec.Struct, frozen=True):
+class DeclaredInput(msgspec.Struct, frozen=True):
     """The origin of an input that people declared."""
 
     by: str
     voids = False
 
 
-class ReadOff(msgspec.Struct, frozen=True):
+class DerivedInput(msgspec.Struct, frozen=True):
     """The origin of an input that was read off the data of the study itself."""
 
     voids = True
 
 
-class Released(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ReleasedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The origin of an input that an earlier plan released."""
 
     #: A key of :data:`INPUT_WORDS`.
@@ -123,24 +122,18 @@ class Released(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         # Nobody bounded how many rows of a household counted.
         return found or ({"": (UNBOUNDED,)} if unit is Unit.HOUSEHOLD else {})
 
-    @property
-    def costs(self) -> tuple[Cost, ...]:
-        """The cost of the earlier plan as a ledger debits it; none where its rows are other people's, or its own statement holds its cost."""
-        found = ((unit, self.parts(unit)) for unit in Unit) if self.events else ()
-        return tuple(Cost(unit, part, event) for unit, parts in found for part, events in parts.items() for event in events)
-
     def of_others(self) -> Self:
         """The same input, declared to come from other people's rows."""
         return msgspec.structs.replace(self, rows=OTHERS)
 
 
-Origin = Declared | ReadOff | Released
+Origin = DeclaredInput | DerivedInput | ReleasedInput
 
 
 class Sourced:
     """Base of values that carry the releases they come from. A plain value, ``list(value)`` say, is one that the caller declares."""
 
-    origins: tuple[Released, ...] = ()
+    origins: tuple[ReleasedInput, ...] = ()
 
     def of_others(self) -> Any:  # noqa: ANN401 - a value of the same kind
         """The same value, declared to come from other people's rows."""
@@ -173,7 +166,7 @@ class SourcedArray(Sourced, np.ndarray[Any, Any]):
         return sourced, (np.asarray(self), self.origins)
 
 
-def sourced(value: Any, origins: tuple[Released, ...]) -> Any:  # noqa: ANN401 - a value of the same kind
+def sourced(value: Any, origins: tuple[ReleasedInput, ...]) -> Any:  # noqa: ANN401 - a value of the same kind
     """Return the value with these origins: a number, a list, a tuple, an array, or a mapping of such values."""
     found: Any
     if isinstance(value, np.ndarray):
@@ -188,7 +181,7 @@ def sourced(value: Any, origins: tuple[Released, ...]) -> Any:  # noqa: ANN401 -
     return found
 
 
-def origins_of(*inputs: object) -> tuple[Released, ...]:
+def origins_of(*inputs: object) -> tuple[ReleasedInput, ...]:
     """Return the releases that these public inputs carry, each once.
 
     Two releases of equal plans drew noise of their own, so both are counted: what one plan object released shares its tuple of events.
@@ -207,7 +200,7 @@ def origins_of(*inputs: object) -> tuple[Released, ...]:
     )
 
 
-def _carried(inputs: Iterable[object]) -> Iterable[Released]:
+def _carried(inputs: Iterable[object]) -> Iterable[ReleasedInput]:
     for value in inputs:
         if found := getattr(value, "origins", ()):
             yield from found

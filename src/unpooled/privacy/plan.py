@@ -17,7 +17,7 @@ import msgspec
 
 from unpooled.errors import UsageError
 from unpooled.privacy.exposure import Exposure, Release, Releases, Worst, account, alternatives
-from unpooled.privacy.origin import PastEvent, Released, sourced
+from unpooled.privacy.origin import PastEvent, ReleasedInput, sourced
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.statement import Statement
 from unpooled.privacy.study import (
@@ -136,12 +136,12 @@ class Plan(Releases):
             hidden=self.hidden,
         )
 
-    def origin(self, what: str) -> Released:
+    def origin(self, what: str) -> ReleasedInput:
         """The origin of a public input that this plan released: whether its statement holds, and what it cost its people."""
         holds, events = self._priced
-        return Released(what, self.hash, holds, events)
+        return ReleasedInput(what, self.hash, holds, events)
 
-    def origins(self, what: str) -> tuple[Released, ...]:
+    def origins(self, what: str) -> tuple[ReleasedInput, ...]:
         """The origin of a public input that this plan released, after those of the plan's own inputs."""
         return (*self.study.origins, self.origin(what))
 
@@ -151,7 +151,7 @@ class Plan(Releases):
 
     @cached_property
     def _priced(self) -> tuple[bool, tuple[PastEvent, ...]]:
-        """Whether the statement holds, and the cost of the plan: one tuple for all inputs, by which they are known as one release."""
+        """Return whether the statement holds, and the cost of the plan: one tuple for all inputs, by which they are known as one release."""
         holds = self.statement.holds
         events = tuple(
             PastEvent(cost.unit, cost.part, e.kind.name, e.value, e.count, e.total_variation, e.tails)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from unpooled.errors import listed
 from unpooled.privacy.exposure import account
-from unpooled.privacy.origin import BOUNDS_INPUT, INPUT_WORDS, OTHERS, SAME, Declared, ReadOff
+from unpooled.privacy.origin import BOUNDS_INPUT, INPUT_WORDS, OTHERS, SAME, DeclaredInput, DerivedInput
 from unpooled.privacy.study import BOUNDS, CLASSES
 from unpooled.privacy.unit import Calibration, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unpooled.privacy.origin import Released
+    from unpooled.privacy.origin import ReleasedInput
     from unpooled.privacy.sentence import Sentence
     from unpooled.privacy.study import Study
 
@@ -72,7 +72,7 @@ def _upward(probability: float) -> str:
     return f"{min(1.0, math.ceil(probability / step * (1 - 1e-12)) * step):.2g}"
 
 
-def _from_plan(origin: Released, study: Study) -> str:
+def _from_plan(origin: ReleasedInput, study: Study) -> str:
     """Return the input of a study that an earlier plan released, with that plan, its cost to the study's people, and whether it holds."""
     parts, words = origin.parts(Unit(study.unit)), ""
     if origin.rows == SAME and not origin.holds:
@@ -89,12 +89,12 @@ def _of_origins(study: Study) -> Iterator[str]:
     declared: dict[str, list[str]] = {}
     for what, origins in study.inputs.items():
         for origin in origins:
-            if isinstance(origin, Declared) and what != BOUNDS_INPUT:
+            if isinstance(origin, DeclaredInput) and what != BOUNDS_INPUT:
                 declared.setdefault(origin.by, []).append(INPUT_WORDS[what])
     bounds, by = study.inputs[BOUNDS_INPUT], "the parties' cards"
-    if all(isinstance(origin, Declared) for origin in bounds):
+    if all(isinstance(origin, DeclaredInput) for origin in bounds):
         yield f"Bounds were declared by {by} without looking at the data. Values outside them are clipped."
-    elif ReadOff() not in bounds:
+    elif DerivedInput() not in bounds:
         yield f"Bounds that no release supplied were declared by {by} before anybody saw the data. Values outside them are clipped."
     for who, inputs in declared.items():
         yield f"Declared by {who}, and checked by nothing here: {listed(inputs)}. They are public, or were computed without these rows."
@@ -108,7 +108,7 @@ def _of_origins(study: Study) -> Iterator[str]:
 
 def _voided(study: Study) -> Iterator[str]:
     """Yield why nothing holds for a study with such inputs: they were read off the data, or a plan without a guarantee released them."""
-    yield from (_DERIVED[what] for what, origins in study.inputs.items() if ReadOff() in origins)
+    yield from (_DERIVED[what] for what, origins in study.inputs.items() if DerivedInput() in origins)
     for origin in study.origins:
         if origin.voids:
             words = f"{INPUT_WORDS[origin.input]} (plan {origin.plan[:12]})"

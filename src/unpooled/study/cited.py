@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unpooled.errors import StudyError
-from unpooled.privacy.origin import OTHERS, SAME, SOURCE, Released
+from unpooled.privacy.origin import OTHERS, SAME, SOURCE, ReleasedInput
 from unpooled.study.record import RECORD, read_record
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _ALIKE: dict[str, Any] = {
 
 def with_cited(
     parameters: Mapping[str, Any], cards: tuple[Card, ...], folder: Path
-) -> tuple[dict[str, Any], tuple[Released, ...]]:
+) -> tuple[dict[str, Any], tuple[ReleasedInput, ...]]:
     """Return the parameters with the weights of the run they cite, and the origin of these; ``folder`` is that of the study file."""
     found = dict(parameters)
     source = found.get("source")
