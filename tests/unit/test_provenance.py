@@ -424,6 +424,16 @@ def test_one_release_counts_once_and_equal_plans_count_each() -> None:
     assert epsilon(first.bounds_, second.range("x0")) > once > epsilon((-1, 1), (-1, 1))
 
 
+def test_a_value_that_was_put_into_a_mapping_of_others_keeps_its_origin() -> None:
+    name = "PrivateStackingClassifier"
+    sound, seeded = (producer(name, state).sourced("source", weights_of(name)) for state in ("sound", "a seed"))
+    assert consumed(name, "source", sound).statement.holds
+    party = next(iter(sound))
+    sound[party] = seeded[party]
+    assert not consumed(name, "source", sound).statement.holds
+    assert not consumed(name, "source", {**sound, party: seeded[party]}).statement.holds
+
+
 def test_a_row_map_is_named_under_assumed() -> None:
     from unpooled.privacy.bounds import Column
 

@@ -202,9 +202,6 @@ def origins_of(*inputs: object) -> tuple[ReleasedInput, ...]:
 
 def _carried(inputs: Iterable[object]) -> Iterable[ReleasedInput]:
     for value in inputs:
-        if found := getattr(value, "origins", ()):
-            yield from found
-        elif isinstance(value, Mapping):
-            yield from _carried(value.values())
-        elif isinstance(value, list | tuple):
-            yield from _carried(value)
+        yield from getattr(value, "origins", ())
+        if isinstance(value, Mapping | list | tuple):
+            yield from _carried(value.values() if isinstance(value, Mapping) else value)
