@@ -142,7 +142,7 @@ class Theorem:
     @property
     def first(self) -> str:
         """The first sentence of the paragraph that states the theorem, or nothing."""
-        found = re.search(r"\*Theorem\.?\*\s(.*?\.)(?=\s)", self.text, re.DOTALL)
+        found = re.search(r"\*\*Theorem\.\*\*\s(.*?\.)(?=\s)", self.text, re.DOTALL)
         return re.sub(r"\s+", " ", found.group(1)).strip() if found else ""
 
     @property
