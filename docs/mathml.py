@@ -1,0 +1,100 @@
+"""Render the formulas of the documentation as MathML, which browsers show without a script and without the network.
+
+``mathml`` converts one formula and refuses what it cannot convert. ``setup`` makes it the renderer of the site.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree as ET  # noqa: S405 (it builds and writes elements, and parses nothing)
+
+from docutils import nodes
+from latex2mathml.converter import convert_to_element
+
+OPENING, CLOSING = set("([{\u27e8\u230a\u2308"), set(")]}\u27e9\u230b\u2309")
+#: An inline formula may be broken before one of these, outside brackets.
+RELATIONS = set("=<>\u2264\u2265\u2260\u2192\u2194")
+THIN = "0.1667em"
+
+
+def text_of(element: ET.Element) -> str:
+    """Return the characters of an element; latex2mathml writes them as references."""
+    return re.sub(r"&#x([0-9A-Fa-f]+);", lambda found: chr(int(found[1], 16)), element.text or "")
+
+
+def spaced(parent: ET.Element) -> None:
+    """Set the spaces that an operator's name or a bar needs: none at a bar, a thin one between a name and its argument."""
+    children = list(parent)
+    for place, element in enumerate(children):
+        element.text = text_of(element) or None
+        said = element.text or ""
+        if said == "|":
+            element.set("lspace", "0")
+            element.set("rspace", "0")
+        elif element.tag in {"mo", "mi"} and re.fullmatch(r"[A-Za-z]+", said) and (element.tag == "mo" or len(said) > 1):
+            element.tag = "mo"
+            following = children[place + 1].text if place + 1 < len(children) else ""
+            bracket = not following or text_of(children[place + 1]) in OPENING | {"|"}
+            element.set("lspace", THIN if place else "0")
+            element.set("rspace", "0" if bracket and parent.tag == "mrow" else THIN)
+            element.set("form", "prefix")
+        spaced(element)
+
+
+def lines(row: ET.Element) -> Iterator[list[ET.Element]]:
+    """Yield the parts of a formula between which a line may end."""
+    part: list[ET.Element] = []
+    depth = 0
+    for element in row:
+        said = element.text or ""
+        if depth == 0 and part and element.tag == "mo" and said in RELATIONS:
+            yield part
+            part = []
+        inner = [one.text for one in element.iter() if one.tag in {"mo", "mi"} and one.text]
+        depth += sum(one in OPENING for one in inner) - sum(one in CLOSING for one in inner)
+        part.append(element)
+    yield part
+
+
+def mathml(tex: str, *, block: bool = False) -> str:
+    """Return a formula as one element of MathML, or as several between which a line of text may end."""
+    if tex.count("{") != tex.count("}"):
+        msg = f"braces do not match: {tex}"
+        raise ValueError(msg)
+    try:
+        whole = convert_to_element(tex, display="block" if block else "inline")
+    except Exception as error:  # its errors have no class in common
+        msg = f"{type(error).__name__}: {tex}"
+        raise ValueError(msg) from error
+    spaced(whole)
+    if unknown := [one.text for one in whole.iter() if one.text and re.search(r"[\\{}$]", one.text) and one.text not in "{}"]:
+        msg = f"{unknown} in {tex}"
+        raise ValueError(msg)
+    (row,) = whole
+    parts = [list(row)] if block else list(lines(row))
+    found = []
+    for part in parts:
+        math = ET.Element("math", whole.attrib)
+        ET.SubElement(math, "mrow").extend(part)
+        found.append(ET.tostring(math, encoding="unicode"))
+    return "<wbr>".join(found)
+
+
+def visit_math(self: Any, node: nodes.math) -> None:
+    """Write a formula in a line of text."""
+    self.body.append(f'<span class="math-inline">{mathml(node.astext())}</span>')
+    raise nodes.SkipNode
+
+
+def visit_math_block(self: Any, node: nodes.math_block) -> None:
+    """Write a displayed formula, which scrolls where it is wider than the page."""
+    self.body.append(f'<div class="math-block">{mathml(node.astext(), block=True)}</div>\n')
+    raise nodes.SkipNode
+
+
+def setup(app: Any) -> None:
+    """Make this the renderer of formulas."""
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
+    app.config.html_math_renderer = "mathml"
