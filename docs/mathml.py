@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Any
-from xml.etree import ElementTree as ET  # noqa: S405 (it builds and writes elements, and parses nothing)
+from xml.etree import ElementTree as ET
 
 from docutils import nodes
 from latex2mathml.converter import convert_to_element
@@ -16,6 +16,10 @@ from latex2mathml.converter import convert_to_element
 OPENING, CLOSING = set("([{\u27e8\u230a\u2308"), set(")]}\u27e9\u230b\u2309")
 #: An inline formula may be broken before one of these, outside brackets.
 RELATIONS = set("=<>\u2264\u2265\u2260\u2192\u2194")
+SIGNS = set("+\u2212\u00b1\u2213")
+PRIMES = set("\u2032\u2033\u2034")
+#: How many parts a fraction, a power and their like have.
+PARTS = {"mfrac": 2, "msub": 2, "msup": 2, "mover": 2, "munder": 2, "msubsup": 3, "munderover": 3}
 THIN = "0.1667em"
 
 
@@ -25,21 +29,24 @@ def text_of(element: ET.Element) -> str:
 
 
 def spaced(parent: ET.Element) -> None:
-    """Set the spaces that an operator's name or a bar needs: none at a bar, a thin one between a name and its argument."""
+    """Set the spaces that latex2mathml leaves to the browser, which does not know what an operator stands before."""
     children = list(parent)
-    for place, element in enumerate(children):
+    for element in children:
         element.text = text_of(element) or None
+    for place, element in enumerate(children):
         said = element.text or ""
-        if said == "|":
-            element.set("lspace", "0")
-            element.set("rspace", "0")
+        before = (children[place - 1].text or "") if place else "("
+        if said in {"|", "/"} and element.tag == "mo":
+            element.attrib.update(lspace="0", rspace="0")
+        elif said in SIGNS and before in OPENING | RELATIONS | {",", ";"}:
+            element.attrib.update(form="prefix", lspace="0", rspace="0")
+        elif said in PRIMES:
+            element.set("class", "prime")
         elif element.tag in {"mo", "mi"} and re.fullmatch(r"[A-Za-z]+", said) and (element.tag == "mo" or len(said) > 1):
+            after = (children[place + 1].text or "") if place + 1 < len(children) else "("
+            close = parent.tag == "mrow" and after in OPENING | {"|"}
             element.tag = "mo"
-            following = children[place + 1].text if place + 1 < len(children) else ""
-            bracket = not following or text_of(children[place + 1]) in OPENING | {"|"}
-            element.set("lspace", THIN if place else "0")
-            element.set("rspace", "0" if bracket and parent.tag == "mrow" else THIN)
-            element.set("form", "prefix")
+            element.attrib.update(form="prefix", lspace=THIN if place else "0", rspace="0" if close else THIN)
         spaced(element)
 
 
@@ -68,8 +75,13 @@ def mathml(tex: str, *, block: bool = False) -> str:
     except Exception as error:  # its errors have no class in common
         msg = f"{type(error).__name__}: {tex}"
         raise ValueError(msg) from error
+    if cut := [one.tag for one in whole.iter() if len(one) != PARTS.get(one.tag, len(one))]:
+        msg = f"a part of {cut} is missing in {tex}"
+        raise ValueError(msg)
     spaced(whole)
-    if unknown := [one.text for one in whole.iter() if one.text and re.search(r"[\\{}$]", one.text) and one.text not in "{}"]:
+    if unknown := [
+        one.text for one in whole.iter() if one.text and re.search(r"[\\{}$]", one.text) and one.text not in "{}"
+    ]:
         msg = f"{unknown} in {tex}"
         raise ValueError(msg)
     (row,) = whole
@@ -84,7 +96,9 @@ def mathml(tex: str, *, block: bool = False) -> str:
 
 def visit_math(self: Any, node: nodes.math) -> None:
     """Write a formula in a line of text."""
-    self.body.append(f'<span class="math-inline">{mathml(node.astext())}</span>')
+    self.body.append(
+        f'<span class="math-inline">{mathml(node.astext())}&#8288;</span>'
+    )  # no line ends before a comma behind it
     raise nodes.SkipNode
 
 
