@@ -12,10 +12,10 @@ from scipy.special import xlogy
 from sklearn.linear_model import LogisticRegression
 
 from unpooled.kernels import newton
-from unpooled.kernels import sdca as module
 from unpooled.kernels.newton import NewtonPath
-from unpooled.kernels.sdca import sdca
 from unpooled.models.families import LOGISTIC
+from unpooled.papers import sdca as module
+from unpooled.papers.sdca import sdca
 
 pytestmark = pytest.mark.no_cover
 

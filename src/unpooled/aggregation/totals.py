@@ -51,7 +51,7 @@ class Summed:
     per_row: int
     #: Its share of the squared budget.
     share: float = 1.0
-    #: Noise scale as published instead of the calibrated one.
+    #: A noise scale that the model brings, instead of the calibrated one.
     scale: float | None = None
     #: How many rounds it has, each a release of its own that gets an equal part of the share.
     count: int = 1

@@ -32,6 +32,7 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.table import Table, as_column
 from unpooled.privacy.unit import Calibration, check_epsilon
+from unpooled.protocol.registry import form_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,8 +79,6 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     """
 
     _model: ClassVar[Model]
-    #: The form that ``calibration="published"`` reaches.
-    _published: ClassVar[Model]
     _parameter_constraints: ClassVar[Constraints] = SHARED
     #: Whether ``fit`` and ``predict`` take scipy's sparse matrices.
     _takes_sparse: ClassVar[bool] = False
@@ -166,7 +165,12 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
 
     @property
     def _row(self) -> Model:
-        return self._published if self.calibration == Calibration.PUBLISHED else self._model
+        """Return the row that the calibration asks for."""
+        return self._form(self.calibration)
+
+    @classmethod
+    def _form(cls, calibration: str) -> Model:
+        return cls._model if calibration == Calibration.SOUND else form_of(cls._model.name, Calibration.parse(calibration))
 
     def _row_of(self, study: Study) -> Model:  # noqa: ARG002 - for estimators that choose between models
         """The model that a study of this estimator asks for."""
@@ -182,7 +186,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     @property
     def _warns(self) -> bool:
         """Return True if declarations that are read off the data cause a warning: where nothing is promised there is nothing to lose."""
-        return not math.isinf(self.epsilon) and self.calibration != Calibration.PUBLISHED
+        return not math.isinf(self.epsilon) and self._row.promises
 
     def _declared(
         self,
@@ -355,7 +359,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
 
     @classmethod
     def _compiles(cls, study: Study) -> Plan:
-        return next((row for row in (cls._model, cls._published) if row.name == study.row), cls._model).compile(study)
+        return cls._form(study.calibration).compile(study)
 
     @property
     def statement_(self) -> Statement:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unpooled.errors import UsageError
@@ -133,7 +133,7 @@ def no_labels(study: Study, count: int, rng: np.random.Generator) -> Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One system: everything the protocol needs to run it. Models are rows of ``unpooled.models.REGISTRY``."""
+    """One system: everything the protocol needs to run it. Each is a row of the registry (``unpooled.models.rows``)."""
 
     #: What a study's :attr:`~unpooled.privacy.plan.Study.row` is called that asks for it.
     name: str
@@ -169,6 +169,16 @@ class Model:
     template: Template | None = None
     #: Sentences, without their full stops, that those who plan or approve a study of it read under its plan.
     notes: Callable[[Plan], tuple[str, ...]] = no_notes
+    #: Whether a plan of it can promise anything; False for a form that is kept for comparison.
+    promises: bool = True
+    #: The values that this form takes for parameters that a study leaves to the model, by name.
+    defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    #: The parameters of an estimator that a study of this form calls otherwise, and the study's names of them.
+    renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def filled(self, name: str, given: Any, left: str) -> Any:  # noqa: ANN401 - the parameter's own type
+        """Return the value of a parameter: this form's own one where the given value is the word that leaves it to the model."""
+        return self.defaults.get(name, given) if given == left else given
 
     def table(self, plan: Plan, result: Any) -> str:  # noqa: ANN401 - the coordinator's own
         """The result as every command prints it: the model's own text, or else the table of its terms with the lines under it."""

@@ -19,12 +19,11 @@ from unpooled.estimation.parameters import NONE, NUMBER, PAIR, SHARED, WHOLE, WO
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tabled import Profiled
 from unpooled.estimation.tables import RESPONSE, part
-from unpooled.models.bayes import MODEL, published
+from unpooled.models.bayes import MODEL
 from unpooled.models.bayes.plan import NAIVE
 from unpooled.models.bayes.rounds import ROUNDS
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
-from unpooled.privacy.unit import Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,7 +149,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
 
     """
 
-    _model, _published = MODEL, published.MODEL
+    _model = MODEL
     _parameter_constraints: ClassVar = (
         SHARED
         | taking("geometry posterior method", WORD)
@@ -286,9 +285,8 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
     def _from(self, moments: Moments) -> Self:
         self.moments_ = moments
         self._columns = moments.layout.sources or moments.layout.features
-        prior, noise = self.prior_precision, self.noise_precision
-        if self.calibration == Calibration.PUBLISHED:  # the paper takes both as known
-            prior, noise = (1.0 if p == ESTIMATE else p for p in (prior, noise))
+        prior = self._row.filled("prior_precision", self.prior_precision, ESTIMATE)
+        noise = self._row.filled("noise_precision", self.noise_precision, ESTIMATE)
         return self._take(moments.posterior(prior, noise, naive=self.posterior == NAIVE))
 
     def _take(self, fit: LinearFit) -> Self:

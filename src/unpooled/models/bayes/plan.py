@@ -197,8 +197,6 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
     parameters: Parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     _check(parameters)
-    if method is not None and parameters.weights:
-        raise UsageError("the published form has no weights: its rows count alike")
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     rows = sum(card.rows for card in study.parties)
     layout = MomentsLayout.of(

@@ -141,7 +141,7 @@ class PrivateGLM(GlmPredictions):
 
     """
 
-    _model = _published = MODEL
+    _model = MODEL
     _parameter_constraints: ClassVar = (
         SHARED
         | taking("family method", WORD)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from unpooled.aggregation.standard import WIDEST
-from unpooled.models.lasso.plan import RESPONSE_KNOWN, Parameters, check, grids, widths_of
+from unpooled.models.lasso.plan import RESPONSE_KNOWN, Parameters, check, check_bound, grids, widths_of
 from unpooled.privacy.accounting import SAFETY, budget_mu, budget_rho
 from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Reach
@@ -109,6 +109,7 @@ def only_the_mean(study: Study) -> bool:
 def design_of(study: Study) -> StandardDesign:
     """Return the checked design that the study asks for."""
     p: Parameters = check_parameters(study, Parameters)
+    check_bound(p)
     check(study, p)
     mean_only, several = only_the_mean(study), len(study.parties) > 1
     design = StandardDesign(

@@ -49,7 +49,7 @@ class PlsResult(msgspec.Struct, frozen=True):
     #: Parties whose rows are in it.
     participants: tuple[str, ...]
     moments: StoredMoments | None = None
-    #: Scores of the rows, which only the published form releases.
+    #: Scores of the rows, where the form of the model releases them.
     scores: Array | None = None
     #: Of several responses: their names, and the moments of those after the first.
     responses: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import ARRAY, NONE, PAIR, PAIRS, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import part, response_names
-from unpooled.models.pls import MODEL, published
+from unpooled.models.pls import MODEL
 from unpooled.models.pls.coordinator import stored
 from unpooled.models.pls.fit import from_moments
 from unpooled.models.pls.frame import MATRIX, Frame
@@ -142,7 +142,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
 
     """
 
-    _model, _published = MODEL, published.MODEL
+    _model = MODEL
     _parameter_constraints: ClassVar = (
         SHARED
         | taking("n_components", WHOLE, WORD)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 MOMENTS, EXACT = "moments", "exact"
-#: Standard deviations of the published noise: the paper's, and that of its package.
+#: Standard deviations of the noise of a form that has two: a paper's, and that of its package.
 SIGMA, SQUARED = "sigma", "sigma^2"
 #: ``n_components`` that the released moments choose.
 CHOSEN = "cv"
@@ -59,7 +59,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: T: parties that may collude or drop out.
     tolerate: int = 0
     nodes: tuple[str, ...] = ()
-    #: Noise of the published form: "sigma" (paper) or "sigma^2" (its package).
+    #: The deviation of the noise, for a form that has two: "sigma" (paper) or "sigma^2" (its package).
     sd: str = SIGMA
 
     @property

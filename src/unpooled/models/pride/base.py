@@ -14,9 +14,9 @@ from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, ta
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARE, SHARED, WHOLE, WORD, plain, taking
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import RESPONSE
-from unpooled.models.pride import MODEL, published
+from unpooled.models.pride import MODEL
 from unpooled.models.pride.parameters import AUTO
-from unpooled.models.pride.plan import sizes_of
+from unpooled.models.pride.plan import DUALITY_GAP, sizes_of
 from unpooled.models.pride.units import in_own_units
 from unpooled.privacy.bounds import Bounds, Coding
 from unpooled.privacy.table import Table
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class PrideEstimator(StudyEstimator):
     """Base of the estimators: columns to parties, study, run, coefficients back in the data's own units."""
 
-    _model, _published = MODEL, published.MODEL
+    _model = MODEL
     #: The label columns of an estimating party.
     _label_names: tuple[str, ...] = (RESPONSE,)
     _parameter_constraints: ClassVar = (
@@ -177,7 +177,7 @@ class PrideEstimator(StudyEstimator):
             if isinstance(keeper, MemoryKeeper) and name in estimated
         }
         self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
-        gaps = {name: kept.get(published.DUALITY_GAP) for name, kept in self.kept_.items()}
+        gaps = {name: kept.get(DUALITY_GAP) for name, kept in self.kept_.items()}
         self.duality_gap_ = {name: float(gap[0]) for name, gap in gaps.items() if gap is not None}
         self._columns, self._promised = declared.columns, declared
         coded = Coding(declared.columns, 1).real([table[column.name] for column in declared.columns])

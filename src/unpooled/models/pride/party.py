@@ -212,18 +212,13 @@ def _problem(context: Context, own: Matrix, received: Sequence[Received]) -> Loc
         context.keep("known_means", calibration.own_means)
         context.keep("noisy_means", calibration.noisy_means)
         context.keep("calibration", calibration.coefficients)
-    if not is_gram(context):
+    if not context.design.models_gram:
         return DesignProblem(own, calibrated)
     part = part_of(context)
     others = [other for other in context.design.parts if other.card.name != part.card.name and not _lossless(context, other)]
     columns = sum(len(other.private.attribute) for other in others)
     kept = _kept_energy(context, part, others) if sketched.any() else 1.0
     return GramProblem(own, Heard(columns, columns_received, noise, calibrated, sketched, kept, parameters.others))
-
-
-def is_gram(context: Context) -> bool:
-    """Return True if the others' Gram matrix is modelled; the published calibration states no noise, and takes the sketches as they are."""
-    return _parameters(context).noise_model == "gram" and context.plan.study.calibration == "sound"
 
 
 def _lossless(context: Context, part: Part) -> bool:
@@ -382,7 +377,7 @@ def predict(context: Context, request: PredictRequest) -> Predicted:
         calibration = RegressionCalibration(kept("known_means"), kept("noisy_means"), kept("calibration"))
         others = others.copy()
         others[:, noisy] = calibration.apply(known, others[:, noisy], noise[noisy])
-    decision = own @ kept("home_coefficients" if is_gram(context) else "coefficients")
+    decision = own @ kept("home_coefficients" if context.design.models_gram else "coefficients")
     decision = decision + others @ kept("received_coefficients")
     constant = kept("intercept")
     if decision.ndim == 1 and constant.size > 1:  # several decisions with common coefficients

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 SKETCH, FOLDS, SCORE, ESTIMATE, PREDICT = "sketch", "folds", "score", "estimate", "predict"
 COEFFICIENTS = "coefficients"
+#: What a party keeps of a solver that stops at a duality gap.
+DUALITY_GAP = "duality_gap"
 _SHOWN = Sentence(
     "pride.shown",
     "What an estimator shows that runs all parties in one process (coef_, intercept_, alpha_, kept_, predictions, scores). These values are "
@@ -93,6 +95,13 @@ class PrideDesign:
     parts: tuple[Part, ...]
     #: How a party's private columns enter its fit.
     own: Callable[[Part, Table], Own] = coded
+    #: Whether the plan states the noise of the columns that a party receives.
+    states_noise: bool = True
+
+    @property
+    def models_gram(self) -> bool:
+        """Return True if parties model the Gram matrix of the others' columns, which takes noise of a stated size."""
+        return self.parameters.noise_model == "gram" and self.states_noise
 
     def part(self, party: str) -> Part | None:
         """Return the part that one party holds and sends; None for a party that the study does not have."""
@@ -321,7 +330,7 @@ def check(study: Study, parameters: Parameters) -> None:
 
 
 def plan_of(study: Study, releases: tuple[Release, ...], design: PrideDesign) -> Plan:
-    """These releases with all that a statement says about them, in the sound form and in the published one."""
+    """Return the plan of these releases with everything that a statement says about them, in any form of the model."""
     parameters = design.parameters
     public = tuple(
         Sentence("pride.public-column", "The column {name}, which the study declares public.", name=repr(name))
@@ -354,7 +363,7 @@ def plan_of(study: Study, releases: tuple[Release, ...], design: PrideDesign) ->
                 columns=_columns(parameters),
             ),
             _COEFFICIENTS,
-            *([_LOCAL] if parameters.noise_model == "gram" and study.calibration == "sound" else []),
+            *([_LOCAL] if design.models_gram else []),
             _SHOWN,
             _GLOBAL_CV,
         ),

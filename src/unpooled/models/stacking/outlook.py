@@ -132,7 +132,7 @@ def _played(plan: Plan, used: Table, places: Places, new: Table, rng: np.random.
     predicted = [block.predicted(block.rows(new), w) for block, w in weights]
     if not design.learns:
         each = np.stack([q if outcomes.several else np.column_stack([1 - q, q]) for q in predicted], axis=1)
-        combiner = combiner_of(p.combiner, p.split, plan.study.calibration)
+        combiner = combiner_of(p.combiner, p.split)
         logs = combined(each, [block.weight for block, _ in weights], combiner)
         return np.asarray(np.exp(logs) / np.exp(logs).sum(axis=1, keepdims=True))
     rows = high if vertical else parts[design.holder]

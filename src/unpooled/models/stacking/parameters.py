@@ -81,10 +81,10 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return rates_of(self.prior, len(self.classes))
 
 
-def combiner_of(combiner: str, split: str, calibration: str) -> str:
+def combiner_of(combiner: str, split: str) -> str:
     """The combiner that is meant; refuses one that nobody knows."""
     if combiner == AUTO:
-        return LOG_ODDS if split == "features" and calibration == "sound" else COMBINERS[0]
+        return LOG_ODDS if split == "features" else COMBINERS[0]
     if combiner not in COMBINERS:
         msg = f"combiner is {AUTO} or one of {', '.join(COMBINERS)}, not {combiner!r}"
         raise UsageError(msg)

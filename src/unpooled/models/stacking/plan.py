@@ -205,7 +205,7 @@ def design_of(study: Study) -> StackingDesign:
     )
     if not blocks:
         raise UsageError("no party is left to fit a low-level model")
-    combiner_of(p.combiner, p.split, study.calibration)
+    combiner_of(p.combiner, p.split)
     rates_of(p.prior, outcomes.classes)
     for block in blocks:
         if block.centre and (len(block.centre) != block.numbers or not np.isfinite(block.centre).all()):
@@ -247,8 +247,6 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[Sentence, .
     part = LOW if high else ""
     shapes = [block.fit(rows - high if vertical else block.card.rows) for block in design.blocks]
     if design.shares:
-        if perturb is not fits:
-            raise UsageError("a private ranking is not in the paper: use the sound calibration")
         penalties = partial(design.penalty, BLOCK, rows, study.epsilon)
         releases = ranked_releases(study, design.parameters, design.blocks, design.shares, penalties)
     else:
@@ -306,8 +304,6 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[Sentence, .
 def _perturbed(study: Study, design: StackingDesign, shapes: list[Fit], perturb: Perturb) -> Sequence[ObjectivePerturbation]:
     """The low-level fits: one after the other where rows are split, together where they are of the same rows."""
     noise = Noise(design.parameters.noise)
-    if perturb is not fits and noise is Noise.GAUSSIAN:
-        raise UsageError("noise = 'gaussian' is for the sound form: leave it at 'auto' for the published one")
 
     def made(together: list[Fit]) -> Sequence[ObjectivePerturbation]:
         penalties = partial(design.penalty, BLOCK, together[0].rows, study.epsilon)

@@ -25,7 +25,6 @@ from unpooled.models.stacking.parameters import AUTO, SHORTEN, Meta
 from unpooled.models.stacking.shared import StackEstimator
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
-from unpooled.privacy.unit import Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +65,7 @@ class PooledLogistic(Tabled, StackEstimator):
             "penalty": self.penalty != AUTO,
             "noise": self.noise != AUTO,
             "source": self.source is not None,
-            "calibration": self.calibration == Calibration.PUBLISHED,
+            "calibration": self._row is not self._model,
             "multi_class": self.multi_class != MULTINOMIAL,
         }
         return [name for name, used_here in used.items() if used_here]

@@ -10,7 +10,7 @@ from unpooled.estimation.base import Declared, StudyEstimator
 from unpooled.estimation.classifier import DeclaredClassifier
 from unpooled.estimation.parameters import plain
 from unpooled.estimation.tables import RESPONSE
-from unpooled.models.stacking import MODEL, published
+from unpooled.models.stacking import MODEL
 from unpooled.models.stacking.coordinator import LowModel
 from unpooled.models.stacking.parameters import META_ROLE, Meta
 from unpooled.privacy.bounds import Bounds
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class StackEstimator(DeclaredClassifier):
     """Base of the two estimators: a study of perturbed fits, and the weights that it released."""
 
-    _model, _published = MODEL, published.MODEL
+    _model = MODEL
     _several = True
     _saved_types = (*StudyEstimator._saved_types, LowModel)  # noqa: SLF001 - its base's
     penalty: float | str

@@ -9,8 +9,8 @@ import numpy as np
 
 from unpooled.kernels.columns import column_square
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.frank_wolfe.problem import LEAST_SCALE
-from unpooled.kernels.frank_wolfe.search import ROUNDING, TILE, column_at, tile_top, vertices
+from unpooled.papers.frank_wolfe.problem import LEAST_SCALE
+from unpooled.papers.frank_wolfe.search import ROUNDING, TILE, column_at, tile_top, vertices
 
 if TYPE_CHECKING:
     from unpooled.kernels.columns import Index, Matrix, Vector

@@ -9,15 +9,15 @@ import numpy as np
 
 from unpooled.kernels.columns import add_column, column_dot, column_square, scores
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.frank_wolfe.problem import LEAST_SCALE
 from unpooled.kernels.solution import Iterate
+from unpooled.papers.frank_wolfe.problem import LEAST_SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from unpooled.kernels.columns import Index, Places, Vector
-    from unpooled.kernels.frank_wolfe.problem import Problem
-    from unpooled.kernels.frank_wolfe.theory import Sampling
+    from unpooled.papers.frank_wolfe.problem import Problem
+    from unpooled.papers.frank_wolfe.theory import Sampling
 
     Oracle = Callable[[Index, Vector], Vector]
 

@@ -8,16 +8,16 @@ import numpy as np
 
 from unpooled.kernels.columns import add_column
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.frank_wolfe.sampled import Sampled, residual_scores
+from unpooled.papers.frank_wolfe.sampled import Sampled, residual_scores
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.kernels.columns import Index, Places, Vector
-    from unpooled.kernels.frank_wolfe.problem import Problem
-    from unpooled.kernels.frank_wolfe.sampled import Oracle
-    from unpooled.kernels.frank_wolfe.theory import Sampling
     from unpooled.kernels.solution import Iterate
+    from unpooled.papers.frank_wolfe.problem import Problem
+    from unpooled.papers.frank_wolfe.sampled import Oracle
+    from unpooled.papers.frank_wolfe.theory import Sampling
 
 _NEWTON = 60
 

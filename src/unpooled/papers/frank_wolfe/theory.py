@@ -10,7 +10,7 @@ import numpy as np
 
 from unpooled.kernels.columns import Columns, add_column, column_squares, scores
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.frank_wolfe.problem import labels_of, radii_of
+from unpooled.papers.frank_wolfe.problem import labels_of, radii_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

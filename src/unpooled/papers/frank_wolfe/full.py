@@ -9,16 +9,16 @@ from scipy.linalg import blas
 
 from unpooled.kernels.columns import scores
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.frank_wolfe.noisy import foresee
-from unpooled.kernels.frank_wolfe.rounds import advance
-from unpooled.kernels.frank_wolfe.search import ROUNDING, TILE, tile_top
 from unpooled.kernels.solution import Iterate
+from unpooled.papers.frank_wolfe.noisy import foresee
+from unpooled.papers.frank_wolfe.rounds import advance
+from unpooled.papers.frank_wolfe.search import ROUNDING, TILE, tile_top
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.kernels.columns import Index, Places, Vector
-    from unpooled.kernels.frank_wolfe.problem import Problem
+    from unpooled.papers.frank_wolfe.problem import Problem
 
 #: Products A^T a_j of a dense matrix: so many made in one pass, and so many numbers kept.
 _AHEAD, _KEPT = 16, 1 << 25
