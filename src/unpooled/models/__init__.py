@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from unpooled.errors import UsageError, listed
+from unpooled.errors import UsageError
 from unpooled.protocol.registry import check_own, entry_of, form_of, joined, names
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def load(name: str) -> Model:
         return form_of(system, form)
     row = joined(name)
     if row is None:
-        msg = f"unknown model {name!r}: choose one of {listed([row for row in rows() if row.rpartition('-')[0] not in REGISTRY])}"
+        msg = f"unknown model {name!r}: choose one of {', '.join(row for row in rows() if row.rpartition('-')[0] not in REGISTRY)}, or {LINK!r}"
         raise UsageError(msg)
     return row
 

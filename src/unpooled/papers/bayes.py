@@ -57,7 +57,7 @@ def compile_plan(study: Study) -> Plan:
     return plan_of(study, design, (_FORMULA, _MEANS))
 
 
-def printed_sensitivity(bounds: Sequence[float], response: float) -> float:
+def moments_box_as_published(bounds: Sequence[float], response: float) -> float:
     """Equation (12) of the Bayes paper's supplement: valid, and about 1.4 times larger than needed."""
     squares = [c * c for c in bounds]
     pairs = (math.fsum(squares) ** 2 - math.fsum(c2 * c2 for c2 in squares)) / 2  # sum over j < k of c_j^2 c_k^2
@@ -72,7 +72,7 @@ def moments_as_published(layout: MomentsLayout, adjacency: Adjacency, share: flo
     first, second = layout.pairs
     half = np.append(layout.half_widths, layout.response.half_width)
     bounds, response = half[:-1].tolist(), float(half[-1])
-    scale = sigma * float(layout.grid**2) * printed_sensitivity(bounds, response)
+    scale = sigma * float(layout.grid**2) * moments_box_as_published(bounds, response)
     shape = blocks_of(1 / (half[first] * half[second]))
     return layout.summed(MOMENTS, shape, partial(moments_box, bounds, response), adjacency, share, scale)
 

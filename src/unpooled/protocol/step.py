@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unpooled.errors import UsageError
-from unpooled.privacy.unit import Unit
+from unpooled.privacy.unit import Calibration, Unit
 from unpooled.protocol.messages import Ask, check_reply_type
 from unpooled.protocol.terms import ResultTerm, as_table
 
@@ -188,6 +188,9 @@ class Model:
         """The plan of a study of this model, in this form."""
         if study.row != self.name:
             msg = f"model {self.name!r} is asked for {study.model!r} with calibration {study.calibration!r}, which is another form or none at all"
+            raise UsageError(msg)
+        if not self.promises and study.calibration == Calibration.SOUND:
+            msg = f"model {self.name!r} is a form that promises nothing: name the model, and the form as its calibration"
             raise UsageError(msg)
         if study.unit == Unit.HOUSEHOLD and not self.households:
             msg = f'model {study.row!r} has no proof for unit "household": describe, bayes, glm, pls and diagnose in their sound form have one'
