@@ -23,7 +23,7 @@ from unpooled.errors import (
     StudyAborted,
     UsageError,
 )
-from unpooled.models import REGISTRY, load, rows
+from unpooled.models import REGISTRY, load, row_names
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
@@ -72,8 +72,8 @@ def spent(case: Case, party: Party) -> float:
 def test_every_model_folder_is_registered_and_every_model_has_a_case() -> None:
     folders = {path.parent.name for path in Path(unpooled.models.__file__).parent.glob("*/__init__.py")}
     assert folders == set(REGISTRY) == {name.partition(",")[0] for name in CASES}
-    assert set(rows()) == folders | {f"{name}-published" for name in ("pride", "bayes", "stacking", "lasso", "pls")}
-    assert all(load(row).name == row for row in rows())
+    assert set(row_names()) == folders | {f"{name}-published" for name in ("pride", "bayes", "stacking", "lasso", "pls")}
+    assert all(load(row).name == row for row in row_names())
     with pytest.raises(UsageError, match="describe"):
         load("no such model")
     with pytest.raises(UsageError, match="no published form"):

@@ -10,7 +10,7 @@ import pytest
 from cases import CASES, FIRST
 
 from unpooled.errors import UsageError
-from unpooled.models import REGISTRY, load, rows
+from unpooled.models import REGISTRY, load, row_names
 from unpooled.privacy.plan import Plan
 from unpooled.study.files import read_study, write_card
 from unpooled.study.run import compile_study
@@ -29,7 +29,7 @@ EXAMPLES = (
     "radius_in_half_ranges",
     "reference",
 )
-PUBLISHED = [row for row in rows() if row.endswith("-published")]
+PUBLISHED = [row for row in row_names() if row.endswith("-published")]
 #: Rows whose template names every parameter that the row takes.
 COMPLETE = [*PUBLISHED, "stacking", "lasso"]
 
@@ -54,10 +54,10 @@ def written(row: str, folder: Path) -> tuple[str, Plan]:
 
 def test_every_row_has_a_template() -> None:
     assert set(MODELS) == set(REGISTRY)
-    assert all(load(row).template is not None for row in rows())
+    assert all(load(row).template is not None for row in row_names())
 
 
-@pytest.mark.parametrize("row", rows())
+@pytest.mark.parametrize("row", row_names())
 def test_a_template_compiles(row: str, tmp_path: Path) -> None:
     text, plan = written(row, tmp_path)
     assert plan.statement.holds == load(row).promises == (row not in PUBLISHED)

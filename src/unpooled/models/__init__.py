@@ -29,7 +29,7 @@ REGISTRY: dict[str, str] = {
 LINK = "link"
 
 
-def rows() -> tuple[str, ...]:
+def row_names() -> tuple[str, ...]:
     """Return the names of all rows: our own, then those that installed distributions declare."""
     check_own(REGISTRY | {LINK: "unpooled.linkage"})
     return (*REGISTRY, *names())
@@ -45,7 +45,7 @@ def load(name: str) -> Model:
         return form_of(system, form)
     row = joined(name)
     if row is None:
-        msg = f"unknown model {name!r}: choose one of {', '.join(row for row in rows() if row.rpartition('-')[0] not in REGISTRY)}, or {LINK!r}"
+        msg = f"unknown model {name!r}: choose one of {', '.join(row for row in row_names() if row.rpartition('-')[0] not in REGISTRY)}, or {LINK!r}"
         raise UsageError(msg)
     return row
 

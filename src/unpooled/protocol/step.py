@@ -133,7 +133,7 @@ def no_labels(study: Study, count: int, rng: np.random.Generator) -> Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One system: everything the protocol needs to run it. Each is a row of the registry (``unpooled.models.rows``)."""
+    """One system: everything the protocol needs to run it. Each is a row of the registry (``unpooled.models.row_names``)."""
 
     #: What a study's :attr:`~unpooled.privacy.plan.Study.row` is called that asks for it.
     name: str
