@@ -15,7 +15,7 @@ import numpy as np
 from board import note, rounds
 
 from unpooled import PrideRegressor
-from unpooled.models.families import FAMILIES
+from unpooled.families import FAMILIES
 from unpooled.models.pride.gram import Heard
 from unpooled.models.pride.local import DesignProblem, GramProblem, RegressionCalibration, choose_alpha
 

@@ -16,9 +16,9 @@ import numpy as np
 from board import note, rounds
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 
+from unpooled.families import FAMILIES
 from unpooled.kernels.newton import NewtonPath
 from unpooled.kernels.ridge import RidgePath, product
-from unpooled.models.families import LOGISTIC
 from unpooled.papers.sdca import sdca
 
 ROWS, COLUMNS, FOLDS, ROUNDS = 849, 2982, 5, rounds(5)
@@ -99,13 +99,13 @@ def main() -> None:
             "scikit-learn LogisticRegression, lbfgs 1e-8": lambda: LogisticRegression(C=1 / alpha, tol=1e-8).fit(
                 design, labels
             ),
-            "NewtonPath.solve": lambda: NewtonPath.of(design, labels, LOGISTIC).solve(alpha),
+            "NewtonPath.solve": lambda: NewtonPath.of(design, labels, FAMILIES["logistic"]).solve(alpha),
             "SDCA, gap 1e-12 (no intercept)": lambda: sdca(design, labels, alpha, loss="logistic", tolerance=1e-12),
         },
         "scikit-learn LogisticRegression, lbfgs 1e-8",
         3,
     )
-    seconds_path = seconds(lambda: NewtonPath.of(design, labels, LOGISTIC).held_out(alphas, folds))
+    seconds_path = seconds(lambda: NewtonPath.of(design, labels, FAMILIES["logistic"]).held_out(alphas, folds))
     print(f"  {'NewtonPath, 20 penalties x 5 folds, once':<44}{seconds_path:>10.4f} s")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import sys
 import zlib
@@ -20,10 +21,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 #: Where the seconds that every test took when it was last run here are kept between runs.
 SECONDS = "unpooled/seconds"
 took: dict[str, float] = {}
+#: The CPU seconds of every test of this run, children of its process included.
+cpu: dict[str, float] = {}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """For the inner loop: `make check`."""
+    parser.addoption("--cpu", type=Path, help="write the CPU seconds of every test to this file")
     parser.addoption(
         "--at-most", type=float, help="leave out tests that took more seconds than this when they were last run here"
     )
@@ -41,9 +45,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in left_out]
 
 
+def _cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of those of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Each report carries the CPU seconds since the one before it in this process."""
+    report = yield
+    now = _cpu_seconds()
+    report.cpu = now - _last.get("at", now)
+    _last["at"] = now
+    return report
+
+
+_last: dict[str, float] = {}
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Once for setup, call and teardown each."""
     took[report.nodeid] = took.get(report.nodeid, 0.0) + report.duration
+    cpu[report.nodeid] = cpu.get(report.nodeid, 0.0) + getattr(report, "cpu", 0.0)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -51,6 +74,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     cache = getattr(session.config, "cache", None)
     if cache is not None and not hasattr(session.config, "workerinput"):
         cache.set(SECONDS, {**cache.get(SECONDS, {}), **took})
+    place = session.config.getoption("--cpu")
+    if place is not None and not hasattr(session.config, "workerinput"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(cpu, indent=0))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -11,10 +12,16 @@ from scipy.optimize import minimize
 
 from unpooled import PrideClassifier, PrideRegressor
 from unpooled.errors import UsageError
+from unpooled.families import FAMILIES, ROW_FAMILIES, Family
+from unpooled.families.gamma import Gamma
+from unpooled.families.negative_binomial import NegativeBinomial
+from unpooled.families.poisson import Poisson
+from unpooled.families.quantile import Quantile
 from unpooled.kernels.newton import NewtonPath
 from unpooled.kernels.ridge import RidgePath
-from unpooled.models.families import FAMILIES, Family
 
+#: Families whose pull has a bound that no declaration changes, and the squared loss; the others have a row in LOSSES.
+BOUNDED = ("squared", "logistic", "huber")
 RNG = np.random.default_rng(0)
 U = np.linspace(-8, 8, 641)
 
@@ -23,7 +30,7 @@ def responses(family: Family, size: int) -> np.ndarray:
     return RNG.choice([-1.0, 1.0], size) if family.classes else RNG.normal(0, 3, size)
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=str)
+@pytest.mark.parametrize("family", [FAMILIES[name] for name in BOUNDED], ids=BOUNDED)
 def test_derivatives_and_constants(family: Family) -> None:
     step = 1e-6
     for y in responses(family, 40):
@@ -52,9 +59,84 @@ def test_derivatives_and_constants(family: Family) -> None:
             assert family.log_normaliser(dispersion) == pytest.approx(math.log(density), rel=1e-6)
 
 
+LOSSES: dict[str, tuple[Family, np.ndarray]] = {
+    "poisson": (Poisson(), np.array([0.0, 1.0, 7.0])),
+    "poisson, capped": (Poisson(cap=2.0), np.array([0.0, 1.0, 7.0])),
+    "gamma": (Gamma(), np.array([0.01, 1.0, 7.0])),
+    "gamma, capped": (Gamma(cap=1.5), np.array([0.01, 1.0, 7.0])),
+    "negative-binomial": (NegativeBinomial(dispersion=0.5), np.array([0.0, 1.0, 7.0])),
+    "quantile": (Quantile(tau=0.9), np.array([-1.0, 0.0, 2.0])),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_derivatives_and_constants_of_unbounded_losses(name: str) -> None:
+    family, responses = LOSSES[name]
+    u, step = np.linspace(-6, 6, 481), 1e-5
+    for y in responses:
+        values = family.value(u, y)
+        slopes = (family.value(u + step, y) - family.value(u - step, y)) / (2 * step)
+        np.testing.assert_allclose(-family.pull(u, y), slopes, rtol=1e-4, atol=1e-5)  # the bend between two points, too
+        bends = np.diff(family.pull(u, y)) / -np.diff(u)
+        weights = family.weight(u, y)
+        assert (weights > 0).all()
+        assert bends.min() >= -1e-9
+        smooth = np.abs(weights[1:] - weights[:-1]) < 0.2 * np.maximum(bends, 1e-3)
+        assert smooth.mean() > 0.8
+        np.testing.assert_allclose(bends[smooth], (weights[1:] + weights[:-1])[smooth] / 2, rtol=0.02, atol=1e-6)
+        most = float(responses.max())
+        assert np.abs(slopes).max() <= family.steepest(most) + 1e-4
+        for moved in (1e-9, 0.3, -2.0, 5.0):
+            exact = family.value(u + moved, y) - values
+            found = family.change(u, y, np.full_like(u, moved))
+            np.testing.assert_allclose(found, exact, rtol=1e-9, atol=1e-14 * (1 + np.abs(values).max()))
+        tiny = family.change(u, y, np.full_like(u, 1e-14))
+        np.testing.assert_allclose(tiny, -1e-14 * family.pull(u, y), rtol=1e-6, atol=1e-24 + 1e-30 * np.abs(values).max())
+        far = family.change(u, y, np.full_like(u, 1e4))
+        assert not np.isnan(far).any()
+    reached = max(np.abs(family.pull(np.array([-60.0, 60.0]), y)).max() for y in (0.0, 1e-9, float(responses.max())))
+    if "capped" in name or name in ("negative-binomial", "quantile"):  # the constant is the smallest one
+        assert reached == pytest.approx(family.steepest(float(responses.max())), rel=1e-6)
+
+
+def test_every_family_has_a_row_in_a_table() -> None:
+    assert set(FAMILIES) == {*BOUNDED, *(name for name in LOSSES if "capped" not in name)}
+
+
+@pytest.mark.parametrize("dispersion", [0.05, 0.5, 3.0])
+def test_normalisers(dispersion: float) -> None:
+    gamma, quantile = Gamma(), Quantile(tau=0.8)
+    by_hand = quad(lambda z: math.exp(-float(gamma.value(np.array(0.0), np.exp(z))) / dispersion), -60, 20, limit=200)[0]
+    assert gamma.log_normaliser(dispersion) == pytest.approx(math.log(by_hand), rel=1e-6, abs=1e-6)
+    density = quad(
+        lambda r: math.exp(-float(quantile.value(np.array(0.0), np.array(r))) / dispersion),
+        -200,
+        200,
+        points=[-0.2, 0.2],
+        limit=500,
+    )[0]
+    assert quantile.log_normaliser(dispersion) == pytest.approx(math.log(density), rel=1e-6)
+    assert math.isfinite(quantile.log_normaliser(1e-4))
+
+
+def test_pulls_and_weights_are_derivatives_of_the_log_likelihood() -> None:
+    """Against differences of the deviance, whose half is minus the log likelihood; the weight is the pull's variance."""
+    for name in ROW_FAMILIES:
+        family = ROW_FAMILIES[name]() if name == "logistic" else ROW_FAMILIES[name](0.01, 60.0, 0.5)
+        for u, y in itertools.product((-1.0, 0.3, 1.5), (0.0, 1.0) if name == "logistic" else (1.0, 4.0)):
+            pull, weight, most = family.pulled(u, y)
+            sides = [float(family.deviance(np.array([y]), family.mean(np.array([u + h])))[0]) for h in (1e-5, -1e-5)]
+            assert pull == pytest.approx(-(sides[0] - sides[1]) / 4e-5, rel=1e-4)
+            mean = family.mean(np.array([u]))
+            drawn = family.drawn(np.full(200_000, mean[0]), np.random.default_rng(1), 1.0)
+            pulls = np.array([family.pulled(u, v)[0] for v in drawn[:20_000]])
+            assert pulls.var() == pytest.approx(weight, rel=0.08), name
+            assert np.mean(np.abs(pulls) > most) < 0.06
+
+
 @pytest.mark.parametrize("shape", [(60, 8), (25, 70)])
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=str)
+@pytest.mark.parametrize("family", [FAMILIES[name] for name in BOUNDED], ids=BOUNDED)
 def test_newton_finds_every_familys_minimum(family: Family, intercept: bool, shape: tuple[int, int]) -> None:
     X, y = RNG.standard_normal(shape) + 0.3, responses(family, shape[0])
     for alpha in (0.1, 3.0):

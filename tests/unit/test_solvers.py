@@ -11,9 +11,9 @@ from scipy.optimize import minimize
 from scipy.special import xlogy
 from sklearn.linear_model import LogisticRegression
 
+from unpooled.families import FAMILIES
 from unpooled.kernels import newton
 from unpooled.kernels.newton import NewtonPath
-from unpooled.models.families import LOGISTIC
 from unpooled.papers import sdca as module
 from unpooled.papers.sdca import sdca
 
@@ -37,11 +37,11 @@ def primal(design, target, alpha, b, c=0.0, loss="logistic"):
 
 
 def logistic_newton(design, target, alpha, *, fit_intercept=True, **asked):
-    return NewtonPath.of(design, target, LOGISTIC, fit_intercept=fit_intercept).minimum(alpha, **asked)
+    return NewtonPath.of(design, target, FAMILIES["logistic"], fit_intercept=fit_intercept).minimum(alpha, **asked)
 
 
 def logistic_evidence(design, target, alpha, *, fit_intercept=True):
-    return -NewtonPath.of(design, target, LOGISTIC, fit_intercept=fit_intercept).evidence(alpha) / 2
+    return -NewtonPath.of(design, target, FAMILIES["logistic"], fit_intercept=fit_intercept).evidence(alpha) / 2
 
 
 def folds_of(n, count, seed=1):
@@ -177,7 +177,7 @@ def test_newton_agrees_with_scikit_learn(shape, intercept, alpha):
     peer.fit(design, labels)
     np.testing.assert_allclose(found.coefficients, peer.coef_[0], atol=1e-8)
     assert found.intercept == pytest.approx(float(np.ravel(peer.intercept_)[0]), abs=1e-8)
-    b, c = NewtonPath.of(design, labels, LOGISTIC, fit_intercept=intercept).solve(alpha)
+    b, c = NewtonPath.of(design, labels, FAMILIES["logistic"], fit_intercept=intercept).solve(alpha)
     np.testing.assert_allclose(b, found.coefficients, atol=1e-12)
     assert c == pytest.approx(found.intercept, abs=1e-12)
 
@@ -260,7 +260,7 @@ def test_columns_may_be_shifted_and_rotated():
 @pytest.mark.parametrize("intercept", [True, False])
 def test_laplace_evidence_by_explicit_matrices(shape, intercept):
     design, _, labels = problem(*shape)
-    path = NewtonPath.of(design, labels, LOGISTIC, fit_intercept=intercept)
+    path = NewtonPath.of(design, labels, FAMILIES["logistic"], fit_intercept=intercept)
     for alpha in (1e-7, 0.5, 100.0):
         found = logistic_newton(design, labels, alpha, fit_intercept=intercept)
         u = design @ found.coefficients + found.intercept
@@ -296,12 +296,12 @@ def test_the_penalty_of_largest_evidence():
     for shape in ((200, 10), (60, 90)):
         design = rng.standard_normal(shape)
         labels = np.where(design[:, :10] @ rng.standard_normal(10) + rng.logistic(size=shape[0]) > 0, 1.0, -1.0)
-        path = NewtonPath.of(design, labels, LOGISTIC)
+        path = NewtonPath.of(design, labels, FAMILIES["logistic"])
         best = path.evidence_alpha()
         found = minimize(lambda x, q=path: q.evidence(math.exp(x[0])), [math.log(best) + 0.5], method="Nelder-Mead")
         assert path.evidence(best) <= found.fun + 1e-4
         assert path.evidence(best) < min(path.evidence(best * 1.5), path.evidence(best / 1.5))
-    assert NewtonPath.of(np.empty((5, 0)), np.ones(5), LOGISTIC).evidence_alpha() == 1.0
+    assert NewtonPath.of(np.empty((5, 0)), np.ones(5), FAMILIES["logistic"]).evidence_alpha() == 1.0
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -309,7 +309,7 @@ def test_the_penalty_of_largest_evidence():
 @pytest.mark.parametrize("count", [2, 6])
 def test_held_out_decisions_equal_refits(shape, intercept, count):
     design, _, labels = problem(*shape)
-    path, folds = NewtonPath.of(design, labels, LOGISTIC, fit_intercept=intercept), folds_of(labels.size, count)
+    path, folds = NewtonPath.of(design, labels, FAMILIES["logistic"], fit_intercept=intercept), folds_of(labels.size, count)
     alphas = np.array([0.3, 1e-6, 1e3, 5.0])
     expected = np.empty((4, labels.size))
     for fold in folds:
@@ -326,13 +326,13 @@ def test_held_out_decisions_equal_refits(shape, intercept, count):
 
 def test_path_at_its_edges():
     design, signal, labels = problem(12, 3)
-    path = NewtonPath.of(design, labels, LOGISTIC)
+    path = NewtonPath.of(design, labels, FAMILIES["logistic"])
     with pytest.raises(ValueError, match="nothing is left"):
         path.held_out([1.0], [np.arange(12)])
     with pytest.raises(ValueError, match="-1 and 1"):
-        NewtonPath.of(design, signal, LOGISTIC)
+        NewtonPath.of(design, signal, FAMILIES["logistic"])
     assert np.isnan(path.held_out([1.0], [np.arange(5)])[0]).tolist() == [False] * 5 + [True] * 7
-    empty = NewtonPath.of(design[:, :0], labels, LOGISTIC)
+    empty = NewtonPath.of(design[:, :0], labels, FAMILIES["logistic"])
     positive = (labels > 0).sum()
     b, c = empty.solve(1.0)
     assert b.shape == (0,)

@@ -20,10 +20,10 @@ from world import minimised
 
 from unpooled import Bounds, PrivacyLeakWarning, PrivateLogisticRegression, PrivateStackingClassifier
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UsageError
+from unpooled.families import FAMILIES, Family
 from unpooled.kernels import logistic
 from unpooled.kernels.logistic import logistic_minimum
 from unpooled.models import load
-from unpooled.models.families import FAMILIES, LOGISTIC, Family
 from unpooled.models.stacking import fits as sound
 from unpooled.models.stacking import party as steps
 from unpooled.models.stacking.fits import Fit
@@ -109,7 +109,7 @@ def fits(asked: Study, sizes: list[Fit], epsilon: float) -> list[ObjectivePertur
 
 
 def log_density(
-    mechanism: ObjectivePerturbation, x: np.ndarray, y: np.ndarray, w: np.ndarray, family: Family = LOGISTIC
+    mechanism: ObjectivePerturbation, x: np.ndarray, y: np.ndarray, w: np.ndarray, family: Family = FAMILIES["logistic"]
 ) -> np.ndarray:
     """Of the exact minimiser in one dimension: of its b, and the Jacobian db/dw."""
     u = np.outer(w, x)

@@ -21,8 +21,8 @@ from unpooled.aggregation.totals import Total
 from unpooled.aggregation.weights import ASSUMPTION, Weighting, weighting_of
 from unpooled.audit.replay import replay
 from unpooled.errors import DataError, UsageError
+from unpooled.families import ROW_FAMILIES
 from unpooled.models import fitted, load
-from unpooled.models.glm.families import GlmFamily
 from unpooled.models.glm.multinomial import ClassResponses, ClassRows, Softmax
 from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
 from unpooled.privacy.bounds import Column
@@ -88,7 +88,7 @@ def totals(family: str, rng: np.random.Generator, adjacency: Adjacency):
         several = ClassResponses(column, Softmax(labels=column.categories), weighting=weighting)
         made: GlmRows = ClassRows(layout, SMALL, 1.0, several)
     else:
-        law = GlmFamily(family) if family == "logistic" else GlmFamily(family, 0.0, 12.0, 0.5)
+        law = ROW_FAMILIES[family]() if family == "logistic" else ROW_FAMILIES[family](0.0, 12.0, 0.5)
         one = Responses(column, law, exposure, None, weighting)
         base = BaseRate(one, SMALL)
         yield base.vector(1.0, adjacency), base.statistic

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.totals import Summed
+from unpooled.aggregation.totals import Summed, no_settings
 from unpooled.errors import DataError, UsageError
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.aggregation.totals import Total
+    from unpooled.protocol.context import Context
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -84,6 +85,13 @@ class Weighting:
         value, noise = (float(number[0]) / self.grid / rows for number in (total.values, total.deviations))
         least = max(self.column.range[0] / self.largest, min(2 * noise, self.middle), 1e-6)
         return min(max(value, least), 1.0)
+
+
+def weights_added_up(context: Context, settings: tuple[float, ...]) -> Ints:
+    """Return the sum of a party's weights as parts of the largest, by the weighting of the plan's design."""
+    no_settings(settings)
+    found: Ints = context.design.weighting.statistic(context.table)
+    return found
 
 
 def weighting_of(name: str, columns: Mapping[str, Column], taken: tuple[str, ...], rows: int) -> Weighting | None:

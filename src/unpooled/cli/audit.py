@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from unpooled.cli.say import say_json
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from unpooled.audit.attacks import Power
+    from unpooled.audit.replay import Report
     from unpooled.privacy.table import Table
 
 
@@ -68,31 +74,33 @@ def audit(
         if power.refutes
     ]
     if as_json:
-        from unpooled.cli.say import say_json
-
-        data = {
-            "passed": report.passed,
-            "neighbours": report.neighbours,
-            "largest": [
-                {"unit": str(unit), "party": party, "release": name, "part_of_bound": share}
-                for (unit, party, name), share in sorted(report.largest.items())
-            ],
-            "unmeasured": report.unmeasured,
-            "attacks": [dataclasses.asdict(power) for power in powers],
-            "violations": [
-                {"unit": str(v.unit), "party": v.party, "where": v.where, "what": v.what} for v in report.violations
-            ],
-        }
-        say_json("audit", data)
+        say_json("audit", _data(report, powers))
     else:
         typer.echo(report)
-        if powers:
-            typer.echo(
-                f"\n{'attack':<22}{'without noise':>14}{'as released':>14}{'allowed':>10}   right answers; a half is a guess"
-            )
-        for power in powers:
-            typer.echo(
-                f"{power.attack:<22}{power.without_noise:>14.2f}{power.as_released:>14.2f}{power.allowed:>10.2f}   {power.question}"
-            )
+        for line in _lines(powers):
+            typer.echo(line)
     if not report.passed:
         raise typer.Exit(1)
+
+
+def _data(report: Report, powers: Sequence[Power]) -> dict[str, object]:
+    """Return the audit as data for machines."""
+    return {
+        "passed": report.passed,
+        "neighbours": report.neighbours,
+        "largest": [
+            {"unit": str(unit), "party": party, "release": name, "part_of_bound": share}
+            for (unit, party, name), share in sorted(report.largest.items())
+        ],
+        "unmeasured": report.unmeasured,
+        "attacks": [dataclasses.asdict(power) for power in powers],
+        "violations": [{"unit": str(v.unit), "party": v.party, "where": v.where, "what": v.what} for v in report.violations],
+    }
+
+
+def _lines(powers: Sequence[Power]) -> Iterator[str]:
+    """Yield the table of attacks, a line for each; nothing without attacks."""
+    if powers:
+        yield f"\n{'attack':<22}{'without noise':>14}{'as released':>14}{'allowed':>10}   right answers; a half is a guess"
+    for power in powers:
+        yield f"{power.attack:<22}{power.without_noise:>14.2f}{power.as_released:>14.2f}{power.allowed:>10.2f}   {power.question}"

@@ -85,15 +85,8 @@ def init(
     from unpooled.study.party import written_in
 
     data = _named(given, folder, name)
-    said = {
-        "separator": "\t" if separator in {"tab", "\\t"} else separator,
-        "decimal": decimal,
-        "encoding": encoding,
-        "quote": quote,
-        "nulls": tuple(null) or None,
-        "dates": dates,
-        "sheet": sheet,
-    }
+    said: dict[str, Any] = {"decimal": decimal, "encoding": encoding, "quote": quote, "dates": dates, "sheet": sheet}
+    said |= {"separator": "\t" if separator in {"tab", "\\t"} else separator, "nulls": tuple(null) or None}
     sniffed = _sniffed(data, {key: value for key, value in said.items() if value is not None})
     if not as_json:
         _show(data, sniffed)
@@ -117,25 +110,17 @@ def init(
     columns = declared(column, [kind for kind in sniffed.kinds if kind not in {id_column, household, *label}])
     findings, people = _inspected(data, columns, party, sniffed.form, as_json=as_json)
     budget = asked.target(people["ids" if household else "rows"])
+    together: dict[str, Any] = {
+        "household": household,
+        "household_rows": rows,
+        "household_elsewhere": household_elsewhere,
+    }
     config, card = create_party(
-        folder,
-        name,
-        data,
-        columns,
-        budget,
-        id_column,
-        tuple(label),
-        sniffed.form,
-        household=household,
-        household_rows=rows,
-        household_elsewhere=household_elsewhere,
-        new_budget=new_budget,
+        folder, name, data, columns, budget, id_column, tuple(label), sniffed.form, new_budget=new_budget, **together
     )
     if as_json:
-        say_json(
-            "party-init",
-            {"party": str(config), "card": str(card), "budget": budget, **people, **_told(findings, sniffed.form)},
-        )
+        made = {"party": str(config), "card": str(card), "budget": budget}
+        say_json("party-init", {**made, **people, **_told(findings, sniffed.form)})
         return
     typer.echo(
         f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)"

@@ -1,7 +1,7 @@
 r"""Contribution of one record to a generalised linear model: its pull on the linear predictor, its weight, and the factor that scales both down.
 
 A record has a linear predictor u, a response y, and a row z of integers on a grid. Its pull r = dl/du and its weight w (the expected
--d^2 l/du^2) are functions of u and y, and q(u) bounds most of |r|. Both are multiplied by one factor of u and z alone, so the sum of pulls
+-d^2 l/du^2) are functions of u and y that its family gives, and q(u) bounds most of |r|. Both are multiplied by one factor of u and z alone, so the sum of pulls
 keeps its root where it is: clipping a pull by itself would move it. Element by element, so no result depends on where a record stands.
 """
 
@@ -17,53 +17,24 @@ if TYPE_CHECKING:
 
     Floats = NDArray[Any]
 
-LOGISTIC, POISSON, GAMMA, NEGATIVE_BINOMIAL = range(4)
-#: A pull is rarely larger than 1 and two of its deviations (counts), or three times its mean (positive numbers).
-_DEVIATIONS, _TIMES = 2.0, 3.0
-
 
 @njit(nogil=True)
-def pull(kind: int, dispersion: float, u: float, y: float) -> tuple[float, float, float]:
-    """(r, w, q) of one record; ``dispersion`` of a negative binomial: its variance is m + dispersion m^2."""
-    if kind == LOGISTIC:
-        small = math.exp(-abs(u))  # one exponential and no branch: half the signs cannot be predicted
-        p = (1.0 if u >= 0 else small) / (1.0 + small)
-        return y - p, p * (1.0 - p), 1.0
-    mean = math.exp(u)
-    if kind == POISSON:
-        return y - mean, mean, 1.0 + _DEVIATIONS * math.sqrt(mean)
-    if kind == GAMMA:
-        return (y - mean) / mean, 1.0, _TIMES
-    weight = mean / (1.0 + dispersion * mean)
-    return (y - mean) / (1.0 + dispersion * mean), weight, 1.0 + _DEVIATIONS * math.sqrt(weight)
-
-
-@njit(nogil=True)
-def pulls(
-    family: tuple[int, float, float, float],
-    left: Floats,
-    response: Floats,
-    square: Floats,
-    grid: float,
-    unit: float,
-    longest: float,
-    heaviest: float,
-    weight: Floats,
+def scale_down(
+    pull: Floats, weight: Floats, usual: Floats, square: Floats, grid: float, unit: float, longest: float, heaviest: float
 ) -> None:
-    """Pulls in units of ``unit`` in the place of ``left`` (-u), and weights: both scaled down until q|z| and w|z|^2 are at most these.
+    """Turn pulls into units of ``unit``, and scale pulls and weights down until q|z| and w|z|^2 are at most these.
 
-    ``family`` is (kind, dispersion, lowest u, highest u). Endless bounds scale nothing.
+    ``usual`` is q, the bound on most pulls of each record. Infinite bounds scale nothing.
     """
-    kind, dispersion, low, high = family
-    for i in range(left.size):
-        r, w, q = pull(kind, dispersion, min(max(-left[i], low), high), response[i])
+    for i in range(pull.size):
+        q, w = usual[i], weight[i]
         length = math.sqrt(square[i]) / grid
         factor = 1.0
         if q * length > longest * unit:
             factor = longest * unit / (q * length)
         if w * length * length > heaviest:
             factor = min(factor, heaviest / (w * length * length))
-        left[i] = factor * r / unit
+        pull[i] = factor * pull[i] / unit
         weight[i] = factor * w
 
 

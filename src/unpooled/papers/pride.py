@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from unpooled.errors import UsageError
+from unpooled.families.logistic import Logistic
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models import pride
-from unpooled.models.families import Logistic
 from unpooled.models.pride import party
 from unpooled.models.pride.messages import Estimated, EstimateRequest, Sketch
 from unpooled.models.pride.parameters import Parameters

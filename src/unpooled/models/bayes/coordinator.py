@@ -10,24 +10,20 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.coordinates import Coordinates
-from unpooled.aggregation.keys import exchange_keys
 from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.modes import collect
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
-from unpooled.aggregation.standard import CONSTANT, DESCENT, RESIDUAL, SCALES, SPREAD, Standard
-from unpooled.aggregation.totals import COUNT, rows_of
-from unpooled.aggregation.weights import WEIGHTS
+from unpooled.aggregation.rounds import Rounds, descend
+from unpooled.aggregation.standard import CONSTANT, RESIDUAL, SCALES, SPREAD, Standard
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, NAIVE, SQUARE
 from unpooled.models.bayes.rounds import Method
 from unpooled.protocol.terms import finite
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.messages import Member
     from unpooled.aggregation.totals import Total
     from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.plan import Plan
@@ -68,58 +64,27 @@ class BayesResult(msgspec.Struct, frozen=True):
     method: str = Method.MOMENTS
 
 
-class Rounds:
-    """The conversation of one study: asks for totals of its plan, and knows whose rows were in the last one."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.design: BayesDesign = plan.design
-        self.members: Mapping[str, Member] = {}
-        self.participants: tuple[str, ...] = ()
-        self.count: Total | None = None
-        #: The mean weight as a part of the largest; 1 without weights.
-        self.weight = 1.0
-
-    @property
-    def rows(self) -> int:
-        """Return the number of rows of the parties in the last total."""
-        return rows_of(self.plan.study, self.participants, self.count)
-
-    @property
-    def counted(self) -> float:
-        """The sum of weights as parts of the largest: the rows, without weights."""
-        return self.rows * self.weight
-
-    def total(self, name: str, settings: tuple[float, ...] = (), index: int = 0) -> Generator[list[Ask], Replies, Total]:
-        """One total of the plan."""
-        vector = self.design.totals[name]
-        total = yield from collect(self.plan, self.design.aggregation, vector, self.members, settings, index)
-        self.participants = total.participants
-        return total
-
-
 def coordinate(plan: Plan) -> Conversation:
     """Exchange keys, then the rounds of the plan's method."""
-    rounds = Rounds(plan)
-    rounds.members = yield from exchange_keys(rounds.design.aggregation)
-    settings: tuple[float, ...] = ()
-    if COUNT in rounds.design.totals:
-        rounds.count = yield from rounds.total(COUNT)
-    if WEIGHTS in rounds.design.totals and rounds.design.layout.weighting is not None:
-        total = yield from rounds.total(WEIGHTS)
-        rounds.weight = rounds.design.layout.weighting.mean(total, rounds.rows)
-    if rounds.design.method is Method.MOMENTS:
+    rounds, design = Rounds(plan), _design(plan)
+    yield from rounds.begin(design.weighting)
+    if design.method is Method.MOMENTS:
         moments, settings = yield from _one_release(rounds)
-        return _result(rounds, posterior(rounds.design, moments), moments, settings)
+        return _result(rounds, posterior(design, moments), moments, settings)
     fit, left = yield from _standardised(rounds)
-    return _result(rounds, fit, left, settings)
+    return _result(rounds, fit, left, ())
+
+
+def _design(plan: Plan) -> BayesDesign:
+    design: BayesDesign = plan.design
+    return design
 
 
 def _one_release(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[Moments, tuple[float, ...]]]:
     """Deviations (if the data are to be projected), the sum of y^2 (if precisions are to be estimated), the moments."""
     from unpooled.models.bayes.projection import best_multiple, thresholds
 
-    plan, design = rounds.plan, rounds.design
+    plan, design = rounds.plan, _design(rounds.plan)
     settings: tuple[float, ...] = ()
     if design.deviations is not None:
         total = yield from rounds.total(DEVIATIONS)
@@ -141,7 +106,8 @@ def _one_release(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[Moments,
 
 def _standardised(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments | None]]:
     """Means and deviations; gradients; what they leave."""
-    design, rows = rounds.design, rounds.design.standard
+    design = _design(rounds.plan)
+    rows = design.standard
     if design.method is Method.MEAN:
         standard = Standard.declared()
         (start,), _ = yield from _descent(rounds, standard)
@@ -179,19 +145,17 @@ def clip_of(noise: float) -> float:
 
 def _descent(rounds: Rounds, standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
     """Steps along noisy clipped gradients; the mean of the later half of the iterates, and the deviation of its noise."""
-    design, schedule = rounds.design, rounds.design.schedule
-    current = np.zeros(design.standard.layout.size)
-    later = np.zeros_like(current)
-    first = schedule.rounds // 2
+    design, schedule = _design(rounds.plan), _design(rounds.plan).schedule
     noise = 0.0
-    for index in range(schedule.rounds):
-        total = yield from rounds.total(DESCENT, (*standard.settings, *current.tolist()), index)
+
+    def move(total: Total, _: Row) -> Row:
+        nonlocal noise
         gradient, noise = design.standard.gradient_of(total)
-        current = current + schedule.step * gradient / rounds.counted
-        if index >= first:
-            later += current
-    # Where the rows' second moments are about those of independent columns, the mean of m gradients has 1/m of their variance.
-    return later / (schedule.rounds - first), noise / rounds.counted / math.sqrt(schedule.rounds - first)
+        return schedule.step * gradient / rounds.counted
+
+    start = np.zeros(design.standard.layout.size)
+    found = yield from descend(rounds, lambda at: (*standard.settings, *at.tolist()), move, start, schedule.rounds)
+    return found, noise / rounds.counted / math.sqrt(schedule.rounds - schedule.rounds // 2)
 
 
 def shrunk(start: Row, least: float, standard: Standard, *, intercept: bool) -> Row:
@@ -253,7 +217,8 @@ def posterior(design: BayesDesign, moments: Moments) -> LinearFit:
 
 
 def _result(rounds: Rounds, fit: LinearFit, moments: Moments | None, settings: tuple[float, ...]) -> BayesResult:
-    design, level = rounds.design, rounds.design.parameters.level
+    design = _design(rounds.plan)
+    level = design.parameters.level
     values, interval, known = fit.coef_.tolist(), fit.interval(level).tolist(), fit.identified.tolist()
     coefficients = tuple(
         Coefficient(name, value, finite(low), finite(high), tells)

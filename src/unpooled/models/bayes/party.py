@@ -11,7 +11,7 @@ from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.standard import DESCENT, RESIDUAL, SCALES, SPREAD, public_numbers, remembered
 from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
-from unpooled.aggregation.weights import WEIGHTS
+from unpooled.aggregation.weights import WEIGHTS, weights_added_up
 from unpooled.errors import PlanMismatch
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, SQUARE
 from unpooled.privacy.bounds import Coding
@@ -49,11 +49,6 @@ def _square(context: Context, settings: Settings) -> NDArray[np.int64]:
         return np.array([total], dtype=np.int64)
 
     return shared_out(context.table.blocks(layout.names_read[len(layout.coding.names) :]), added_up)
-
-
-def _weights(context: Context, settings: Settings) -> NDArray[np.int64]:
-    no_settings(settings)
-    return context.design.layout.weighting.statistic(context.table)  # type: ignore[no-any-return]
 
 
 def _narrowed(context: Context, settings: Settings) -> MomentsLayout:
@@ -113,7 +108,7 @@ def _rows(context: Context, standard: tuple[NDArray[np.float64], NDArray[np.floa
 #: What a party adds up, by the name of the total.
 STATISTICS = {
     COUNT: rows_counted,
-    WEIGHTS: _weights,
+    WEIGHTS: weights_added_up,
     DEVIATIONS: _deviations,
     SQUARE: _square,
     MOMENTS: _moments,

@@ -12,16 +12,17 @@ from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
+from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.aggregation.standard import Scales, StandardRows
-from unpooled.aggregation.totals import Aggregation, Summed, counting, of_units
-from unpooled.aggregation.weights import WEIGHTS
+from unpooled.aggregation.totals import Aggregation, Summed
+from unpooled.aggregation.weights import Weighting
 from unpooled.errors import UsageError
 from unpooled.models.bayes.rounds import ROUNDS, Method, Schedule, schedule_of
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import column_moments
-from unpooled.privacy.unit import ROWWISE, Adjacency, Split, Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +90,11 @@ class BayesDesign:
     def seen(self, table: Table) -> Table:
         """A party's table with the columns that the formula makes."""
         return self.layout.seen(table)
+
+    @property
+    def weighting(self) -> Weighting | None:
+        """Return the declared weights of rows; None where every row counts alike."""
+        return self.layout.weighting
 
     @property
     def method(self) -> Method:
@@ -215,9 +221,7 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
     check_coding(parameters.coding, parameters.reference, {factor.name: factor.levels for factor in layout.terms.factors})
     wanted = Method(method or (Method.MOMENTS if _paper(parameters) else parameters.method))
     coefficients = len(layout.coding.attribute) + 1
-    # Of weighted rows as much as their weights' parts, which are about half before data: the middle of the declared range.
-    typical = 1.0 if layout.weighting is None else layout.weighting.middle
-    k = typical * rows / study.household_rows * aggregation.multiplier(study) / coefficients
+    k = strength(study, aggregation, layout.weighting) / coefficients
     schedule = schedule_of(wanted, k, coefficients, parameters.max_passes)
     used = layout
     if schedule.method is Method.MEAN:
@@ -231,24 +235,12 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
         parameters, aggregation, layout, schedule, {}, StandardRows(used, rows, schedule.longest, square=schedule.square)
     )
 
-    def vectors(adjacency: Adjacency) -> dict[str, Summed]:
-        made = (
-            _moments(design, adjacency, estimates=method is None)
-            if schedule.method is Method.MOMENTS
-            else _rounds(design, adjacency)
-        )
-        return {vector.name: vector for vector in made}
+    def vectors(adjacency: Adjacency) -> Iterator[Summed]:
+        if schedule.method is Method.MOMENTS:
+            return _moments(design, adjacency, estimates=method is None)
+        return _rounds(design, adjacency)
 
-    counts = {vector.name: vector for vector in counting(study)}
-    if layout.weighting is not None:
-        counts[WEIGHTS] = of_units(study, dict.fromkeys(Adjacency, layout.weighting.vector()))
-    left = 1 - sum(vector.share for vector in counts.values())
-    moved = {how: vectors(how) for how in Adjacency}
-    names = moved[Adjacency.REPLACE]
-    own = {name: of_units(study, {how: made[name] for how, made in moved.items()}) for name in names}
-    return replace(
-        design, totals=counts | {name: replace(vector, share=vector.share * left) for name, vector in own.items()}
-    )
+    return replace(design, totals=totals_of(study, vectors, layout.weighting))
 
 
 def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
@@ -293,16 +285,5 @@ def compile_plan(study: Study) -> Plan:
 
 def plan_of(study: Study, design: BayesDesign, voids: tuple[Sentence, ...] = ()) -> Plan:
     """The plan that adds up what this setup says."""
-    not_protected, assumptions = design.aggregation.sentences
     passes = max(design.schedule.passes, len(design.totals))
-    return Plan(
-        study,
-        Split.HORIZONTAL,
-        tuple(release for vector in design.totals.values() for release in design.aggregation.releases(vector, study)),
-        not_protected=not_protected,
-        assumptions=assumptions,
-        voids=voids,
-        trusted=design.aggregation.trusted,
-        design=design,
-        notes=(f"method {design.method}: {passes} pass{'es' if passes > 1 else ''} over every party's data",),
-    )
+    return plan_of_totals(study, design, voids=voids, notes=passes_note(design.method, passes))

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.aggregation.estimates import Estimates, wald_lines
-from unpooled.aggregation.keys import exchange_keys
-from unpooled.aggregation.modes import collect
-from unpooled.aggregation.standard import CONSTANT, DESCENT, LARGEST_SQUARE, SCALES, SPREAD, Standard
-from unpooled.aggregation.totals import COUNT, rows_of
-from unpooled.aggregation.weights import WEIGHTS
+from unpooled.aggregation.rounds import Rounds, descend
+from unpooled.aggregation.standard import CONSTANT, LARGEST_SQUARE, SCALES, SPREAD, Standard
+from unpooled.families.gamma import gamma_dispersion
 from unpooled.kernels import noisy_gram
 from unpooled.models.glm.directions import MOMENTS
-from unpooled.models.glm.families import gamma_dispersion
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
 from unpooled.models.glm.rounds import CONVERGED, PRIOR, GlmMethod
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
@@ -24,11 +21,10 @@ from unpooled.models.glm.shaping import shape_of
 from unpooled.protocol.terms import finite
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.messages import Member
     from unpooled.aggregation.totals import Total
     from unpooled.models.glm.curvature import Curvature
     from unpooled.models.glm.directions import Directions
@@ -40,22 +36,15 @@ if TYPE_CHECKING:
 
     Row = NDArray[np.float64]
     Matrix = NDArray[np.float64]
-    Asking = Generator[list[Ask], Replies, Total]
 
 #: A Newton step moves the linear predictor of a typical row by at most this.
 _LONGEST_STEP = 2.0
 
 
 @dataclass
-class GlmFit:
+class GlmFit(Rounds):
     """A study under way: what was learnt so far, in standardised units."""
 
-    plan: Plan
-    members: Mapping[str, Member]
-    participants: tuple[str, ...] = ()
-    count: Total | None = None
-    #: The mean weight as a part of the largest; 1 without weights.
-    weight: float = 1.0
     standard: Standard | None = None
     #: What a request begins with: means and deviations, or the slopes along which the rounds are.
     head: tuple[float, ...] = ()
@@ -71,23 +60,6 @@ class GlmFit:
         """Return the design that the study asks for."""
         design: GlmDesign = self.plan.design
         return design
-
-    @property
-    def rows(self) -> int:
-        """Return the number of rows of the parties in the last total."""
-        return rows_of(self.plan.study, self.participants, self.count)
-
-    @property
-    def counted(self) -> float:
-        """The sum of weights as parts of the largest: the rows, without weights."""
-        return self.rows * self.weight
-
-    def total(self, name: str, settings: tuple[float, ...] = (), index: int = 0) -> Asking:
-        """One total of the plan."""
-        vector = self.design.totals[name]
-        total = yield from collect(self.plan, self.design.aggregation, vector, self.members, settings, index)
-        self.participants = total.participants
-        return total
 
     def at(self, start: Row) -> tuple[float, ...]:
         """Return the numbers that a request over standardised rows carries."""
@@ -116,13 +88,8 @@ class GlmFit:
 def coordinate(plan: Plan) -> Conversation:
     """Exchange keys, then the rounds of the plan's method."""
     design: GlmDesign = plan.design
-    members = yield from exchange_keys(design.aggregation)
-    fit = GlmFit(plan, members)
-    if COUNT in design.totals:
-        fit.count = yield from fit.total(COUNT)
-    if design.responses.weighting is not None:
-        total = yield from fit.total(WEIGHTS)
-        fit.weight = design.responses.weighting.mean(total, fit.rows)
+    fit = GlmFit(plan)
+    yield from fit.begin(design.weighting)
     total = yield from fit.total(BASE)
     fit.shape = shape_of(design, total, fit.rows, fit.counted)
     fit.units = fit.shape.units
@@ -146,23 +113,21 @@ def coordinate(plan: Plan) -> Conversation:
 
 def _descent(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
     """Steps along noisy gradients, pulled to the base rate as far as their noise says; the mean of the later half of the iterates."""
-    design, schedule = fit.design, fit.design.schedule
-    base, current, later = fit.start, fit.start.copy(), np.zeros_like(fit.start)
-    first = schedule.rounds // 2
-    slopes = fit.shape.slopes
+    design, schedule, shape = fit.design, fit.design.schedule, fit.shape
+    base, slopes = fit.start, shape.slopes
     pull: Row | float = 0.0
-    for index in range(schedule.rounds):
-        total = yield from fit.total(DESCENT, fit.at(current), index)
+
+    def move(total: Total, current: Row) -> Row:
+        nonlocal pull
         gradient, noise = design.short.gradient_of(total)
-        curvature = fit.shape.curvature(fit.counted)
+        curvature = shape.curvature(fit.counted)
         fit.spread = (noise / curvature) ** 2 / schedule.rounds
         pull = fit.spread * slopes / PRIOR
         pulls = pull + fit.penalty / fit.units[0] / curvature
-        gradient = fit.shape.stepped(gradient) / curvature - pulls * (current - base)
-        current = current + schedule.step / (1 + pulls) * gradient
-        if index >= first:
-            later += current
-    fit.start = later / (schedule.rounds - first)
+        gradient = shape.stepped(gradient) / curvature - pulls * (current - base)
+        return np.asarray(schedule.step / (1 + pulls) * gradient)
+
+    fit.start = yield from descend(fit, fit.at, move, base, schedule.rounds)
     # The later half has half the gradients, and the pull to the base rate moves a coefficient of the size that was believed so far.
     fit.spread = 2 * fit.spread + (pull / (1 + pull)) ** 2 * PRIOR / slopes
 

@@ -9,7 +9,8 @@ import msgspec
 from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.aggregation.weights import weighting_of
 from unpooled.errors import UsageError
-from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, GlmFamily, check_family
+from unpooled.families import ROW_FAMILIES, Response
+from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, TWO_CLASSES, check_family
 from unpooled.models.glm.multinomial import ClassResponses, Softmax
 from unpooled.models.glm.rounds import GlmMethod
 from unpooled.models.glm.rows import Responses
@@ -143,7 +144,7 @@ def _persons(parameters: Parameters, columns: dict[str, Column], response: Colum
     return PersonResponses(response, Hazards(edges=edges), event=event)
 
 
-def _family(parameters: Parameters, response: Column) -> GlmFamily:
+def _family(parameters: Parameters, response: Column) -> Response:
     """The family, with what is declared of its response."""
     check_family(parameters.family)
     if parameters.family == MULTINOMIAL:
@@ -151,12 +152,12 @@ def _family(parameters: Parameters, response: Column) -> GlmFamily:
             msg = f"the response {response.name!r} of the multinomial family has classes: declare categories of two labels or more"
             raise UsageError(msg)
         return Softmax(labels=response.categories)
-    if parameters.family == LOGISTIC:
+    if parameters.family in TWO_CLASSES:
         if response.categories is None or len(response.categories) != 2:  # noqa: PLR2004 - two classes
-            msg = f"the response {response.name!r} of the logistic family has two classes: declare categories of two labels"
+            msg = f"the response {response.name!r} of the {parameters.family} family has two classes: declare categories of two labels"
             raise UsageError(msg)
-        return GlmFamily(LOGISTIC)
+        return ROW_FAMILIES[parameters.family]()
     if response.categories is not None:
         msg = f"the response {response.name!r} of the {parameters.family} family is a number: declare low and high"
         raise UsageError(msg)
-    return GlmFamily(parameters.family, *response.range, float(parameters.dispersion))
+    return ROW_FAMILIES[parameters.family](*response.range, float(parameters.dispersion))

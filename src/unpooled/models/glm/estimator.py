@@ -18,7 +18,7 @@ from unpooled.estimation.parameters import NONE, NUMBER, NUMBERS, PAIR, SHARED, 
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.glm import MODEL
 from unpooled.models.glm.declared import MOST_PASSES
-from unpooled.models.glm.families import GAMMA, LOGISTIC, MULTINOMIAL, SURVIVAL, check_family
+from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, POSITIVE, SURVIVAL, TWO_CLASSES, check_family
 from unpooled.models.glm.followed import EVENT, times_and_events
 from unpooled.models.glm.life_table import KaplanMeier, LifeTable
 from unpooled.models.glm.predicting import GlmPredictions
@@ -225,7 +225,7 @@ class PrivateGLM(GlmPredictions):
 
     @property
     def _classifies(self) -> bool:
-        return any(self.family == name for name in (LOGISTIC, MULTINOMIAL))  # before it is known to be a word
+        return any(self.family == name for name in (*TWO_CLASSES, MULTINOMIAL))  # before it is known to be a word
 
     def _derived(self) -> tuple[str, ...]:
         return () if self.bounds is not None and self.y_bounds is not None else (BOUNDS,)
@@ -234,10 +234,10 @@ class PrivateGLM(GlmPredictions):
         """The declared range of the response; one that is read off the data begins where the family's does."""
         given = self.y_bounds
         if given is None and y is not None:
-            if not np.isfinite(y).all() or y.min() < 0 or (self.family == GAMMA and y.min() <= 0):
+            if not np.isfinite(y).all() or y.min() < 0 or (self.family in POSITIVE and y.min() <= 0):
                 msg = f"Some value(s) of y are out of the valid range of the {self.family} family"
                 raise DataError(msg)
-            low = float(y.min()) if self.family == GAMMA else 0.0
+            low = float(y.min()) if self.family in POSITIVE else 0.0
             given = (low, max(float(y.max()), low + 1.0))
             Bounds.given(None, Table({RESPONSE: y}), warn=self._warns and self.bounds is not None)
         return replace(Bounds.given(given, None), missing="refuse").columns([RESPONSE])[0]

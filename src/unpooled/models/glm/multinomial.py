@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from scipy.special import softmax
 
 from unpooled.aggregation.totals import Summed
+from unpooled.families import Response
 from unpooled.kernels import class_rows, standard_rows
 from unpooled.kernels.moments import add_gram
-from unpooled.models.glm.families import MULTINOMIAL, GlmFamily
+from unpooled.models.glm.families import MULTINOMIAL
 from unpooled.models.glm.rows import BASE, INFORMATION, BaseRate, GlmRows, Responses
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import Block, Reach
@@ -47,16 +48,13 @@ _RAREST = 1e-6
 
 
 @dataclass(frozen=True)
-class Softmax(GlmFamily):
+class Softmax(Response):
     """The family of C classes."""
 
-    name: str = MULTINOMIAL
+    name: ClassVar[str] = MULTINOMIAL
+    classes: ClassVar[bool] = True
+    high: float = 1.0
     labels: tuple[str, ...] = ("0", "1")
-
-    @property
-    def classes(self) -> bool:
-        """Return True: the response is a class."""
-        return True
 
     @property
     def most(self) -> tuple[float, float]:

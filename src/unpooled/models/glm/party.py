@@ -8,7 +8,7 @@ from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.standard import DESCENT, SCALES, SPREAD, public_numbers, remembered
 from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
-from unpooled.aggregation.weights import WEIGHTS
+from unpooled.aggregation.weights import WEIGHTS, weights_added_up
 from unpooled.models.glm.directions import MOMENTS
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
 
@@ -31,12 +31,6 @@ def _base(context: Context, settings: Settings) -> NDArray[np.int64]:
     design: GlmDesign = context.design
     no_settings(settings)
     return design.base.statistic(context.table)
-
-
-def _weights(context: Context, settings: Settings) -> NDArray[np.int64]:
-    weighting = context.design.responses.weighting
-    no_settings(settings)
-    return weighting.statistic(context.table)  # type: ignore[no-any-return]
 
 
 def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
@@ -88,7 +82,7 @@ def _asked(context: Context, rows: GlmRows, settings: Settings) -> tuple[Blocks,
 #: What a party adds up, by the name of the total.
 STATISTICS = {
     COUNT: rows_counted,
-    WEIGHTS: _weights,
+    WEIGHTS: weights_added_up,
     BASE: _base,
     SCALES: _scales,
     MOMENTS: _moments,

@@ -11,26 +11,28 @@ from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import check_coding
+from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.aggregation.standard import SPREAD, Scales
-from unpooled.aggregation.totals import counting, of_units
 from unpooled.aggregation.weights import WEIGHTS
 from unpooled.errors import UsageError
+from unpooled.families import Response
 from unpooled.models.glm.declared import SHORTEN, UNIT_ROWS, UNSHIFTED, Parameters, responses_of
 from unpooled.models.glm.directions import DirectionRows, Directions
-from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, GlmFamily
+from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL
 from unpooled.models.glm.multinomial import ClassRates, ClassRows, Softmax
 from unpooled.models.glm.rounds import LONG, SHORT, GlmMethod, GlmSchedule, schedule_of
 from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
 from unpooled.models.glm.survival import ExitCells, Hazards, PersonRows
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Plan, Study, check_parameters
-from unpooled.privacy.unit import Adjacency, Split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from unpooled.aggregation.totals import Aggregation, Summed
+    from unpooled.aggregation.weights import Weighting
     from unpooled.privacy.table import Table
+    from unpooled.privacy.unit import Adjacency
 
 #: Part of the Newton step's budget that a dispersion gets, where the family has one.
 _DISPERSION = 0.1
@@ -64,7 +66,12 @@ class GlmDesign:
         return self.layout.seen(table)
 
     @property
-    def family(self) -> GlmFamily:
+    def weighting(self) -> Weighting | None:
+        """Return the declared weights of records; None where every record counts alike."""
+        return self.responses.weighting
+
+    @property
+    def family(self) -> Response:
         """Return the family of the response."""
         return self.responses.family
 
@@ -206,10 +213,7 @@ def design_of(study: Study) -> GlmDesign:
         levels[named.name] = responses.response.categories or ()
     check_coding(parameters.coding, parameters.reference, levels)
     columns = len(layout.coding.attribute) + 1
-    coefficients = _effective(responses, columns)
-    # Of weighted records as much as their weights' parts, which are about half before data: the middle of the declared range.
-    typical = 1.0 if responses.weighting is None else responses.weighting.middle
-    k = typical * rows / study.household_rows * aggregation.multiplier(study) / coefficients
+    k = strength(study, aggregation, responses.weighting) / _effective(responses, columns)
     method = GlmMethod(parameters.method)
     schedule = schedule_of(method, k, columns, parameters.max_passes)
     if method is GlmMethod.AUTO and _entries(responses, columns) > MOST_ENTRIES and schedule.method is GlmMethod.NEWTON:
@@ -223,13 +227,7 @@ def design_of(study: Study) -> GlmDesign:
     if schedule.exact:
         layout = replace(layout, grid=_FINEST)
     design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {})
-    counts = {vector.name: vector for vector in counting(study)}
-    if responses.weighting is not None:
-        counts[WEIGHTS] = of_units(study, dict.fromkeys(Adjacency, responses.weighting.vector()))
-    left = 1 - sum(vector.share for vector in counts.values())
-    moved = {how: {vector.name: vector for vector in _totals(design, how)} for how in Adjacency}
-    own = {name: of_units(study, {how: made[name] for how, made in moved.items()}) for name in moved[Adjacency.REPLACE]}
-    return replace(design, totals=counts | {name: replace(v, share=v.share * left) for name, v in own.items()})
+    return replace(design, totals=totals_of(study, lambda adjacency: _totals(design, adjacency), responses.weighting))
 
 
 def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
@@ -252,15 +250,5 @@ def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
 def compile_plan(study: Study) -> Plan:
     """The releases of a study of a generalised linear model."""
     design = design_of(study)
-    not_protected, assumptions = design.aggregation.sentences
     passes = design.schedule.passes + (SPREAD in design.totals) + (WEIGHTS in design.totals)
-    return Plan(
-        study,
-        Split.HORIZONTAL,
-        tuple(release for vector in design.totals.values() for release in design.aggregation.releases(vector, study)),
-        not_protected=not_protected,
-        assumptions=assumptions,
-        trusted=design.aggregation.trusted,
-        design=design,
-        notes=(f"method {design.schedule.method}: {passes} pass{'es' if passes > 1 else ''} over every party's data",),
-    )
+    return plan_of_totals(study, design, notes=passes_note(design.schedule.method, passes))

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import StudyEstimator
 from unpooled.estimation.tabled import Tabled
-from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, GlmFamily
+from unpooled.families import Response
+from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL, TWO_CLASSES
 from unpooled.models.glm.followed import Followed, concordance, times_and_events
 from unpooled.models.glm.result import tables
 from unpooled.models.glm.shifted import EXPOSURE, OFFSET, shifts
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _has_classes(estimator: GlmPredictions) -> bool:
-    return estimator.family in {LOGISTIC, MULTINOMIAL}
+    return estimator.family in {*TWO_CLASSES, MULTINOMIAL}
 
 
 class GlmPredictions(Tabled, Followed, StudyEstimator):
@@ -47,10 +48,10 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         return {word: column.name for word, column in found if column is not None}
 
     @property
-    def _fitted_family(self) -> GlmFamily:
+    def _fitted_family(self) -> Response:
         """The family with the range that was declared of the response."""
         check_is_fitted(self)
-        family: GlmFamily = self.plan_.design.family
+        family: Response = self.plan_.design.family
         return family
 
     def linear_predictor(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
@@ -96,7 +97,7 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
             return u
         if self.family == MULTINOMIAL:
             return np.asarray(self.classes_[u.argmax(axis=1)])
-        if self.family == LOGISTIC:
+        if self.family in TWO_CLASSES:
             return np.asarray(self.classes_[(u > 0).astype(int)])
         return self._fitted_family.mean(u)
 

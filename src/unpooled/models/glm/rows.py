@@ -21,9 +21,9 @@ import numpy as np
 from unpooled.aggregation.standard import CAP, CONSTANT, SQUARE_STEPS, WIDEST, Standard, StandardRows, coded_features
 from unpooled.aggregation.totals import Summed
 from unpooled.aggregation.weights import Weighting
+from unpooled.families import Response, RowFamily
 from unpooled.kernels import glm_rows, standard_rows
 from unpooled.kernels.moments import add_gram
-from unpooled.models.glm.families import GlmFamily
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import moments_augmented, unit_sums
@@ -55,7 +55,7 @@ class Responses:
     """Which declared columns hold the response, what it is exposed to, and an offset."""
 
     response: Column
-    family: GlmFamily
+    family: Response
     exposure: Column | None = None
     offset: Column | None = None
     #: By what a record's part of every sum is multiplied.
@@ -218,15 +218,18 @@ class GlmRows(StandardRows):
     ) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
         """(rows, pulls, weights, squared lengths), some thousand rows at a time; units are (q, w) of a typical record."""
         longest, heaviest = self.bound if scaled else (math.inf, math.inf)
-        family = self.responses.family.kernel
+        family = self.responses.family
+        assert isinstance(family, RowFamily)  # the others have rows of their own
         for rows, other in blocks:
             for at in range(0, other.shape[0], _CACHED):
                 part = rows[at : at + _CACHED]
                 y, offset, *parts = (np.ascontiguousarray(column) for column in other[at : at + _CACHED].T)
-                left, square, weight = np.empty((3, part.shape[0]))
+                left, square, weight, usual = np.empty((4, part.shape[0]))
                 standard_rows.leave_from(rows, at, -offset, start, float(self.grid), left, square)
+                np.negative(left, out=left)
+                family.pulls(left, y, weight, usual)
                 limits = float(units[0]), longest, heaviest * float(units[1])
-                glm_rows.pulls(family, left, y, square, float(self.grid), *limits, weight)
+                glm_rows.scale_down(left, weight, usual, square, float(self.grid), *limits)
                 for own in parts:  # none without weights
                     left *= own if scaled else np.sqrt(own)
                     weight *= own

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.aggregation.standard import CONSTANT
+from unpooled.families import RowFamily
 from unpooled.kernels import noisy_gram
 from unpooled.models.glm.curvature import curvature, curvature_of_intervals
 from unpooled.models.glm.life_table import LifeTable
@@ -60,7 +61,9 @@ class GlmShape:
     @property
     def constant(self) -> float:
         """The linear predictor of the base rate."""
-        return self.design.family.link(self.rate)
+        family = self.design.family
+        assert isinstance(family, RowFamily)  # the others have shapes of their own
+        return family.link(self.rate)
 
     @property
     def slopes(self) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.families import RowFamily
 from unpooled.models.glm.life_table import LifeTable
 from unpooled.models.glm.multinomial import ClassRates, Softmax
 from unpooled.models.glm.shapes import Contrasts, GlmShape, Intervals
@@ -30,4 +31,5 @@ def shape_of(design: GlmDesign, total: Total, rows: int, counted: float) -> GlmS
         rates = base.rates(total, rows)
         return Contrasts(design, 0.0, family.rates_units(rates), rates, family.labels)
     mean, rate = base.decode(total, counted)
+    assert isinstance(family, RowFamily)
     return GlmShape(design, rate, family.units(mean))

@@ -14,14 +14,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from unpooled.aggregation.standard import CONSTANT
 from unpooled.aggregation.totals import Summed
+from unpooled.families import Response
 from unpooled.kernels import person_rows, standard_rows
-from unpooled.models.glm.families import SURVIVAL, GlmFamily
+from unpooled.models.glm.families import SURVIVAL
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE, BaseRate, GlmRows, Responses
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
@@ -48,10 +49,11 @@ _FINE, _FINEST = 1 << 38, 1 << 44
 
 
 @dataclass(frozen=True)
-class Hazards(GlmFamily):
+class Hazards(Response):
     """The family of times to an event, with the ends of its intervals."""
 
-    name: str = SURVIVAL
+    name: ClassVar[str] = SURVIVAL
+    high: float = 1.0
     edges: tuple[float, ...] = (1.0,)
 
     @property

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.keys import exchange_keys
-from unpooled.aggregation.modes import collect
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
-from unpooled.aggregation.totals import COUNT, Total, rows_of
+from unpooled.aggregation.rounds import Rounds
+from unpooled.aggregation.totals import Total
 from unpooled.errors import StudyAborted
 from unpooled.kernels.kernel_pls import Centred
 from unpooled.models.pls.fit import PlsFit, fit, from_moments
-from unpooled.models.pls.plan import EXACT, PlsDesign
+from unpooled.models.pls.plan import EXACT, MOMENTS, PlsDesign
 from unpooled.models.pls.several import from_several
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
 from unpooled.protocol.step import Panel
@@ -67,15 +66,11 @@ def coordinate(plan: Plan) -> Conversation:
         return PlsResult(
             channels, stored(fit(exact, design.frame, wanted)), participants, moments_of(design, exact, plan).stored()
         )
-    members = yield from exchange_keys(design.aggregation)
-    count = None
-    if COUNT in design.totals:
-        count = yield from collect(plan, design.aggregation, design.totals[COUNT], members)
-    total = yield from collect(plan, design.aggregation, design.vector, members)
-    rows = rows_of(study, total.participants, count)
-    moments, *more = Moments.decode_each(
-        design.layout, total, rows, plan.hash, str(plan.statement), holds=plan.statement.holds
-    )
+    rounds = Rounds(plan)
+    yield from rounds.begin()
+    total = yield from rounds.total(MOMENTS)
+    promise = plan.statement
+    moments, *more = Moments.decode_each(design.layout, total, rounds.rows, plan.hash, str(promise), holds=promise.holds)
     if not more:
         fitted = from_moments(moments, design.frame, wanted)
         return PlsResult(channels, stored(fitted), total.participants, moments.stored())

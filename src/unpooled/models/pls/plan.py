@@ -11,14 +11,15 @@ import numpy as np
 
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.totals import Aggregation, Summed, counting, of_units
+from unpooled.aggregation.rounds import plan_of_totals, totals_of
+from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import DataError, UsageError
 from unpooled.models.pls.frame import BASIS_BITS, Frame, basis_steps
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import ScaledGaussian
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
-from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.privacy.unit import Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -205,10 +206,8 @@ def design_of(study: Study) -> PlsDesign:
     augmented = Geometry.AUGMENTED
     layout = MomentsLayout.of(columns, response.name, rows, geometry=augmented, norm=norm, others=tuple(others))
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
-    counts = {vector.name: vector for vector in counting(study)}
-    left = 1 - sum(vector.share for vector in counts.values())
-    moments = of_units(study, {how: layout.vector(MOMENTS, how, left) for how in Adjacency})
-    return PlsDesign(parameters, aggregation, frame, channels, layout, counts | {MOMENTS: moments})
+    totals = totals_of(study, lambda adjacency: (layout.vector(MOMENTS, adjacency, 1.0),))
+    return PlsDesign(parameters, aggregation, frame, channels, layout, totals)
 
 
 PUBLIC = Sentence(
@@ -224,31 +223,15 @@ ALONE = Sentence(
 def compile_plan(study: Study) -> Plan:
     """The releases of a PLS study."""
     design = design_of(study)
-    not_protected: tuple[Sentence, ...] = ()
-    assumptions: tuple[Sentence, ...] = ()
-    trusted: tuple[Sentence, ...] = ()
-    releases: tuple[Release, ...]
-    if study.epsilon == math.inf and not design.several:
-        if study.unit == Unit.HOUSEHOLD:
-            raise UsageError(
-                'epsilon = inf protects no household: ask for a finite epsilon, or for unit = "record" with other cards'
-            )
-        size = exact_size(design.frame.size)
-        releases = tuple(Release(MOMENTS, card.name, EXACT, ScaledGaussian.silent(size)) for card in study.parties)
-    else:
-        releases = tuple(r for vector in design.totals.values() for r in design.aggregation.releases(vector, study))
-        not_protected, assumptions = design.aggregation.sentences
-        trusted = design.aggregation.trusted
-    return Plan(
-        study,
-        Split.HORIZONTAL,
-        releases,
-        public=(PUBLIC,),
-        not_protected=not_protected,
-        assumptions=(ALONE, *assumptions),
-        trusted=trusted,
-        design=design,
-    )
+    if study.epsilon < math.inf or design.several:
+        return plan_of_totals(study, design, public=(PUBLIC,), assumptions=(ALONE,))
+    if study.unit == Unit.HOUSEHOLD:
+        raise UsageError(
+            'epsilon = inf protects no household: ask for a finite epsilon, or for unit = "record" with other cards'
+        )
+    size = exact_size(design.frame.size)
+    releases = tuple(Release(MOMENTS, card.name, EXACT, ScaledGaussian.silent(size)) for card in study.parties)
+    return Plan(study, Split.HORIZONTAL, releases, public=(PUBLIC,), assumptions=(ALONE,), design=design)
 
 
 def exact_size(coordinates: int) -> int:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from unpooled.families.gaussian import Gaussian
 from unpooled.kernels.newton import NewtonPath
 from unpooled.kernels.ridge import RidgePath, noise_aware_smoothing, shrink_singular_values
-from unpooled.models.families import Gaussian
 from unpooled.models.pride.gram import GramNewtonPath, GramPath, Kernel, Share
 from unpooled.models.pride.joint import GramJointPath, JointDesignPath, JointFamily
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.models.families import Family
+    from unpooled.families import Family
     from unpooled.models.pride.gram import Heard
 
     Vector = NDArray[np.float64]

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import logit
 
+from unpooled.families.gamma import Gamma
+from unpooled.families.negative_binomial import NegativeBinomial
+from unpooled.families.quantile import Quantile
 from unpooled.kernels.concordance import concordance
-from unpooled.models.pride.families import GammaLog, NegativeBinomial, Quantile, deviance
 from unpooled.models.pride.joint import JointFamily
 from unpooled.models.pride.levels import places
 from unpooled.models.pride.parameters import Parameters
@@ -56,7 +58,7 @@ def responses(parameters: Parameters, signal: Vector, r2: float, rng: np.random.
         y = rng.poisson(mean).astype(np.float64)
     elif isinstance(law, NegativeBinomial):
         y = rng.poisson(mean * rng.gamma(1 / law.dispersion, law.dispersion, n)).astype(np.float64)
-    elif isinstance(law, GammaLog):
+    elif isinstance(law, Gamma):
         y = mean * np.maximum(rng.gamma(_SHAPE, 1 / _SHAPE, n), 1e-6)
     else:
         y = math.sqrt(r2) * signal + math.sqrt(1 - r2) * rng.normal(size=n)
@@ -94,4 +96,4 @@ def error(parameters: Parameters, labels: Labels, new: slice, decisions: NDArray
     if isinstance(law, JointFamily):
         return 1 - concordance(y[new], labels[parameters.event][new], decisions)
     base = np.full(decisions.size, law.start(y[: new.start]))
-    return float(deviance(law, y[new], decisions).sum() / deviance(law, y[new], base).sum())
+    return float(law.excess(decisions, y[new]).sum() / law.excess(base, y[new]).sum())

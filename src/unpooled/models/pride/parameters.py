@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import msgspec
 
-from unpooled.models.families import FAMILIES, Family
+from unpooled.families import FAMILIES, Family
+from unpooled.families.gamma import Gamma
+from unpooled.families.negative_binomial import NegativeBinomial
+from unpooled.families.poisson import Poisson
+from unpooled.families.quantile import HALF_WIDTH, Quantile
 from unpooled.models.pride.curve import OTHERS
-from unpooled.models.pride.families import HALF_WIDTH, GammaLog, NegativeBinomial, Poisson, Quantile
 from unpooled.models.pride.joint import JOINT, Cox, JointFamily
 from unpooled.models.pride.levels import check_levels
 from unpooled.privacy.classes import DEFAULT, check_classes
@@ -231,9 +234,9 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         capped = {} if self.cap is None else {"cap": self.cap}
         families: dict[str, Family] = FAMILIES | {
             "poisson": Poisson(**capped),
-            "gamma": GammaLog(**capped),
-            "negative-binomial": NegativeBinomial(self.dispersion),
-            "quantile": Quantile(self.quantile),
+            "gamma": Gamma(**capped),
+            "negative-binomial": NegativeBinomial(dispersion=self.dispersion),
+            "quantile": Quantile(tau=self.quantile),
         }
         return families[name]
 

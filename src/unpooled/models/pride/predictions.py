@@ -8,10 +8,9 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from unpooled.errors import UsageError
+from unpooled.families.gaussian import Gaussian
 from unpooled.kernels.concordance import concordance
-from unpooled.models.families import Gaussian
 from unpooled.models.pride.base import PrideEstimator
-from unpooled.models.pride.families import deviance
 from unpooled.models.pride.joint import JointFamily
 from unpooled.models.pride.parameters import CLASSES
 from unpooled.models.pride.probabilities import probabilities
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from sklearn.utils import Tags
 
-    from unpooled.models.families import Family
+    from unpooled.families import Family
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
@@ -114,7 +113,7 @@ class FamilyEstimator(PrideEstimator):
         best = np.full(told.size, law.start(told))
         if isinstance(law, Gaussian):
             best[:] = told.mean()
-        return 1 - float(deviance(law, told, decisions).sum() / deviance(law, told, best).sum())
+        return 1 - float(law.excess(decisions, told).sum() / law.excess(best, told).sum())
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
         """scikit-learn's linear model with these coefficients, where it has one: the families "squared" and "logistic"."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from unpooled.models.families import LOGISTIC
+from unpooled.families import FAMILIES
 from unpooled.privacy.accounting import SAFETY
 from unpooled.privacy.events import Event
 from unpooled.privacy.mechanisms import LossShape, LossSign, ObjectivePerturbation, calibrated
@@ -67,7 +67,7 @@ class Fit:
     @property
     def curvature(self) -> float:
         """Return beta, the curvature of each factor in the bound on the determinant of a row's Jacobian."""
-        return 1 / self.classes if self.softmax else LOGISTIC.curvature
+        return 1 / self.classes if self.softmax else FAMILIES["logistic"].curvature
 
     @property
     def factors(self) -> int:
@@ -110,7 +110,7 @@ def fits(study: Study, sizes: Sequence[Fit], penalty: float, epsilon: float) -> 
     def made(fit: Fit, own: float, scale: float, covering: float = 0.0) -> ObjectivePerturbation:
         reach, value = fit.reach(adjacency, Unit.RECORD), fit.reach(adjacency, Unit.ATTRIBUTE)
         # The gradient of a row of length 1 is at most so long; another label moves it by at most the same.
-        slope = math.sqrt(2.0) if fit.softmax else LOGISTIC.slope
+        slope = math.sqrt(2.0) if fit.softmax else FAMILIES["logistic"].slope
         return ObjectivePerturbation(
             size=fit.width * fit.fits,
             rows=fit.rows,
