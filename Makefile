@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo check test test-slow audit mutants test-full test-network test-pythons lint papers papers-full docs bench peers wheel lock clean
+.PHONY: demo check test test-slow audit seconds mutants test-full test-network test-pythons lint papers papers-full docs bench peers wheel lock clean
 
 demo: .venv/core.stamp
 	@$(BIN)/unpooled demo
@@ -42,6 +42,15 @@ test-full: .venv/dev.stamp
 NETWORK ?= network or network_slow
 test-network: .venv/dev.stamp
 	$(BIN)/pytest -q -n 2 --dist loadgroup -m "$(NETWORK)" tests/network
+
+# What each lane costs in CPU seconds, by folder, into tests/cpu_seconds.toml. Half an hour; run it when an issue ends.
+CPU := build/cpu
+seconds: .venv/dev.stamp
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not network and not network_slow" --ignore tests/audit --cpu $(CPU)/test.json
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "slow and not network and not network_slow" --ignore tests/audit --cpu $(CPU)/slow.json
+	$(BIN)/pytest -q -n 2 --dist loadgroup tests/audit --cpu $(CPU)/audit.json
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "network and not network_slow" tests/network --cpu $(CPU)/network.json
+	$(BIN)/python tests/cpu_seconds.py $(CPU)
 
 # The fast unit tests under each of these Pythons that is installed, each in an environment of its own.
 PYTHONS ?= 3.11 3.12 3.13

@@ -24,7 +24,7 @@ from unpooled.privacy.accounting import SAFETY, Composition, gaussian_epsilon, g
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import UNBOUNDED
 from unpooled.privacy.mechanisms import Block, DistributedGaussian, GaussianRelease, NoisyChoice, Reach
-from unpooled.privacy.origin import Origin, PastEvent
+from unpooled.privacy.origin import PastEvent, ReleasedInput
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.sentence import Sentence
@@ -153,9 +153,9 @@ FIELD_CHANGES = {
     "run": [2],
     "justification": ["a first look"],
     "origins": [
-        (Origin("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", "GAUSSIAN", 0.5, 1),)),),
-        (Origin("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", "GAUSSIAN", 0.6, 1),)),),
-        (Origin("bounds", "cd" * 32, holds=True),),
+        (ReleasedInput("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", "GAUSSIAN", 0.5, 1),)),),
+        (ReleasedInput("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", "GAUSSIAN", 0.6, 1),)),),
+        (ReleasedInput("bounds", "cd" * 32, holds=True),),
     ],
     "parameters": [
         {},

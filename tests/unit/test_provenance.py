@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import itertools
 import math
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import unpooled
 from unpooled import (
@@ -21,11 +28,15 @@ from unpooled import (
     PrivateLogisticRegression,
     PrivatePLSRegression,
 )
-from unpooled.errors import BudgetRefusal, UsageError
+from unpooled.aggregation.saving import pack, unpack
+from unpooled.errors import BudgetRefusal, StudyError, UsageError
+from unpooled.estimation.base import StudyEstimator
+from unpooled.models import load
 from unpooled.privacy.events import Kind
-from unpooled.privacy.origin import INPUT_WORDS, Origin, PastEvent
-from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.origin import INPUT_WORDS, PastEvent, ReleasedInput
+from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.unit import Unit
+from unpooled.study import cited
 
 pytestmark = pytest.mark.filterwarnings("ignore::unpooled.PrivacyLeakWarning", "ignore::unpooled.UtilityWarning")
 RNG = np.random.default_rng(3)
@@ -106,8 +117,10 @@ def test_a_diagnosis_promises_nothing_where_its_model_promised_nothing(model: st
 def test_a_budget_counts_no_fit_that_promises_nothing(model: str, make: Callable, holds: bool) -> None:
     budget = Budget(100.0, 1e-3)
     if holds:
-        fit(model, make, budget=budget)
-        assert (len(budget.entries), budget.spent > 0) == (1, True)
+        plan = fit(model, make, budget=budget).plan_
+        # Ranges that were paid for elsewhere are debited with the first fit that uses them.
+        assert {entry.plan for entry in budget.entries} == {plan.hash, *(origin.plan for origin in plan.study.origins)}
+        assert budget.spent == pytest.approx(at_delta(plan, 1e-3), rel=1e-9)
         return
     with pytest.raises(BudgetRefusal, match="cannot count a fit that promises nothing"):
         fit(model, make, budget=budget)
@@ -133,12 +146,304 @@ def test_a_diagnosis_of_saved_moments_remembers_whether_they_held(tmp_path: obje
 def test_plain_weights_are_named_under_assumed() -> None:
     options = {"classes": (0, 1), "method": "perturbation", **WELL}
     weights = PrivateLogisticRegression(**options).fit(X, CLASS).released_["all"]
-    again = PrivateLogisticRegression(source=weights, **options).fit(X, CLASS)
+    again = PrivateLogisticRegression(source=list(weights), **options).fit(X, CLASS)
     assert any("nothing here checks where they come from" in words for words in again.statement_.assumptions)
     assert not any("source" in words for words in PrivateLogisticRegression(**options).plan(600, 2).statement.assumptions)
 
 
-def study(*origins: Origin, **changes: object) -> Study:
+# --- all pairs -----------------------------------------------------------------------------------------------------------
+
+
+def options_of(kind: type) -> dict[str, object]:
+    """What a plan of this estimator has to have declared."""
+    needed = {"y_bounds": (-1, 1), "classes": (0, 1), "parties": 2}
+    known = inspect.signature(kind).parameters
+    return WELL | {name: value for name, value in needed.items() if name in known} | NEEDED.get(kind.__name__, {})
+
+
+def recompiled(plan: Plan, **changes: object) -> Plan:
+    return load(plan.study.row).compile(msgspec.structs.replace(plan.study, **changes))
+
+
+def at_delta(plan: Plan, delta: float) -> float:
+    return plan._together(Unit.RECORD).epsilon(delta)
+
+
+NEEDED = {
+    "PrivatePLSRegression": {"basis": "none"},
+    "PrivateLogisticRegression": {"method": "perturbation"},
+    "PrideGLM": {"family": "poisson", "y_bounds": (0, 1)},
+    "PrivateGLM": {"family": "poisson", "y_bounds": (0, 1)},
+}
+KINDS = {
+    name: kind
+    for name in unpooled.__all__
+    if name != "PrivateBayesianRegression"
+    and inspect.isclass(kind := getattr(unpooled, name))
+    and issubclass(kind, StudyEstimator)
+}
+#: Ways to promise something and nothing: how the plan of a producer comes about.
+STATES: dict[str, tuple[Callable[[Callable[..., Plan]], Plan], bool]] = {
+    "sound": (lambda make: make(), True),
+    "no noise": (lambda make: make(epsilon=math.inf), False),
+    "a seed": (lambda make: make(random_state=0), False),
+    "bounds read off": (lambda make: recompiled(make(), derived=("bounds",)), False),
+    "classes read off": (lambda make: recompiled(make(), derived=("classes",)), False),
+    "published": (lambda make: make(calibration="published"), False),
+    "of a hollow plan": (lambda make: recompiled(make(), origins=(ReleasedInput("bounds", "ef" * 32, holds=False),)), False),
+}
+
+
+def described(**changes: object) -> Plan:
+    return unpooled.describe(X, bounds=True, **{"epsilon": 2.0, "delta": 1e-5} | changes).plan_
+
+
+@cache
+def producer(name: str, state: str) -> Plan | None:
+    """The plan of a producer in this state; None where the state is not one of its."""
+
+    def make(**changes: object) -> Plan:
+        if name == "describe":
+            return described(**changes)
+        kind = KINDS[name]
+        return kind(**options_of(kind) | changes).plan(600, 2)
+
+    try:
+        return STATES[state][0](make)
+    except (UsageError, TypeError):
+        assert state in {"published", "no noise"}, (name, state)
+        return None
+
+
+def weights_of(name: str) -> object:
+    """Weights as a source takes them: of a party alone, or of each."""
+    plan = producer(name, "sound")
+    weights = {block.card.name: [0.1] * block.numbers for block in plan.design.blocks}
+    return weights if name == "PrivateStackingClassifier" else weights["all"]
+
+
+#: Every parameter of an estimator that takes a public input, and a value for it.
+TAKEN: dict[str, Callable[[str], object]] = {
+    "bounds": lambda _: (-1.0, 1.0),
+    "y_bounds": lambda name: (0.0, 1.0) if name.endswith("GLM") else (-1.0, 1.0),
+    "classes": lambda _: (0, 1),
+    "source": weights_of,
+    "basis": lambda _: np.eye(2),
+    "reference": lambda _: np.zeros(2),
+    "prior": lambda _: [0.4, 0.6],
+    "prior_precision": lambda _: 2.0,
+    "noise_precision": lambda _: 2.0,
+    "offset_bounds": lambda _: (-1.0, 1.0),
+    "exposure_bounds": lambda _: (1.0, 2.0),
+    "weights_bounds": lambda _: (0.0, 1.0),
+    "dispersion": lambda _: 1.0,
+}
+PAIRS = [
+    (name, taken, made)
+    for name, kind in KINDS.items()
+    for taken, made in itertools.product(TAKEN, [*KINDS, "describe"])
+    if taken in inspect.signature(kind).parameters
+]
+
+
+@cache
+def alone_epsilon(name: str, taken: str) -> float:
+    """The epsilon of a consumer whose input is declared."""
+    said = consumed(name, taken, TAKEN[taken](name)).statement
+    return said.epsilon_per_unit[said.unit]
+
+
+def consumed(name: str, taken: str, value: object) -> Plan:
+    kind = KINDS[name]
+    return kind(**options_of(kind) | {taken: value}).plan(600, 2)
+
+
+def check_pair(name: str, taken: str, made: str, state: str) -> None:
+    """The consumer takes a value that the producer released: whether it holds, what it costs, and what it says of it."""
+    plan, holds = producer(made, state), STATES[state][1]
+    if plan is None:
+        return
+    assert plan.origin("bounds").holds is holds, (made, state)
+    value = TAKEN[taken](name)
+    what = "bounds" if "bounds" in taken else taken if taken in INPUT_WORDS else "prior"
+    found = consumed(name, taken, plan.sourced(what, value))
+    said = found.statement
+    assert said.holds is holds
+    assert f"{INPUT_WORDS[what]} (plan {plan.hash[:12]}" in str(said)
+    budget = Budget(1e4, 1e-5)
+    if not holds:
+        if made == "describe":
+            with pytest.raises(BudgetRefusal):
+                budget.claim(found)
+            others = consumed(name, taken, plan.sourced(what, value).of_others()).statement
+            assert others.holds
+            assert "Other people's data supplied" in str(others)
+        return
+    assert alone_epsilon(name, taken) < said.epsilon_per_unit[said.unit] < math.inf
+    budget.claim(found).pay()
+    assert budget.spent == pytest.approx(at_delta(found, 1e-5), rel=1e-9)
+    assert len(budget.entries) == 2
+    if made == "describe":
+        budget.claim(found).pay()  # the producer is debited once
+        assert len(budget.entries) == 3
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_no_consumer_of_a_producer_that_promises_nothing_holds(name: str) -> None:
+    """Every producer with every parameter: when it is sound, and in one of the states in which it promises nothing, in turn."""
+    hollow, first = list(STATES)[1:], list(KINDS).index(name)
+    turns = {made: itertools.cycle([*hollow[first % 6 :], *hollow[: first % 6]]) for made in [*KINDS, "describe"]}
+    for consumer, taken, made in PAIRS:
+        if consumer == name:
+            check_pair(name, taken, made, "sound")
+            check_pair(name, taken, made, next(state for state in turns[made] if producer(made, state) is not None))
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("made", [*KINDS, "describe"])
+def test_every_producer_is_known_for_what_it_promises(made: str, state: str) -> None:
+    check_pair("PrivateLinearRegression", "bounds", made, state)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_declared_inputs_are_named_under_assumed(name: str) -> None:
+    for taken in {taken for consumer, taken, _ in PAIRS if consumer == name}:
+        plan = consumed(name, taken, TAKEN[taken](name))
+        said = plan.statement
+        assert said.holds
+        assert any("declared by the parties' cards without looking at the data" in words for words in said.assumptions)
+        if taken in plan.study.inputs and taken != "bounds":  # classes may be on the cards
+            assert any(w.startswith("Declared by the analyst") and INPUT_WORDS[taken] in w for w in said.assumptions)
+    assert plan.study.inputs.keys() <= INPUT_WORDS.keys()
+
+
+def test_a_door_that_forgets_origins_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken on purpose: the door of all estimators, and that of single parameters."""
+    from unpooled.estimation import base
+
+    whole = base.origins_of
+    for forgotten in (object, list, tuple, np.ndarray, float):
+        monkeypatch.setattr(
+            base, "origins_of", lambda *given, kind=forgotten: whole(*(v for v in given if not isinstance(v, kind)))
+        )
+        noticed = []
+        for consumer, taken, made in PAIRS:
+            if made == "describe" and isinstance(TAKEN[taken](consumer), forgotten):
+                with pytest.raises(AssertionError):
+                    check_pair(consumer, taken, made, "a seed")
+                noticed.append(taken)
+        assert noticed
+
+
+def test_a_budget_that_forgets_origins_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unpooled.privacy.budget._costs", lambda _: ())
+    with pytest.raises(AssertionError):
+        check_pair("PrivateGLM", "bounds", "describe", "sound")
+
+
+@pytest.mark.parametrize("state", ["sound", "no noise", "a seed"])
+@pytest.mark.parametrize("taken", ["bounds", "y_bounds"])
+def test_functions_take_origins_through_the_same_door(taken: str, state: str) -> None:
+    plan, holds = producer("describe", state), STATES[state][1]
+    value = plan.sourced("bounds", (-1.0, 1.0))
+    if taken == "bounds":
+        found = unpooled.describe(X, value, epsilon=1.0, delta=1e-5)
+    else:
+        model = fit("regression", dict)
+        found = unpooled.diagnose(model, X, Y, y_bounds=value, epsilon=1.0, delta=1e-5)
+    assert found.statement_.holds is holds
+    assert f"the bounds (plan {plan.hash[:12]}" in str(found.statement_)
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("rows", ["same", "others"])
+def test_a_cited_run_is_a_producer(state: str, rows: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, holds = producer("PrivateStackingClassifier", state), STATES[state][1]
+    models = [SimpleNamespace(party=b.card.name, weights=(0.1,) * b.numbers) for b in plan.design.blocks]
+    monkeypatch.setattr(cited, "read_record", lambda _: (None, plan, SimpleNamespace(models=models), None))
+    (tmp_path / cited.RECORD).touch()
+    asked = plan.study.parameters | {"source": "run:.", "source_rows": rows}
+    if not holds and rows == "same":
+        with pytest.raises(StudyError, match="no guarantee holds"):
+            cited.with_cited(asked, plan.study.parties, tmp_path)
+        return
+    parameters, origins = cited.with_cited(asked, plan.study.parties, tmp_path)
+    base = producer("PrivateStackingClassifier", "sound")
+    found = recompiled(base, parameters=parameters, origins=origins).statement
+    assert found.holds is (rows == "same" or all(not origin.voids for origin in origins))
+    assert f"the source's weights (plan {plan.hash[:12]}" in str(found)
+    dearer = found.epsilon_per_unit["record"] > base.statement.epsilon_per_unit["record"]
+    assert dearer is (not all(origin.rows == "others" for origin in origins))
+
+
+@pytest.mark.parametrize("state", ["sound", "a seed", "no noise", "published"])
+def test_released_weights_carry_their_origin_through_copies_files_and_clones(state: str, tmp_path: Path) -> None:
+    more = {"sound": {}, "a seed": {"random_state": 0}, "no noise": {"epsilon": math.inf}}.get(
+        state, {"calibration": "published"}
+    )
+    options = {"classes": (0, 1), "method": "perturbation", **WELL}
+    model = PrivateLogisticRegression(**options | more).fit(X, CLASS)
+    model.save(tmp_path / "model")
+    weights = model.released_["all"]
+    for value in (
+        weights,
+        copy.deepcopy(weights),
+        pickle.loads(pickle.dumps(weights)),
+        unpooled.load(tmp_path / "model").released_["all"],
+    ):
+        for estimator in (again := PrivateLogisticRegression(source=value, **options), clone(again)):
+            assert estimator.plan(600, 2).statement.holds is (state == "sound")
+    array = model.plan_.sourced("basis", np.eye(2))
+    for value in (array, copy.deepcopy(array), pickle.loads(pickle.dumps(array)), 2 * array[:, :1]):
+        assert value.origins == array.origins
+
+
+def test_bounds_that_an_earlier_build_saved_are_read() -> None:
+    """It called the class of a released origin otherwise."""
+    paid_for = described().origins("bounds")
+    tree = msgspec.msgpack.decode(pack(paid_for))
+    assert tree["tuple"][0]["record"] == "ReleasedInput"
+    tree["tuple"][0]["record"] = "Origin"
+    assert unpack(msgspec.msgpack.encode(tree)) == paid_for
+
+
+def test_one_release_counts_once_and_equal_plans_count_each() -> None:
+    options = {"epsilon": 1.0, "delta": 1e-5}
+    first, second = (unpooled.describe(X, bounds=True, epsilon=1.0, delta=1e-5) for _ in range(2))
+    assert first.plan_.hash == second.plan_.hash
+
+    def epsilon(bounds: object, y_bounds: object) -> float:
+        model = PrivateBayesianRegression(bounds=bounds, y_bounds=y_bounds, **options)
+        plans = [one.plan(600, 2) for one in (model, clone(model), pickle.loads(pickle.dumps(model)))]
+        (found,) = {plan.statement.epsilon_per_unit["record"] for plan in plans}
+        return found
+
+    once = epsilon(first.bounds_, (-1, 1))
+    assert epsilon(first.bounds_, first.range("x0")) == epsilon({"x0": first.range("x0"), "x1": (0, 1)}, (-1, 1)) == once
+    assert epsilon(Bounds({"x0": first.range("x0"), "x1": (0, 1)}), (-1, 1)) == once
+    assert epsilon(first.bounds_, second.range("x0")) > once > epsilon((-1, 1), (-1, 1))
+
+
+def test_a_value_that_was_put_into_a_mapping_of_others_keeps_its_origin() -> None:
+    name = "PrivateStackingClassifier"
+    sound, seeded = (producer(name, state).sourced("source", weights_of(name)) for state in ("sound", "a seed"))
+    assert consumed(name, "source", sound).statement.holds
+    party = next(iter(sound))
+    sound[party] = seeded[party]
+    assert not consumed(name, "source", sound).statement.holds
+    assert not consumed(name, "source", {**sound, party: seeded[party]}).statement.holds
+
+
+def test_a_row_map_is_named_under_assumed() -> None:
+    from unpooled.privacy.bounds import Column
+
+    cards = tuple(Card(name, 500, (Column(name, 0.0, 1.0),), ("y",), key=key * 64) for name, key in (("a", "a"), ("b", "b")))
+    asked = Study("pride", cards, 1.0, 1e-5, derived=(), ids=f"psi:{'0' * 64}")
+    said = load("pride").compile(asked).statement
+    assert "Declared by the parties' cards, and checked by nothing here: the row map." in str(said)
+
+
+def study(*origins: ReleasedInput, **changes: object) -> Study:
     from unpooled.privacy.bounds import Column
 
     cards = (Card("a", 500, (Column("x", 0.0, 1.0),)), Card("b", 400, (Column("x", 0.0, 1.0),)))
@@ -155,7 +460,7 @@ EVENTS = {unit: PastEvent(unit, "", "GAUSSIAN", 0.5, 2) for unit in Unit}
 def test_a_price_joins_once_for_every_plan_and_never_for_other_people(input_: str, unit: str) -> None:
     from unpooled.models.describe import MODEL
 
-    one = Origin(input_, "ab" * 32, holds=True, events=tuple(EVENTS.values()))
+    one = ReleasedInput(input_, "ab" * 32, holds=True, events=tuple(EVENTS.values()))
     alone = MODEL.compile(study(unit=unit)).statement.epsilon_per_unit
     with_it = MODEL.compile(study(one, unit=unit)).statement
     twice = MODEL.compile(study(one, msgspec.structs.replace(one, input="source"), unit=unit)).statement
@@ -165,9 +470,9 @@ def test_a_price_joins_once_for_every_plan_and_never_for_other_people(input_: st
         assert alone[each] < with_it.epsilon_per_unit[each] == twice.epsilon_per_unit[each] < two.epsilon_per_unit[each]
         assert others.epsilon_per_unit[each] == alone[each]
     assert with_it.holds
-    hollow = MODEL.compile(study(Origin(input_, "ab" * 32, holds=False), unit=unit)).statement
+    hollow = MODEL.compile(study(ReleasedInput(input_, "ab" * 32, holds=False), unit=unit)).statement
     assert not hollow.holds
-    assert MODEL.compile(study(Origin(input_, "ab" * 32, holds=False, rows="others"), unit=unit)).statement.holds
+    assert MODEL.compile(study(ReleasedInput(input_, "ab" * 32, holds=False, rows="others"), unit=unit)).statement.holds
 
 
 def test_alternatives_of_an_earlier_plan_are_no_sum() -> None:
@@ -180,7 +485,9 @@ def test_alternatives_of_an_earlier_plan_are_no_sum() -> None:
     mu = plan.release("a", "sums").event(Unit.RECORD).value
     assert again.statement.epsilon_per_unit["record"] == pytest.approx(
         MODEL.compile(
-            study(Origin("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", Kind.GAUSSIAN.name, mu, 1),)))
+            study(
+                ReleasedInput("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", Kind.GAUSSIAN.name, mu, 1),))
+            )
         ).statement.epsilon_per_unit["record"]
     )
 
@@ -197,4 +504,4 @@ def test_alternatives_of_an_earlier_plan_are_no_sum() -> None:
 )
 def test_an_origin_that_makes_no_sense_is_refused(change: dict) -> None:
     with pytest.raises(UsageError):
-        Origin(**{"input": "bounds", "plan": "ab" * 32, "holds": True} | change)
+        ReleasedInput(**{"input": "bounds", "plan": "ab" * 32, "holds": True} | change)

@@ -26,7 +26,7 @@ from unpooled.privacy.exposure import Cost
 from unpooled.privacy.former import earlier, read_study
 from unpooled.privacy.ledger import Entries, Entry
 from unpooled.privacy.ledger.charges import ReleaseKey
-from unpooled.privacy.origin import Origin, PastEvent
+from unpooled.privacy.origin import PastEvent, ReleasedInput
 from unpooled.privacy.plan import Plan
 from unpooled.privacy.study import Study
 from unpooled.privacy.unit import Unit
@@ -36,12 +36,12 @@ FORMAT = "unpooled saved 2"
 #: What unpooled 0.2.0 wrote; it is read, and written as :data:`FORMAT` from then on.
 _FORMER = "unpooled saved 1"
 #: Classes whose records may be in any file; estimators and results add their own.
-COMMON: tuple[type, ...] = (Bounds, Column, Cost, Entry, Event, Kind, Origin, PastEvent, ReleaseKey, Unit)
+COMMON: tuple[type, ...] = (Bounds, Column, Cost, Entry, Event, Kind, PastEvent, ReleasedInput, ReleaseKey, Unit)
 #: Arrays that are stored as their bytes; others are texts, truth values or objects, stored one by one.
 _NUMBERS = ("<i8", "<i4", "<u8", "<f8", "<f4", "|u1")
 _OTHERS = re.compile(r"<U\d{1,4}|\|b1|\|O")
-#: Classes under their names of version 0.2.0, and fields that lines of its tables had.
-_RENAMED = {"NewtonStep": "Estimates"}
+#: Classes under their names of earlier builds, and fields that lines of its tables had.
+_RENAMED = {"NewtonStep": "Estimates", "Origin": "ReleasedInput"}
 _LEFT = {"SummaryTerm": ("collinear",)}
 _NAME = re.compile(r"[A-Za-z]\w*")
 

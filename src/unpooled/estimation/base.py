@@ -29,6 +29,7 @@ from unpooled.estimation.utility import warn_if_poor
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
+from unpooled.privacy.origin import origins_of
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.table import Table, as_column
 from unpooled.privacy.unit import Calibration, check_epsilon
@@ -230,7 +231,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
             trust=trust or {},
             public_seed=int(self.public_seed),
             simulation_seed=seed_of(self.random_state),
-            origins=self.bounds.paid if isinstance(self.bounds, Bounds) else (),
+            origins=origins_of(*self.get_params(deep=False).values()),
             derived=derived,
         )
 

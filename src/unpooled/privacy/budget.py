@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from unpooled.errors import BudgetRefusal, BudgetWarning, UsageError
-from unpooled.privacy.exposure import alternatives
+from unpooled.privacy.exposure import Cost, alternatives
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
 from unpooled.privacy.unit import Scope, Split, Target, Unit
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.privacy.ledger import Entry
+    from unpooled.privacy.origin import ReleasedInput
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.table import Table
 
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
 class Budget:
     """A total that several fits share. Pass it as ``budget=`` to every estimator and to ``describe``.
 
-    Each fit is debited for the dearest of its people, whatever its own statement's unit: everything together must stay within
-    (``epsilon``, ``delta``) for one ``unit``. What does not fit is refused before anything is released. Copies and clones are the same budget.
+    Each fit is debited for the dearest of its people, whatever its own statement's unit, and with it the release of its public inputs, such as
+    ranges from ``describe(bounds=True)``, unless this budget debited it before: everything together must stay within (``epsilon``, ``delta``)
+    for one ``unit``. What does not fit is refused before anything is released. Copies and clones are the same budget.
 
     Parameters
     ----------
@@ -110,7 +112,7 @@ class Budget:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Return the debits, oldest first: one entry for each fit."""
+        """Return the debits, oldest first: one entry for each fit, and one for each earlier release that it rests on and no budget call debited."""
         return self._open().entries()
 
     def claim(self, plan: Plan) -> FitClaim:
@@ -122,9 +124,10 @@ class Budget:
                 "or leave budget= out"
             )
             raise BudgetRefusal(msg)
-        # Every fit draws noise of its own, whatever its plan: so each is a debit of its own.
-        key = ReleaseKey(plan.hash, "fit", secrets.randbits(62), "(whole plan)")
-        return FitClaim(self._open(), self._target, Charge(key, bytes(32), alternatives(plan), shared=True))
+        known = {entry.plan for entry in self.entries}
+        earlier = {o.plan: costs for o in plan.study.origins if (costs := _costs(o)) and o.plan not in known}
+        charges = tuple(_charge(*one) for one in ((plan.hash, alternatives(plan)), *earlier.items()))
+        return FitClaim(self._open(), self._target, charges)
 
     def __copy__(self) -> Self:
         return self
@@ -155,21 +158,32 @@ class Budget:
 _ADVICE = "a budget in memory belongs to one process and cannot be sent to another (n_jobs, pickle): give it a file, Budget(..., path=...)"
 
 
+def _costs(origin: ReleasedInput) -> tuple[Cost, ...]:
+    """The cost of an earlier plan to these people as a ledger debits it; none where it was not asked for, or is other people's."""
+    found = ((unit, origin.parts(unit)) for unit in Unit) if origin.events else ()
+    return tuple(Cost(unit, part, event) for unit, parts in found for part, events in parts.items() for event in events)
+
+
+def _charge(plan: str, costs: tuple[Cost, ...]) -> Charge:
+    """The debit of a whole plan. Every fit draws noise of its own, whatever its plan: so each is a debit of its own."""
+    return Charge(ReleaseKey(plan, "fit", secrets.randbits(62), "(whole plan)"), bytes(32), costs, shared=True)
+
+
 @dataclass(frozen=True)
 class FitClaim:
-    """The debit of one fit to a shared budget: checked when its parties agree to the plan, paid with the first release."""
+    """The debits of one fit to a shared budget: checked when its parties agree to the plan, paid with the first release."""
 
     ledger: Ledger
     target: Target
-    charge: Charge
+    charges: tuple[Charge, ...]
 
     def check(self) -> None:
         """Refuse a fit that the budget has no room for; write nothing."""
-        self.ledger.check([self.charge], self.target)
+        self.ledger.check(self.charges, self.target)
 
     def pay(self) -> None:
         """Debit it. Paying again costs nothing."""
-        self.ledger.reserve([self.charge], self.target)
+        self.ledger.reserve(self.charges, self.target)
 
 
 # --- fits without a budget -----------------------------------------------------------------------------------------------

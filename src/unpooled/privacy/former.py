@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 
 from unpooled.privacy.events import UNBOUNDED
-from unpooled.privacy.origin import BOUNDS_INPUT, Origin, PastEvent
+from unpooled.privacy.origin import BOUNDS_INPUT, PastEvent, ReleasedInput
 from unpooled.privacy.study import Study
 
 
-def earlier(what: str, plan: str, events: Any) -> Origin:  # noqa: ANN401, ARG001 - of a file: msgspec checks it
+def earlier(what: str, plan: str, events: Any) -> ReleasedInput:  # noqa: ANN401, ARG001 - of a file: msgspec checks it
     """Return the origin of bounds that were paid for, from the record that named their price."""
     past = [PastEvent(unit, "", kind, value, count, tv) for unit, kind, value, count, tv in events]
     holds = all(one.kind != UNBOUNDED.kind.name for one in past)
-    return Origin(BOUNDS_INPUT, plan, holds, tuple(past) if holds else ())
+    return ReleasedInput(BOUNDS_INPUT, plan, holds, tuple(past) if holds else ())
 
 
 def read_study(raw: bytes) -> tuple[Study, bool]:

@@ -1,22 +1,47 @@
-"""Where a public input of a study comes from: the plan that released it, whether that plan promises anything, and what it cost.
+"""Where a public input of a study comes from: people declared it, an earlier plan released it, or it was read off the data.
 
-A statement holds only if the origin of every public input holds: bounds that were paid for, weights of a source, coefficients that are
-diagnosed. An input without an origin was declared by people, and the statement names it under "Assumed".
+Values that a plan releases carry their origins (:attr:`Sourced.origins`, :attr:`~unpooled.Bounds.origins`) to whatever takes them next, and
+:func:`origins_of` is the one door by which a study takes them. A statement holds only if the origin of every public input holds. What has
+no other origin was declared by people, and the statement names it under "Assumed".
 """
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
+import numpy as np
 
 from unpooled.errors import UsageError, listed
 from unpooled.privacy.events import UNBOUNDED, Event, Kind
 from unpooled.privacy.unit import Unit
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 #: What may have an origin, and how statements call it.
-BOUNDS_INPUT, SOURCE, COEFFICIENTS = "bounds", "source", "coefficients"
-INPUT_WORDS = {BOUNDS_INPUT: "the bounds", SOURCE: "the source's weights", COEFFICIENTS: "the model's coefficients"}
+BOUNDS_INPUT, SOURCE, COEFFICIENTS, ROW_MAP = "bounds", "source", "coefficients", "row map"
+INPUT_WORDS = {
+    BOUNDS_INPUT: "the bounds",
+    "classes": "the classes",
+    SOURCE: "the source's weights",
+    COEFFICIENTS: "the model's coefficients",
+    "basis": "the basis",
+    "reference": "the reference",
+    "prior": "the prior",
+    ROW_MAP: "the row map",
+}
+#: The parameters of a study that are public inputs; other inputs are on cards.
+PARAMETERS = {
+    "classes": "classes",
+    "source": SOURCE,
+    "coefficients": COEFFICIENTS,
+    "matrix": "basis",
+    "reference": "reference",
+    "prior": "prior",
+    "prior_precision": "prior",
+}
 #: Whose rows an input was computed from: the study's own, or those of other people.
 SAME, OTHERS = "same", "others"
 
@@ -40,13 +65,29 @@ class PastEvent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
             raise UsageError(msg)
         return Event(Kind[self.kind], self.value, self.count, self.total_variation, self.tails)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # so that clones of estimators know one release as one
 
-class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The release that a public input of a study comes from."""
 
-    #: "bounds", "source" or "coefficients".
+class DeclaredInput(msgspec.Struct, frozen=True):
+    """The origin of an input that people declared."""
+
+    by: str
+    voids = False
+
+
+class DerivedInput(msgspec.Struct, frozen=True):
+    """The origin of an input that was read off the data of the study itself."""
+
+    voids = True
+
+
+class ReleasedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The origin of an input that an earlier plan released."""
+
+    #: A key of :data:`INPUT_WORDS`.
     input: str
-    #: The hash of the plan that released it.
+    #: The hash of the plan that released it, which also stands for the cards of its rows.
     plan: str
     #: Whether that plan's statement holds.
     holds: bool
@@ -84,3 +125,83 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def of_others(self) -> Self:
         """The same input, declared to come from other people's rows."""
         return msgspec.structs.replace(self, rows=OTHERS)
+
+
+Origin = DeclaredInput | DerivedInput | ReleasedInput
+
+
+class Sourced:
+    """Base of values that carry the releases they come from. A plain value, ``list(value)`` say, is one that the caller declares."""
+
+    origins: tuple[ReleasedInput, ...] = ()
+
+    def of_others(self) -> Any:  # noqa: ANN401 - a value of the same kind
+        """The same value, declared to come from other people's rows."""
+        return sourced(self, tuple(origin.of_others() for origin in self.origins))
+
+
+class SourcedFloat(Sourced, float):
+    """A number that carries its origins."""
+
+
+class SourcedList(Sourced, list[Any]):
+    """A list that carries its origins."""
+
+
+class SourcedTuple(Sourced, tuple[Any, ...]):  # noqa: SLOT001 - it has an attribute
+    """A tuple that carries its origins."""
+
+
+class SourcedDict(Sourced, dict[str, Any]):
+    """A mapping that carries its origins, as each of its values does."""
+
+
+class SourcedArray(Sourced, np.ndarray[Any, Any]):
+    """An array that carries its origins, also into what is computed from it."""
+
+    def __array_finalize__(self, other: NDArray[Any] | None) -> None:
+        self.origins = getattr(other, "origins", ())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return sourced, (np.asarray(self), self.origins)
+
+
+def sourced(value: Any, origins: tuple[ReleasedInput, ...]) -> Any:  # noqa: ANN401 - a value of the same kind
+    """Return the value with these origins: a number, a list, a tuple, an array, or a mapping of such values."""
+    found: Any
+    if isinstance(value, np.ndarray):
+        found = np.array(value).view(SourcedArray)
+    elif isinstance(value, Mapping):
+        found = SourcedDict({name: sourced(one, origins) for name, one in value.items()})
+    elif isinstance(value, list | tuple):
+        found = SourcedList(value) if isinstance(value, list) else SourcedTuple(value)
+    else:
+        found = SourcedFloat(value)
+    found.origins = origins
+    return found
+
+
+def origins_of(*inputs: object) -> tuple[ReleasedInput, ...]:
+    """Return the releases that these public inputs carry, each once.
+
+    Two releases of equal plans drew noise of their own, so both are counted: what one plan object released shares its tuple of events.
+    """
+    carried = list(_carried(inputs))
+    made: dict[str, list[tuple[PastEvent, ...]]] = {}
+    for origin in carried:
+        known = made.setdefault(origin.plan, [])
+        if origin.rows == SAME and not any(origin.events is events for events in known):
+            known.append(origin.events)
+    together = {plan: known[0] if len(known) == 1 else sum(known, ()) for plan, known in made.items()}
+    return tuple(
+        dict.fromkeys(
+            one if one.rows == OTHERS else msgspec.structs.replace(one, events=together[one.plan]) for one in carried
+        )
+    )
+
+
+def _carried(inputs: Iterable[object]) -> Iterable[ReleasedInput]:
+    for value in inputs:
+        yield from getattr(value, "origins", ())
+        if isinstance(value, Mapping | list | tuple):
+            yield from _carried(value.values() if isinstance(value, Mapping) else value)

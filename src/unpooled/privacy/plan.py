@@ -17,7 +17,7 @@ import msgspec
 
 from unpooled.errors import UsageError
 from unpooled.privacy.exposure import Exposure, Release, Releases, Worst, account, alternatives
-from unpooled.privacy.origin import Origin, PastEvent
+from unpooled.privacy.origin import PastEvent, ReleasedInput, sourced
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.statement import Statement
 from unpooled.privacy.study import (
@@ -136,15 +136,29 @@ class Plan(Releases):
             hidden=self.hidden,
         )
 
-    def origin(self, what: str) -> Origin:
+    def origin(self, what: str) -> ReleasedInput:
         """The origin of a public input that this plan released: whether its statement holds, and what it cost its people."""
+        holds, events = self._priced
+        return ReleasedInput(what, self.hash, holds, events)
+
+    def origins(self, what: str) -> tuple[ReleasedInput, ...]:
+        """The origin of a public input that this plan released, after those of the plan's own inputs."""
+        return (*self.study.origins, self.origin(what))
+
+    def sourced(self, what: str, value: Any) -> Any:  # noqa: ANN401 - a value of the same kind
+        """The value as this plan released it, for later studies that take it as "basis", "prior" or another public input."""
+        return sourced(value, self.origins(what))
+
+    @cached_property
+    def _priced(self) -> tuple[bool, tuple[PastEvent, ...]]:
+        """Return whether the statement holds, and the cost of the plan: one tuple for all inputs, by which they are known as one release."""
         holds = self.statement.holds
         events = tuple(
             PastEvent(cost.unit, cost.part, e.kind.name, e.value, e.count, e.total_variation, e.tails)
             for cost in (alternatives(self) if holds else ())
             if (e := cost.event).count
         )
-        return Origin(what, self.hash, holds, events)
+        return holds, events
 
     def _together(self, unit: Unit) -> Worst:
         """Return the cost of this plan to one unit, together with the earlier plans that released its public inputs (each of them once)."""

@@ -7,14 +7,16 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from unpooled.privacy.origin import BOUNDS_INPUT, INPUT_WORDS, OTHERS, SAME
+from unpooled.errors import listed
+from unpooled.privacy.exposure import account
+from unpooled.privacy.origin import BOUNDS_INPUT, INPUT_WORDS, OTHERS, SAME, DeclaredInput, DerivedInput
 from unpooled.privacy.study import BOUNDS, CLASSES
 from unpooled.privacy.unit import Calibration, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from unpooled.privacy.origin import Origin
+    from unpooled.privacy.origin import ReleasedInput
     from unpooled.privacy.sentence import Sentence
     from unpooled.privacy.study import Study
 
@@ -70,23 +72,47 @@ def _upward(probability: float) -> str:
     return f"{min(1.0, math.ceil(probability / step * (1 - 1e-12)) * step):.2g}"
 
 
-def _from_plans(origins: Sequence[Origin]) -> str:
-    """Return the inputs of a study that earlier plans released, with those plans."""
-    return ", ".join(f"{INPUT_WORDS[origin.input]} (plan {origin.plan[:12]})" for origin in origins)
+def _from_plan(origin: ReleasedInput, study: Study) -> str:
+    """Return the input of a study that an earlier plan released, with that plan, its cost to the study's people, and whether it holds."""
+    parts, words = origin.parts(Unit(study.unit)), ""
+    if origin.rows == SAME and not origin.holds:
+        words = ", no guarantee"
+    elif parts:
+        words = f", epsilon = {account([parts]).epsilon(study.delta):.4g}"
+    elif origin.rows == SAME:
+        words = ", whose own statement holds its cost"
+    return f"{INPUT_WORDS[origin.input]} (plan {origin.plan[:12]}{words})"
 
 
 def _of_origins(study: Study) -> Iterator[str]:
     """Yield what is assumed of the study's public inputs: what was declared, what was released and paid for, what is other people's."""
-    paid = [origin for origin in study.origins if origin.rows == SAME]
-    others = [origin for origin in study.origins if origin.rows == OTHERS]
-    if not any(origin.input == BOUNDS_INPUT for origin in study.origins):
-        yield "Bounds were declared without looking at the data. Values outside them are clipped."
-    if paid:
-        yield f"Earlier releases about the same people supplied {_from_plans(paid)}. The epsilon above includes their cost."
-    if others:
+    declared: dict[str, list[str]] = {}
+    for what, origins in study.inputs.items():
+        for origin in origins:
+            if isinstance(origin, DeclaredInput) and what != BOUNDS_INPUT:
+                declared.setdefault(origin.by, []).append(INPUT_WORDS[what])
+    bounds, by = study.inputs[BOUNDS_INPUT], "the parties' cards"
+    if all(isinstance(origin, DeclaredInput) for origin in bounds):
+        yield f"Bounds were declared by {by} without looking at the data. Values outside them are clipped."
+    elif DerivedInput() not in bounds:
+        yield f"Bounds that no release supplied were declared by {by} before anybody saw the data. Values outside them are clipped."
+    for who, inputs in declared.items():
+        yield f"Declared by {who}, and checked by nothing here: {listed(inputs)}. They are public, or were computed without these rows."
+    if paid := [_from_plan(origin, study) for origin in study.origins if origin.rows == SAME]:
+        yield f"Earlier releases about the same people supplied {', '.join(paid)}. The epsilon above includes the costs that are named here."
+    if others := [_from_plan(origin, study) for origin in study.origins if origin.rows == OTHERS]:
         yield (
-            f"Other people's data supplied {_from_plans(others)}: none of them is in this study. The analyst declares this; nothing here checks it."
+            f"Other people's data supplied {', '.join(others)}: none of them is in this study. The analyst declares this; nothing here checks it."
         )
+
+
+def _voided(study: Study) -> Iterator[str]:
+    """Yield why nothing holds for a study with such inputs: they were read off the data, or a plan without a guarantee released them."""
+    yield from (_DERIVED[what] for what, origins in study.inputs.items() if DerivedInput() in origins)
+    for origin in study.origins:
+        if origin.voids:
+            words = f"{INPUT_WORDS[origin.input]} (plan {origin.plan[:12]})"
+            yield f"No guarantee holds for the plan that released {words}, so none holds for a result that is computed from it."
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,8 +159,8 @@ class Statement:
     ) -> Statement:
         """Return the statement of a study's plan from the plan's hash, the epsilon proved for every unit, and the model's own sentences."""
         sound = study.calibration == Calibration.SOUND
-        hollow = [origin for origin in study.origins if origin.voids]
-        firm = not (voids or study.derived or hollow) and study.simulation_seed is None
+        hollow = any(origin.voids for origins in study.inputs.values() for origin in origins)
+        firm = not (voids or hollow) and study.simulation_seed is None
         holds = sound and firm and math.isfinite(proved[study.unit])
         warnings, held = [str(sentence) for sentence in voids], "ids" if study.unit == Unit.HOUSEHOLD else "rows"
         if study.epsilon == math.inf and not links:
@@ -143,11 +169,7 @@ class Statement:
             warnings.append(
                 "This is the calibration that the paper published, kept for comparison. Its proof fails (THEORY.md)."
             )
-        warnings += [_DERIVED[what] for what in study.derived]
-        warnings += [
-            f"No guarantee holds for the plan that released {_from_plans([origin])}, so none holds for a result that is computed from it."
-            for origin in hollow
-        ]
+        warnings += _voided(study)
         if study.simulation_seed is not None:
             warnings.append("The noise comes from a public seed. This is a simulation and protects nobody.")
         fewest = min(card.people for card in study.parties)

@@ -11,7 +11,7 @@ import msgspec
 
 from unpooled.errors import UsageError, listed
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.origin import Origin
+from unpooled.privacy.origin import BOUNDS_INPUT, PARAMETERS, ROW_MAP, DeclaredInput, DerivedInput, Origin, ReleasedInput
 from unpooled.privacy.unit import Adjacency, Calibration, Target, Unit
 
 #: The role of :attr:`Study.trust` that adds up the parties' vectors, and the value that asks for trust in it.
@@ -23,6 +23,8 @@ DERIVABLE = frozenset({BOUNDS, CLASSES})
 ALIGNED, LINKED = "aligned", "psi:"
 #: Fields of a card that are free text, and how long a text of a card or a study may be.
 CIRCUMSTANCES, LONGEST_TEXT = ("collected", "legal_basis", "retention", "contact"), 500
+#: Those who declare what no release supplies.
+_CARDS, _TEXT = DeclaredInput("the parties' cards"), DeclaredInput("the analyst, in the study")
 #: Rows of a party: sums over some parties of so many stay exact in 64-bit integers, on a grid that is still one.
 MOST_ROWS = 10**12
 
@@ -142,7 +144,7 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     #: The public key of whoever runs the study, which signs every request to a party over a network; empty in one process.
     coordinator: str = ""
     #: Where public inputs come from that an earlier plan released. What people declared has no origin.
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[ReleasedInput, ...] = ()
     #: "aligned": before anything else the parties make sure that they hold the same row ids in the same order. "psi:" and the name of a row
     #: map: each takes its rows by its own map of this name. Empty: not checked.
     ids: str = ""
@@ -188,6 +190,19 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def target(self) -> Target:
         """The privacy that is asked for."""
         return Target(self.epsilon, self.delta, Unit(self.unit))
+
+    @property
+    def inputs(self) -> dict[str, tuple[Origin, ...]]:
+        """Return the origins of every public input by its name; what was neither released nor read off the data was declared."""
+        held = self.parameters
+        given = {name for key, name in PARAMETERS.items() if held.get(key) and not isinstance(held[key], str)}
+        declared: dict[str, tuple[Origin, ...]] = {BOUNDS_INPUT: (_CARDS,), **dict.fromkeys(sorted(given), (_TEXT,))}
+        if self.linked:
+            declared[ROW_MAP] = (_CARDS,)
+        known: dict[str, tuple[Origin, ...]] = {what: (DerivedInput(),) for what in self.derived}
+        for origin in self.origins:
+            known[origin.input] = (*known.get(origin.input, ()), origin)
+        return declared | known
 
     @property
     def linked(self) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unpooled.errors import StudyError
-from unpooled.privacy.origin import OTHERS, SAME, SOURCE, Origin
+from unpooled.privacy.origin import OTHERS, SAME, SOURCE, ReleasedInput
 from unpooled.study.record import RECORD, read_record
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _ALIKE: dict[str, Any] = {
 
 def with_cited(
     parameters: Mapping[str, Any], cards: tuple[Card, ...], folder: Path
-) -> tuple[dict[str, Any], tuple[Origin, ...]]:
+) -> tuple[dict[str, Any], tuple[ReleasedInput, ...]]:
     """Return the parameters with the weights of the run they cite, and the origin of these; ``folder`` is that of the study file."""
     found = dict(parameters)
     source = found.get("source")
@@ -50,7 +50,7 @@ def with_cited(
         raise StudyError(msg)
     _, plan, result, _ = read_record(run)
     weights = _weights(run, plan, result, found, cards)
-    origin = plan.origin(SOURCE)
+    *inputs, origin = plan.origins(SOURCE)
     if rows == OTHERS:
         origin = msgspec.structs.replace(origin.of_others(), events=())
     elif not origin.holds:
@@ -59,7 +59,7 @@ def with_cited(
             "people are not those of this study"
         )
         raise StudyError(msg)
-    return found | {"source": weights}, (*plan.study.origins, origin)
+    return found | {"source": weights}, (*inputs, origin)
 
 
 def _weights(

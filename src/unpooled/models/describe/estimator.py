@@ -18,7 +18,7 @@ from unpooled.models.describe.ranges import FARTHEST, Range
 from unpooled.models.describe.terms import terms
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.origin import BOUNDS_INPUT
+from unpooled.privacy.origin import BOUNDS_INPUT, origins_of
 from unpooled.privacy.plan import BOUNDS, Plan, Study, default_delta
 from unpooled.protocol.terms import as_html
 
@@ -129,7 +129,12 @@ class DescribedBounds(Savable):
         """The bounds of some of the columns, with the price of all: they were released together."""
         chosen: dict[str | int, Any] = {r.column: (r.low, r.high) for r in self.ranges_ if r.column in set(columns)}
         missing: dict[str | int, Any] = {r.column: "absent" for r in self.ranges_ if r.column in chosen and r.missing > 0}
-        return Bounds(chosen, missing=missing, paid=(*self.plan_.study.origins, self.plan_.origin(BOUNDS_INPUT)))
+        return Bounds(chosen, missing=missing, paid=self.plan_.origins(BOUNDS_INPUT))
+
+    def range(self, column: str) -> tuple[float, float]:
+        """Return (low, high) of one column, which carries its price to an estimator's ``y_bounds`` and the like."""
+        ends: tuple[float, float] = next((r.low, r.high) for r in self.ranges_ if r.column == column)
+        return self.plan_.sourced(BOUNDS_INPUT, ends)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         return render(self.ranges_)
@@ -259,7 +264,7 @@ def describe(
         adjacency=adjacency,
         parameters={"confidence": float(confidence)},
         simulation_seed=seed_of(random_state),
-        origins=bounds.paid if isinstance(bounds, Bounds) else (),
+        origins=origins_of(bounds),
         derived=() if bounds is not None else (BOUNDS,),
     )
     plan, found = run(MODEL, study, tables, budget=budget)

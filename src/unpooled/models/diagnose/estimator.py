@@ -24,7 +24,7 @@ from unpooled.models.diagnose.reading import Cells
 from unpooled.models.diagnose.terms import terms
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.origin import COEFFICIENTS, OTHERS, SAME, Origin
+from unpooled.privacy.origin import COEFFICIENTS, OTHERS, SAME, ReleasedInput, origins_of
 from unpooled.privacy.plan import Plan, Study, default_delta
 from unpooled.privacy.table import Table
 from unpooled.protocol.messages import Array
@@ -258,19 +258,19 @@ def diagnose(
         adjacency=adjacency,
         parameters=parameters,
         simulation_seed=seed_of(random_state),
-        origins=_origins(model, rows),
+        origins=(*_origins(model, rows), *origins_of(y_bounds)),
         derived=(),
     )
     plan, found = run(MODEL, study, tables, budget=budget)
     return Diagnosis(found.outcome.result, plan, found.ledger, found.outcome.communication)
 
 
-def _origins(model: Any, rows: str) -> tuple[Origin, ...]:  # noqa: ANN401
+def _origins(model: Any, rows: str) -> tuple[ReleasedInput, ...]:  # noqa: ANN401
     """Where the coefficients come from, and the ranges by which the model codes its columns."""
     if hasattr(model, "plan_"):
-        fitted, inputs = model.plan_.origin(COEFFICIENTS), model.plan_.study.origins
+        *inputs, fitted = model.plan_.origins(COEFFICIENTS)
     else:  # of moments that were released elsewhere: their file says whether their statement held
-        fitted, inputs = Origin(COEFFICIENTS, model.moments_.plan, model.moments_.holds), ()
+        inputs, fitted = [], ReleasedInput(COEFFICIENTS, model.moments_.plan, model.moments_.holds)
     # What the fit itself cost is in its own statement; here it matters whether that holds.
     found = (msgspec.structs.replace(fitted, events=()), *inputs)
     return tuple(origin.of_others() for origin in found) if rows == OTHERS else found

@@ -62,7 +62,8 @@ class PrivateLogisticRegression(PooledLogistic):
     multi_class : {"multinomial", "one-vs-rest"}, default "multinomial"
         Of perturbation with more than two classes: one softmax fit, or one fit for each class, which all together cost the budget.
     source : list of float, optional
-        Weights (``released_["all"]``) of another fit of the same columns, to which the penalty pulls instead of to 0.
+        Weights (``released_["all"]``) of another fit of the same columns, to which the penalty pulls instead of to 0. They carry their cost,
+        and whether their statement holds; plain numbers are declared by the caller.
     fit_intercept : bool, default True
         Whether to fit a constant.
     formula : str, optional
@@ -188,7 +189,8 @@ class PrivateStackingClassifier(StackedClassifier):
         The declared base rate of ``classes_[1]``, or those of all classes: what scores of ``importance="private"`` are taken from. None
         takes them as equal.
     source : mapping from party names to released weights, optional
-        ``released_`` of a fit with the same columns elsewhere: the penalty pulls to them (PST-H).
+        ``released_`` of a fit with the same columns elsewhere: the penalty pulls to them (PST-H). They carry their cost, and whether their
+        statement holds; ``released_.of_others()`` declares that the people of that fit are not those of this one.
     penalty : float or "auto", default "auto"
         lambda of the mean loss, on scaled rows; as for :class:`PrivateLogisticRegression`, of the widest low-level model.
     noise : {"auto", "gamma", "gaussian"}, default "auto"

@@ -33,7 +33,7 @@ def fitted(plan: Plan, result: StackingResult) -> PrivateStackingClassifier:
     )
     columns = {column.name: column for card in (cards[:1] if rows else cards) for column in card.columns}
     estimator.models_, estimator.high_ = result.models, np.array(result.high)
-    estimator.released_ = released_weights(result)
+    estimator.__dict__["released_"] = released_weights(result)
     estimator.classes_ = np.array(design.parameters.classes)
     made = design.made
     return estimator.of_study(plan, list(columns.values()) if made is None else made.derived.needs)

@@ -186,8 +186,7 @@ class PooledLogistic(Tabled, StackEstimator):
 
     def _from_rounds(self, study: Study, tables: Mapping[str, Table], declared: Declared) -> Self:
         result = self._run(study, tables).outcome.result
-        if hasattr(self, "released_"):
-            del self.released_
+        self.__dict__.pop("released_", None)
         self._columns, self._newton, self.method_ = declared.columns, result.newton, self._said(study)
         # Of several classes they stand class after class.
         self.coef_ = np.array([c.value for c in result.coefficients]).reshape(max(len(result.classes), 1), -1)

@@ -14,6 +14,7 @@ from unpooled.models.stacking import MODEL
 from unpooled.models.stacking.coordinator import LowModel
 from unpooled.models.stacking.parameters import META_ROLE, Meta
 from unpooled.privacy.bounds import Bounds
+from unpooled.privacy.origin import SOURCE
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 
@@ -58,9 +59,16 @@ class StackEstimator(DeclaredClassifier):
 
     def _released(self, study: Study, tables: Mapping[str, Table], declared: Declared) -> StackingResult:
         result: StackingResult = self._run(study, tables).outcome.result
-        self.released_ = released_weights(result)
+        self.__dict__["released_"] = released_weights(result)
         self._columns = declared.columns
         return result
+
+    @property
+    def released_(self) -> Any:  # noqa: ANN401 - a mapping from parties to lists
+        """The released weights of every party, which carry their origin to the ``source`` of another fit."""
+        if "released_" not in vars(self):
+            raise AttributeError("no weights of perturbed fits were released")
+        return self.plan_.sourced(SOURCE, vars(self)["released_"])
 
     @property
     def _is_linear(self) -> bool:

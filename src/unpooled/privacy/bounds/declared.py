@@ -13,6 +13,7 @@ import numpy as np
 
 from unpooled.errors import PrivacyLeakWarning, UsageError, listed
 from unpooled.privacy.bounds.column import Column, Missing, text_of
+from unpooled.privacy.origin import origins_of
 from unpooled.privacy.unit import real
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ class Bounds:
     missing: Missing | Mapping[str | int, Missing] = "refuse"
     #: Private releases that these bounds come from (``describe(bounds=True)``): their price belongs to every later statement.
     paid: tuple[Any, ...] = ()
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """The releases that these bounds come from; none where they were declared."""
+        return (*self.paid, *origins_of(self.low, self.high))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from unpooled.privacy.exposure import Worst
-    from unpooled.privacy.origin import Origin
+    from unpooled.privacy.origin import ReleasedInput
 
 LARGEST_REPLY = 900_000_000  # SQLite holds no more than 10^9 bytes in one row
 
@@ -100,7 +100,7 @@ class Ledger:
         by: str = "",
         reason: str = "",
         purpose: str = "",
-        origins: Iterable[Origin] = (),
+        origins: Iterable[ReleasedInput] = (),
     ) -> None:
         """Record that this party agreed to a plan: what it is about (``words``), who approved it, why, and the origins that were shown."""
         check_plan(plan)

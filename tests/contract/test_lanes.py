@@ -1,0 +1,37 @@
+"""Lanes of tests and what they cost: tests/cpu_seconds.toml says it, in CPU seconds by folder, and stays true within a tenth."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+
+import pytest
+from cpu_seconds import FILE, LANES, folder
+
+COSTS: dict[str, dict[str, dict[str, int]]] = tomllib.loads(FILE.read_text())
+#: The most CPU seconds of a lane: four minutes on two cores for `make test`, and ten seconds for every later issue.
+MOST = {"test": 2 * 240}
+
+
+def seconds(lane: str) -> int:
+    return sum(cost["seconds"] for cost in COSTS[lane].values())
+
+
+def test_every_lane_is_there_and_inside_its_limit() -> None:
+    assert tuple(COSTS) == LANES
+    for lane, most in MOST.items():
+        assert seconds(lane) <= most, (
+            f"`make {lane}` takes {seconds(lane)} CPU seconds: move tests that nothing rests on to test-slow"
+        )
+
+
+def test_the_file_counts_the_tests_that_are_collected(request: pytest.FixtureRequest) -> None:
+    """Only in a run of the whole lane: `make seconds` renews the file."""
+    collected = Counter(folder(item.nodeid) for item in request.session.items)
+    if sum(collected.values()) < 0.5 * sum(cost["tests"] for cost in COSTS["test"].values()):
+        pytest.skip("part of the lane")
+    for name, count in collected.items():
+        said = COSTS["test"].get(name, {"tests": 0})["tests"]
+        assert abs(count - said) <= max(10, 0.1 * said), (
+            f"{name} has {count} tests and the file says {said}: run `make seconds`"
+        )
