@@ -220,9 +220,9 @@ class Quantity:
     name: str
     statistic: Statistic
 
-    def planned(self, context: Context) -> tuple[Aggregation, Summed]:
+    def planned(self, context: Context[Adds]) -> tuple[Aggregation, Summed]:
         """Return the aggregation and the vector that the plan has for this total; refused where it has none."""
-        design: Adds = context.design
+        design = context.design
         if self.name not in design.totals:
             msg = f"this plan has no total {self.name!r}"
             raise PlanMismatch(msg)

@@ -173,8 +173,8 @@ def _mask(context: Context, request: HellosRequest) -> SealedReply:
     return SealedReply(tuple(state.seal(name, "hop 0", context.name, blob) for name in to))
 
 
-def _pass(context: Context, request: RelayedRequest) -> SealedReply:
-    design: LinkDesign = context.design
+def _pass(context: Context[LinkDesign], request: RelayedRequest) -> SealedReply:
+    design = context.design
     number, hop = divmod(context.index, design.hops)
     state, names = _Pass(context, number), design.names
     if design.ring:

@@ -106,7 +106,7 @@ def pick_scale(radius: float, parties: int, rows: int, rounds: int, epsilon: flo
 
 def compile_plan(study: Study) -> Plan:
     """The releases of Algorithm 2 with the noise as printed; half of epsilon and delta for each kind."""
-    p: Parameters = check_parameters(study, Parameters)
+    p = check_parameters(study, Parameters)
     if p.radius_in_half_ranges is not None:
         raise UsageError(
             "radius_in_half_ranges is not for the published form: its bound is radius, the paper's eta, in units of the response"

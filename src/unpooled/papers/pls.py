@@ -190,7 +190,7 @@ def release_model(context: Context, request: Nothing) -> PublishedReply:  # noqa
     return PublishedReply(context.release(MODEL_RELEASE, Vector(model)))
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[PlsDesign]) -> Conversation:
     """Ask for the model."""
     (card,) = plan.study.parties
     (reply,) = yield from everybody([Ask(card.name, PUBLISHED, Nothing())])
@@ -200,7 +200,7 @@ def coordinate(plan: Plan) -> Conversation:
     b = coefficients(weights, loadings, y_loadings)
     rotations = weights @ np.linalg.pinv(loadings.T @ weights)
     fitted = PlsFit(b, response - float(mean @ b), weights, loadings, rotations, y_loadings, mean)
-    design: PlsDesign = plan.design
+    design = plan.design
     channels = tuple(column.name for column in design.channels)
     return PlsResult(channels, stored(fitted), (card.name,), scores=Array.of(scores))
 

@@ -68,7 +68,7 @@ class PublishedNoise(Unpriced):
 
 def compile_plan(study: Study) -> Plan:
     """One sketch per party, with the noise of Theorem 1 of the PRIDE paper."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     check(study, parameters)
     if Unit(study.unit) is not Unit.ATTRIBUTE or parameters.sketch != "srht":
         raise UsageError("the published calibration is for unit 'attribute' and the SRHT only")

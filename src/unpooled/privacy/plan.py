@@ -11,7 +11,7 @@ import html
 import math
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
@@ -38,6 +38,15 @@ from unpooled.privacy.unit import Split, Unit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from typing_extensions import TypeVar
+
+    #: What a model makes of a study; a plan of no particular model is ``Plan``.
+    Design = TypeVar("Design", default=Any)
+else:
+    from typing import TypeVar
+
+    Design = TypeVar("Design")
+
 #: Raised whenever the meaning of a plan changes, so that an old approval never covers a new meaning (docs/decisions/0048).
 PLAN_VERSION = 3
 _LINKED = Sentence(
@@ -55,7 +64,7 @@ _SENTENCES = ("public", "not_protected", "assumptions", "voids", "trusted", "hid
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Releases):
+class Plan(Releases, Generic[Design]):
     """The releases of a study, and everything that is said about them."""
 
     #: Sentences about what leaves a party without noise, and why that is allowed.
@@ -71,7 +80,7 @@ class Plan(Releases):
     #: How it is computed, for people: no part of the hash, for it follows from the study.
     notes: tuple[str, ...] = field(default=(), compare=False)
     #: What the model made of the study. It follows from the study, so it is no part of the hash.
-    design: Any = field(default=None, compare=False, repr=False)
+    design: Design = field(default=None, compare=False, repr=False)  # type: ignore[assignment]
     #: Who sees more than releases, and is trusted with it: nobody, or names in words.
     trusted: tuple[Sentence, ...] = ()
     #: Whether it links rows between parties. It follows from the model, so it is no part of the hash.

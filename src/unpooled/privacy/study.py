@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ ALIGNED, LINKED = "aligned", "psi:"
 CIRCUMSTANCES, LONGEST_TEXT = ("collected", "legal_basis", "retention", "contact"), 500
 #: Those who declare what no release supplies.
 _CARDS, _TEXT = DeclaredInput("the parties' cards"), DeclaredInput("the analyst, in the study")
+#: A model's own struct of parameters.
+Fields = TypeVar("Fields", bound=msgspec.Struct)
 #: Rows of a party: sums over some parties of so many stay exact in 64-bit integers, on a grid that is still one.
 MOST_ROWS = 10**12
 
@@ -259,7 +261,7 @@ def default_delta(n_rows: int) -> float:
     return min(1e-5, 0.1 / n_rows)
 
 
-def check_parameters(study: Study, parameters: type[Any]) -> Any:  # noqa: ANN401 - the model's own struct
+def check_parameters(study: Study, parameters: type[Fields]) -> Fields:
     """The study's parameters as the model's struct; an unknown key or a wrong type is an error that names it."""
     try:
         return msgspec.convert(study.parameters, parameters, strict=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from unpooled.errors import ProtocolError, raised_at
+from unpooled.privacy.plan import Design
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,12 +56,12 @@ _DESKS: dict[object, Desk] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class Context(Generic[Design]):
     """The data, the plan and the acts that a step is given in addition to its request."""
 
     name: str
     table: Table
-    plan: Plan
+    plan: Plan[Design]
     step: str
     index: int
     _token: object
@@ -77,7 +78,7 @@ class Context:
         return self.plan.study.card(self.name)
 
     @property
-    def design(self) -> Any:  # noqa: ANN401 - the model's own
+    def design(self) -> Design:
         """Return the design that the model made of the study when the plan was compiled."""
         return self.plan.design
 

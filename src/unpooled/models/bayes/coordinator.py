@@ -64,9 +64,9 @@ class BayesResult(msgspec.Struct, frozen=True):
     method: str = Method.MOMENTS
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[BayesDesign]) -> Conversation:
     """Exchange keys, then the rounds of the plan's method."""
-    rounds, design = Rounds(plan), _design(plan)
+    rounds, design = Rounds(plan), plan.design
     yield from rounds.begin(design.weighting)
     if design.method is Method.MOMENTS:
         moments, settings = yield from _one_release(rounds)
@@ -75,16 +75,11 @@ def coordinate(plan: Plan) -> Conversation:
     return _result(rounds, fit, left, ())
 
 
-def _design(plan: Plan) -> BayesDesign:
-    design: BayesDesign = plan.design
-    return design
-
-
-def _one_release(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[Moments, tuple[float, ...]]]:
+def _one_release(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, tuple[Moments, tuple[float, ...]]]:
     """Deviations (if the data are to be projected), the sum of y^2 (if precisions are to be estimated), the moments."""
     from unpooled.models.bayes.projection import best_multiple, thresholds
 
-    plan, design = rounds.plan, _design(rounds.plan)
+    plan, design = rounds.plan, rounds.design
     settings: tuple[float, ...] = ()
     if design.deviations is not None:
         total = yield from rounds.total(DEVIATIONS)
@@ -104,9 +99,9 @@ def _one_release(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[Moments,
     return moments, settings
 
 
-def _standardised(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments | None]]:
+def _standardised(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments | None]]:
     """Means and deviations; gradients; what they leave."""
-    design = _design(rounds.plan)
+    design = rounds.design
     rows = design.standard
     if design.method is Method.MEAN:
         standard = Standard.declared()
@@ -143,9 +138,9 @@ def clip_of(noise: float) -> float:
     return max(_CLIP, _CLIP_ROOT * noise ** (-1 / 3)) if noise else math.inf
 
 
-def _descent(rounds: Rounds, standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
+def _descent(rounds: Rounds[BayesDesign], standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
     """Steps along noisy clipped gradients; the mean of the later half of the iterates, and the deviation of its noise."""
-    design, schedule = _design(rounds.plan), _design(rounds.plan).schedule
+    design, schedule = rounds.design, rounds.design.schedule
     noise = 0.0
 
     def move(total: Total, _: Row) -> Row:
@@ -216,8 +211,10 @@ def posterior(design: BayesDesign, moments: Moments) -> LinearFit:
     return moments.posterior(p.prior_precision, p.noise_precision, naive=p.posterior == NAIVE)
 
 
-def _result(rounds: Rounds, fit: LinearFit, moments: Moments | None, settings: tuple[float, ...]) -> BayesResult:
-    design = _design(rounds.plan)
+def _result(
+    rounds: Rounds[BayesDesign], fit: LinearFit, moments: Moments | None, settings: tuple[float, ...]
+) -> BayesResult:
+    design = rounds.design
     level = design.parameters.level
     values, interval, known = fit.coef_.tolist(), fit.interval(level).tolist(), fit.identified.tolist()
     coefficients = tuple(

@@ -200,7 +200,7 @@ def _paper(parameters: Parameters) -> list[str]:
 
 def design_of(study: Study, method: str | None = None) -> BayesDesign:
     """Return the checked design that the study asks for; ``method`` for a form that has one only."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     _check(parameters)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)

@@ -14,10 +14,11 @@ from unpooled.protocol.terms import ResultTerm
 if TYPE_CHECKING:
     from unpooled.aggregation.inference import LinearTables
     from unpooled.models.bayes.coordinator import BayesResult
+    from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.plan import Plan
 
 
-def tables(plan: Plan, result: BayesResult) -> LinearTables | None:
+def tables(plan: Plan[BayesDesign], result: BayesResult) -> LinearTables | None:
     """Return the tables to publish: generalised least squares with standard errors and tests; None without moments."""
     if result.moments is None:
         return None
@@ -31,7 +32,7 @@ def terms(plan: Plan, result: BayesResult) -> tuple[ResultTerm, ...]:
     return predicting(plan, result) if found is None else tuple(t.line for t in found.summary(result.level).terms)
 
 
-def predicting(plan: Plan, result: BayesResult) -> tuple[ResultTerm, ...]:
+def predicting(plan: Plan[BayesDesign], result: BayesResult) -> tuple[ResultTerm, ...]:
     """The coefficients that predict: posterior means, one for every level of a column."""
     found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
     return (*found, ResultTerm(CONSTANT_TERM, result.intercept)) if plan.design.layout.intercept else found

@@ -55,14 +55,9 @@ class Summary(msgspec.Struct, frozen=True):
     sd: Estimate | None = None
 
 
-def _design(plan: Plan) -> DescribeDesign:
-    design: DescribeDesign = plan.design
-    return design
-
-
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[DescribeDesign]) -> Conversation:
     """Ask every party for its sums; a party that drops out is left out of the pooled figures."""
-    cards, design = plan.study.parties, _design(plan)
+    cards, design = plan.study.parties, plan.design
     if design.ranges is not None:
         return (yield from _ranges(plan, design.ranges))
     replies = yield [Ask(card.name, STEP, Nothing()) for card in cards]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.models.describe.plan import SumsLayout
+    from unpooled.models.describe.plan import DescribeDesign, SumsLayout
     from unpooled.privacy.table import Table
 
 
@@ -63,13 +63,14 @@ def histogram(context: Context, request: Nothing) -> SumsReply:  # noqa: ARG001 
     return SumsReply(context.release(HISTOGRAM, Vector(context.added_up(_bins))))
 
 
-def _sums(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
+def _sums(context: Context[DescribeDesign], settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
     return sums(context.table, context.design.layouts[context.name])
 
 
-def _bins(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
-    counts: NDArray[np.int64] = context.design.ranges.statistic(context.table)
-    return counts
+def _bins(context: Context[DescribeDesign], settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
+    layout = context.design.ranges
+    assert layout is not None  # a plan of sums has no such total
+    return layout.statistic(context.table)
 
 
 STEPS = (Step(STEP, Nothing, SumsReply, answer), Step(HISTOGRAM, Nothing, SumsReply, histogram))

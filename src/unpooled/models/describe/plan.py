@@ -127,7 +127,7 @@ def compile_plan(study: Study) -> Plan:
     if study.trust:
         msg = f"model 'describe' needs no trust; remove {', '.join(study.trust)}"
         raise UsageError(msg)
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     if parameters.ranges:
         return _ranges(study, parameters)
     layouts = {card.name: layout(study, card, parameters) for card in study.parties}

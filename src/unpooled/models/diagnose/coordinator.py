@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from unpooled.protocol.step import Conversation
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[DiagnoseDesign]) -> Conversation:
     """Ask every party for its counts; one that drops out is left out."""
     cards, design = plan.study.parties, plan.design
     replies = yield [Ask(card.name, STEP, Nothing()) for card in cards]

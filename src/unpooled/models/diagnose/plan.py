@@ -106,7 +106,7 @@ def _rising(name: str, cuts: tuple[float, ...]) -> None:
 
 def design_of(study: Study) -> DiagnoseDesign:
     """Return the checked design that the study asks for."""
-    p: Parameters = check_parameters(study, Parameters)
+    p = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     response = first.column(p.response)
     features = tuple(column for column in first.columns if column.name != p.response)

@@ -13,6 +13,7 @@ from unpooled.aggregation.standard import CONSTANT, LARGEST_SQUARE, SCALES, SPRE
 from unpooled.families.gamma import gamma_dispersion
 from unpooled.kernels import noisy_gram
 from unpooled.models.glm.directions import MOMENTS
+from unpooled.models.glm.plan import GlmDesign
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
 from unpooled.models.glm.rounds import CONVERGED, PRIOR, GlmMethod
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from unpooled.aggregation.totals import Total
     from unpooled.models.glm.curvature import Curvature
     from unpooled.models.glm.directions import Directions
-    from unpooled.models.glm.plan import GlmDesign
     from unpooled.models.glm.shapes import GlmShape
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.messages import Ask
@@ -42,7 +42,7 @@ _LONGEST_STEP = 2.0
 
 
 @dataclass
-class GlmFit(Rounds):
+class GlmFit(Rounds[GlmDesign]):
     """A study under way: what was learnt so far, in standardised units."""
 
     standard: Standard | None = None
@@ -54,12 +54,6 @@ class GlmFit(Rounds):
     units: tuple[float, float] = (1.0, 1.0)
     #: Variance of every coefficient of the rounds, from their own noise and from their pull to the base rate.
     spread: Row | float = 0.0
-
-    @property
-    def design(self) -> GlmDesign:
-        """Return the design that the study asks for."""
-        design: GlmDesign = self.plan.design
-        return design
 
     def at(self, start: Row) -> tuple[float, ...]:
         """Return the numbers that a request over standardised rows carries."""
@@ -85,9 +79,9 @@ class GlmFit(Rounds):
         return self.shape.penalty(self.standard, self.counted)
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[GlmDesign]) -> Conversation:
     """Exchange keys, then the rounds of the plan's method."""
-    design: GlmDesign = plan.design
+    design = plan.design
     fit = GlmFit(plan)
     yield from fit.begin(design.weighting)
     total = yield from fit.total(BASE)

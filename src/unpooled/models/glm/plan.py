@@ -188,7 +188,7 @@ def _entries(responses: Responses, columns: int) -> int:
 
 def design_of(study: Study) -> GlmDesign:
     """Return the checked design that the study asks for."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     _check(parameters)
     rows = sum(card.rows for card in study.parties)

@@ -16,6 +16,7 @@ from unpooled.protocol.step import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm
 
 if TYPE_CHECKING:
+    from unpooled.models.glm.plan import GlmDesign
     from unpooled.privacy.plan import Plan
 
 
@@ -75,7 +76,7 @@ def _estimates(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
     return tuple(t.line for t in found.summary(result.level).terms)
 
 
-def predicting(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
+def predicting(plan: Plan[GlmDesign], result: GlmResult) -> tuple[ResultTerm, ...]:
     """The coefficients that predict: one for every level of a column, shrunk by what is known of their noise."""
     found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
     if not plan.design.layout.intercept:
@@ -87,7 +88,7 @@ def predicting(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
     return tuple(term for a, constant in enumerate(constants) for term in (*found[a * p : (a + 1) * p], constant))
 
 
-def tables(plan: Plan, result: GlmResult) -> Tables | None:
+def tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables | None:
     """Return the tables to publish: the estimates of the Newton step, unshrunk; None where the method makes none."""
     if result.newton is None:
         return None

@@ -37,7 +37,7 @@ _OF_ROUNDS = ("coupling", "rounds", "sampled", "clip", "shares", "refit", "respo
 
 def form_of(study: Study) -> Form:
     """The form of a study: what it asks for, or what suits it (without noise, the rounds are exact in the ball that is named)."""
-    p: Parameters = check_parameters(study, Parameters)
+    p = check_parameters(study, Parameters)
     if p.method not in set(Form):
         msg = f"method is one of {', '.join(Form)}, not {p.method!r}"
         raise UsageError(msg)

@@ -263,7 +263,7 @@ def widths_of(study: Study) -> dict[str, int]:
 
 def design_of(study: Study) -> LassoDesign:
     """Return the checked design that the study asks for (Theorem L.3)."""
-    p: Parameters = check_parameters(study, Parameters)
+    p = check_parameters(study, Parameters)
     check_bound(p)
     check(study, p)
     if p.sketch_rows:

@@ -108,7 +108,7 @@ def only_the_mean(study: Study) -> bool:
 
 def design_of(study: Study) -> StandardDesign:
     """Return the checked design that the study asks for."""
-    p: Parameters = check_parameters(study, Parameters)
+    p = check_parameters(study, Parameters)
     check_bound(p)
     check(study, p)
     mean_only, several = only_the_mean(study), len(study.parties) > 1

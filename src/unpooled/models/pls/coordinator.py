@@ -55,10 +55,10 @@ class PlsResult(msgspec.Struct, frozen=True):
     more: tuple[StoredMoments, ...] = ()
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[PlsDesign]) -> Conversation:
     """Ask for the moments, and report what follows from them."""
     study = plan.study
-    design: PlsDesign = plan.design
+    design = plan.design
     channels = tuple(column.name for column in design.channels)
     wanted = design.parameters.n_components
     if study.epsilon == math.inf and not design.several:

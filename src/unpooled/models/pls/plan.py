@@ -181,7 +181,7 @@ def _check(parameters: Parameters) -> None:
 
 def design_of(study: Study) -> PlsDesign:
     """Return the checked design that the study asks for (Theorem C.5)."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     _check(parameters)
     channels, (response, *others) = _channels(study, parameters.responses)
     if not channels:

@@ -30,9 +30,9 @@ class PrideResult(msgspec.Struct, frozen=True):
     published: dict[str, tuple[float, ...]] = {}
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[PrideDesign]) -> Conversation:
     """Two rounds (four with global cross-validation, which is not private)."""
-    design: PrideDesign = plan.design
+    design = plan.design
     parameters, parts = design.parameters, design.parts
     replies = yield [Ask(part.card.name, SKETCH, Nothing()) for part in parts]
     _complete(replies)

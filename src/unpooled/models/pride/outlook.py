@@ -98,7 +98,7 @@ def outlook(
 
 
 def _is_binary(study: Study) -> bool:
-    return bool(check_parameters(study, Parameters).named == "logistic")
+    return check_parameters(study, Parameters).named == "logistic"
 
 
 def _is_straight(study: Study) -> bool:
@@ -128,7 +128,7 @@ def _error(model: Model, study: Study, r2: float, structure: str, correlation: f
     count = study.parties[0].rows
     columns = tuple(column for card in study.parties for column in card.columns)
     values, signal = _rows(columns, count + _NEW, structure, correlation, rng)
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     binary, plain = _is_binary(study), _is_straight(study)
     labels = {} if binary or plain else made_up.responses(parameters, signal, r2, rng)
     truth = signal

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from unpooled.models.pride.gram import Share
     from unpooled.models.pride.local import LocalProblem
     from unpooled.models.pride.parameters import Parameters
+    from unpooled.models.pride.plan import PrideDesign
     from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
@@ -74,15 +75,15 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 4096
 
 
-def part_of(context: Context) -> Part:
+def part_of(context: Context[PrideDesign]) -> Part:
     """Return the part of the design that this party holds and sends."""
-    part: Part = context.design.part(context.name)
+    part = context.design.part(context.name)
+    assert part is not None  # every party of a study has one
     return part
 
 
-def _parameters(context: Context) -> Parameters:
-    parameters: Parameters = context.design.parameters
-    return parameters
+def _parameters(context: Context[PrideDesign]) -> Parameters:
+    return context.design.parameters
 
 
 # --- step 1: the sketch --------------------------------------------------------------------------------------------------
@@ -142,9 +143,9 @@ def exact_sketch(part: Part, table: Table, clip: int | None, block_rows: int = B
 # --- the local design --------------------------------------------------------------------------------------------------
 
 
-def _own(context: Context, part: Part) -> Own:
+def _own(context: Context[PrideDesign], part: Part) -> Own:
     """The party's own coded columns, private then public: raw, because nothing computed from them leaves."""
-    own: Own = context.design.own(part, context.table)
+    own = context.design.own(part, context.table)
     if not part.public.columns:
         return own
     public = np.concatenate([part.public.real(block) for block in context.table.blocks(part.public.names)])
@@ -152,7 +153,7 @@ def _own(context: Context, part: Part) -> Own:
     return Own(np.hstack([own.rows, public]), np.append(own.mean, np.zeros(width)), np.append(own.deviation, np.ones(width)))
 
 
-def _others(context: Context, received: Sequence[Received]) -> tuple[Matrix, Vector, NDArray[np.bool_]]:
+def _others(context: Context[PrideDesign], received: Sequence[Received]) -> tuple[Matrix, Vector, NDArray[np.bool_]]:
     """The received columns side by side, the standard deviation of the noise in each (0 for public columns), and which lost something."""
     rows = context.table.n_rows
     columns: list[Matrix] = [np.empty((rows, 0))]
@@ -198,7 +199,7 @@ def _response(context: Context) -> Vector:
     return response_of(_parameters(context), context.table)
 
 
-def _problem(context: Context, own: Matrix, received: Sequence[Received]) -> LocalProblem:
+def _problem(context: Context[PrideDesign], own: Matrix, received: Sequence[Received]) -> LocalProblem:
     """Return the problem that the party fits, noisy columns calibrated where that was asked for; keep the values that new rows will need."""
     parameters = _parameters(context)
     columns_received, noise, sketched = _others(context, received)

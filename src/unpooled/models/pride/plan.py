@@ -218,7 +218,7 @@ def _mechanism(study: Study, part: Part, senders: Sequence[Part]) -> Mechanism:
     grid, m = part.private.grid, part.sketch.size
     columns = part.private.columns
     attribute = grid * max(part.sketch.attribute_reach(c, f) for c, f in zip(columns, part.firsts, strict=True))
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     mu = budget_mu(study.epsilon, study.delta) * math.sqrt(1 - parameters.publish)
     if Unit(study.unit) is Unit.ATTRIBUTE:
         mu /= math.sqrt(shared_columns(sender.card for sender in senders))
@@ -240,7 +240,7 @@ def shared_columns(cards: Iterable[Card]) -> int:
 
 def _publication(study: Study, part: Part, estimating: list[Part]) -> Mechanism:
     """The release of one party's own coefficients; an attribute moves those of the parties that hold it, a record those of all."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     # Of several classes, every column has a coefficient for each.
     several = len(parameters.classes) if isinstance(parameters.law, JointFamily) else 1
     size = (len(part.private.attribute) + len(part.public.attribute)) * several
@@ -285,7 +285,7 @@ def unit_of(parameters: Parameters, response: NDArray[np.float64]) -> float:
 def clip_length(study: Study, part: Part) -> int:
     """The bound C on a sketched row, in the integers of the sketch (Theorem P.2)."""
     assert part.sketch is not None
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     bound = parameters.clip_norm
     if bound is None:
         bound = 1.25 * math.sqrt(len(part.private.attribute) / 3)

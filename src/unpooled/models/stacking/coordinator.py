@@ -55,9 +55,9 @@ class StackingResult(msgspec.Struct, frozen=True):
     high: tuple[float, ...]
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[StackingDesign]) -> Conversation:
     """Low level, predictions of the high-level rows, high level."""
-    design: StackingDesign = plan.design
+    design = plan.design
     blocks = list(design.blocks)
     if design.shares:
         scores = yield from everybody([Ask(block.card.name, SCORE, Nothing()) for block in blocks])

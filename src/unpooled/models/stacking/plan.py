@@ -182,7 +182,7 @@ def _implied(columns: tuple[Column, ...], norm: float | None, share: float) -> t
 
 def design_of(study: Study) -> StackingDesign:
     """Return the checked design that the study asks for."""
-    p: Parameters = check_parameters(study, Parameters)
+    p = check_parameters(study, Parameters)
     _check(study, p)
     rows_split = p.split == "samples"
     try:
