@@ -17,7 +17,7 @@ from unpooled.errors import DataError, UsageError
 from unpooled.models import load
 from unpooled.protocol.terms import FIELDS, ResultTerm, as_csv, as_table
 from unpooled.report.page import page
-from unpooled.report.run import Run
+from unpooled.study.finished import Run
 from unpooled.study.record import RECORD, read_record
 
 

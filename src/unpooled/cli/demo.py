@@ -270,7 +270,7 @@ def _table(console: Console, titles: Sequence[str], lines: Sequence[Sequence[str
 
 def _page(run: Path) -> None:
     from unpooled.report.page import page
-    from unpooled.report.run import Run
+    from unpooled.study.finished import Run
 
     (run / "report.html").write_text(page(Run.read(run)), encoding="utf-8")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from unpooled.protocol.step import Panel
     from unpooled.protocol.terms import ResultTerm
     from unpooled.report.party import PartyView
-    from unpooled.report.run import Run
+    from unpooled.study.finished import Run
 
 #: So many declared columns are listed.
 _COLUMNS = 200
