@@ -136,13 +136,12 @@ class Plan(Releases, Generic[Design]):
             plan=self.hash,
             proved=proved,
             failure=costs[Unit(study.unit)].failure(asked) if math.isfinite(asked) else 1.0,
-            trusted=self.trusted,
-            public=(*self.public, *([_LINKED] if study.linked else [])),
-            not_protected=self.not_protected,
-            assumptions=(*self.assumptions, *([_REMADE] if self.formerly else [])),
-            voids=self.voids,
+            said={name: getattr(self, name) for name in _SENTENCES}
+            | {
+                "public": (*self.public, *([_LINKED] if study.linked else [])),
+                "assumptions": (*self.assumptions, *([_REMADE] if self.formerly else [])),
+            },
             links=self.links,
-            hidden=self.hidden,
         )
 
     def origin(self, what: str) -> ReleasedInput:

@@ -254,34 +254,9 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[Sentence, .
             Release(BLOCK, block.card.name, BLOCK, mechanism, exposure=Exposure(part, label=mechanism.label))
             for block, mechanism in zip(design.blocks, _perturbed(study, design, shapes, perturb), strict=True)
         ]
-    public: tuple[Sentence, ...] = ()
-    trusted: tuple[Sentence, ...] = ()
     if learns:
-        share = 1 - design.parameters.predictions_share if design.meta is Meta.PERTURBED else 1.0
-        count = high or study.card(design.holder).rows
-        outcomes = design.outcomes
-        fit = Fit(design.high_columns, count, 1.0, apart=2.0, classes=outcomes.classes, rest=outcomes.rest)
-        penalties = partial(design.penalty, META, count, study.epsilon)
-        if perturb is fits and share == 1.0:
-            (meta,) = by_law(study, [fit], penalties, Noise(design.parameters.noise))
-        else:
-            (meta,) = perturb(study, [fit], penalties(Noise.GAMMA), study.epsilon * share)
-        if design.meta is Meta.PERTURBED:
-            releases += [_predictions(study, design, block.card.name, high) for block in design.blocks]
-        releases.append(Release(META, design.holder, META, meta, exposure=Exposure(HIGH if high else "", label=meta.label)))
-    if design.meta is Meta.TRUSTED:
-        public = (
-            Sentence(
-                "stacking.predictions-seen",
-                "The coordinator and {holder}, which are trusted, see every party's prediction of {rows} of the rows without noise.",
-                holder=design.holder,
-                rows=high,
-            ),
-        )
-        trusted = (
-            Sentence("trusted.coordinator", "the coordinator"),
-            Sentence("trusted.high-level", "{holder}, which learns the high level", holder=design.holder),
-        )
+        releases += _high_level(study, design, high, perturb)
+    public, trusted = _who_sees(design, high)
     return Plan(
         study,
         design.split,
@@ -299,6 +274,42 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[Sentence, .
         trusted=trusted,
         design=design,
     )
+
+
+def _high_level(study: Study, design: StackingDesign, high: int, perturb: Perturb) -> list[Release]:
+    """Return the releases of the high level: the parties' perturbed predictions, where there are any, and its own fit."""
+    share = 1 - design.parameters.predictions_share if design.meta is Meta.PERTURBED else 1.0
+    count = high or study.card(design.holder).rows
+    outcomes = design.outcomes
+    fit = Fit(design.high_columns, count, 1.0, apart=2.0, classes=outcomes.classes, rest=outcomes.rest)
+    penalties = partial(design.penalty, META, count, study.epsilon)
+    if perturb is fits and share == 1.0:
+        (meta,) = by_law(study, [fit], penalties, Noise(design.parameters.noise))
+    else:
+        (meta,) = perturb(study, [fit], penalties(Noise.GAMMA), study.epsilon * share)
+    found = (
+        [_predictions(study, design, block.card.name, high) for block in design.blocks]
+        if design.meta is Meta.PERTURBED
+        else []
+    )
+    return [*found, Release(META, design.holder, META, meta, exposure=Exposure(HIGH if high else "", label=meta.label))]
+
+
+def _who_sees(design: StackingDesign, high: int) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
+    """Return the sentences on what leaves the parties without noise, and on who is trusted with it."""
+    if design.meta is not Meta.TRUSTED:
+        return (), ()
+    seen = Sentence(
+        "stacking.predictions-seen",
+        "The coordinator and {holder}, which are trusted, see every party's prediction of {rows} of the rows without noise.",
+        holder=design.holder,
+        rows=high,
+    )
+    trusted = (
+        Sentence("trusted.coordinator", "the coordinator"),
+        Sentence("trusted.high-level", "{holder}, which learns the high level", holder=design.holder),
+    )
+    return (seen,), trusted
 
 
 def _perturbed(study: Study, design: StackingDesign, shapes: list[Fit], perturb: Perturb) -> Sequence[ObjectivePerturbation]:
