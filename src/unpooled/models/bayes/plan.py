@@ -85,7 +85,7 @@ class BayesDesign:
     totals: dict[str, Summed]
     standard: StandardRows
     #: The best multiple of deviations for so many rows, once it was simulated: public, and a tenth of a second of work.
-    multiples: dict[int, float] = field(default_factory=dict, init=False, compare=False, repr=False)
+    multiples: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
 
     def seen(self, table: Table) -> Table:
         """A party's table with the columns that the formula makes."""
