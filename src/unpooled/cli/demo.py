@@ -80,7 +80,7 @@ def _own_state(folder: Path) -> Iterator[None]:
 
 
 def _rows(folder: Path, epsilon: float, seed: int, console: Console) -> dict[str, Any]:
-    """A regression over rows of three hospitals."""
+    """Return a regression over rows of three hospitals."""
     import numpy as np
 
     from unpooled.datasets.hospitals import make_hospitals

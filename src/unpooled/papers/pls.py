@@ -80,7 +80,7 @@ class ComponentsLayout:
 
 
 def components(X: Matrix, y: Matrix, layout: ComponentsLayout) -> Matrix:
-    """The exact model, flat, and behind it the bounds max|E_i| and max|f| of every component."""
+    """Return the exact model, flat, and behind it the bounds max|E_i| and max|f| of every component."""
     mean, middle = X.mean(axis=0), float(y.mean())
     E, f = X - mean, y - middle
     table, bounds = np.zeros((layout.components, layout.width)), np.zeros((layout.components, 2))
@@ -182,7 +182,7 @@ def compile_plan(study: Study) -> Plan:
 
 
 def release_model(context: Context, request: Nothing) -> PublishedReply:  # noqa: ARG001 - the request is no more than its name
-    """The model of this party's rows, with noise on every component."""
+    """Return the model of this party's rows, with noise on every component."""
     mechanism = context.planned(MODEL_RELEASE).mechanism
     assert isinstance(mechanism, PublishedModel)
     *channels, response = (context.table[name] for name in context.design.names)

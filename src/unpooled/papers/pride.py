@@ -58,7 +58,7 @@ class PublishedNoise(Unpriced):
     home: ClassVar[str] = "unpooled.models.pride.published"
 
     def draw(self, given: Vector, bits: RandomBits) -> NDArray[np.float64]:
-        """The sketch plus Gaussian noise of w theta times the multiplier, on a grid of 2^-18 of itself."""
+        """Return the sketch plus Gaussian noise of w theta times the multiplier, on a grid of 2^-18 of itself."""
         assert given.sensitivity is not None
         step = self.multiplier * given.sensitivity * 2.0**-18
         drawn = noise.rounded_gaussian(2.0**18, given.values.size, stream=bits)

@@ -145,16 +145,16 @@ class Plan(Releases, Generic[Design]):
         )
 
     def origin(self, what: str) -> ReleasedInput:
-        """The origin of a public input that this plan released: whether its statement holds, and what it cost its people."""
+        """Return the origin of a public input that this plan released: whether its statement holds, and what it cost its people."""
         holds, events = self._priced
         return ReleasedInput(what, self.hash, holds, events)
 
     def origins(self, what: str) -> tuple[ReleasedInput, ...]:
-        """The origin of a public input that this plan released, after those of the plan's own inputs."""
+        """Return the origin of a public input that this plan released, after those of the plan's own inputs."""
         return (*self.study.origins, self.origin(what))
 
     def sourced(self, what: str, value: Any) -> Any:  # noqa: ANN401 - a value of the same kind
-        """The value as this plan released it, for later studies that take it as "basis", "prior" or another public input."""
+        """Return the value as this plan released it, for later studies that take it as "basis", "prior" or another public input."""
         return sourced(value, self.origins(what))
 
     @cached_property
@@ -225,7 +225,7 @@ class Plan(Releases, Generic[Design]):
 
 
 def _said(study: Study) -> dict[str, object]:
-    """A study as plain data, without the fields that have their default."""
+    """Return a study as plain data, without the fields that have their default."""
     # Through plain data and back, so that an int in the place of a float hashes like after a journey.
     said: dict[str, object] = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(study), Study))
     for one in msgspec.structs.fields(Study):
@@ -240,7 +240,7 @@ def _number(value: float | None) -> str:
 
 
 def _spelled(exposure: Exposure) -> dict[str, object]:
-    """The fields of an exposure that do not have their default."""
+    """Return the fields of an exposure that do not have their default."""
     said = asdict(exposure)
     return {one.name: said[one.name] for one in fields(exposure) if getattr(exposure, one.name) != one.default}
 

@@ -243,7 +243,7 @@ class Statement:
         return f"{words}. Epsilon does not limit what the results say about people in general."
 
     def to_dict(self) -> dict[str, Any]:
-        """The statement as plain data."""
+        """Return the statement as plain data."""
         return asdict(self) | {"headline": self.headline, "reading": self.reading}
 
     def __repr__(self) -> str:

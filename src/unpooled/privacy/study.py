@@ -95,7 +95,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return {name.replace("_", " "): words for name in CIRCUMSTANCES if (words := getattr(self, name))}
 
     def column(self, name: str) -> Column:
-        """The declaration of one column."""
+        """Return the declaration of one column."""
         if name in self._by_name:
             return self._by_name[name]
         msg = f"party {self.name!r} declares no column {name!r}; it has {listed([c.name for c in self.columns])}"
@@ -190,7 +190,7 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def target(self) -> Target:
-        """The privacy that is asked for."""
+        """Return the privacy that is asked for."""
         return Target(self.epsilon, self.delta, Unit(self.unit))
 
     @property
@@ -208,28 +208,28 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def linked(self) -> str:
-        """The name of the row map by which the parties take their rows; empty without one."""
+        """Return the name of the row map by which the parties take their rows; empty without one."""
         return self.ids.removeprefix(LINKED) if self.ids.startswith(LINKED) else ""
 
     @property
     def circle(self) -> str:
-        """The set of its parties, by the keys of their cards."""
+        """Return the set of its parties, by the keys of their cards."""
         return hashlib.sha256(" ".join(sorted(card.key for card in self.parties)).encode()).hexdigest()
 
     @property
     def row(self) -> str:
-        """The row of the registry that answers it: the model, or its published form where the calibration asks for that."""
+        """Return the row of the registry that answers it: the model, or its published form where the calibration asks for that."""
         return self.model if self.calibration == Calibration.SOUND else f"{self.model}-{self.calibration}"
 
     @property
     def household_rows(self) -> int:
-        """The most rows of one id that count in the whole study; 1 where every row is a unit of its own."""
+        """Return the most rows of one id that count in the whole study; 1 where every row is a unit of its own."""
         declared = [card.household for card in self.parties if card.household is not None]
         shared = sum(one.rows for one in declared if one.elsewhere)
         return max([shared, *(one.rows for one in declared), 1])
 
     def one_card_for_all(self) -> Card:
-        """The first card, where all parties declare the same columns: rows are split."""
+        """Return the first card, where all parties declare the same columns: rows are split."""
         first, *others = self.parties
         for card in others:
             if card.columns != first.columns:
@@ -248,7 +248,7 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return self.trust.get(role) == TRUSTED
 
     def card(self, party: str) -> Card:
-        """The card of one party."""
+        """Return the card of one party."""
         for card in self.parties:
             if card.name == party:
                 return card
@@ -262,7 +262,7 @@ def default_delta(n_rows: int) -> float:
 
 
 def check_parameters(study: Study, parameters: type[Fields]) -> Fields:
-    """The study's parameters as the model's struct; an unknown key or a wrong type is an error that names it."""
+    """Return the study's parameters as the model's struct; an unknown key or a wrong type is an error that names it."""
     try:
         return msgspec.convert(study.parameters, parameters, strict=True)
     except msgspec.ValidationError as error:

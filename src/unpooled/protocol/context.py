@@ -74,7 +74,7 @@ class Context(Generic[Design]):
 
     @property
     def card(self) -> Card:
-        """The party's declared columns, as the approved study has them."""
+        """Return the party's declared columns, as the approved study has them."""
         return self.plan.study.card(self.name)
 
     @property
@@ -109,7 +109,7 @@ class Context(Generic[Design]):
         self._desk.affordable(names)
 
     def planned(self, name: str) -> Release:
-        """The plan's release of this name in this step; refused where there is none, or where it was made often enough."""
+        """Return the plan's release of this name in this step; refused where there is none, or where it was made often enough."""
         return self._desk.planned(name)
 
     def partial(self, name: str, values: NDArray[Any]) -> Partial:
@@ -117,29 +117,29 @@ class Context(Generic[Design]):
         return self._desk.partial(name, values)
 
     def sign(self, *values: Released) -> Signed:
-        """A signature under values that were just released, which tells others that they are this party's own."""
+        """Return a signature under values that were just released, which tells others that they are this party's own."""
         return self._desk.sign(values)
 
     def attest(self, *parts: bytes) -> str:
-        """The party's signature under public parts (a key, a set of participants)."""
+        """Return the party's signature under public parts (a key, a set of participants)."""
         return self._desk.attest(parts)
 
     @property
     def public_key(self) -> str:
-        """The key that verifies this party's signatures."""
+        """Return the key that verifies this party's signatures."""
         return self._desk.public_key()
 
     @property
     def agreement_key(self) -> str:
-        """The public half of this party's key for sealed messages of this plan."""
+        """Return the public half of this party's key for sealed messages of this plan."""
         return self._desk.agreement_key()
 
     def shared_key(self, other: str, *purpose: bytes) -> bytes:
-        """The key that this party and the holder of the agreement key ``other`` share for a purpose."""
+        """Return the key that this party and the holder of the agreement key ``other`` share for a purpose."""
         return self._desk.shared_key(other, purpose)
 
     def secret(self, purpose: bytes) -> bytes:
-        """A secret of this party for this plan and purpose, the same again after a crash."""
+        """Return a secret of this party for this plan and purpose, the same again after a crash."""
         return self._desk.secret(purpose)
 
     def seal_secret(self, node: str, key: str, purpose: bytes, *context: bytes) -> Sealed:

@@ -176,7 +176,7 @@ def _frame(
     least: float,
     weight: float = 1.0,
 ) -> Coordinates:
-    """The units of standardised rows of these means and deviations; ``weight`` is the rows' mean weight as a part of the largest."""
+    """Return the units of standardised rows of these means and deviations; ``weight`` is the rows' mean weight as a part of the largest."""
     layout, y = design.layout, design.layout.response
     widths, centres = layout.half_widths, layout.centres
     p = len(layout.coding.attribute)
@@ -190,7 +190,7 @@ def _frame(
 
 
 def _without_errors(design: BayesDesign, frame: Coordinates) -> LinearFit:
-    """The coefficients of the rounds in the data's own units."""
+    """Return the coefficients of the rounds in the data's own units."""
     layout = design.layout
     own = frame.back(intercept=layout.intercept) @ frame.start
     p = own.size - layout.intercept
@@ -206,7 +206,7 @@ def _mean_alone(design: BayesDesign, mean: float) -> LinearFit:
 
 
 def posterior(design: BayesDesign, moments: Moments) -> LinearFit:
-    """The posterior that the study asks for."""
+    """Return the posterior that the study asks for."""
     p = design.parameters
     return moments.posterior(p.prior_precision, p.noise_precision, naive=p.posterior == NAIVE)
 

@@ -99,7 +99,7 @@ def _residual(context: Context[BayesDesign], settings: Settings) -> NDArray[np.i
 
 
 def _rows(context: Context[BayesDesign], standard: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Blocks:
-    """The standardised rows, of a small table from the round before."""
+    """Return the standardised rows, of a small table from the round before."""
     design = context.design
     by = (context.plan.hash, standard[0].tobytes(), standard[1].tobytes())
     return remembered(context.table, by, design.layout.size, lambda: design.standard.blocks(context.table, standard))

@@ -49,7 +49,7 @@ def outlook(study: Study, *, ranges: Range = RANGES, quick: bool = False) -> Out
 
 
 def _noise(study: Study) -> float:
-    """The deviation of the noise of the pooled mean of a number, in half widths: the largest over columns; 0 where there are none."""
+    """Return the deviation of the noise of the pooled mean of a number, in half widths: the largest over columns; 0 where there are none."""
     plan = compile_plan(study)
     design = plan.design
     rows, found = sum(card.rows for card in study.parties), [0.0]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def sums(table: Table, layout: SumsLayout, block_rows: int = BLOCK_ROWS) -> NDArray[np.int64]:
-    """The statistic: exact in int64, so neither row order nor blocking can change a bit of it."""
+    """Return the statistic: exact in int64, so neither row order nor blocking can change a bit of it."""
     return shared_out(table.blocks(tuple(column.name for column in layout.columns), block_rows), partial(_added_up, layout))
 
 

@@ -61,7 +61,7 @@ class GlmFit(Rounds[GlmDesign]):
 
     @property
     def back(self) -> Matrix:
-        """The linear map from the coefficients that the fit works on to those in the data's own units."""
+        """Return the linear map from the coefficients that the fit works on to those in the data's own units."""
         assert self.standard is not None
         return self.shape.back(self.standard)
 
@@ -73,7 +73,7 @@ class GlmFit(Rounds[GlmDesign]):
 
     @property
     def penalty(self) -> Row:
-        """The penalty of the sum of losses on every coefficient; a constant has none."""
+        """Return the penalty of the sum of losses on every coefficient; a constant has none."""
         if self.standard is None:
             return np.zeros(self.start.size)
         return self.shape.penalty(self.standard, self.counted)
@@ -180,7 +180,7 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, float
 
 
 def _step(fit: GlmFit, estimate: Row, known: Curvature, noises: Row, dispersion: float) -> Estimates:
-    """The estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met (Theorem G.5)."""
+    """Return the estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met (Theorem G.5)."""
     back, inverse = fit.back, known.inverse
     sampling = inverse @ (dispersion * (known.information - np.diag(fit.penalty))) @ inverse
     met = fit.shape.met(estimate - fit.start, known.variance, noises)
@@ -195,7 +195,7 @@ def _step(fit: GlmFit, estimate: Row, known: Curvature, noises: Row, dispersion:
 
 
 def _result(fit: GlmFit, newton: Estimates | None, own: Row | None = None, *, dispersion: float = 1.0) -> GlmResult:
-    """The result; ``own`` are coefficients in the data's own units, or None: those that the fit ended with."""
+    """Return the result; ``own`` are coefficients in the data's own units, or None: those that the fit ended with."""
     design = fit.design
     names, level = design.layout.names, design.parameters.level
     shape, p = fit.shape, len(names)

@@ -73,7 +73,7 @@ def _spread(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64
 
 
 def _asked(context: Context, rows: GlmRows, settings: Settings) -> tuple[Blocks, Floats, Floats]:
-    """The standardised rows (of a small table from the round before), the coefficients of a request, and its units."""
+    """Return the standardised rows (of a small table from the round before), the coefficients of a request, and its units."""
     standard, start, units = public_numbers(rows.layout, settings, 2, response=False, coefficients=rows.width)
     by = (context.plan.hash, rows.grid, standard[0].tobytes(), standard[1].tobytes())
     return remembered(context.table, by, rows.layout.size, lambda: rows.blocks(context.table, standard)), start, units

@@ -77,7 +77,7 @@ def _estimates(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
 
 
 def predicting(plan: Plan[GlmDesign], result: GlmResult) -> tuple[ResultTerm, ...]:
-    """The coefficients that predict: one for every level of a column, shrunk by what is known of their noise."""
+    """Return the coefficients that predict: one for every level of a column, shrunk by what is known of their noise."""
     found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
     if not plan.design.layout.intercept:
         return found
@@ -112,7 +112,7 @@ def tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables | None:
 
 
 def _constants(result: GlmResult) -> tuple[tuple[str, float], ...]:
-    """The constants by name: one, one per class, or the intervals' log hazards."""
+    """Return the constants by name: one, one per class, or the intervals' log hazards."""
     if result.life_table is not None:
         return tuple(zip(result.life_table.interval_names, result.log_hazards, strict=True))
     if result.classes:
@@ -121,7 +121,7 @@ def _constants(result: GlmResult) -> tuple[tuple[str, float], ...]:
 
 
 def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
-    """The lines under the table of the result."""
+    """Return the lines under the table of the result."""
     found = tables(plan, result)
     if found is None:
         lines = [f"method {result.method!r} gives predictions without standard errors; 'newton' gives them"]
@@ -134,7 +134,7 @@ def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
 
 
 def panels(plan: Plan, result: GlmResult) -> tuple[Panel, ...]:
-    """The coefficients, with their intervals and the curves of variables where there are any; of times to an event their curve before them."""
+    """Return the coefficients, with their intervals and the curves of variables where there are any; of times to an event their curve before them."""
     return (*_curve(result), *_bars(plan, result))
 
 

@@ -200,7 +200,7 @@ def _column(plan: Plan, place: Slot, reply: Any) -> ReleasedColumn:  # noqa: ANN
 
 
 def render(result: LassoResult) -> str:
-    """The coefficients as a table."""
+    """Return the coefficients as a table."""
     lines = [f"{'party':<16}{'column':<24}{'coefficient':>14}"]
     lines += [f"{c.party:<16}{c.name:<24}{c.value:>14.6g}" for c in result.coefficients]
     lines.append(f"{'(constant)':<40}{result.intercept:>14.6g}")
@@ -214,7 +214,7 @@ def render(result: LassoResult) -> str:
 
 
 def panels(plan: Plan, result: LassoResult) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
-    """The coefficients that are not zero."""
+    """Return the coefficients that are not zero."""
     chosen = result.coefficients
     if not chosen:
         return ()

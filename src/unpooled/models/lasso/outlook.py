@@ -136,7 +136,7 @@ def _mean_error(plan: Plan) -> float:
 def _picked(
     plan: Plan[StandardDesign], name: str, own: NDArray[np.intp], cross: Vector, rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """The columns that noisy picks of the planned epsilon keep."""
+    """Return the columns that noisy picks of the planned epsilon keep."""
     design = plan.design
     mechanism: Any = plan.release(name, CHOOSE).mechanism
     epsilon = dict(mechanism.epsilon)[mechanism.unit]

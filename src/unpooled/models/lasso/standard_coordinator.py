@@ -61,14 +61,14 @@ def coordinate_standard(plan: Plan[StandardDesign]) -> Conversation:
 
 
 def _squares(constant: float, radius: float | None) -> Solve:
-    """The smallest squared error in the ball, or with a penalty."""
+    """Return the smallest squared error in the ball, or with a penalty."""
     if radius is None:
         return lambda gram, cross, penalty, scale: (penalised(gram, cross, penalty, scale), constant)
     return lambda gram, cross, _, scale: (in_ball(gram, cross, scale, radius), constant)
 
 
 def _classes(design: StandardDesign, response: tuple[float, float], radius: float | None) -> Solve:
-    """The smallest logistic loss of two normal classes in the ball, or with a penalty."""
+    """Return the smallest logistic loss of two normal classes in the ball, or with a penalty."""
     share, slope = _share(response[0], design.rows), _slope(response)
 
     def solve(gram: Vector, cross: Vector, penalty: Vector, scale: Vector) -> tuple[Vector, float]:
@@ -83,7 +83,7 @@ def _classes(design: StandardDesign, response: tuple[float, float], radius: floa
 
 
 def _share(mean: float, rows: int) -> float:
-    """The share of the second class, which neither noise nor luck makes nothing or all."""
+    """Return the share of the second class, which neither noise nor luck makes nothing or all."""
     return min(max((1 + mean) / 2, 1 / rows), 1 - 1 / rows)
 
 
@@ -153,7 +153,7 @@ def _chosen(
 
 
 def _own(plan: Plan[StandardDesign], name: str, reply: Any) -> OwnMoments:  # noqa: ANN401 - a ProductsReply
-    """A party's moments as correlations."""
+    """Return a party's moments as correlations."""
     design = plan.design
     mechanism: Any = plan.release(name, PRODUCTS).mechanism
     count, unit = design.kept[name], float(design.grid(name)) ** 2 * design.rows

@@ -70,7 +70,7 @@ def _chosen(context: Context[StandardDesign], columns: Sequence[int], count: int
 
 
 def _response(context: Context, numbers: tuple[float, float]) -> Floats:
-    """The standardised response, clipped."""
+    """Return the standardised response, clipped."""
     coded = response_of(context, context.design) / context.design.parameters.response_bound
     return np.asarray(np.clip((coded - numbers[0]) / numbers[1], -CAP, CAP))
 
@@ -137,7 +137,7 @@ def _shortened(rows: Floats, response: Floats, grid: int, longest: int, clip: in
 
 
 def _lengths(rows: Floats) -> Floats:
-    """The squared lengths of rows of integers, column by column."""
+    """Return the squared lengths of rows of integers, column by column."""
     total = np.zeros(rows.shape[0])
     for column in rows.T:
         total += column * column
@@ -165,7 +165,7 @@ def products(context: Context[StandardDesign], request: ProductsRequest) -> Prod
 
 
 def _axis(context: Context[StandardDesign], request: AxisRequest) -> Floats:
-    """The rows' scores along a direction, clipped to AXIS_CAP, in steps of the columns' grid."""
+    """Return the rows' scores along a direction, clipped to AXIS_CAP, in steps of the columns' grid."""
     design = context.design
     columns = _chosen(context, request.columns, design.kept[context.name])
     middle, width, _ = _numbers(request.standards, len(columns))

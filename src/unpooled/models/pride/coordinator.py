@@ -91,7 +91,7 @@ def _shaped(names: list[str], given: list[Entrusted], shape: tuple[int, ...]) ->
 
 
 def render(result: PrideResult) -> str:
-    """The result as text."""
+    """Return the result as text."""
     lines = [f"coefficients are kept at {', '.join(result.estimated)}"]
     for name, values in result.published.items():
         lines.append(f"published by {name}: " + ", ".join(f"{v:.4g}" for v in values))

@@ -107,7 +107,7 @@ def _is_straight(study: Study) -> bool:
 
 
 def _smaller(study: Study) -> Study:
-    """The study in one process over fewer rows and columns; noise is per value, so neither changes it."""
+    """Return the study in one process over fewer rows and columns; noise is per value, so neither changes it."""
     width = sum(len(card.columns) for card in study.parties)
     free = not isinstance(study.parameters.get("sketch_dim", "auto"), int) and study.parameters.get("sketch", "srht") in {
         "srht",

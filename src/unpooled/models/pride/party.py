@@ -123,7 +123,7 @@ def sent(context: Context, statistic: Callable[[Context, Part], Statistic]) -> S
 
 
 def exact_sketch(part: Part, table: Table, clip: int | None, block_rows: int = BLOCK_ROWS) -> NDArray[np.int64]:
-    """The integers X_k Pi_k, rows shortened to length ``clip`` where it is given."""
+    """Return the integers X_k Pi_k, rows shortened to length ``clip`` where it is given."""
     assert part.sketch is not None
     out = np.empty((table.n_rows, part.sketch.size), dtype=np.int64)
     at = 0
@@ -144,7 +144,7 @@ def exact_sketch(part: Part, table: Table, clip: int | None, block_rows: int = B
 
 
 def _own(context: Context[PrideDesign], part: Part) -> Own:
-    """The party's own coded columns, private then public: raw, because nothing computed from them leaves."""
+    """Return the party's own coded columns, private then public: raw, because nothing computed from them leaves."""
     own = context.design.own(part, context.table)
     if not part.public.columns:
         return own
@@ -154,7 +154,7 @@ def _own(context: Context[PrideDesign], part: Part) -> Own:
 
 
 def _others(context: Context[PrideDesign], received: Sequence[Received]) -> tuple[Matrix, Vector, NDArray[np.bool_]]:
-    """The received columns side by side, the standard deviation of the noise in each (0 for public columns), and which lost something."""
+    """Return the received columns side by side, the standard deviation of the noise in each (0 for public columns), and which lost something."""
     rows = context.table.n_rows
     columns: list[Matrix] = [np.empty((rows, 0))]
     noise, sketched = [np.empty(0)], [np.empty(0, dtype=np.bool_)]
@@ -228,7 +228,7 @@ def _lossless(context: Context, part: Part) -> bool:
 
 
 def _kept_energy(context: Context, part: Part, others: Sequence[Part]) -> float:
-    """The share of the energy of a party's columns that its sketch keeps, taken from the own columns: 1 where the sketch is isotropic."""
+    """Return the share of the energy of a party's columns that its sketch keeps, taken from the own columns: 1 where the sketch is isotropic."""
     study, parameters = context.plan.study, _parameters(context)
     isotropic, shortened = parameters.sketch in ("srht", "gaussian"), study.unit == Unit.RECORD and study.epsilon < math.inf
     if isotropic and not shortened:
@@ -255,7 +255,7 @@ def _kept_energy(context: Context, part: Part, others: Sequence[Part]) -> float:
 
 
 def minimum(context: Context, path: RidgePath | NewtonPath, alpha: float) -> tuple[Vector, float]:  # noqa: ARG001 - as other solvers
-    """The solution to machine precision: in closed form, or by Newton's method."""
+    """Return the solution to machine precision: in closed form, or by Newton's method."""
     return path.solve(alpha)
 
 

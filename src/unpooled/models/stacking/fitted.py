@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def fitted(plan: Plan[StackingDesign], result: StackingResult) -> PrivateStackingClassifier:
-    """A stack of the released models; where columns are split, new rows need all of them in one place."""
+    """Return a stack of the released models; where columns are split, new rows need all of them in one place."""
     design = plan.design
     cards = [block.card for block in design.blocks]
     rows = design.split is Split.HORIZONTAL

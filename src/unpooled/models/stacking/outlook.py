@@ -84,7 +84,7 @@ def outlook(
 def _errors(
     plan: Plan[StackingDesign], assumed: tuple[float, float, float, float], rng: np.random.Generator
 ) -> tuple[float, float]:
-    """The error of one made-up study, and that of the true probabilities."""
+    """Return the error of one made-up study, and that of the true probabilities."""
     design = plan.design
     cards = plan.study.parties
     rows = sum(card.rows for card in cards) if design.split is Split.HORIZONTAL else cards[0].rows
@@ -158,7 +158,7 @@ def _fit(
     centre: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """The minimiser with noise in proportion to these rows' part of the study's own."""
+    """Return the minimiser with noise in proportion to these rows' part of the study's own."""
     assert isinstance(mechanism, ObjectivePerturbation)
     b = np.zeros(mechanism.size)
     for k in range(mechanism.fits if mechanism.scale else 0):
@@ -173,7 +173,7 @@ def _fit(
 
 
 def _ranks(plan: Plan[StackingDesign], used: Table, places: Places, rng: np.random.Generator) -> dict[str, int]:
-    """The ranks of parties by noisy scores."""
+    """Return the ranks of parties by noisy scores."""
     design = plan.design
     scores = {}
     for block in design.blocks:

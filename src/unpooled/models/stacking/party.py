@@ -73,7 +73,7 @@ def _fit(
 
 
 def _labels(context: Context[StackingDesign], chosen: NDArray[np.intp] | None) -> NDArray[Any]:
-    """The response as -1 and 1, or as places among several classes."""
+    """Return the response as -1 and 1, or as places among several classes."""
     parameters = context.design.parameters
     labels = context.design.outcomes.coded(context.table[parameters.response], parameters.classes, parameters.response)
     labels = context.table.whole(np.asarray(labels))

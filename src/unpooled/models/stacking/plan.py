@@ -76,15 +76,15 @@ class StackingDesign:
         return self.blocks[0].columns
 
     def ranked(self, study: Study, party: str, rank: int) -> LowLevel:
-        """The low-level model of a party with this rank, counted from 0."""
+        """Return the low-level model of a party with this rank, counted from 0."""
         return low_level(study, self.parameters, study.card(party), self.shares[rank], self.outcomes)
 
     def of_share(self, study: Study, party: str, share: float) -> LowLevel:
-        """The low-level model that a party was given this share for."""
+        """Return the low-level model that a party was given this share for."""
         return low_level(study, self.parameters, study.card(party), share, self.outcomes)
 
     def block(self, party: str) -> LowLevel | None:
-        """The low-level model of a party, if it has one."""
+        """Return the low-level model of a party, if it has one."""
         return next((block for block in self.blocks if block.card.name == party), None)
 
     @property
@@ -101,16 +101,16 @@ class StackingDesign:
 
     @property
     def each(self) -> tuple[int, ...]:
-        """The shape of one row's predictions: one number of two classes, or one of every class."""
+        """Return the shape of one row's predictions: one number of two classes, or one of every class."""
         return (self.outcomes.classes,) if self.outcomes.several else ()
 
     @property
     def high_columns(self) -> int:
-        """Numbers of one linear predictor of the high-level model."""
+        """Return numbers of one linear predictor of the high-level model."""
         return len(self.blocks) * self.outcomes.predictors + self.parameters.fit_intercept
 
     def part(self, rows: int, name: str, seed: int) -> NDArray[np.intp] | None:
-        """The rows of a part (columns split): a public permutation, independent of all values. None: all of them."""
+        """Return the rows of a part (columns split): a public permutation, independent of all values. None: all of them."""
         if not self.learns or self.split is Split.HORIZONTAL:
             return None
         order = np.random.default_rng(seed).permutation(rows)
@@ -217,7 +217,7 @@ def design_of(study: Study) -> StackingDesign:
 
 
 def low_level(study: Study, p: Parameters, card: Card, q: float, outcomes: Outcomes) -> LowLevel:
-    """The low-level model of a party with a share q of the sensitivity."""
+    """Return the low-level model of a party with a share q of the sensitivity."""
     made = made_of(study, p)
     intercept = p.fit_intercept and (made is None or made.derived.constant)
     columns = _implied(card.columns, p.norm, q) if made is None else features_of(made, intercept=intercept)
@@ -237,7 +237,7 @@ def low_level(study: Study, p: Parameters, card: Card, q: float, outcomes: Outco
 
 
 def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[Sentence, ...] = ()) -> Plan:
-    """The releases of a stacking study, perturbed soundly unless the caller brings its own."""
+    """Return the releases of a stacking study, perturbed soundly unless the caller brings its own."""
     design = design_of(study)
     vertical, learns = design.split is Split.VERTICAL, design.learns
     rows = study.parties[0].rows
@@ -313,7 +313,7 @@ def _who_sees(design: StackingDesign, high: int) -> tuple[tuple[Sentence, ...], 
 
 
 def _perturbed(study: Study, design: StackingDesign, shapes: list[Fit], perturb: Perturb) -> Sequence[ObjectivePerturbation]:
-    """The low-level fits: one after the other where rows are split, together where they are of the same rows."""
+    """Return the low-level fits: one after the other where rows are split, together where they are of the same rows."""
     noise = Noise(design.parameters.noise)
 
     def made(together: list[Fit]) -> Sequence[ObjectivePerturbation]:

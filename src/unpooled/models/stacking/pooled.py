@@ -53,14 +53,14 @@ class PooledLogistic(Tabled, StackEstimator):
     _saved_types = (*StackEstimator._saved_types, Estimates)  # noqa: SLF001 - its base's
 
     def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
-        """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
+        """Return the plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
         return self._planned(sites or {ALL: n_samples}, n_features)
 
     # --- which way -------------------------------------------------------------------------------------------------------
 
     @property
     def _of_perturbation(self) -> list[str]:
-        """The parameters in use that mean something for objective perturbation alone."""
+        """Return the parameters in use that mean something for objective perturbation alone."""
         used = {
             "penalty": self.penalty != AUTO,
             "noise": self.noise != AUTO,
@@ -72,7 +72,7 @@ class PooledLogistic(Tabled, StackEstimator):
 
     @property
     def _of_lengths(self) -> list[str]:
-        """The parameters in use that say how long rows are, which rounds over standardised columns have no use for."""
+        """Return the parameters in use that say how long rows are, which rounds over standardised columns have no use for."""
         norm = isinstance(self.bounds, Bounds) and self.bounds.norm is not None
         return [*(["rows"] if self.rows != SHORTEN else []), *(["norm"] if norm else [])]
 

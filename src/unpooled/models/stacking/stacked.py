@@ -83,7 +83,7 @@ class StackedClassifier(StackEstimator):
     # --- fit -----------------------------------------------------------------------------------------------------------------
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
-        """The plan of a fit to data of this shape, without data (rows split: dealt to random groups)."""
+        """Return the plan of a fit to data of this shape, without data (rows split: dealt to random groups)."""
         check({"n_samples": (WHOLE,)}, {"n_samples": n_samples})
         self._validate_params()
         if self.split != "samples":

@@ -39,7 +39,7 @@ def terms(plan: Plan[StackingDesign], result: StackingResult) -> tuple[ResultTer
 
 
 def kept_terms(plan: Plan[StackingDesign], party: str, kept: Mapping[str, NDArray[Any]]) -> tuple[ResultTerm, ...]:
-    """The party's own model, which it also released."""
+    """Return the party's own model, which it also released."""
     from unpooled.models.stacking.party import KEPT, KEPT_RANK
 
     block = plan.design.block(party)
