@@ -22,8 +22,8 @@ import numpy as np
 from scipy.sparse import csc_array, random_array
 
 from unpooled.kernels.columns import Columns
-from unpooled.kernels.frank_wolfe import Sampling, frank_wolfe
 from unpooled.kernels.solution import Solution
+from unpooled.papers.frank_wolfe import Sampling, frank_wolfe
 
 STEPS, ROUNDS, TAU = 300, rounds(5), 64
 #: Required by the project: at least this many times faster than the plain loop (sparse).

@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 from unpooled.families import FAMILIES
 from unpooled.kernels.newton import NewtonPath
 from unpooled.kernels.ridge import RidgePath, product
-from unpooled.kernels.sdca import sdca
+from unpooled.papers.sdca import sdca
 
 ROWS, COLUMNS, FOLDS, ROUNDS = 849, 2982, 5, rounds(5)
 #: Required by the project: at least this many times faster than refitting.

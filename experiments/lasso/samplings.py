@@ -14,8 +14,8 @@ from functools import partial
 import numpy as np
 from experiments.common import curves, run, write_table
 
-from unpooled.kernels.frank_wolfe import Sampling, bound, expected_curvature, frank_wolfe, interactions
 from unpooled.kernels.solution import Solution
+from unpooled.papers.frank_wolfe import Sampling, bound, expected_curvature, frank_wolfe, interactions
 
 ROWS, COLUMNS, RADIUS, PARTIES, BLOCKS = 2000, 96, 2.0, 4, 16
 #: The law of a round, and the expected curvature from the constants of Propositions 3 and 4.

@@ -9,7 +9,7 @@ from experiments.pls._corn import DELTA, EPSILONS, FORMS, corn, error, fitted, p
 from sklearn.model_selection import KFold
 
 from unpooled.kernels.kernel_pls import Centred, cross_validated
-from unpooled.models.pls.published import coefficients
+from unpooled.papers.pls import coefficients
 
 MOST = 10
 

@@ -15,8 +15,8 @@ from unpooled import PrideRegressor
 from unpooled.kernels.ridge import RidgePath, product
 from unpooled.models.pride.coordinator import GLOBAL_PENALTIES
 from unpooled.models.pride.local import RegressionCalibration, choose_alpha, random_folds
-from unpooled.models.pride.published import published_sigma
 from unpooled.models.pride.sketch import PublicSketch
+from unpooled.papers.pride import published_sigma
 from unpooled.privacy.accounting import gaussian_sigma
 
 DELTA = 0.05

@@ -20,8 +20,8 @@ from unpooled.datasets import make_confounded_field
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models.pride.gram import GramPath, Heard, Kernel
 from unpooled.models.pride.local import RegressionCalibration
-from unpooled.models.pride.published import published_sigma
 from unpooled.models.pride.sketch import PublicSketch
+from unpooled.papers.pride import published_sigma
 from unpooled.privacy.accounting import gaussian_sigma
 
 DELTA, FRACTION = 1e-5, 0.05

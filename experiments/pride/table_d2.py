@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.common import run, write_table
 
-from unpooled.models.pride.published import published_sigma
+from unpooled.papers.pride import published_sigma
 from unpooled.privacy.accounting import gaussian_sigma
 
 EPSILONS = (0.1, 0.25, 0.5, 0.75, 1, 2, 5, 10, 20)

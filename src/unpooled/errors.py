@@ -55,7 +55,7 @@ class UnpooledError(Exception):
     release: str | None = None
 
     def at(self, *, party: str | None = None, column: str | None = None, release: str | None = None) -> Self:
-        """The same error with what is known here of where it came about; what was known before stays."""
+        """Return the same error with what is known here of where it came about; what was known before stays."""
         self.party = self.party or party
         self.column = self.column or column
         self.release = self.release or release

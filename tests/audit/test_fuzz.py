@@ -35,6 +35,7 @@ from unpooled.protocol.conversation import find_step
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import open_body, open_envelope
+from unpooled.protocol.registry import names
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.data import read_table, write_sparse
 from unpooled.study.files import policy_of, read_party, read_study, write_card
@@ -146,6 +147,7 @@ def campaign(target: Attacked, seed: str, count: int) -> Counter[str]:
     for blob in target.honest:
         forget()
         dearest = max(dearest, calls(lambda blob=blob: target.act(blob)))
+    names()  # entry points are read once in a process, where an unknown model is asked for
     before = target.state()
     for number in range(count):
         blob = spoilt(rng.choice(target.honest), rng, target.honest, text=target.text)

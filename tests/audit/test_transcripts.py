@@ -20,7 +20,7 @@ from unpooled.errors import UnpooledError
 from unpooled.models import load
 from unpooled.privacy.table import Table
 from unpooled.report.page import page
-from unpooled.report.run import Run
+from unpooled.study.finished import Run
 
 sys.path[:0] = [str(Path(__file__).parents[1] / part) for part in ("unit", "contract")]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from collections.abc import Callable
 
 import unpooled.models
@@ -23,7 +22,6 @@ def joined() -> dict[str, Callable[[], tuple[Study, dict[str, Table]]]]:
     for package in filter(None, os.environ.get("UNPOOLED_MODELS", "").split(",")):
         module = importlib.import_module(package)
         row = module.MODEL.name
-        sys.modules[f"unpooled.models.{row}"] = module
-        unpooled.models.REGISTRY = tuple(dict.fromkeys((*unpooled.models.REGISTRY, row)))
+        unpooled.models.REGISTRY[row] = package
         found |= importlib.import_module(f"{package}.case").CASES
     return found

@@ -17,7 +17,7 @@ import pytest
 from cases import CASES, FIRST
 from commands import command
 
-from unpooled.models import REGISTRY, load
+from unpooled.models import load, row_names
 from unpooled.privacy.unit import Target, Unit
 from unpooled.study.party import create_party
 
@@ -49,7 +49,7 @@ UNBOUNDED = {"pride-published", "lasso-published", "pls-published"}
 SILENT = {"pride", "pride-published"}
 KEEPS = SILENT | {"stacking", "stacking-published"}
 FAST = {"describe", "pride", "bayes", "glm", "stacking", "diagnose", "lasso-published", "pls-published"}
-ROWS = [pytest.param(row, marks=() if row in FAST else (pytest.mark.slow, pytest.mark.no_cover)) for row in REGISTRY]
+ROWS = [pytest.param(row, marks=() if row in FAST else (pytest.mark.slow, pytest.mark.no_cover)) for row in row_names()]
 
 
 class Parties:
@@ -211,7 +211,7 @@ EXPECTED = {"describe", "pride", "bayes", "glm", "stacking", "lasso", "pls"}
 
 
 @pytest.mark.parametrize(
-    "parties", [pytest.param(row, marks=pytest.mark.slow if row in EXPECTED else ()) for row in REGISTRY], indirect=True
+    "parties", [pytest.param(row, marks=pytest.mark.slow if row in EXPECTED else ()) for row in row_names()], indirect=True
 )
 def test_a_plan_says_what_to_expect_or_that_nobody_knows(parties: Parties) -> None:
     """X1: a published row had the outlook of the sound form, which refused its studies or said the error of other noise."""

@@ -23,7 +23,7 @@ from unpooled.errors import (
     StudyAborted,
     UsageError,
 )
-from unpooled.models import REGISTRY, load
+from unpooled.models import REGISTRY, load, row_names
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
@@ -71,8 +71,9 @@ def spent(case: Case, party: Party) -> float:
 
 def test_every_model_folder_is_registered_and_every_model_has_a_case() -> None:
     folders = {path.parent.name for path in Path(unpooled.models.__file__).parent.glob("*/__init__.py")}
-    assert folders == {row.partition("-")[0] for row in REGISTRY} == {name.partition(",")[0] for name in CASES}
-    assert {row for row in REGISTRY if "-" not in row} == folders
+    assert folders == set(REGISTRY) == {name.partition(",")[0] for name in CASES}
+    assert set(row_names()) == folders | {f"{name}-published" for name in ("pride", "bayes", "stacking", "lasso", "pls")}
+    assert all(load(row).name == row for row in row_names())
     with pytest.raises(UsageError, match="describe"):
         load("no such model")
     with pytest.raises(UsageError, match="no published form"):

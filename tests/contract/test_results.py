@@ -17,7 +17,7 @@ from unpooled.errors import DataError, UsageError
 from unpooled.models import load
 from unpooled.protocol.terms import FIELDS, ResultTerm, as_csv, as_table
 from unpooled.report.page import page
-from unpooled.report.run import Run
+from unpooled.study.finished import Run
 from unpooled.study.record import RECORD, read_record
 
 
@@ -88,9 +88,9 @@ def test_what_is_damaged_or_of_another_version_is_refused(tmp_path: Path) -> Non
 
 
 def test_every_row_of_the_registry_says_what_its_result_is() -> None:
-    from unpooled.models import REGISTRY
+    from unpooled.models import row_names
 
-    assert all(load(row).results for row in REGISTRY)
+    assert all(load(row).results for row in row_names())
 
 
 @pytest.mark.parametrize("name", ["bayes", "lasso", "pls"])

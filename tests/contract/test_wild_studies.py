@@ -12,7 +12,7 @@ from cases import CASES
 from world import sized
 
 from unpooled.errors import UnpooledError, UsageError
-from unpooled.models import load
+from unpooled.models import REGISTRY, load
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column, integer_grid
 from unpooled.privacy.events import Event, Kind
@@ -107,7 +107,7 @@ def compiled(model: str, text: Any) -> str:
 @pytest.mark.parametrize("model", CASES)
 def test_wild_text_gives_a_plan_or_an_error_of_ours(model: str) -> None:
     base = msgspec.json.decode(msgspec.json.encode(CASES[model]().study))
-    parameters = importlib.import_module(f"unpooled.models.{base['model']}.plan").Parameters if model != "describe" else None
+    parameters = importlib.import_module(f"{REGISTRY[base['model']]}.plan").Parameters if model != "describe" else None
     known = list(places(base)) + [("parameters", name) for name in getattr(parameters, "__struct_fields__", ())] * 3
     rng, answers = random.Random(model), set()  # a fixed seed: the same text every time
     for _ in range(ROUNDS):

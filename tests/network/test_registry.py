@@ -21,7 +21,7 @@ from unpooled.network.submit import run_networked
 pytestmark = [pytest.mark.network, pytest.mark.network_slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("model", [row for row in REGISTRY if "-" not in row])
+@pytest.mark.parametrize("model", [*REGISTRY])
 def test_every_model_has_the_bits_of_its_in_process_run(model: str, tmp_path: Path) -> None:
     made = make_rehearsal(tmp_path / "network", model)
     world = made.worlds[model]
@@ -45,7 +45,7 @@ def contract(tmp_path: Path, monkeypatch) -> Rehearsal:
     monkeypatch.setenv("UNPOOLED_TEST_MODEL", "1")
     import contract_model
 
-    monkeypatch.setattr("unpooled.models.REGISTRY", REGISTRY)
+    monkeypatch.setattr("unpooled.models.REGISTRY", dict(REGISTRY))
     contract_model.install()
     return make_rehearsal(tmp_path / "network", "describe")
 

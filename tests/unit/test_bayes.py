@@ -21,11 +21,11 @@ from unpooled.errors import DataError, UsageError
 from unpooled.models import load
 from unpooled.models.bayes.plan import design_of
 from unpooled.models.bayes.projection import thresholds
+from unpooled.papers.bayes import moments_box_as_published
 from unpooled.privacy.accounting import gaussian_mu
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.sensitivity import moments_box_as_published
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.local import run_in_process

@@ -106,7 +106,7 @@ def test_a_new_study_runs_up_to_its_plan(world: Path) -> None:
     )
     assert "unpooled plan own.toml" in said
     assert "Differentially private" in command(world, "plan", "own.toml")
-    assert "there is no model" in command(world, "new", "prude", "--out", "x.toml", code=2)
+    assert "unknown model" in command(world, "new", "prude", "--out", "x.toml", code=2)
     assert not (world / "x.toml").exists()
 
 
@@ -281,7 +281,7 @@ def test_a_plan_shows_some_of_many_derived_columns_and_the_offset(world: Path) -
         (("link", "--formula", "age"), "fits no model"),
         (("bayes", "--formula", "age", "--calibration", "published"), "in the published form"),
         (("pride", "--formula", "age", "--fitted", "study.toml"), "leave --formula out"),
-        (("prude", "--formula", "age"), "there is no model"),
+        (("prude", "--formula", "age"), "unknown model"),
     ],
 )
 def test_a_formula_that_means_nothing_is_refused_before_anything_is_written(

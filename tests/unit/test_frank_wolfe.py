@@ -13,10 +13,10 @@ from sklearn.linear_model import Lasso
 from world import sized
 
 from unpooled.kernels.columns import Columns, scores
-from unpooled.kernels.frank_wolfe import Sampling, bound, expected_curvature, frank_wolfe, full, interactions
-from unpooled.kernels.frank_wolfe.blocks import logistic_search
-from unpooled.kernels.frank_wolfe.noisy import noisy_vertices
-from unpooled.kernels.frank_wolfe.problem import Problem
+from unpooled.papers.frank_wolfe import Sampling, bound, expected_curvature, frank_wolfe, full, interactions
+from unpooled.papers.frank_wolfe.blocks import logistic_search
+from unpooled.papers.frank_wolfe.noisy import noisy_vertices
+from unpooled.papers.frank_wolfe.problem import Problem
 
 RADIUS, GROUPS = 2.0, 4
 

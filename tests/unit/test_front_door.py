@@ -484,7 +484,7 @@ def test_the_first_compilation_says_so_once_where_somebody_looks(monkeypatch: py
             return self.seen
 
     for seen, modules, count in (
-        (True, ["other", "unpooled.kernels.ridge", "unpooled.kernels.sdca"], 1),
+        (True, ["other", "unpooled.kernels.ridge", "unpooled.papers.sdca"], 1),
         (False, ["unpooled.kernels.ridge"], 0),
     ):
         terminal, notice = Terminal(seen=seen), CompileNotice()

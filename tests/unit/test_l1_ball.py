@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
 
-from unpooled.kernels.frank_wolfe import frank_wolfe
 from unpooled.kernels.l1_ball import nearest, quadratic_in_balls, quadratic_with_penalty, shrunk_by
+from unpooled.papers.frank_wolfe import frank_wolfe
 
 RNG = np.random.default_rng(0)
 

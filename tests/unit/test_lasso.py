@@ -20,8 +20,8 @@ from unpooled.models import load
 from unpooled.models.lasso.coordinator import stepped
 from unpooled.models.lasso.messages import Bid, ColumnRequest, PickRequest, RefitRequest, ReleasedColumn, Slot, Term
 from unpooled.models.lasso.plan import clip_ceiling, design_of, grids, shortened
-from unpooled.models.lasso.published import NoisyMaximum, pick_scale, sketch
 from unpooled.models.lasso.refit import ColumnMoments, shrunk
+from unpooled.papers.lasso import NoisyMaximum, pick_scale, sketch
 from unpooled.privacy.accounting import budget_rho
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import UNBOUNDED, Kind

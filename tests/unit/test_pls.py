@@ -30,8 +30,8 @@ from unpooled.models.pls.coordinator import render
 from unpooled.models.pls.fit import fit
 from unpooled.models.pls.frame import Frame, basis_steps
 from unpooled.models.pls.plan import design_of
-from unpooled.models.pls.published import ComponentsLayout, PublishedModel, components
 from unpooled.models.pls.rowwise import RowWise
+from unpooled.papers.pls import ComponentsLayout, PublishedModel, components
 from unpooled.privacy.accounting import gaussian_sigma
 from unpooled.privacy.events import UNBOUNDED
 from unpooled.privacy.ledger import Ledger

@@ -29,8 +29,8 @@ from unpooled.models import load
 from unpooled.models.pride.local import RegressionCalibration
 from unpooled.models.pride.party import exact_sketch
 from unpooled.models.pride.plan import parts_of
-from unpooled.models.pride.published import published_sigma, standardised
 from unpooled.models.pride.sketch import PublicSketch, low_frequencies
+from unpooled.papers.pride import published_sigma, standardised
 from unpooled.privacy.accounting import gaussian_mu, gaussian_sigma
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.plan import Card, Study

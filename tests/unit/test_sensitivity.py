@@ -12,9 +12,9 @@ from world import drawn
 
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.totals import Summed
-from unpooled.models.bayes.published import moments_as_published
 from unpooled.models.describe.party import sums
 from unpooled.models.describe.plan import WEIGHTS, Parameters, SumsLayout, layout, mechanism
+from unpooled.papers.bayes import moments_as_published, moments_box_as_published
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.noise import KeySource
@@ -25,7 +25,6 @@ from unpooled.privacy.sensitivity import (
     moments_augmented,
     moments_ball,
     moments_box,
-    moments_box_as_published,
 )
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit

@@ -13,9 +13,9 @@ from sklearn.linear_model import LogisticRegression
 
 from unpooled.families import FAMILIES
 from unpooled.kernels import newton
-from unpooled.kernels import sdca as module
 from unpooled.kernels.newton import NewtonPath
-from unpooled.kernels.sdca import sdca
+from unpooled.papers import sdca as module
+from unpooled.papers.sdca import sdca
 
 pytestmark = pytest.mark.no_cover
 

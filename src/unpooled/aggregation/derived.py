@@ -113,7 +113,7 @@ def lasso(gram: Matrix, cross: Row, penalties: Row, rows: float) -> Row:
 
 
 def submodel(moments: M, columns: Sequence[str]) -> M:
-    """The moments of a model of some of the declared columns alone."""
+    """Return the moments of a model of some of the declared columns alone."""
     layout, d = moments.layout, moments.layout.size
     unknown = [name for name in columns if name not in {c.name for c in layout.features}]
     if unknown or not columns:

@@ -72,7 +72,7 @@ class Estimates(msgspec.Struct, frozen=True):
         return cls(tuple(names), values, whole, alone, lift=lifted, unknown=hidden, still=fixed, slopes=tuple(slopes))
 
     def square(self, numbers: tuple[float, ...]) -> Matrix:
-        """A matrix from its rows."""
+        """Return a matrix from its rows."""
         return np.array(numbers).reshape(len(self.names), -1)
 
     def determined(self, weights: Matrix) -> NDArray[np.bool_]:

@@ -40,7 +40,7 @@ _BLOCK = 1 << 15
 
 
 def split(vector: NDArray[np.int64], nodes: int, secret: bytes) -> list[Buffer]:
-    """The fragments of a vector: seeds for all nodes but the last, which gets what is left.
+    """Return the fragments of a vector: seeds for all nodes but the last, which gets what is left.
 
     ``secret`` belongs to this vector alone, so that a repeated request is answered with equal bytes.
     """
@@ -74,7 +74,7 @@ def _expanded(seed: bytes, size: int) -> Iterator[tuple[int, Words]]:
 
 
 def opened(partials: Sequence[Words]) -> NDArray[np.int64]:
-    """The total that the partial sums of all nodes add up to."""
+    """Return the total that the partial sums of all nodes add up to."""
     total = np.zeros(partials[0].size, dtype=np.uint64)
     for part in partials:
         total += part

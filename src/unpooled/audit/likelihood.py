@@ -60,7 +60,7 @@ class LikelihoodRatio:
     seeds: Iterator[int]
 
     def __call__(self, which: int) -> float:
-        """The log likelihood ratio of a fresh run over the first (0) or the second (1) world's data."""
+        """Return the log likelihood ratio of a fresh run over the first (0) or the second (1) world's data."""
         given, seed = self._fixed, next(self.seeds)
         if given is not None:
             found = log_ratio(self.stage.again(given[which], seed), given[1 - which])

@@ -152,7 +152,7 @@ class _World:
     _composed: set[tuple[Unit, bool, frozenset[tuple[str, str, int]]]] = field(default_factory=set)
 
     def party(self, name: str, table: Table, recorded: tuple[Act, ...] = ()) -> Party:
-        """The party of this name over other data, which gets what was recorded from its mechanisms."""
+        """Return the party of this name over other data, which gets what was recorded from its mechanisms."""
         if self._watched is None:
             self._watched = watched(self.model, self._acts)
         model = self._watched

@@ -33,7 +33,7 @@ class FrozenKeys(KeySource):
     """Keys that do not depend on the released content, so that two data sets meet the same noise. Audits only."""
 
     def stream(self, *names: str | int | bytes, content: bytes = b"") -> Stream:  # noqa: ARG002 - that is the point
-        """The stream of these names, whatever the content."""
+        """Return the stream of these names, whatever the content."""
         return super().stream(*names)
 
 

@@ -33,6 +33,7 @@ from unpooled.privacy.origin import origins_of
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.table import Table, as_column
 from unpooled.privacy.unit import Calibration, check_epsilon
+from unpooled.protocol.registry import form_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +68,7 @@ class Declared:
 
     @property
     def names(self) -> list[str]:
-        """The names of the features."""
+        """Return the names of the features."""
         return [column.name for column in self.columns]
 
 
@@ -79,8 +80,6 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     """
 
     _model: ClassVar[Model]
-    #: The form that ``calibration="published"`` reaches.
-    _published: ClassVar[Model]
     _parameter_constraints: ClassVar[Constraints] = SHARED
     #: Whether ``fit`` and ``predict`` take scipy's sparse matrices.
     _takes_sparse: ClassVar[bool] = False
@@ -112,7 +111,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     # --- before the data -------------------------------------------------------------------------------------------------
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
-        """The plan of a fit to data of this shape, without data; ``n_samples`` counts households where these are the unit."""
+        """Return the plan of a fit to data of this shape, without data; ``n_samples`` counts households where these are the unit."""
         return self._planned({ALL: n_samples}, n_features)
 
     def _planned(self, rows: Mapping[str, int], n_features: int) -> Plan:
@@ -167,10 +166,15 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
 
     @property
     def _row(self) -> Model:
-        return self._published if self.calibration == Calibration.PUBLISHED else self._model
+        """Return the row that the calibration asks for."""
+        return self._form(self.calibration)
+
+    @classmethod
+    def _form(cls, calibration: str) -> Model:
+        return cls._model if calibration == Calibration.SOUND else form_of(cls._model.name, Calibration.parse(calibration))
 
     def _row_of(self, study: Study) -> Model:  # noqa: ARG002 - for estimators that choose between models
-        """The model that a study of this estimator asks for."""
+        """Return the model that a study of this estimator asks for."""
         return self._row
 
     def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
@@ -183,7 +187,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     @property
     def _warns(self) -> bool:
         """Return True if declarations that are read off the data cause a warning: where nothing is promised there is nothing to lose."""
-        return not math.isinf(self.epsilon) and self.calibration != Calibration.PUBLISHED
+        return not math.isinf(self.epsilon) and self._row.promises
 
     def _declared(
         self,
@@ -198,7 +202,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         return Declared(self._coded(bounds, names), () if self.bounds is not None else (BOUNDS,))
 
     def _coded(self, bounds: Bounds, names: Sequence[str]) -> tuple[Column, ...]:
-        """The columns as the study codes them; what is declared of others does not matter where columns are taken by name."""
+        """Return the columns as the study codes them; what is declared of others does not matter where columns are taken by name."""
         if self._picks and set(names) < set(bounds.names):
             declared = {column.name: column for column in bounds.columns(bounds.names)}
             return tuple(declared[name] for name in names)
@@ -213,7 +217,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         *,
         pure: bool = False,
     ) -> Study:
-        """A study of these cards with the parameters that all estimators have; ``pure``: delta plays no part in it."""
+        """Return a study of these cards with the parameters that all estimators have; ``pure``: delta plays no part in it."""
         default = 0.0 if pure else default_delta(min(card.people for card in cards))
         return Study(
             model=self._model.name,
@@ -356,7 +360,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
 
     @classmethod
     def _compiles(cls, study: Study) -> Plan:
-        return next((row for row in (cls._model, cls._published) if row.name == study.row), cls._model).compile(study)
+        return cls._form(study.calibration).compile(study)
 
     @property
     def statement_(self) -> Statement:
@@ -377,7 +381,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
 
 
 def cards_of(groups: Mapping[str, Sequence[str]], declared: Declared, rows: int, *, labels: bool = True) -> tuple[Card, ...]:
-    """The cards of parties that each hold some of the columns (and the response)."""
+    """Return the cards of parties that each hold some of the columns (and the response)."""
     columns = {column.name: column for column in declared.columns}
     own = (RESPONSE,) if labels else ()
     return tuple(Card(party, rows, tuple(columns[name] for name in held), own) for party, held in groups.items())

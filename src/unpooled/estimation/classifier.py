@@ -62,7 +62,7 @@ class DeclaredClassifier(ClassifierMixin, StudyEstimator):
         return np.column_stack([1 - positive, positive])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The likeliest class of every row."""
+        """Return the likeliest class of every row."""
         decisions = self.decision_function(X)
         chosen = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(axis=1)
         return np.asarray(self.classes_[chosen])

@@ -62,7 +62,7 @@ def imagine(
     table: Table,
     rng: np.random.Generator,
 ) -> Any:  # noqa: ANN401 - the model's own result
-    """The result of a study over these made-up rows."""
+    """Return the result of a study over these made-up rows."""
     seen = getattr(plan.design, "seen", None)  # with the columns of a formula
     table = table if seen is None else seen(table)
     parties = plan.design.aggregation.parties

@@ -43,7 +43,7 @@ class LinearRegressor(RegressorMixin, StudyEstimator):
         return [self.y_bounds]
 
     def _response(self, name: str, given: Any, y: NDArray[Any] | None) -> Column:  # noqa: ANN401 - a pair, or None
-        """A response with the range that is given of it, or read off the data."""
+        """Return a response with the range that is given of it, or read off the data."""
         bounds = Bounds.given(given, None if y is None else Table({name: y}), warn=self._warns and self.bounds is not None)
         (response,) = replace(bounds, missing="refuse").columns([name])
         return response

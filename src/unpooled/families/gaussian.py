@@ -30,7 +30,7 @@ class Gaussian(Family):
         return (y - u) ** 2 / 2
 
     def pull(self, u: Vector, y: Vector) -> Vector:
-        """The residuals."""
+        """Return the residuals."""
         return y - u
 
     def weight(self, u: Vector, y: Vector) -> Vector:  # noqa: ARG002 - it is the same everywhere
@@ -42,7 +42,7 @@ class Gaussian(Family):
         return step * (step / 2 - (y - u))
 
     def start(self, y: Vector) -> float:
-        """The mean."""
+        """Return the mean."""
         return float(y.mean())
 
     def log_normaliser(self, dispersion: float) -> float:

@@ -40,7 +40,7 @@ class NegativeBinomial(RowFamily):
         return u + math.log(self.dispersion)
 
     def value(self, u: Vector, y: Vector) -> Vector:
-        """The losses."""
+        """Return the losses."""
         return np.asarray((y + 1 / self.dispersion) * np.logaddexp(0.0, self._at(u)) - y * u)
 
     def pull(self, u: Vector, y: Vector) -> Vector:
@@ -60,7 +60,7 @@ class NegativeBinomial(RowFamily):
         return np.asarray((y + 1 / self.dispersion) * moved - y * step)
 
     def start(self, y: Vector) -> float:
-        """The log of the mean, of half a count at least."""
+        """Return the log of the mean, of half a count at least."""
         return math.log(max(float(y.mean()), 0.5 / y.size))
 
     def bend(self, y: Vector) -> float:

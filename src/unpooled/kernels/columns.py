@@ -52,7 +52,7 @@ class Columns:
         return self.starts.size > 0
 
     def dense(self) -> Matrix:
-        """The column-major matrix (not for sparse ones)."""
+        """Return the column-major matrix (not for sparse ones)."""
         return self.data.reshape(self.shape, order="F")
 
     def column(self, j: int) -> Vector:

@@ -110,18 +110,18 @@ class Centred:
 
     @classmethod
     def of(cls, X: ArrayLike, y: ArrayLike) -> Self:
-        """The moments of rows in memory."""
+        """Return the moments of rows in memory."""
         x, t = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         mean, response = x.mean(axis=0), float(t.mean())
         x, t = x - mean, t - response
         return cls(x.shape[0], mean, response, x.T @ x, x.T @ t, float(t @ t))
 
     def plus(self, other: Centred) -> Centred:
-        """The moments of both sets of rows."""
+        """Return the moments of both sets of rows."""
         return self._combined(other, 1)
 
     def minus(self, other: Centred) -> Centred:
-        """The moments without some of the rows."""
+        """Return the moments without some of the rows."""
         return self._combined(other, -1)
 
     def _combined(self, other: Centred, sign: int, out: Matrix | None = None) -> Centred:

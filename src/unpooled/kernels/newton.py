@@ -58,23 +58,23 @@ class Loss(Protocol):
 
     @property
     def slope(self) -> float:
-        """The largest that ``|f'|`` can be; the unit of what counts as a small gradient."""
+        """Return the largest that ``|f'|`` can be; the unit of what counts as a small gradient."""
 
     @property
     def curvature(self) -> float:
-        """The largest that ``f''`` can be."""
+        """Return the largest that ``f''`` can be."""
 
     def bend(self, y: Vector) -> float:
-        """A usual ``f''`` of these responses: the scale of a penalty."""
+        """Return a usual ``f''`` of these responses: the scale of a penalty."""
 
     def check(self, y: Vector) -> None:
         """Refuse responses that the loss does not take."""
 
     def start(self, y: Vector) -> float:
-        """The intercept to begin from."""
+        """Return the intercept to begin from."""
 
     def value(self, u: Vector, y: Vector) -> Vector:
-        """The losses."""
+        """Return the losses."""
 
     def pull(self, u: Vector, y: Vector) -> Vector:
         """-f', with all its digits where it is small."""
@@ -150,7 +150,7 @@ class _Problem:
         raise ArithmeticError(msg)
 
     def objective(self, alpha: float, point: _Point) -> float:
-        """The sum of the losses and the penalty."""
+        """Return the sum of the losses and the penalty."""
         square = float(point.unknowns @ (point.fitted if self.dual else point.unknowns))
         return float(self.loss.value(point.fitted + point.intercept, self.target).sum()) + alpha / 2 * square
 
@@ -167,7 +167,7 @@ class _Problem:
 
     @cached_property
     def _scale(self) -> float:
-        """The largest slope (at the start, where it has no bound) times the sum of |(x_i, 1)|: hardly a gradient is longer."""
+        """Return the largest slope (at the start, where it has no bound) times the sum of |(x_i, 1)|: hardly a gradient is longer."""
         squares = self.basis.diagonal() if self.dual else np.einsum("ij,ij->i", self.basis, self.basis)
         slope = self.loss.slope
         if slope == math.inf:
@@ -203,7 +203,7 @@ class _Problem:
         return step, change, determinant + (math.log(schur / total) if eliminate else 0.0)
 
     def _step_length(self, alpha: float, point: _Point, pull: Vector, step: Vector, moved: Vector, change: float) -> float:
-        """The first of 1, 1/2, 1/4, .. that satisfies Armijo's condition, 0 if none does."""
+        """Return the first of 1, 1/2, 1/4, .. that satisfies Armijo's condition, 0 if none does."""
         decisions, gain = point.fitted + point.intercept, moved + change
         linear = alpha * float(step @ (point.fitted if self.dual else point.unknowns))
         square = alpha / 2 * float(step @ (moved if self.dual else step))
@@ -217,7 +217,7 @@ class _Problem:
 
 
 def _lower_gram(rows: Matrix) -> Matrix:
-    """The lower triangle of X^T X."""
+    """Return the lower triangle of X^T X."""
     if rows.size == 0:
         return np.zeros((rows.shape[1], rows.shape[1]))
     lower: Matrix = blas.dsyrk(1.0, np.asarray(rows, order="C").T, lower=1)
@@ -275,7 +275,7 @@ class NewtonPath:
         return left * np.sqrt(squares), left / np.sqrt(squares)
 
     def _problem(self, alpha: float, rows: NDArray[np.intp] | slice = slice(None)) -> tuple[_Problem, Matrix]:
-        """The problem of these rows in the unknowns that suit n, p and alpha; what maps them to all decisions."""
+        """Return the problem of these rows in the unknowns that suit n, p and alpha; what maps them to all decisions."""
         n, p = self.design.shape
         target, loss = self.target[rows], self.loss
         if n > p:
@@ -294,7 +294,7 @@ class NewtonPath:
         return coefficients
 
     def with_loss(self, loss: Loss) -> NewtonPath:
-        """The same design and responses under another loss; what was computed of the design is kept."""
+        """Return the same design and responses under another loss; what was computed of the design is kept."""
         path = replace(self, loss=loss)
         for name in ("gram", "squares", "_singular"):
             if name in self.__dict__:
@@ -307,7 +307,7 @@ class NewtonPath:
         return found.coefficients, found.intercept
 
     def minimum(self, alpha: float, tolerance: float = _TOLERANCE) -> Solution:
-        r"""The solution with its certificate: the norm of the gradient, in the intercept and the coefficients of centred columns.
+        r"""Return the solution with its certificate: the norm of the gradient, in the intercept and the coefficients of centred columns.
 
         It ends at a gradient of at most ``tolerance`` times :math:`\sup|f'| \sum_i |(x_i - \bar x, 1)|`, the largest that the gradient of
         the losses can be, once the steps have become small as well; or where rounding allows no further descent. Where the minimum is at
@@ -350,7 +350,7 @@ class NewtonPath:
         return criterion(lowest(criterion, max(objective / n, 1e-300) * np.logspace(-2, 2, 41))) + determinant
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood, over 12 orders of magnitude around the design's own scale."""
+        """Return the penalty of largest marginal likelihood, over 12 orders of magnitude around the design's own scale."""
         if self.squares.size == 0:
             return 1.0
         scale = float(self.squares.mean()) * self.loss.bend(self.target)

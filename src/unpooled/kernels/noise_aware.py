@@ -54,7 +54,7 @@ class NoiseAware:
         return mean, covariance
 
     def _settled(self, start: Matrix, sampling: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
-        """The fixed point: by Anderson's steps, or by half steps from the prior where these do not settle."""
+        """Return the fixed point: by Anderson's steps, or by half steps from the prior where these do not settle."""
         try:
             found = self._quickly(start, sampling, prior)
         except LinAlgError:  # a combination of second moments that is none
@@ -89,7 +89,7 @@ class NoiseAware:
         return mean, covariance
 
     def _evaluated(self, second: Matrix, sampling: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
-        """The mean and the covariance that follow from a second moment."""
+        """Return the mean and the covariance that follow from a second moment."""
         v = sampling + noisy_gram.noise_covariance(second, self.gram_variance, self.cross_variance)
         lower = _cholesky(v)
         scaled = blas.dtrsm(1.0, lower, self.psd, lower=1)  # L^-1 M, where L L' = V
@@ -104,7 +104,7 @@ class NoiseAware:
         return mean, covariance
 
     def _plainly(self, second: Matrix, sampling: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
-        """The same without factors that rounding may break: of moments without noise whose columns are collinear, for example."""
+        """Return the same without factors that rounding may break: of moments without noise whose columns are collinear, for example."""
         v = sampling + noisy_gram.noise_covariance(second, self.gram_variance, self.cross_variance)
         weighted = np.linalg.solve(v, self.psd)  # V^-1 M
         precision = np.diag(prior) + self.psd @ weighted
@@ -121,7 +121,7 @@ def posterior(
 
 
 def _cholesky(matrix: Matrix) -> Matrix:
-    """The lower factor of a symmetric matrix, of which the lower triangle is read; it is overwritten."""
+    """Return the lower factor of a symmetric matrix, of which the lower triangle is read; it is overwritten."""
     factor, failed = lapack.dpotrf(np.asfortranarray(matrix), lower=1, clean=0, overwrite_a=1)
     if failed:
         raise LinAlgError("the matrix is not positive definite")

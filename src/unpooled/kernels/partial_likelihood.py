@@ -71,7 +71,7 @@ class PartialLikelihood:
 
     @property
     def event_times(self) -> Vector:
-        """The distinct times of events, rising."""
+        """Return the distinct times of events, rising."""
         return np.unique(self.time[self.event > 0])
 
     def hazards(self, decisions: Vector) -> Vector:
@@ -81,7 +81,7 @@ class PartialLikelihood:
         return np.asarray((deaths / sums)[::-1])
 
     def value(self, decisions: Matrix, shared: Vector) -> float:  # noqa: ARG002 - nothing is shared
-        """The negative log partial likelihood."""
+        """Return the negative log partial likelihood."""
         order, at_risk, deaths, _ = self._risk
         u = decisions[:, 0]
         if deaths.size == 0:

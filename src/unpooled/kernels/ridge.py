@@ -49,7 +49,7 @@ _TINY = 3
 
 
 def product(a: Matrix, b: Matrix) -> Matrix:
-    """The matrix product a b, in scipy's BLAS and without copies of C- or Fortran-ordered factors."""
+    """Return the matrix product a b, in scipy's BLAS and without copies of C- or Fortran-ordered factors."""
     if 0 in {a.shape[0], a.shape[1], b.shape[1]}:
         return np.zeros((a.shape[0], b.shape[1]))
     flip_a, flip_b = not a.flags.f_contiguous, not b.flags.f_contiguous
@@ -130,7 +130,7 @@ class RidgePath:
 
     @cached_property
     def rotated(self) -> Vector:
-        """The target in the basis of the left singular vectors."""
+        """Return the target in the basis of the left singular vectors."""
         squares, vectors = self._pairs
         if self._by_rows:
             return np.asarray(vectors.T @ self.target)
@@ -158,7 +158,7 @@ class RidgePath:
         return degrees * math.log(max(explained, 1e-300)) + float(np.log1p(ratio).sum())
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood, over 24 orders of magnitude around the design's own scale."""
+        """Return the penalty of largest marginal likelihood, over 24 orders of magnitude around the design's own scale."""
         if self.squares.size == 0:
             return 1.0
         return lowest(self.evidence, float(self.squares.mean()) * np.logspace(-12, 12, 97))

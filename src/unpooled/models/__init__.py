@@ -1,4 +1,4 @@
-"""The registry: a row per system, and one for each form that is kept as published. A folder without a row fails the contract tests."""
+"""The registry: a row per system of our own, and the rows that distributions declare. A folder without a row fails the contract tests."""
 
 from __future__ import annotations
 
@@ -7,56 +7,73 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from unpooled.errors import UsageError
+from unpooled.protocol.registry import check_own, entry_of, form_of, joined, names
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Model
 
-#: "pride" is the package ``models/pride``, "pride-published" its module ``published``: the paper's form, with steps and plan of its own.
-REGISTRY: tuple[str, ...] = (
-    "describe",
-    "pride",
-    "pride-published",
-    "bayes",
-    "bayes-published",
-    "glm",
-    "stacking",
-    "stacking-published",
-    "lasso",
-    "lasso-published",
-    "pls",
-    "pls-published",
-    "diagnose",
-)
+#: Our own rows, in the order in which they are listed, each with the package of its ``MODEL``. All other rows are found through entry points.
+REGISTRY: dict[str, str] = {
+    "describe": "unpooled.models.describe",
+    "pride": "unpooled.models.pride",
+    "bayes": "unpooled.models.bayes",
+    "glm": "unpooled.models.glm",
+    "stacking": "unpooled.models.stacking",
+    "lasso": "unpooled.models.lasso",
+    "pls": "unpooled.models.pls",
+    "diagnose": "unpooled.models.diagnose",
+}
 
 #: What a study may ask for that is no system: it links rows, releases nothing and predicts nothing.
 LINK = "link"
 
 
+def row_names() -> tuple[str, ...]:
+    """Return the names of all rows: our own, then those that installed distributions declare."""
+    check_own(REGISTRY | {LINK: "unpooled.linkage"})
+    return (*REGISTRY, *names())
+
+
 def load(name: str) -> Model:
-    """The row of this name: a study's :attr:`~unpooled.privacy.plan.Study.row`."""
-    if name == LINK:
-        linking: Model = importlib.import_module("unpooled.linkage").MODEL
-        return linking
-    if name not in REGISTRY:
-        system, _, form = name.partition("-")
-        if form and system in REGISTRY:
-            msg = f"model {system!r} has no {form} form: leave calibration out"
-            raise UsageError(msg)
-        msg = f"unknown model {name!r}: choose one of {', '.join(row for row in REGISTRY if '-' not in row)}"
+    """Return the row of this name: a study's :attr:`~unpooled.privacy.plan.Study.row`."""
+    if (home := REGISTRY.get(name, "unpooled.linkage" if name == LINK else None)) is not None:
+        own: Model = importlib.import_module(home).MODEL
+        return own
+    system, _, form = name.rpartition("-")
+    if system in REGISTRY:
+        return form_of(system, form)
+    row = joined(name)
+    if row is None:
+        msg = f"unknown model {name!r}: choose one of {', '.join(row for row in row_names() if row.rpartition('-')[0] not in REGISTRY)}, or {LINK!r}"
         raise UsageError(msg)
-    model: Model = importlib.import_module(f"unpooled.models.{name.replace('-', '.')}").MODEL
-    return model
+    return row
 
 
 def fitted(plan: Plan, result: Any) -> Any:  # noqa: ANN401 - a result of this model, an estimator of it
-    """The estimator that a finished study amounts to; refused where no model left the parties."""
+    """Return the estimator that a finished study amounts to; refused where no model left the parties."""
     if plan.links:
         raise UsageError('model "link" releases nothing that predicts: it makes row maps for later studies')
-    home = f"unpooled.models.{plan.study.model}.fitted"
-    if importlib.util.find_spec(home) is None:
+    home = f"{_package(plan.study.model)}.fitted"
+    if not _exists(home):
         msg = f"model {plan.study.model!r} releases nothing that predicts"
         if plan.study.model == "pride":
             msg += ": its coefficients stay at the parties, who predict in a study of their own: unpooled new pride --fitted STUDY (docs/tutorial-pride.md)"
         raise UsageError(msg)
     return importlib.import_module(home).fitted(plan, result)
+
+
+def _exists(home: str) -> bool:
+    try:
+        return importlib.util.find_spec(home) is not None
+    except ModuleNotFoundError:  # the model is one file, no package
+        return False
+
+
+def _package(name: str) -> str:
+    """Return the package of a row's ``MODEL``."""
+    if name in REGISTRY:
+        return REGISTRY[name]
+    entry = entry_of(name)
+    assert entry is not None, "its plan was compiled"
+    return entry.module

@@ -134,7 +134,7 @@ def _root(function: Callable[[float], float], low: float, high: float, xtol: flo
 
 
 def _proved(curve: Callable[[float], float], delta: float, high: float) -> float:
-    """The smallest epsilon in [0, high] whose falling delta curve is at ``delta``, on the proved side of it."""
+    """Return the smallest epsilon in [0, high] whose falling delta curve is at ``delta``, on the proved side of it."""
     root = _root(lambda eps: curve(eps) - delta, 0.0, high, 1e-20, 1e-15)
     step = 2.0**-51
     while curve(root) > delta:  # a bracket of a root may end on its wrong side
@@ -144,7 +144,7 @@ def _proved(curve: Callable[[float], float], delta: float, high: float) -> float
 
 
 def largest(curve: Callable[[float], float], delta: float, low: float, high: float, what: str) -> float:
-    """The largest parameter in [low, high] whose increasing delta curve stays at ``delta``, on the proved side of it."""
+    """Return the largest parameter in [low, high] whose increasing delta curve stays at ``delta``, on the proved side of it."""
     if delta == 0:
         msg = f"{what} has no guarantee at delta = 0: ask for a positive delta"
         raise AccountingError(msg)
@@ -172,7 +172,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def budget_mu(epsilon: float, delta: float) -> float:
-    """The mu to calibrate a plan's Gaussian releases to, so that rounding and total variation still fit the budget."""
+    """Return the mu to calibrate a plan's Gaussian releases to, so that rounding and total variation still fit the budget."""
     return gaussian_mu(epsilon, delta) * (1 - SAFETY)
 
 
@@ -253,7 +253,7 @@ class Composition:
         return proved
 
     def _least_delta(self, epsilon: float) -> float:
-        """The smallest delta proved anywhere from the pure part up to here, by golden section: whatever is found there holds here."""
+        """Return the smallest delta proved anywhere from the pure part up to here, by golden section: whatever is found there holds here."""
         if self._rho_only or self.tails:  # every point takes long: a few do
             return min(self._delta(self.pure_epsilon + (epsilon - self.pure_epsilon) * k / 8) for k in range(9))
 
@@ -339,7 +339,7 @@ class Composition:
         return self.delta(epsilon) <= delta
 
     def failure(self, epsilon: float) -> float:
-        """A bound on the probability that the loss exceeds epsilon: how often a belief moves farther than epsilon says (Theorem F.20)."""
+        """Return a bound on the probability that the loss exceeds epsilon: how often a belief moves farther than epsilon says (Theorem F.20)."""
         if self.delta(epsilon) == 0:
             return 0.0
         points = ((self.delta(epsilon * (1 - part)), -math.expm1(-epsilon * part)) for part in _PARTS)
@@ -353,7 +353,7 @@ class Composition:
 
     @property
     def respects(self) -> tuple[float, ...]:
-        """Numbers in which every curve grows, of compositions whose tails are alike but for their size: for audits, which compare by these."""
+        """Return numbers in which every curve grows, of compositions whose tails are alike but for their size: for audits, which compare by these."""
         tails = self.tails.items()
         lengths = (math.fsum(count * max(m for _, m in tail) ** power for tail, count in tails) for power in (1, 2))
         return *self.numbers, *lengths
@@ -395,5 +395,5 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def budget_rho(epsilon: float, delta: float) -> float:
-    """The rho to calibrate a plan's mixed releases to, so that rounding and total variation still fit the budget."""
+    """Return the rho to calibrate a plan's mixed releases to, so that rounding and total variation still fit the budget."""
     return zcdp_rho(epsilon, delta) * (1 - SAFETY)

@@ -75,7 +75,7 @@ class Exposure:
 
 
 def dearer(one: Event, other: Event) -> Event:
-    """The larger of two events of one kind: what covers both of them."""
+    """Return the larger of two events of one kind: what covers both of them."""
     if one.kind is not other.kind or one.count != other.count:
         raise UsageError("a label and a value must cost the same kind of event in one release")
     if _heavier(one.tails, other.tails):
@@ -116,7 +116,7 @@ class Worst:
         return max(composition.delta(epsilon) for composition in self.compositions)
 
     def failure(self, epsilon: float) -> float:
-        """A bound on the probability that the loss exceeds epsilon."""
+        """Return a bound on the probability that the loss exceeds epsilon."""
         return max(composition.failure(epsilon) for composition in self.compositions)
 
     def within(self, epsilon: float, delta: float) -> bool:
@@ -149,7 +149,7 @@ class Release:
 
     @property
     def scale(self) -> float | None:
-        """The scale of its noise; None where it is a closed form of values known only during the run."""
+        """Return the scale of its noise; None where it is a closed form of values known only during the run."""
         return self.mechanism.scale
 
     def sensitivity(self, unit: Unit | str = Unit.RECORD) -> float | None:
@@ -172,11 +172,11 @@ class Releases:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The units for which it knows a price: households only where the study bounds how many of their rows count."""
+        """Return the units for which it knows a price: households only where the study bounds how many of their rows count."""
         return (*ROWWISE, Unit.HOUSEHOLD) if self.study.unit == Unit.HOUSEHOLD else ROWWISE
 
     def release(self, party: str, name: str) -> Release:
-        """The planned release of this name at this party."""
+        """Return the planned release of this name at this party."""
         for release in self.releases:
             if release.party == party and release.name == name:
                 return release
@@ -300,7 +300,7 @@ def shared_costs(plan: Releases, party: str) -> tuple[Cost, ...]:
 
 
 def alternatives(plan: Releases, party: str | None = None) -> tuple[Cost, ...]:
-    """The costs of a whole plan to every unit, each of :func:`neighbours` as a part of its own."""
+    """Return the costs of a whole plan to every unit, each of :func:`neighbours` as a part of its own."""
     costs: list[Cost] = [
         Cost(unit, "", NO_COST) for unit in plan.units
     ]  # so that no unit is left out, whatever its people are part of

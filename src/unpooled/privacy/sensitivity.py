@@ -50,13 +50,6 @@ def moments_box(bounds: Sequence[float], response: float, adjacency: Adjacency) 
     return s + y2 if y2 <= s else 2 * response * math.sqrt(s)
 
 
-def moments_box_as_published(bounds: Sequence[float], response: float) -> float:
-    """Equation (12) of the Bayes paper's supplement: valid, and about 1.4 times larger than needed."""
-    squares = [c * c for c in bounds]
-    pairs = (math.fsum(squares) ** 2 - math.fsum(c2 * c2 for c2 in squares)) / 2  # sum over j < k of c_j^2 c_k^2
-    return math.sqrt(math.fsum(c2 * c2 for c2 in squares) + 4 * pairs + 4 * math.fsum(squares) * response**2)
-
-
 def moments_ball(radius: float, response: float, adjacency: Adjacency) -> float:
     r"""L2 sensitivity of :math:`(\sum x x^T, \sum x y)` on a ball :math:`|x|\le R`, off-diagonals weighted by sqrt 2 (Theorem F.9.3).
 

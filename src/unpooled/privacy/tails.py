@@ -33,7 +33,7 @@ _ROUNDING, _TRANSFORM = 1e-10, 10 * 2.0**-53
 
 
 def survival(tail: Tail, z: Vector) -> Vector:
-    """The bound on P(X > z)."""
+    """Return the bound on P(X > z)."""
     from scipy.special import ndtr  # late, for it takes .2 s
 
     total = np.zeros_like(z)
@@ -44,7 +44,7 @@ def survival(tail: Tail, z: Vector) -> Vector:
 
 
 def log_moment(tail: Tail, powers: Vector) -> Vector:
-    """A bound on log E e^{theta X}: 1 + sum n_j e^{(theta + theta^2) m_j^2 / 2}."""
+    """Return a bound on log E e^{theta X}: 1 + sum n_j e^{(theta + theta^2) m_j^2 / 2}."""
     exponents = [math.log(times) + (powers + powers**2) * (m * m / 2) for times, m in tail]
     return np.asarray(np.logaddexp.reduce([np.zeros_like(powers), *exponents]))
 

@@ -55,5 +55,5 @@ class MemoryKeeper:
         return (plan, name) in self._values
 
     def items(self) -> ItemsView[tuple[str, str], NDArray[Any]]:
-        """Everything kept, by (plan, name)."""
+        """Return everything kept, by (plan, name)."""
         return self._values.items()

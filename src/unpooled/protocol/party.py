@@ -82,14 +82,14 @@ class Party:
     _shared: dict[str, list[Charge]] = field(default_factory=dict)
 
     def keys_for(self, study: Study) -> KeySource:
-        """The party's secret key source, or the simulation's if the (approved) study is one."""
+        """Return the party's secret key source, or the simulation's if the (approved) study is one."""
         if study.simulation_seed is None:
             return self.keys
         return type(self.keys).simulation(study.simulation_seed)
 
     @property
     def identity(self) -> Identity:
-        """The keys that the party signs and agrees with, derived from the root key next to its ledger."""
+        """Return the keys that the party signs and agrees with, derived from the root key next to its ledger."""
         return Identity(self.ledger.root_key)
 
     def fingerprint(self, content: bytes) -> bytes:
@@ -97,7 +97,7 @@ class Party:
         return hmac.digest(self.ledger.root_key, content, "sha256")
 
     def charges(self, plan: Plan) -> list[Charge]:
-        """Everything that a plan can debit here."""
+        """Return everything that a plan can debit here."""
         own = [r for r in plan.releases if r.party == self.name]
         return [
             *(_charge(plan, release, i, bytes(32)) for release in own for i in range(release.count)),
@@ -259,7 +259,7 @@ class OpenDesk:
         self.party.debit(self.plan, charges, only_check=True)
 
     def planned(self, name: str, *, own_step: bool = True) -> Release:
-        """The plan's release of this name; refused where there is none in this step, or where it was made often enough."""
+        """Return the plan's release of this name; refused where there is none in this step, or where it was made often enough."""
         planned = self.plan.release(self.party.name, name)
         if own_step and planned.step != self.step:
             msg = f"release {name!r} belongs to step {planned.step!r}, not to {self.step!r}"
@@ -270,7 +270,7 @@ class OpenDesk:
         return planned
 
     def partial(self, name: str, values: NDArray[Any]) -> Partial:
-        """The part of a total that this node has added up."""
+        """Return the part of a total that this node has added up."""
         mechanism = self.planned(name, own_step=False).mechanism
         if mechanism.takes is not Summand or mechanism.needs_trust:
             msg = f"release {name!r} is planned as {mechanism.name}, which has no partial sums"
@@ -280,7 +280,7 @@ class OpenDesk:
         return part
 
     def sign(self, values: tuple[Released, ...]) -> Signed:
-        """A signature under what this desk has just handed out."""
+        """Return a signature under what this desk has just handed out."""
         if not all(any(value is one for one in self.minted) for value in values):
             raise ProtocolError("a party signs what it has just released and nothing else")
         identity = self.party.identity
@@ -290,23 +290,23 @@ class OpenDesk:
         return signed
 
     def attest(self, parts: tuple[bytes, ...]) -> str:
-        """A signature under public parts."""
+        """Return a signature under public parts."""
         return self.party.identity.sign(*parts)
 
     def public_key(self) -> str:
-        """The key that verifies this party's signatures."""
+        """Return the key that verifies this party's signatures."""
         return self.party.identity.public
 
     def agreement_key(self) -> str:
-        """The public half of this party's key for sealed messages of this plan."""
+        """Return the public half of this party's key for sealed messages of this plan."""
         return self.party.identity.agreement_key(self.plan.hash.encode())
 
     def shared_key(self, other: str, purpose: tuple[bytes, ...]) -> bytes:
-        """The key shared with the holder of another agreement key."""
+        """Return the key shared with the holder of another agreement key."""
         return self.party.identity.shared_key(self.plan.hash.encode(), other, *purpose)
 
     def secret(self, purpose: bytes) -> bytes:
-        """A secret of this party for this plan and purpose: only its own root key gives it."""
+        """Return a secret of this party for this plan and purpose: only its own root key gives it."""
         return self.party.fingerprint(purpose + b" " + self.plan.hash.encode())
 
     def seal_secret(self, node: str, key: str, purpose: bytes, context: tuple[bytes, ...]) -> Sealed:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unpooled.errors import UsageError
-from unpooled.privacy.unit import Unit
+from unpooled.privacy.unit import Calibration, Unit
 from unpooled.protocol.messages import Ask, check_reply_type
 from unpooled.protocol.terms import ResultTerm, as_table
 
@@ -82,7 +82,7 @@ def of_terms(terms: Iterable[ResultTerm], level: float = 0.95) -> tuple[Panel, .
 
 
 def _without_privacy(term: ResultTerm) -> float:
-    """The part of a standard error that there would be without privacy."""
+    """Return the part of a standard error that there would be without privacy."""
     if not term.std_error or term.privacy is None:
         return 1.0
     return math.sqrt(max(1.0 - (term.privacy / term.std_error) ** 2, 0.0))
@@ -133,7 +133,7 @@ def no_labels(study: Study, count: int, rng: np.random.Generator) -> Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One system: everything the protocol needs to run it. Models are rows of ``unpooled.models.REGISTRY``."""
+    """One system: everything the protocol needs to run it. Each is a row of the registry (``unpooled.models.row_names``)."""
 
     #: What a study's :attr:`~unpooled.privacy.plan.Study.row` is called that asks for it.
     name: str
@@ -169,15 +169,28 @@ class Model:
     template: Template | None = None
     #: Sentences, without their full stops, that those who plan or approve a study of it read under its plan.
     notes: Callable[[Plan], tuple[str, ...]] = no_notes
+    #: Whether a plan of it can promise anything; False for a form that is kept for comparison.
+    promises: bool = True
+    #: The values that this form takes for parameters that a study leaves to the model, by name.
+    defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    #: The parameters of an estimator that a study of this form calls otherwise, and the study's names of them.
+    renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def filled(self, name: str, given: Any, left: str) -> Any:  # noqa: ANN401 - the parameter's own type
+        """Return the value of a parameter: this form's own one where the given value is the word that leaves it to the model."""
+        return self.defaults.get(name, given) if given == left else given
 
     def table(self, plan: Plan, result: Any) -> str:  # noqa: ANN401 - the coordinator's own
-        """The result as every command prints it: the model's own text, or else the table of its terms with the lines under it."""
+        """Return the result as every command prints it: the model's own text, or else the table of its terms with the lines under it."""
         return self.render(result) or "\n".join((as_table(self.terms(plan, result)), *self.foot(plan, result)))
 
     def compile(self, study: Study) -> Plan:
-        """The plan of a study of this model, in this form."""
+        """Return the plan of a study of this model, in this form."""
         if study.row != self.name:
             msg = f"model {self.name!r} is asked for {study.model!r} with calibration {study.calibration!r}, which is another form or none at all"
+            raise UsageError(msg)
+        if not self.promises and study.calibration == Calibration.SOUND:
+            msg = f"model {self.name!r} is a form that promises nothing: name the model, and the form as its calibration"
             raise UsageError(msg)
         if study.unit == Unit.HOUSEHOLD and not self.households:
             msg = f'model {study.row!r} has no proof for unit "household": describe, bayes, glm, pls and diagnose in their sound form have one'

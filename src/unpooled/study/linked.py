@@ -48,7 +48,7 @@ class LinkedTable(Table):
 
 
 def linked_table(source: Table, keeper: Keeper, name: str) -> LinkedTable:
-    """The rows of a row map that this party keeps."""
+    """Return the rows of a row map that this party keeps."""
     if not keeper.has(name, ROW_MAP):
         msg = f"this party keeps no row map {name[:16]}: only a study that linked its own rows makes one"
         raise StudyError(msg)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import tomli_w
 
-from unpooled.errors import UsageError, listed
+from unpooled.errors import UsageError
 from unpooled.models import LINK, REGISTRY, load
+from unpooled.privacy.unit import Calibration
 from unpooled.protocol.template import DEFAULT_CARDS
 from unpooled.study.files import read_study
 from unpooled.study.formulas import with_formula
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from unpooled.protocol.template import Template
 
 #: The models that a new study can ask for.
-MODELS = tuple(row for row in REGISTRY if "-" not in row)
+MODELS = tuple(REGISTRY)
 
 _LINK = """\
 # Which people all parties have, told to all of them and to nobody else; then their rows can be used in the same order.
@@ -46,16 +47,16 @@ def template(
     model: str, cards: Sequence[str] = (), epsilon: float = 1.0, calibration: str = "sound", formula: Formula | None = None
 ) -> str:
     """Return a commented study of this model in this form, over these cards (paths relative to the study file)."""
-    if model not in {*MODELS, LINK}:
-        msg = f"there is no model {model!r}: choose one of {listed([*MODELS, LINK])}"
-        raise UsageError(msg)
     if model == LINK:
         if calibration != "sound":
             raise UsageError("a study that links rows has no published form: leave --calibration out")
         if formula is not None:
             raise UsageError("a study that links rows fits no model: leave --formula out")
         return f"{_LINK}{_parties(cards or DEFAULT_CARDS)}"
-    row = load(model if calibration == "sound" else f"{model}-{calibration}")
+    row = load(model if calibration == Calibration.SOUND else f"{model}-{calibration}")
+    if not row.promises and calibration == Calibration.SOUND:
+        msg = f"{model!r} is a form of a model: name the model, and the form with --calibration"
+        raise UsageError(msg)
     if row.template is None:
         msg = f"model {row.name!r} has no template: write its study by hand (docs/studies.md)"
         raise UsageError(msg)
@@ -68,7 +69,7 @@ def _parties(cards: Sequence[str]) -> str:
 
 
 def _written(model: str, own: Template, cards: Sequence[str], epsilon: float) -> str:
-    """The study file of this template."""
+    """Return the study file of this template."""
     delta = "# delta = 1e-6                      # default: min(1e-5, 0.1 / smallest number of rows)"
     if own.delta is not None:
         delta = f"delta = {own.delta!r}{' ' * max(1, 28 - len(repr(own.delta)))}# the paper's"
@@ -103,7 +104,7 @@ unit = "{own.unit}"{" " * (27 - len(own.unit))}# whom it is for: "record", a who
 
 
 def prediction(study: Path, cards: Sequence[str], epsilon: float | None) -> str:
-    """The study that predicts new rows with what the parties keep of a PRIDE study: its parameters, its plan, its sketches' sizes."""
+    """Return the study that predicts new rows with what the parties keep of a PRIDE study: its parameters, its plan, its sketches' sizes."""
     from unpooled.models.pride.plan import sizes_of
 
     asked = read_study(study)

@@ -102,5 +102,4 @@ def install() -> None:
     module = types.ModuleType(f"unpooled.models.{NAME}")
     module.MODEL = MODEL
     sys.modules[module.__name__] = module
-    if NAME not in unpooled.models.REGISTRY:
-        unpooled.models.REGISTRY = (*unpooled.models.REGISTRY, NAME)
+    unpooled.models.REGISTRY[NAME] = module.__name__

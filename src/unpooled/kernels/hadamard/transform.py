@@ -125,7 +125,7 @@ class Srht:
         return _padded(self.signs.size)
 
     def matrix(self) -> NDArray[np.float64]:
-        """The dense Pi, tau x m with entries +-1/sqrt(m); meant for small cases."""
+        """Return the dense Pi, tau x m with entries +-1/sqrt(m); meant for small cases."""
         dense: NDArray[np.float64] = (
             self.signs[:, None] * _walsh(np.arange(self.signs.size), self.columns) / math.sqrt(self.columns.size)
         )

@@ -19,12 +19,11 @@ from unpooled.estimation.parameters import NONE, NUMBER, PAIR, SHARED, WHOLE, WO
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tabled import Profiled
 from unpooled.estimation.tables import RESPONSE, part
-from unpooled.models.bayes import MODEL, published
+from unpooled.models.bayes import MODEL
 from unpooled.models.bayes.plan import NAIVE
 from unpooled.models.bayes.rounds import ROUNDS
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
-from unpooled.privacy.unit import Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,7 +149,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
 
     """
 
-    _model, _published = MODEL, published.MODEL
+    _model = MODEL
     _parameter_constraints: ClassVar = (
         SHARED
         | taking("geometry posterior method", WORD)
@@ -211,7 +210,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         self.formula = formula
 
     def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
-        """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
+        """Return the plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
         return self._planned(sites or {ALL: n_samples}, n_features)
 
     def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
@@ -273,7 +272,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
 
     @classmethod
     def from_moments(cls, moments: Moments, **parameters: Any) -> Self:  # noqa: ANN401 - this class's own parameters
-        """A fitted estimator from moments that were released before: another prior, another posterior, free of charge."""
+        """Return a fitted estimator from moments that were released before: another prior, another posterior, free of charge."""
         design = moments.layout
         estimator = cls(fit_intercept=design.intercept, geometry=str(design.geometry), **parameters)
         columns = design.sources or design.features
@@ -286,9 +285,8 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
     def _from(self, moments: Moments) -> Self:
         self.moments_ = moments
         self._columns = moments.layout.sources or moments.layout.features
-        prior, noise = self.prior_precision, self.noise_precision
-        if self.calibration == Calibration.PUBLISHED:  # the paper takes both as known
-            prior, noise = (1.0 if p == ESTIMATE else p for p in (prior, noise))
+        prior = self._row.filled("prior_precision", self.prior_precision, ESTIMATE)
+        noise = self._row.filled("noise_precision", self.noise_precision, ESTIMATE)
         return self._take(moments.posterior(prior, noise, naive=self.posterior == NAIVE))
 
     def _take(self, fit: LinearFit) -> Self:
@@ -298,7 +296,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         return self
 
     def _released(self) -> Moments:
-        """The moments, or an error that says which method has some."""
+        """Return the moments, or an error that says which method has some."""
         check_is_fitted(self)
         if not hasattr(self, "moments_"):
             msg = (
@@ -333,7 +331,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         return self._released().ols(self.noise_precision)
 
     def lasso(self, alpha: float) -> LinearFit:
-        """The lasso (scikit-learn's ``alpha``) from the same moments, free of charge."""
+        """Return the lasso (scikit-learn's ``alpha``) from the same moments, free of charge."""
         return self._released().lasso(alpha)
 
     def summary(
@@ -344,7 +342,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         reference: Mapping[str, str] | None = None,
         coding: str | None = None,
     ) -> LinearSummary:
-        """The table to publish: estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
+        """Return the table to publish: estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
 
         Levels of a column are compared with its first declared one, with ``reference={"ward": "b"}``, or with their mean (``coding="sum"``).
         Estimates are generalised least squares, unbiased for tests of nothing: ``coef_``, which predicts, is shrunk and may differ.
@@ -367,7 +365,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         return self._tables().contrast(C, value, level, reference=reference)
 
     def anova(self, smaller: Sequence[str] | None = None) -> Anova | JointTest:
-        """A test for every column; ``smaller``: whether the columns that it does not name explain anything."""
+        """Return a test for every column; ``smaller``: whether the columns that it does not name explain anything."""
         return self._tables().anova(smaller)
 
     def _tables(self) -> LinearTables:
@@ -377,7 +375,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         return moments.tables(getattr(given, "reference", None), getattr(given, "coding", TREATMENT))
 
     def submodel(self, columns: Sequence[str]) -> PrivateLinearRegression:
-        """A fitted model of some of the columns alone, free of charge."""
+        """Return a fitted model of some of the columns alone, free of charge."""
         return type(self).from_moments(self._released().submodel(columns))
 
     def correlation(self) -> NDArray[np.float64]:

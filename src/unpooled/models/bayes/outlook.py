@@ -18,6 +18,7 @@ from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
     from unpooled.models.bayes.coordinator import BayesResult
+    from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan, Study
 
@@ -73,7 +74,7 @@ def outlook(
     )
 
 
-def _error(plan: Plan, r2: float, correlation: float, ranges: float, rng: np.random.Generator) -> float:
+def _error(plan: Plan[BayesDesign], r2: float, correlation: float, ranges: float, rng: np.random.Generator) -> float:
     """One made-up study."""
     design = plan.design
     layout, rows = design.layout, sum(card.rows for card in plan.study.parties)

@@ -42,7 +42,7 @@ def thresholds(design: BayesDesign, total: Total, rows: int, multiple: float) ->
 
 
 def best_multiple(design: BayesDesign, plan: Plan, rows: int) -> float:
-    """The multiple with the smallest error of the coefficients on synthetic data of the model with the noise of this plan."""
+    """Return the multiple with the smallest error of the coefficients on synthetic data of the model with the noise of this plan."""
     if rows not in design.multiples:
         design.multiples[rows] = _simulated(design, plan, rows)
     return design.multiples[rows]

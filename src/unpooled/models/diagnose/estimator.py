@@ -82,7 +82,7 @@ class Diagnosis(Savable):
 
     @property
     def auc(self) -> Banded:
-        """The area under the ROC curve with its interval (of two classes)."""
+        """Return the area under the ROC curve with its interval (of two classes)."""
         self._of_classes()
         return reading.area(self.cells_.counts.numpy(), self.cells_.deviation)
 
@@ -277,7 +277,7 @@ def _origins(model: Any, rows: str) -> tuple[ReleasedInput, ...]:  # noqa: ANN40
 
 
 def _released(model: Any) -> tuple[Column, ...]:  # noqa: ANN401
-    """The declared columns of a model whose coefficients are public; another one is refused."""
+    """Return the declared columns of a model whose coefficients are public; another one is refused."""
     check_is_fitted(model)
     if not getattr(model, "_is_linear", False) or getattr(model, "shifted_by", {}):
         raise UsageError("diagnose is for models that are linear in their columns, without offset or exposure")

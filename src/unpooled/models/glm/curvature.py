@@ -33,7 +33,7 @@ class Curvature:
 
 
 def curvature(information: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
-    """The inverse over the directions that the records tell of more than noise does; ``still``: those along which no row varies.
+    """Return the inverse over the directions that the records tell of more than noise does; ``still``: those along which no row varies.
 
     A step along the others would be noise alone, and would carry the Hessian's noise into every other coefficient.
     """

@@ -69,7 +69,7 @@ class Directions:
 
     @property
     def longest(self) -> float:
-        """The length of a coded row that becomes 1."""
+        """Return the length of a coded row that becomes 1."""
         return 1.0 if self.layout.norm is not None else math.sqrt(len(self.layout.features))
 
     @property
@@ -117,7 +117,7 @@ class Directions:
         return found
 
     def statistic(self, table: Table) -> Ints:
-        """The exact moments of one party's rows: diagonal, above it, products with classes."""
+        """Return the exact moments of one party's rows: diagonal, above it, products with classes."""
         d = self.size
         total = np.zeros((d + 1, d + 1), dtype=np.int64)
         for rows, y in self.blocks(table):
@@ -129,7 +129,7 @@ class Directions:
     # --- from the total --------------------------------------------------------------------------------------------------
 
     def decode(self, total: Total, rows: int) -> Floats:
-        """The slopes whose products with a row of the rounds have variance 1; zeros where there is nothing but noise."""
+        """Return the slopes whose products with a row of the rounds have variance 1; zeros where there is nothing but noise."""
         d, unit = self.size, float(self.grid) ** 2
         upper = np.triu_indices(d, 1)
         gram, variance = np.empty((2, d, d))
@@ -151,12 +151,12 @@ class DirectionRows(GlmRows):
 
     @property
     def width(self) -> int:
-        """The slope, and the constant."""
+        """Return the slope, and the constant."""
         return 1 + self.layout.intercept
 
     @cached_property
     def radius(self) -> float:
-        """The length of a typical row."""
+        """Return the length of a typical row."""
         return math.sqrt(1 + CONSTANT**2 * self.layout.intercept)
 
     def along(self, table: Table, slopes: Floats) -> Iterator[tuple[Floats, Floats]]:

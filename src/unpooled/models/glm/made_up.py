@@ -53,7 +53,7 @@ def losses(design: GlmDesign, result: GlmResult, new: Table, y: Vector, true: Ve
 def _followed(
     design: GlmDesign, family: Hazards, new: Table, risk: Vector, logs: Vector, true: Vector
 ) -> tuple[float, float, float]:
-    """The same of times: minus twice the log likelihood, less that of a hazard for every person alone."""
+    """Return the same of times: minus twice the log likelihood, less that of a hazard for every person alone."""
     time, happened = design.responses.read(tuple(new[name] for name in design.responses.names))
     within = family.within(time)
     place = np.minimum(np.searchsorted(family.edges, time), len(family.edges) - 1)

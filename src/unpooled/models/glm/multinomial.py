@@ -58,7 +58,7 @@ class Softmax(Response):
 
     @property
     def most(self) -> tuple[float, float]:
-        """The longest pull, and the largest Frobenius norm of a weight."""
+        """Return the longest pull, and the largest Frobenius norm of a weight."""
         return class_rows.LONGEST_PULL, 0.5
 
     def rates_units(self, rates: Floats) -> tuple[float, float]:
@@ -66,7 +66,7 @@ class Softmax(Response):
         return class_rows.LONGEST_PULL, float(np.linalg.norm(np.diag(rates) - np.outer(rates, rates)))
 
     def mean(self, u: Floats) -> Floats:
-        """The probabilities of linear predictors, of every row one per class."""
+        """Return the probabilities of linear predictors, of every row one per class."""
         return np.asarray(softmax(u, axis=1))
 
     def deviance(self, y: Floats, mean: Floats) -> Floats:
@@ -102,13 +102,13 @@ class ClassRates(BaseRate):
         return len(self.responses.response.categories)
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
-        """The statistic with its noise: a record is in one cell, and one value moves it to another."""
+        """Return the statistic with its noise: a record is in one cell, and one value moves it to another."""
         moved = {Unit.RECORD: adjacency, Unit.ATTRIBUTE: Adjacency.REPLACE}
         reach = {who: Reach(category_counts(how), self.count) for who, how in moved.items()}
         return Summed(BASE, (Block(self.count, 1.0),), reach, 1, share)
 
     def statistic(self, table: Table) -> Ints:
-        """The exact counts of one party's rows."""
+        """Return the exact counts of one party's rows."""
         total = np.zeros(self.count, dtype=np.int64)
         for block in table.blocks(self.responses.names):
             y, _ = self.responses.read(block)
@@ -116,7 +116,7 @@ class ClassRates(BaseRate):
         return total
 
     def rates(self, total: Total, rows: int) -> Floats:
-        """The rates of the classes, each at least as large as its noise."""
+        """Return the rates of the classes, each at least as large as its noise."""
         parts, noise = total.values / rows, total.deviations / rows
         least = np.clip(2 * noise, 1e-4 if noise.any() else _RAREST, 0.5 / self.count)
         found = np.maximum(parts, least)
@@ -179,7 +179,7 @@ class ClassRows(GlmRows):
                 yield part, left, weight, square
 
     def gradients(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
-        """The exact sum of one round of gradients, class after class."""
+        """Return the exact sum of one round of gradients, class after class."""
         c, _, d, _ = self._sizes
         total, longest = np.zeros((c, d), dtype=np.int64), self._steps[0]
         farthest, exact = int(self.farthest * self.grid), max(1, (1 << 53) // longest)
@@ -191,7 +191,7 @@ class ClassRows(GlmRows):
         return total.ravel()
 
     def weighted(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
-        """The exact second moments: of every class the diagonal, then what is above it; of every pair of classes the same."""
+        """Return the exact second moments: of every class the diagonal, then what is above it; of every pair of classes the same."""
         c, pairs, d, _ = self._sizes
         longest = self._steps[1]
         sums = np.zeros((pairs, d, d), dtype=np.int64)

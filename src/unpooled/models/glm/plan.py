@@ -62,7 +62,7 @@ class GlmDesign:
     totals: dict[str, Summed]
 
     def seen(self, table: Table) -> Table:
-        """A party's table with the columns that the formula makes."""
+        """Return a party's table with the columns that the formula makes."""
         return self.layout.seen(table)
 
     @property
@@ -137,7 +137,7 @@ def _check(parameters: Parameters) -> None:
 
 
 def _shifted(parameters: Parameters, layout: MomentsLayout, responses: Responses) -> Responses:
-    """The responses with the offset that a formula makes."""
+    """Return the responses with the offset that a formula makes."""
     if layout.made is None:
         return responses
     if parameters.method == GlmMethod.MOMENTS:
@@ -170,7 +170,7 @@ def _check_rows(parameters: Parameters, responses: Responses) -> None:
 
 
 def _effective(responses: Responses, columns: int) -> float:
-    """The coefficients that a study's rows are counted for: a coefficient of one of C classes is C/2 times as hard to learn.
+    """Return the coefficients that a study's rows are counted for: a coefficient of one of C classes is C/2 times as hard to learn.
 
     A pull is sqrt 2 long, and the weight of C equally frequent classes is 1/C in every direction: with two classes 1/2.
     """
@@ -188,7 +188,7 @@ def _entries(responses: Responses, columns: int) -> int:
 
 def design_of(study: Study) -> GlmDesign:
     """Return the checked design that the study asks for."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     _check(parameters)
     rows = sum(card.rows for card in study.parties)
@@ -248,7 +248,7 @@ def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
 
 
 def compile_plan(study: Study) -> Plan:
-    """The releases of a study of a generalised linear model."""
+    """Return the releases of a study of a generalised linear model."""
     design = design_of(study)
     passes = design.schedule.passes + (SPREAD in design.totals) + (WEIGHTS in design.totals)
     return plan_of_totals(study, design, notes=passes_note(design.schedule.method, passes))

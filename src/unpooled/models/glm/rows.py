@@ -79,7 +79,7 @@ class Responses:
 
     @property
     def most(self) -> float:
-        """The largest offset."""
+        """Return the largest offset."""
         exposure = 0.0 if self.exposure is None else math.log(self.exposure.range[1])
         return exposure + (0.0 if self.offset is None else self.offset.range[1])
 
@@ -126,13 +126,13 @@ class BaseRate:
         return 1 + (self.responses.shifted and not self.responses.family.classes)
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:  # noqa: ARG002 - a record moves these sums alike under both
-        """The statistic with its noise; one value moves one of the sums, and a weight all of them."""
+        """Return the statistic with its noise; one value moves one of the sums, and a weight all of them."""
         moved = 1 if self.responses.weighting is None else self.count
         reach = {Unit.RECORD: Reach(unit_sums(self.count), self.count), Unit.ATTRIBUTE: Reach(unit_sums(moved), moved)}
         return Summed(BASE, (Block(self.count, float(self.grid)),), reach, self.grid, share)
 
     def statistic(self, table: Table) -> Ints:
-        """The exact sums of one party's rows."""
+        """Return the exact sums of one party's rows."""
         total = np.zeros(2, dtype=np.int64)
         for block in table.blocks(self.responses.names):
             y, offset, *parts = np.ascontiguousarray(self.responses.others(block).T)
@@ -197,7 +197,7 @@ class GlmRows(StandardRows):
         return Summed(INFORMATION, blocks, reach, self._steps[1] ** 2, share, count=steps)
 
     def score(self, share: float, adjacency: Adjacency, steps: int) -> Summed:
-        """The gradients of Newton steps."""
+        """Return the gradients of Newton steps."""
         gradients = self.descent(share, adjacency, steps)
         return Summed(SCORE, gradients.blocks, gradients.reach, gradients.per_row, share, count=steps)
 
@@ -241,7 +241,7 @@ class GlmRows(StandardRows):
         return self.responses.family.most[0] if self.exact else _FARTHEST
 
     def gradients(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
-        """The exact sum of one round of gradients."""
+        """Return the exact sum of one round of gradients."""
         parts = ((rows, pull, square) for rows, pull, _, square in self.pulls(blocks, start, units))
         return self.cut_products(parts, self.farthest)
 
@@ -250,7 +250,7 @@ class GlmRows(StandardRows):
         return self.gradients(blocks, start, units)
 
     def weighted(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
-        """The exact second moments of weighted rows: diagonal, above it."""
+        """Return the exact second moments of weighted rows: diagonal, above it."""
         d, longest = self.layout.size, self._steps[1]
         total = np.zeros((d, d), dtype=np.int64)
         for rows, _, weight, square in self.pulls(blocks, start, units):
@@ -260,7 +260,7 @@ class GlmRows(StandardRows):
         return np.concatenate([total.diagonal(), total[np.triu_indices(d, 1)]])
 
     def squared_pulls(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
-        """The exact sum of squared pulls."""
+        """Return the exact sum of squared pulls."""
         parts = self.pulls(blocks, start, np.ones(2), scaled=False)
         total = sum(standard_rows.add_squares(pull, SQUARE_STEPS, self.most) for _, pull, _, _ in parts)
         return np.array([total], dtype=np.int64)

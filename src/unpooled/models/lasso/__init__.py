@@ -24,4 +24,5 @@ MODEL = Model(
     terms=terms,
     template=TEMPLATE,
     notes=notes,
+    renamed={"radius": "radius_in_half_ranges"},
 )

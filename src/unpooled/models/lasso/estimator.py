@@ -15,13 +15,12 @@ from unpooled.estimation.classifier import DeclaredClassifier
 from unpooled.estimation.parameters import FLAG, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE
-from unpooled.models.lasso import MODEL, published
+from unpooled.models.lasso import MODEL
 from unpooled.models.lasso.before_rounds import BeforeRounds
 from unpooled.models.lasso.forms import Form
 from unpooled.models.lasso.in_process import bound_of, duality_gap, in_place, walked, warn_if_full
 from unpooled.models.lasso.plan import LOGISTIC, LassoDesign
 from unpooled.privacy.bounds import Bounds
-from unpooled.privacy.unit import Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,7 +135,7 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
 
     """
 
-    _model, _published = MODEL, published.MODEL
+    _model = MODEL
     _takes_sparse = True
     _parameter_constraints: ClassVar = (
         SHARED
@@ -216,8 +215,7 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
             "response_public": bool(self.response_public),
             "sketch_rows": int(self.sketch_rows),
         }
-        published = self.calibration == Calibration.PUBLISHED
-        parameters |= bound_of(self.radius, declared.response.half_width, published=published, stacklevel=3)
+        parameters |= bound_of(self.radius, declared.response.half_width, self._row.renamed, stacklevel=3)
         cards = cards_of(self._groups(declared.names), declared, rows[ALL])
         return self._asked(cards, parameters, declared.derived)
 
@@ -249,13 +247,13 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
     def _of_saved(cls, body: bytes) -> Self:
         """Return an object made from a file's body; one of version 0.2.0 has its radius in units of y, and its study is read in half ranges."""
         found = super()._of_saved(body)
-        if found.radius is not None and found.calibration != Calibration.PUBLISHED:
-            found.radius = found.plan_.study.parameters["radius_in_half_ranges"]
+        if found.radius is not None:
+            found.radius = found.plan_.study.parameters.get("radius_in_half_ranges", found.radius)
         return found
 
     @property
     def sparse_coef_(self) -> Any:  # noqa: ANN401 - scipy ships partial types
-        """The coefficients as a sparse row, as scikit-learn's Lasso has them."""
+        """Return the coefficients as a sparse row, as scikit-learn's Lasso has them."""
         from scipy.sparse import csr_array
 
         check_is_fitted(self)
@@ -322,7 +320,7 @@ class PrivateLassoClassifier(DeclaredClassifier):
 
     """
 
-    _model, _published = MODEL, published.MODEL
+    _model = MODEL
     _parameter_constraints: ClassVar = SHARED | taking("radius", NUMBER, NONE)
 
     def __init__(

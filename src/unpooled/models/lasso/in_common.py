@@ -56,6 +56,6 @@ def believed_moments(correlations: Matrix, noise: float, told: Vector) -> Matrix
 
 
 def _believed(values: Vector, likelihood: Vector, prior: Vector | None = None) -> float:
-    """The posterior mean, of log likelihoods."""
+    """Return the posterior mean, of log likelihoods."""
     weights = np.exp(likelihood - likelihood.max()) * (1.0 if prior is None else prior)
     return float(weights @ values / weights.sum())

@@ -16,6 +16,8 @@ from unpooled.models.lasso.plan import Coupling
 from unpooled.privacy.bounds import Coding
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from unpooled.models.lasso.messages import Slot
@@ -27,20 +29,19 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-def bound_of(radius: float | None, half_range: float, *, published: bool, stacklevel: int) -> dict[str, float]:
+def bound_of(radius: float | None, half_range: float, renamed: Mapping[str, str], *, stacklevel: int) -> dict[str, float]:
     """Return the study's parameter for a radius that a Python call names, and warn where the number meant something else in version 0.2.0."""
     if radius is None:
         return {}
-    if published:
-        return {"radius": float(radius)}
-    if half_range != 1:
+    name = renamed.get("radius", "radius")
+    if name != "radius" and half_range != 1:
         warnings.warn(
             f"radius is in half ranges of y: radius={radius:g} is {radius * half_range:g} in units of y. Until version 0.2.0 it was in units of y: "
             f"for the same bound as then pass radius={radius / half_range:g}, or leave it out and the noise sets a penalty",
             FutureWarning,
             stacklevel=stacklevel + 1,
         )
-    return {"radius_in_half_ranges": float(radius)}
+    return {name: float(radius)}
 
 
 def warn_if_full(result: Any, stacklevel: int) -> None:  # noqa: ANN401 - a LassoResult
@@ -70,7 +71,7 @@ def duality_gap(design: LassoDesign, study: Study, tables: dict[str, Table], ter
 
 
 def walked(radius: Any, path: Any) -> list[dict[tuple[str, int], float]]:  # noqa: ANN401 - one or a radius per party, a tuple of steps
-    """The iterates of the rounds."""
+    """Return the iterates of the rounds."""
     iterate: dict[Slot, float] = {}
     iterates = []
     for step in path:

@@ -18,7 +18,7 @@ from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Rea
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.sensitivity import column_moments
 from unpooled.privacy.sentence import Sentence
-from unpooled.privacy.unit import ROWWISE, Adjacency, Calibration, Split, Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: (``response_bound``; for a logistic loss, whose responses are -1 and 1, in log odds). None: moments have a penalty that follows from
     #: the noise in the place of a bound, the rounds take one half range.
     radius_in_half_ranges: float | None = None
-    #: Published form: the paper's eta, the same bound in units of the response. None is 1.
+    #: The same bound in units of the response, for a form that takes it so.
     radius: float | None = None
     coupling: str = Coupling.BALL
     rounds: int = 20
@@ -86,12 +86,12 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     response_public: bool = False
     #: "squared", or "logistic" for a response of -1 and 1 (a value above 0 counts as 1): from moments alone.
     loss: str = SQUARED
-    #: Published form: rows m of the Gaussian sketch of shared columns; 0: no sketch.
+    #: Rows m of the Gaussian sketch of shared columns, for a form that has one; 0: no sketch.
     sketch_rows: int = 0
 
     @property
     def bound(self) -> float | None:
-        """The bound on the sum of absolute coefficients of coded columns, in units of the response (or in log odds); None where none is named."""
+        """Return the bound on the sum of absolute coefficients of coded columns, in units of the response (or in log odds); None where none is named."""
         return None if self.radius_in_half_ranges is None else self.radius_in_half_ranges * self.response_bound
 
 
@@ -127,7 +127,7 @@ class LassoDesign:
 
     @property
     def eta(self) -> float:
-        """The bound on the sum of absolute coefficients, in units of the response: one half range of it where none is named.
+        """Return the bound on the sum of absolute coefficients, in units of the response: one half range of it where none is named.
 
         Coded columns lie in [-1, 1], so that predictions of a ball of one half range lie in a range as wide as the declared one.
         """
@@ -136,7 +136,7 @@ class LassoDesign:
 
     @property
     def longest(self) -> float:
-        """The largest sum of absolute coefficients that an iterate can have."""
+        """Return the largest sum of absolute coefficients that an iterate can have."""
         return self.eta * (1 + 1e-9)
 
     @property
@@ -146,7 +146,7 @@ class LassoDesign:
 
     @property
     def slots(self) -> int:
-        """The most columns that can be released in all."""
+        """Return the most columns that can be released in all."""
         rounds = self.parameters.rounds * (1 if self.coupling is Coupling.BALL else len(self.widths))
         return min(rounds, sum(self.widths.values()))
 
@@ -184,7 +184,7 @@ class LassoDesign:
         return max(self.eta, min(end, self.ceiling))
 
     def radius(self, study: Study) -> float:
-        """The radius of one step: the ball's, or an equal part of it for each party."""
+        """Return the radius of one step: the ball's, or an equal part of it for each party."""
         return self.eta / (len(study.parties) if self.coupling is Coupling.BLOCKS else 1)
 
     def step(self, study: Study, t: int) -> float:
@@ -194,7 +194,7 @@ class LassoDesign:
 
 
 def clip_ceiling(response_bound: float, rows: int, choice_epsilon: float) -> float:
-    """The C at which the Gumbel scale of a pick, 4 (C + Y) / (n eps0), is 1/300 of Y, a tenth or so of a typical score.
+    """Return the C at which the Gumbel scale of a pick, 4 (C + Y) / (n eps0), is 1/300 of Y, a tenth or so of a typical score.
 
     Predictions carry the noise of the released columns. Clipping them tightly biases them, which is what limits accurate picks; clipping
     them loosely makes picks noisier. Simulations (`experiments/lasso/private.py`) are flat around this value.
@@ -202,23 +202,19 @@ def clip_ceiling(response_bound: float, rows: int, choice_epsilon: float) -> flo
     return response_bound * rows * choice_epsilon / 1200 - response_bound
 
 
-#: What a form that takes the first parameter does not take, and what it says of that.
-_OTHER = {"radius": "radius_in_half_ranges", "radius_in_half_ranges": "radius"}
-_RENAMED = {
-    "radius": "radius_in_half_ranges is not for the published form: its bound is radius, the paper's eta, in units of the response",
-    "radius_in_half_ranges": (
-        "radius was in units of the response and is now radius_in_half_ranges, in half ranges of it: write radius divided by response_bound "
-        "(for a logistic loss the same number), or leave both out and the fit needs no bound"
-    ),
-}
+def check_bound(p: Parameters) -> None:
+    """Refuse the bound that another form and older versions have."""
+    if p.radius is not None:
+        raise UsageError(
+            "radius was in units of the response and is now radius_in_half_ranges, in half ranges of it: write radius divided by response_bound "
+            "(for a logistic loss the same number), or leave both out and the fit needs no bound"
+        )
 
 
-def check(study: Study, p: Parameters) -> None:
-    """Refuse what no form of the LASSO does."""
-    named = "radius" if study.calibration == Calibration.PUBLISHED else "radius_in_half_ranges"
-    foreign, size = getattr(p, _OTHER[named]), getattr(p, named)
+def check(study: Study, p: Parameters, named: str = "radius_in_half_ranges") -> None:
+    """Refuse what no form of the LASSO does. ``named`` is the parameter that bounds the coefficients."""
+    size = getattr(p, named)
     rules = (
-        (foreign is None, _RENAMED[named]),
         (size is None or 1 / LARGEST < size < LARGEST, f"{named} must be a positive number below {LARGEST:g}"),
         (1 / LARGEST < p.response_bound < LARGEST, f"response_bound must be a positive number below {LARGEST:g}"),
         (p.coupling in set(Coupling), f"coupling is one of {', '.join(Coupling)}, not {p.coupling!r}"),
@@ -267,10 +263,11 @@ def widths_of(study: Study) -> dict[str, int]:
 
 def design_of(study: Study) -> LassoDesign:
     """Return the checked design that the study asks for (Theorem L.3)."""
-    p: Parameters = check_parameters(study, Parameters)
+    p = check_parameters(study, Parameters)
+    check_bound(p)
     check(study, p)
     if p.sketch_rows:
-        raise UsageError("sketch_rows belongs to the published form: a sketch saves bytes and no noise")
+        raise UsageError("sketch_rows belongs to another form of the model: a sketch saves bytes and no noise")
     coupling, widths = Coupling(p.coupling), widths_of(study)
     silent = LassoDesign(p, coupling, 0.0, 0.0, math.inf, 0.0, 0.0, 0.0, widths)
     if study.epsilon == math.inf:
@@ -305,7 +302,7 @@ def grids(rows: int) -> tuple[int, int]:
 
 
 def _moments(design: LassoDesign, rows: int) -> GaussianRelease:
-    """The products of one column with the response, itself, the constant, and every released column (L.5)."""
+    """Return the products of one column with the response, itself, the constant, and every released column (L.5)."""
     first, second = grids(rows)
     distance = column_moments(0.0, 1.0, 1.0, Adjacency.REPLACE, may_be_absent=False) * first * second
     size = design.slots + LEADING
@@ -331,7 +328,7 @@ def shortened(columns: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]
 
 
 def _per_value(study: Study) -> int:
-    """The most coded columns that one value of a person moves (Theorem L.1)."""
+    """Return the most coded columns that one value of a person moves (Theorem L.1)."""
     return max(
         2 if column.categories is not None or column.missing == "indicator" else 1
         for card in study.parties
@@ -340,7 +337,7 @@ def _per_value(study: Study) -> int:
 
 
 def compile_plan(study: Study) -> Plan:
-    """The releases of a LASSO study (Theorem L.2)."""
+    """Return the releases of a LASSO study (Theorem L.2)."""
     design = design_of(study)
     rounds, rows = design.parameters.rounds, study.parties[0].rows
     ball = design.coupling is Coupling.BALL

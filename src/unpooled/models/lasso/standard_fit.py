@@ -53,7 +53,7 @@ class OwnMoments:
 
     @property
     def level(self) -> float:
-        """The mean of the diagonal: what shortening left of standardised rows."""
+        """Return the mean of the diagonal: what shortening left of standardised rows."""
         return max(float(self.gram.diagonal().mean()), 0.1)
 
     @property

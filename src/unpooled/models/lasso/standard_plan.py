@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from unpooled.aggregation.standard import WIDEST
-from unpooled.models.lasso.plan import RESPONSE_KNOWN, Parameters, check, grids, widths_of
+from unpooled.models.lasso.plan import RESPONSE_KNOWN, Parameters, check, check_bound, grids, widths_of
 from unpooled.privacy.accounting import SAFETY, budget_mu, budget_rho
 from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Reach
@@ -74,7 +74,7 @@ class StandardDesign:
         return self.kept[party] < self.widths[party]
 
     def radius(self, party: str) -> float:
-        """The length to which standardised rows are shortened: that of a typical one."""
+        """Return the length to which standardised rows are shortened: that of a typical one."""
         return math.sqrt(self.kept[party])
 
     def grid(self, party: str) -> int:
@@ -108,7 +108,8 @@ def only_the_mean(study: Study) -> bool:
 
 def design_of(study: Study) -> StandardDesign:
     """Return the checked design that the study asks for."""
-    p: Parameters = check_parameters(study, Parameters)
+    p = check_parameters(study, Parameters)
+    check_bound(p)
     check(study, p)
     mean_only, several = only_the_mean(study), len(study.parties) > 1
     design = StandardDesign(
@@ -171,7 +172,7 @@ def axis_release(design: StandardDesign, mu: float) -> GaussianRelease:
 
 
 def crossing_release(design: StandardDesign, mu: float) -> GaussianRelease:
-    """The products of an exact axis with the others' released ones (Theorem L.9)."""
+    """Return the products of an exact axis with the others' released ones (Theorem L.9)."""
     first, second = grids(design.rows)
     others = len(design.parties) - 1
     reach = Reach(2.0 * first * second, others)
@@ -204,7 +205,7 @@ def budgets(study: Study, design: StandardDesign) -> tuple[dict[str, float], flo
 
 
 def compile_standard(study: Study) -> Plan:
-    """The releases of a LASSO study in the default form."""
+    """Return the releases of a LASSO study in the default form."""
     design = design_of(study)
     mus, epsilon = budgets(study, design)
     choice = NoisyChoice(tuple((unit, epsilon) for unit in ROWWISE), Unit(study.unit))
@@ -238,7 +239,7 @@ def compile_standard(study: Study) -> Plan:
 
 
 def parts_of(study: Study, design: StandardDesign) -> list[float]:
-    """Each party's part of mu where a row is at all of them: by its columns, so that noise is about the same everywhere (L.7)."""
+    """Return each party's part of mu where a row is at all of them: by its columns, so that noise is about the same everywhere (L.7)."""
     if study.unit != Unit.RECORD:
         return [1.0] * len(study.parties)
     total = sum(design.kept.values())
@@ -246,5 +247,5 @@ def parts_of(study: Study, design: StandardDesign) -> list[float]:
 
 
 def equal_part(study: Study) -> float:
-    """The same part for each."""
+    """Return the same part for each."""
     return 1 / math.sqrt(len(study.parties)) if study.unit == Unit.RECORD else 1.0

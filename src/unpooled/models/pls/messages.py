@@ -11,9 +11,3 @@ class ExactReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Moments without noise, where epsilon is infinite."""
 
     moments: Released
-
-
-class PublishedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The components of a model with the noise of the paper, and means without noise."""
-
-    model: Released

@@ -14,9 +14,9 @@ from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, ta
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARE, SHARED, WHOLE, WORD, plain, taking
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import RESPONSE
-from unpooled.models.pride import MODEL, published
+from unpooled.models.pride import MODEL
 from unpooled.models.pride.parameters import AUTO
-from unpooled.models.pride.plan import sizes_of
+from unpooled.models.pride.plan import DUALITY_GAP, sizes_of
 from unpooled.models.pride.units import in_own_units
 from unpooled.privacy.bounds import Bounds, Coding
 from unpooled.privacy.table import Table
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class PrideEstimator(StudyEstimator):
     """Base of the estimators: columns to parties, study, run, coefficients back in the data's own units."""
 
-    _model, _published = MODEL, published.MODEL
+    _model = MODEL
     #: The label columns of an estimating party.
     _label_names: tuple[str, ...] = (RESPONSE,)
     _parameter_constraints: ClassVar = (
@@ -110,7 +110,7 @@ class PrideEstimator(StudyEstimator):
         raise NotImplementedError
 
     def _labels(self, response: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """The label columns of an estimating party."""
+        """Return the label columns of an estimating party."""
         return {RESPONSE: response}
 
     # --- plan ------------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class PrideEstimator(StudyEstimator):
         return self._about(rows[ALL], declared)
 
     def _about(self, rows: int, declared: Declared, fitted: str | None = None, predicting: tuple[str, ...] = ()) -> Study:
-        """The study of a fit, or of what some parties predict of new rows by a plan that was fitted."""
+        """Return the study of a fit, or of what some parties predict of new rows by a plan that was fitted."""
         cards = cards_of(self._groups(declared.names), declared, rows, labels=not fitted)
         if not fitted:
             cards = tuple(msgspec.structs.replace(card, labels=self._label_names) for card in cards)
@@ -177,7 +177,7 @@ class PrideEstimator(StudyEstimator):
             if isinstance(keeper, MemoryKeeper) and name in estimated
         }
         self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
-        gaps = {name: kept.get(published.DUALITY_GAP) for name, kept in self.kept_.items()}
+        gaps = {name: kept.get(DUALITY_GAP) for name, kept in self.kept_.items()}
         self.duality_gap_ = {name: float(gap[0]) for name, gap in gaps.items() if gap is not None}
         self._columns, self._promised = declared.columns, declared
         coded = Coding(declared.columns, 1).real([table[column.name] for column in declared.columns])

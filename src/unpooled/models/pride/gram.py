@@ -212,14 +212,14 @@ class GramPath:
         )
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood, over 16 orders of magnitude around the kernel's own scale."""
+        """Return the penalty of largest marginal likelihood, over 16 orders of magnitude around the kernel's own scale."""
         total = float(self.squares.sum()) + self._beyond[0] * self.kernel.outside
         if not total > 0:
             return 1.0
         return lowest(self.evidence, total / self.kernel.own.degrees * np.logspace(-8, 8, 65))
 
     def solve(self, alpha: float) -> Share:
-        """The party's share at this penalty."""
+        """Return the party's share at this penalty."""
         squares, basis, rotated = self._reduced
         weights = basis @ (rotated / (squares + alpha))
         return self.kernel.share(weights[: self.kernel.own.rank], self.target_mean)
@@ -256,14 +256,14 @@ class GramNewtonPath:
         return self._at(alpha).evidence(alpha)
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood, over 12 orders of magnitude around the features' own scale."""
+        """Return the penalty of largest marginal likelihood, over 12 orders of magnitude around the features' own scale."""
         if self.squares.size == 0:
             return 1.0
         scale = float(self.squares.mean()) * self.path.loss.bend(self.path.target)
         return lowest(self.evidence, scale * np.logspace(-6, 6, 13), 1e-3)
 
     def solve(self, alpha: float) -> Share:
-        """The party's share at this penalty: F's coefficients are F'v, so U'v stands in them."""
+        """Return the party's share at this penalty: F's coefficients are F'v, so U'v stands in them."""
         coefficients, intercept = self._at(alpha).solve(alpha)
         mean = intercept + float(self.path.column_means @ coefficients)
         inside = coefficients[: self.kernel.own.rank] / raised(self.kernel)
@@ -281,5 +281,5 @@ def features(kernel: Kernel) -> Matrix:
 
 
 def raised(kernel: Kernel) -> Vector:
-    """The own directions' roots in F."""
+    """Return the own directions' roots in F."""
     return np.asarray(np.sqrt(kernel.own.squares + np.maximum(kernel.inside - kernel.outside, 0.0)))

@@ -93,7 +93,7 @@ class Multinomial(JointFamily):
         return SoftmaxLoss(y[:, 0].astype(np.intp), self.classes, fit_intercept)
 
     def told(self, loss: JointLoss, coefficients: Matrix, shared: Vector) -> tuple[Matrix, Vector]:  # noqa: ARG002
-        """A column, and a constant, for every class."""
+        """Return a column, and a constant, for every class."""
         basis = contrasts(self.classes)
         return coefficients @ basis.T, basis @ shared if shared.size else np.zeros(self.classes)
 
@@ -114,7 +114,7 @@ class Ordinal(JointFamily):
         return ProportionalOdds(y[:, 0].astype(np.intp), self.classes)
 
     def told(self, loss: JointLoss, coefficients: Matrix, shared: Vector) -> tuple[Matrix, Vector]:
-        """The common coefficients; a constant -s_j for every level but the last."""
+        """Return the common coefficients; a constant -s_j for every level but the last."""
         assert isinstance(loss, ProportionalOdds)
         return coefficients[:, 0], -np.clip(loss.thresholds(shared), -_FAR, _FAR)
 
@@ -143,7 +143,7 @@ class JointDesignPath:
         return self.inner.squares
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood."""
+        """Return the penalty of largest marginal likelihood."""
         return self.inner.evidence_alpha()
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
@@ -151,7 +151,7 @@ class JointDesignPath:
         return self.inner.cross_validated(alphas, folds)
 
     def solve(self, alpha: float) -> Share:
-        """The coefficients of the own columns and of the received ones."""
+        """Return the coefficients of the own columns and of the received ones."""
         found = self.inner.minimum(alpha)
         coefficients, mean = self.family.told(self.inner.loss, found.coefficients, found.shared)
         # Decisions at the columns' means are the constants; those of Cox are counted from there.
@@ -180,7 +180,7 @@ class GramJointPath:
         return self.path.squares
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood."""
+        """Return the penalty of largest marginal likelihood."""
         return self.path.evidence_alpha()
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
@@ -188,7 +188,7 @@ class GramJointPath:
         return self.path.cross_validated(alphas, folds)
 
     def solve(self, alpha: float) -> Share:
-        """The party's share: F's coefficients are F'V, so U'V stands in them."""
+        """Return the party's share: F's coefficients are F'V, so U'V stands in them."""
         found = self.path.minimum(alpha)
         coefficients, mean = self.family.told(self.path.loss, found.coefficients, found.shared)
         inside = (coefficients[: self.kernel.own.rank].T / raised(self.kernel)).T

@@ -67,7 +67,7 @@ def responses(parameters: Parameters, signal: Vector, r2: float, rng: np.random.
 
 def admissible_labels(study: Study, count: int, rng: np.random.Generator) -> Mapping[str, NDArray[Any]]:
     """Label columns that a study takes and that mean nothing; none where -1 and 1 suit it."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     if parameters.named in ("squared", "huber", "quantile") or parameters.fitted is not None:
         return {}
     return responses(parameters, rng.normal(size=count), 0.5, rng)

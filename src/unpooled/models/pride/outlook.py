@@ -98,7 +98,7 @@ def outlook(
 
 
 def _is_binary(study: Study) -> bool:
-    return bool(check_parameters(study, Parameters).named == "logistic")
+    return check_parameters(study, Parameters).named == "logistic"
 
 
 def _is_straight(study: Study) -> bool:
@@ -107,7 +107,7 @@ def _is_straight(study: Study) -> bool:
 
 
 def _smaller(study: Study) -> Study:
-    """The study in one process over fewer rows and columns; noise is per value, so neither changes it."""
+    """Return the study in one process over fewer rows and columns; noise is per value, so neither changes it."""
     width = sum(len(card.columns) for card in study.parties)
     free = not isinstance(study.parameters.get("sketch_dim", "auto"), int) and study.parameters.get("sketch", "srht") in {
         "srht",
@@ -128,7 +128,7 @@ def _error(model: Model, study: Study, r2: float, structure: str, correlation: f
     count = study.parties[0].rows
     columns = tuple(column for card in study.parties for column in card.columns)
     values, signal = _rows(columns, count + _NEW, structure, correlation, rng)
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     binary, plain = _is_binary(study), _is_straight(study)
     labels = {} if binary or plain else made_up.responses(parameters, signal, r2, rng)
     truth = signal

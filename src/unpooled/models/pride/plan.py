@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 SKETCH, FOLDS, SCORE, ESTIMATE, PREDICT = "sketch", "folds", "score", "estimate", "predict"
 COEFFICIENTS = "coefficients"
+#: What a party keeps of a solver that stops at a duality gap.
+DUALITY_GAP = "duality_gap"
 _SHOWN = Sentence(
     "pride.shown",
     "What an estimator shows that runs all parties in one process (coef_, intercept_, alpha_, kept_, predictions, scores). These values are "
@@ -64,7 +66,7 @@ class Part:
 
     @property
     def firsts(self) -> list[int]:
-        """The first coded column of every private column."""
+        """Return the first coded column of every private column."""
         return [int(i) for i in np.searchsorted(self.private.attribute, range(len(self.private.columns)))]
 
 
@@ -93,6 +95,13 @@ class PrideDesign:
     parts: tuple[Part, ...]
     #: How a party's private columns enter its fit.
     own: Callable[[Part, Table], Own] = coded
+    #: Whether the plan states the noise of the columns that a party receives.
+    states_noise: bool = True
+
+    @property
+    def models_gram(self) -> bool:
+        """Return True if parties model the Gram matrix of the others' columns, which takes noise of a stated size."""
+        return self.parameters.noise_model == "gram" and self.states_noise
 
     def part(self, party: str) -> Part | None:
         """Return the part that one party holds and sends; None for a party that the study does not have."""
@@ -100,7 +109,7 @@ class PrideDesign:
 
 
 def data_grid(features: int) -> int:
-    """The grid of coded data: 2^16, or what keeps the sum of a row of integers below 2^30."""
+    """Return the grid of coded data: 2^16, or what keeps the sum of a row of integers below 2^30."""
     return 1 << min(16, 30 - max(features - 1, 1).bit_length())
 
 
@@ -164,7 +173,7 @@ def _columns(parameters: Parameters) -> str:
 
 
 def _readers(study: Study, parameters: Parameters) -> set[str]:
-    """The parties that estimate, or predict: each reads what all others send."""
+    """Return the parties that estimate, or predict: each reads what all others send."""
     names = {card.name for card in study.parties}
     if parameters.fitted is None:
         return {card.name for card in study.parties if knows_response(parameters, card)}
@@ -209,7 +218,7 @@ def _mechanism(study: Study, part: Part, senders: Sequence[Part]) -> Mechanism:
     grid, m = part.private.grid, part.sketch.size
     columns = part.private.columns
     attribute = grid * max(part.sketch.attribute_reach(c, f) for c, f in zip(columns, part.firsts, strict=True))
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     mu = budget_mu(study.epsilon, study.delta) * math.sqrt(1 - parameters.publish)
     if Unit(study.unit) is Unit.ATTRIBUTE:
         mu /= math.sqrt(shared_columns(sender.card for sender in senders))
@@ -230,8 +239,8 @@ def shared_columns(cards: Iterable[Card]) -> int:
 
 
 def _publication(study: Study, part: Part, estimating: list[Part]) -> Mechanism:
-    """The release of one party's own coefficients; an attribute moves those of the parties that hold it, a record those of all."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    """Return the release of one party's own coefficients; an attribute moves those of the parties that hold it, a record those of all."""
+    parameters = check_parameters(study, Parameters)
     # Of several classes, every column has a coefficient for each.
     several = len(parameters.classes) if isinstance(parameters.law, JointFamily) else 1
     size = (len(part.private.attribute) + len(part.public.attribute)) * several
@@ -274,9 +283,9 @@ def unit_of(parameters: Parameters, response: NDArray[np.float64]) -> float:
 
 
 def clip_length(study: Study, part: Part) -> int:
-    """The bound C on a sketched row, in the integers of the sketch (Theorem P.2)."""
+    """Return the bound C on a sketched row, in the integers of the sketch (Theorem P.2)."""
     assert part.sketch is not None
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     bound = parameters.clip_norm
     if bound is None:
         bound = 1.25 * math.sqrt(len(part.private.attribute) / 3)
@@ -284,7 +293,7 @@ def clip_length(study: Study, part: Part) -> int:
 
 
 def compile_plan(study: Study) -> Plan:
-    """The plan of a PRIDE study."""
+    """Return the plan of a PRIDE study."""
     parameters = check_parameters(study, Parameters)
     check(study, parameters)
     parts = parts_of(study)
@@ -321,7 +330,7 @@ def check(study: Study, parameters: Parameters) -> None:
 
 
 def plan_of(study: Study, releases: tuple[Release, ...], design: PrideDesign) -> Plan:
-    """These releases with all that a statement says about them, in the sound form and in the published one."""
+    """Return the plan of these releases with everything that a statement says about them, in any form of the model."""
     parameters = design.parameters
     public = tuple(
         Sentence("pride.public-column", "The column {name}, which the study declares public.", name=repr(name))
@@ -354,7 +363,7 @@ def plan_of(study: Study, releases: tuple[Release, ...], design: PrideDesign) ->
                 columns=_columns(parameters),
             ),
             _COEFFICIENTS,
-            *([_LOCAL] if parameters.noise_model == "gram" and study.calibration == "sound" else []),
+            *([_LOCAL] if design.models_gram else []),
             _SHOWN,
             _GLOBAL_CV,
         ),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from unpooled.aggregation.formula_columns import check_formula, formula_columns
 from unpooled.aggregation.layout import symmetric
 from unpooled.errors import UsageError
-from unpooled.privacy.unit import Calibration
 
 if TYPE_CHECKING:
     from unpooled.aggregation.formula_columns import FormulaColumns
@@ -21,10 +20,6 @@ def made_of(study: Study, p: Parameters) -> FormulaColumns | None:
     if not p.formula:
         return None
     check_formula(p.formula, (p.response,))
-    if study.calibration == Calibration.PUBLISHED:
-        raise UsageError(
-            "a formula is not for this form: the paper's rows are the declared columns. Use the sound calibration"
-        )
     if p.split != "samples":
         raise UsageError(
             "a formula is for the rows of one party, or of several with the same columns: set split = 'samples'. Where columns are split, "

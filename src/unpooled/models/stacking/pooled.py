@@ -25,7 +25,6 @@ from unpooled.models.stacking.parameters import AUTO, SHORTEN, Meta
 from unpooled.models.stacking.shared import StackEstimator
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
-from unpooled.privacy.unit import Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,26 +53,26 @@ class PooledLogistic(Tabled, StackEstimator):
     _saved_types = (*StackEstimator._saved_types, Estimates)  # noqa: SLF001 - its base's
 
     def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
-        """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
+        """Return the plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
         return self._planned(sites or {ALL: n_samples}, n_features)
 
     # --- which way -------------------------------------------------------------------------------------------------------
 
     @property
     def _of_perturbation(self) -> list[str]:
-        """The parameters in use that mean something for objective perturbation alone."""
+        """Return the parameters in use that mean something for objective perturbation alone."""
         used = {
             "penalty": self.penalty != AUTO,
             "noise": self.noise != AUTO,
             "source": self.source is not None,
-            "calibration": self.calibration == Calibration.PUBLISHED,
+            "calibration": self._row is not self._model,
             "multi_class": self.multi_class != MULTINOMIAL,
         }
         return [name for name, used_here in used.items() if used_here]
 
     @property
     def _of_lengths(self) -> list[str]:
-        """The parameters in use that say how long rows are, which rounds over standardised columns have no use for."""
+        """Return the parameters in use that say how long rows are, which rounds over standardised columns have no use for."""
         norm = isinstance(self.bounds, Bounds) and self.bounds.norm is not None
         return [*(["rows"] if self.rows != SHORTEN else []), *(["norm"] if norm else [])]
 

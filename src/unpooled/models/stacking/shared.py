@@ -10,7 +10,7 @@ from unpooled.estimation.base import Declared, StudyEstimator
 from unpooled.estimation.classifier import DeclaredClassifier
 from unpooled.estimation.parameters import plain
 from unpooled.estimation.tables import RESPONSE
-from unpooled.models.stacking import MODEL, published
+from unpooled.models.stacking import MODEL
 from unpooled.models.stacking.coordinator import LowModel
 from unpooled.models.stacking.parameters import META_ROLE, Meta
 from unpooled.privacy.bounds import Bounds
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class StackEstimator(DeclaredClassifier):
     """Base of the two estimators: a study of perturbed fits, and the weights that it released."""
 
-    _model, _published = MODEL, published.MODEL
+    _model = MODEL
     _several = True
     _saved_types = (*StudyEstimator._saved_types, LowModel)  # noqa: SLF001 - its base's
     penalty: float | str
@@ -65,7 +65,7 @@ class StackEstimator(DeclaredClassifier):
 
     @property
     def released_(self) -> Any:  # noqa: ANN401 - a mapping from parties to lists
-        """The released weights of every party, which carry their origin to the ``source`` of another fit."""
+        """Return the released weights of every party, which carry their origin to the ``source`` of another fit."""
         if "released_" not in vars(self):
             raise AttributeError("no weights of perturbed fits were released")
         return self.plan_.sourced(SOURCE, vars(self)["released_"])
@@ -93,7 +93,7 @@ class StackEstimator(DeclaredClassifier):
 
 
 def released_weights(result: StackingResult) -> dict[str, list[float]]:
-    """The weights of every party as it released them, class by class."""
+    """Return the weights of every party as it released them, class by class."""
     found: dict[str, list[float]] = {}
     for model in result.models:
         found.setdefault(model.party, []).extend(model.weights)

@@ -15,7 +15,7 @@ from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.stacking.combining import combined
 from unpooled.models.stacking.groups import dealt, weighed
 from unpooled.models.stacking.outcomes import meta_rows
-from unpooled.models.stacking.parameters import Meta, combiner_of, rates_of
+from unpooled.models.stacking.parameters import AUTO, Meta, combiner_of, rates_of
 from unpooled.models.stacking.ranking import default_ranks
 from unpooled.models.stacking.shared import StackEstimator
 from unpooled.privacy.plan import Card, Plan, Study
@@ -83,7 +83,7 @@ class StackedClassifier(StackEstimator):
     # --- fit -----------------------------------------------------------------------------------------------------------------
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
-        """The plan of a fit to data of this shape, without data (rows split: dealt to random groups)."""
+        """Return the plan of a fit to data of this shape, without data (rows split: dealt to random groups)."""
         check({"n_samples": (WHOLE,)}, {"n_samples": n_samples})
         self._validate_params()
         if self.split != "samples":
@@ -93,7 +93,7 @@ class StackedClassifier(StackEstimator):
 
     def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
         assert declared.classes is not None
-        combiner_of(self.combiner, self.split, self.calibration)
+        combiner_of(self.combiner, self.split)
         rates_of(self.prior, declared.classes.labels.size)
         source = {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()}
         parameters: dict[str, Any] = {
@@ -172,7 +172,7 @@ class StackedClassifier(StackEstimator):
             high = features @ self.high_.reshape(outcomes.predictors, -1).T
             return np.log(outcomes.probabilities(high)) if outcomes.several else np.asarray(high[:, 0])
         each = np.stack(low, axis=1)
-        combiner = combiner_of(self.combiner, self.split, self.calibration)
+        combiner = combiner_of(self._row.filled("combiner", self.combiner, AUTO), self.split)
         logs = combined(each, [block.weight for block in self._blocks], combiner)
         return logs if outcomes.several else np.asarray(logs[:, 1] - logs[:, 0])
 

@@ -1,4 +1,4 @@
-"""The new study files of stacks of classifiers: the sound form, and the form as published at the settings of the paper."""
+"""The new study file of stacks of classifiers."""
 
 from unpooled.protocol.template import Template
 
@@ -27,31 +27,4 @@ split = "features"                  # "features": columns of the same people; "s
 # prior = 0.5                       # public rate of the second class, or a list of all rates; without it equal rates
 # formula = ""                      # rows split: what the models are functions of, as "age * ward + log(dose)"; else every declared column as it is""",
     beside_formula=(('split = "features"', 'split = "samples"'),),
-)
-
-#: The paper's own study.
-PUBLISHED_TEMPLATE = Template(
-    "Stacking of private logistic regressions as printed (Algorithm 3, PST-F). It protects nobody (THEORY.md).",
-    "columns of the same people, or rows of different people (split)",
-    "record",
-    """\
-response = "y"                      # every party's own label column, under `labels` in its party file
-classes = ["-1", "1"]               # the two labels, as they stand in the data
-split = "features"                  # PST-F; "samples": PST-S, rows of different people
-fit_intercept = false               # the paper has no constant
-high_share = 0.5                    # the paper learns the high level on half of the rows
-penalty = 0.01                      # lambda of the mean loss: the paper chooses it on validation rows
-# importance = {}                   # columns split: a public number for every party (PST-F(W)); without it equal ones (PST-F(U))
-# ranks = []                        # columns split: falling importance that is given out by noisy rank
-# ranking_share = 0.1               # part of the budget that pays for these ranks
-# holder = ""                       # the party that learns the high-level model; without it the first
-# rows = "shorten"                  # or "unit": every row is scaled to the norm
-# norm = 1.0                        # bound on a centred row of one party; without it what the ranges allow
-# noise = "auto"                    # "gamma", as in the paper
-# source = {}                       # released weights of a source model for a party (the transfer of section 3.3)
-# combiner = "auto"                 # new rows: "probability", "majority", "weighted-majority" or "log-odds"
-# prior = 0.5                       # public rate of the second class; without it equal rates
-# multi_class, predictions_share and formula are not for this form""",
-    calibration="published",
-    trust='meta = "trusted"                    # the holder sees the parties\' predictions of the high-level rows',
 )

@@ -61,7 +61,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def calendar(self) -> tuple[date, float] | None:
-        """The first day that a column of dates counts from, and the days in its unit; None of other columns."""
+        """Return the first day that a column of dates counts from, and the days in its unit; None of other columns."""
         said = _DATES.fullmatch(self.dates)
         try:
             return None if said is None else (date.fromisoformat(said[2]), _DAYS[said[1]])
@@ -70,7 +70,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def centre(self) -> float:
-        """The middle of the range, where coded values are zero."""
+        """Return the middle of the range, where coded values are zero."""
         return self.range[0] / 2 + self.range[1] / 2
 
     @property
@@ -108,7 +108,7 @@ def truth_words(categories: tuple[str, ...]) -> tuple[str, str] | None:
 
 
 def text_of(value: object) -> str:
-    """A value as a category: text as it is; 1, 1.0 and True (all stored as 1.0) are '1'."""
+    """Return a value as a category: text as it is; 1, 1.0 and True (all stored as 1.0) are '1'."""
     if not isinstance(value, Real | np.bool_):
         return str(value)
     number = float(value)

@@ -59,12 +59,12 @@ class Bounds:
 
     @property
     def origins(self) -> tuple[Any, ...]:
-        """The releases that these bounds come from; none where they were declared."""
+        """Return the releases that these bounds come from; none where they were declared."""
         return (*self.paid, *origins_of(self.low, self.high))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that are declared by name, in the order of their declarations; none where they are declared by place."""
+        """Return the columns that are declared by name, in the order of their declarations; none where they are declared by place."""
         return tuple(str(name) for name in self.low) if isinstance(self.low, Mapping) else ()
 
     def undeclared(self, names: Sequence[str]) -> list[str]:

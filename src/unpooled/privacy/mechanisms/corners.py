@@ -29,7 +29,7 @@ class LossShape(NamedTuple):
 
     @property
     def unit(self) -> float:
-        """The longest gradient of a row in this unit."""
+        """Return the longest gradient of a row in this unit."""
         return math.sqrt(2.0) if self.loss is LossSign.SOFTMAX else 1.0
 
     def corners(self, *, replaces: bool) -> tuple[tuple[int, float], ...]:

@@ -164,7 +164,7 @@ def cluster_table(
     party: str,
     folder: Path,
 ) -> ClusterTable:
-    """The data of a party file with ``[engine]``."""
+    """Return the data of a party file with ``[engine]``."""
     said.check(party)
     by = said.by
     if isinstance(data, QueryAddress):

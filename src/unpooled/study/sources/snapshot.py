@@ -88,7 +88,7 @@ class Snapshot:
 
 
 def new_key() -> bytes:
-    """A key of fingerprints."""
+    """Return a key of fingerprints."""
     return secrets.token_bytes(4 * KEYS)
 
 
@@ -106,7 +106,7 @@ def _hashed(words: Words) -> bytes:
 
 
 def words_of(series: pl.Series, *, one_nan: bool = True) -> Words:
-    """A column's block as 64-bit words; different blocks of one kind have different words.
+    """Return a column's block as 64-bit words; different blocks of one kind have different words.
 
     Which nan stands for a missing number no statistic sees, and databases do not keep it: ``one_nan`` takes all for the same.
     """

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
@@ -17,19 +18,18 @@ from unpooled.models import pls
 from unpooled.models.pls.coordinator import PlsResult, stored
 from unpooled.models.pls.fit import PlsFit
 from unpooled.models.pls.frame import NONE
-from unpooled.models.pls.messages import PublishedReply
 from unpooled.models.pls.plan import ALONE, PUBLIC, SIGMA, PlsDesign, design_of
-from unpooled.models.pls.template import PUBLISHED_TEMPLATE
+from unpooled.papers.unpriced import Unpriced
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.mechanisms import Vector
-from unpooled.privacy.mechanisms.unpriced import Unpriced
 from unpooled.privacy.plan import Plan, Release, Study
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Split
 from unpooled.protocol.conversation import everybody
-from unpooled.protocol.messages import Array, Ask, Nothing
+from unpooled.protocol.messages import Array, Ask, Nothing, Released
 from unpooled.protocol.step import Step
+from unpooled.protocol.template import Template
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,6 +41,14 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 MODEL_RELEASE, PUBLISHED = "model", "published"
+
+
+class PublishedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The components of a model with the noise of the paper, and means without noise."""
+
+    model: Released
+
+
 #: Standard normals are rounded to this part of a deviation.
 _FINE = 2.0**18
 
@@ -72,7 +80,7 @@ class ComponentsLayout:
 
 
 def components(X: Matrix, y: Matrix, layout: ComponentsLayout) -> Matrix:
-    """The exact model, flat, and behind it the bounds max|E_i| and max|f| of every component."""
+    """Return the exact model, flat, and behind it the bounds max|E_i| and max|f| of every component."""
     mean, middle = X.mean(axis=0), float(y.mean())
     E, f = X - mean, y - middle
     table, bounds = np.zeros((layout.components, layout.width)), np.zeros((layout.components, 2))
@@ -106,6 +114,7 @@ class PublishedModel(Unpriced):
     #: "sigma" is the paper's standard deviation, "sigma^2" that of the authors' package.
     sd: str
     name: ClassVar[str] = "published Gaussian"
+    home: ClassVar[str] = "unpooled.models.pls.published"
 
     @property
     def size(self) -> int:
@@ -173,7 +182,7 @@ def compile_plan(study: Study) -> Plan:
 
 
 def release_model(context: Context, request: Nothing) -> PublishedReply:  # noqa: ARG001 - the request is no more than its name
-    """The model of this party's rows, with noise on every component."""
+    """Return the model of this party's rows, with noise on every component."""
     mechanism = context.planned(MODEL_RELEASE).mechanism
     assert isinstance(mechanism, PublishedModel)
     *channels, response = (context.table[name] for name in context.design.names)
@@ -181,7 +190,7 @@ def release_model(context: Context, request: Nothing) -> PublishedReply:  # noqa
     return PublishedReply(context.release(MODEL_RELEASE, Vector(model)))
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[PlsDesign]) -> Conversation:
     """Ask for the model."""
     (card,) = plan.study.parties
     (reply,) = yield from everybody([Ask(card.name, PUBLISHED, Nothing())])
@@ -191,16 +200,33 @@ def coordinate(plan: Plan) -> Conversation:
     b = coefficients(weights, loadings, y_loadings)
     rotations = weights @ np.linalg.pinv(loadings.T @ weights)
     fitted = PlsFit(b, response - float(mean @ b), weights, loadings, rotations, y_loadings, mean)
-    design: PlsDesign = plan.design
+    design = plan.design
     channels = tuple(column.name for column in design.channels)
     return PlsResult(channels, stored(fitted), (card.name,), scores=Array.of(scores))
 
+
+#: The paper's own study.
+TEMPLATE = Template(
+    "edPLS as printed (Algorithm 1): one data holder publishes a whole model. It protects nobody (THEORY.md, section 4).",
+    "rows of different people; the paper's algorithm has one data holder",
+    "record",
+    """\
+response = "y"                      # a declared column; every other one is a channel, in the order of the card
+basis = "none"                      # the paper has no public basis
+n_components = 10                   # a number: 10 latent variables on the corn data
+sd = "sigma"                        # noise as printed; "sigma^2": as the authors' package draws it
+# basis_size, matrix, reference, norm, tolerate and nodes are not for this form""",
+    delta=0.01,
+    calibration="published",
+    cards=("first.card.toml",),
+)
 
 MODEL = replace(
     pls.MODEL,
     name="pls-published",
     outlook=None,
-    template=PUBLISHED_TEMPLATE,
+    promises=False,
+    template=TEMPLATE,
     compile_plan=compile_plan,
     steps=(Step(PUBLISHED, Nothing, PublishedReply, release_model),),
     coordinate=coordinate,

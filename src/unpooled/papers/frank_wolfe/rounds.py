@@ -8,9 +8,9 @@ import numpy as np
 
 from unpooled.kernels.columns import add_column, column_dot
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.frank_wolfe.noisy import noisy_vertices
-from unpooled.kernels.frank_wolfe.problem import LEAST_SCALE
-from unpooled.kernels.frank_wolfe.search import ROUNDING, vertices
+from unpooled.papers.frank_wolfe.noisy import noisy_vertices
+from unpooled.papers.frank_wolfe.problem import LEAST_SCALE
+from unpooled.papers.frank_wolfe.search import ROUNDING, vertices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

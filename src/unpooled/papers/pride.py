@@ -11,21 +11,21 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.families.logistic import Logistic
 from unpooled.kernels.ridge import RidgePath
-from unpooled.kernels.sdca import sdca
 from unpooled.models import pride
 from unpooled.models.pride import party
 from unpooled.models.pride.messages import Estimated, EstimateRequest, Sketch
 from unpooled.models.pride.parameters import Parameters
 from unpooled.models.pride.party import sent
-from unpooled.models.pride.plan import ESTIMATE, SKETCH, Own, Part, PrideDesign, check, coded, parts_of, plan_of
-from unpooled.models.pride.template import PUBLISHED_TEMPLATE
+from unpooled.models.pride.plan import DUALITY_GAP, ESTIMATE, SKETCH, Own, Part, PrideDesign, check, coded, parts_of, plan_of
+from unpooled.papers.sdca import sdca
+from unpooled.papers.unpriced import Unpriced
 from unpooled.privacy import noise
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
-from unpooled.privacy.mechanisms.unpriced import Unpriced
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Nothing
 from unpooled.protocol.step import Step
+from unpooled.protocol.template import COLUMNS, Template
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import Table
     from unpooled.protocol.context import Context
 
-DUALITY_GAP = "duality_gap"
 #: SDCA ends at a gap of this share of the objective, or after so many epochs.
 _GAP, _EPOCHS = 1e-14, 5_000
 
@@ -56,9 +55,10 @@ class PublishedNoise(Unpriced):
     size: int
     multiplier: float
     name: ClassVar[str] = "published Gaussian"
+    home: ClassVar[str] = "unpooled.models.pride.published"
 
     def draw(self, given: Vector, bits: RandomBits) -> NDArray[np.float64]:
-        """The sketch plus Gaussian noise of w theta times the multiplier, on a grid of 2^-18 of itself."""
+        """Return the sketch plus Gaussian noise of w theta times the multiplier, on a grid of 2^-18 of itself."""
         assert given.sensitivity is not None
         step = self.multiplier * given.sensitivity * 2.0**-18
         drawn = noise.rounded_gaussian(2.0**18, given.values.size, stream=bits)
@@ -68,7 +68,7 @@ class PublishedNoise(Unpriced):
 
 def compile_plan(study: Study) -> Plan:
     """One sketch per party, with the noise of Theorem 1 of the PRIDE paper."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     check(study, parameters)
     if Unit(study.unit) is not Unit.ATTRIBUTE or parameters.sketch != "srht":
         raise UsageError("the published calibration is for unit 'attribute' and the SRHT only")
@@ -85,7 +85,7 @@ def compile_plan(study: Study) -> Plan:
         for part in parts
         if part.sketch is not None
     )
-    return plan_of(study, releases, PrideDesign(parameters, parts, standardised))
+    return plan_of(study, releases, PrideDesign(parameters, parts, standardised, states_noise=False))
 
 
 def _mechanism(study: Study, numbers: int) -> ScaledGaussian | PublishedNoise:
@@ -149,6 +149,31 @@ def _gradient(path: RidgePath | NewtonPath, coefficients: NDArray[np.float64], a
     return gradient
 
 
+#: The paper's own study.
+TEMPLATE = Template(
+    "PRIDE as printed: sketches with the noise of Theorem 1, and dual coordinate ascent at every party. It protects nobody (THEORY.md, section 3).",
+    COLUMNS,
+    "attribute",
+    """\
+response = "y"                      # a label column of every party that estimates, under `labels` in its party file
+alpha = "global-cv"                 # the paper's penalty, by cross-validation over all parties; also "local-cv", or a number
+folds = 5
+noise_model = "plain"               # the sketches as they arrive, as in the paper; also "calibrated", "gram"
+sketch_dim = 0.05                   # columns of a sketch as a part of the party's: 0.01 to 0.2 in the paper
+# task = "regression"               # or "classification", with classes = ["-1", "1"] and a number alpha
+# classes = ["-1", "1"]
+# family = ""                       # "squared", "huber" or "logistic"; without it what task says
+# loss = ""                         # the older name of family
+# threshold = 1.345                 # of Huber's loss, in units of the response; without it robust deviations choose
+# fit_intercept = true
+# others = "like mine"              # for noise_model = "gram"
+# public = []                       # columns that are sent as they are
+# sketch, grids, matrices, clip_norm, publish, response_bound, fitted, predicting, event, quantile, dispersion and cap are not for this form""",
+    delta=0.05,
+    calibration="published",
+    trust='cross-validation = "trusted"',
+)
+
 _OWN = {
     step.name: step for step in (Step(SKETCH, Nothing, Sketch, sketch), Step(ESTIMATE, EstimateRequest, Estimated, estimate))
 }
@@ -157,6 +182,7 @@ MODEL = replace(
     name="pride-published",
     compile_plan=compile_plan,
     outlook=None,
-    template=PUBLISHED_TEMPLATE,
+    promises=False,
+    template=TEMPLATE,
     steps=tuple(_OWN.get(step.name, step) for step in pride.MODEL.steps),
 )

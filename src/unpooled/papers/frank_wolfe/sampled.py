@@ -9,15 +9,15 @@ import numpy as np
 
 from unpooled.kernels.columns import add_column, column_dot, column_square, scores
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.frank_wolfe.problem import LEAST_SCALE
 from unpooled.kernels.solution import Iterate
+from unpooled.papers.frank_wolfe.problem import LEAST_SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from unpooled.kernels.columns import Index, Places, Vector
-    from unpooled.kernels.frank_wolfe.problem import Problem
-    from unpooled.kernels.frank_wolfe.theory import Sampling
+    from unpooled.papers.frank_wolfe.problem import Problem
+    from unpooled.papers.frank_wolfe.theory import Sampling
 
     Oracle = Callable[[Index, Vector], Vector]
 
@@ -46,7 +46,7 @@ class Sampled(ABC):
 
     @abstractmethod
     def point(self, t: int) -> Iterate:
-        """The iterate, with its gap."""
+        """Return the iterate, with its gap."""
 
     def _chosen(self, columns: Index, slopes: Vector) -> Vector:
         return slopes if self._oracle is None else np.asarray(self._oracle(columns, slopes / self._problem.target.size))
@@ -84,7 +84,7 @@ class Ball(Sampled):
         )  # fmt: skip
 
     def point(self, t: int) -> Iterate:
-        """The iterate, with its gap."""
+        """Return the iterate, with its gap."""
         target = self._problem.target
         residuals = self._state[0] * self._predictions - target
         return self._point(t, self._state[0] * self._x, residuals, float(residuals @ residuals) / (2 * target.size))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from unpooled.kernels.columns import Columns
-from unpooled.kernels.frank_wolfe.blocks import Blocks
-from unpooled.kernels.frank_wolfe.full import Full
-from unpooled.kernels.frank_wolfe.problem import Problem, labels_of, radii_of, target_of
-from unpooled.kernels.frank_wolfe.sampled import Ball, Sampled
-from unpooled.kernels.frank_wolfe.theory import Sampling
 from unpooled.kernels.solution import Solution
+from unpooled.papers.frank_wolfe.blocks import Blocks
+from unpooled.papers.frank_wolfe.full import Full
+from unpooled.papers.frank_wolfe.problem import Problem, labels_of, radii_of, target_of
+from unpooled.papers.frank_wolfe.sampled import Ball, Sampled
+from unpooled.papers.frank_wolfe.theory import Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csc_array, csc_matrix
 
     from unpooled.kernels.columns import Index, Matrix, Vector
-    from unpooled.kernels.frank_wolfe.sampled import Oracle
     from unpooled.kernels.solution import Iterate
+    from unpooled.papers.frank_wolfe.sampled import Oracle
 
 
 def frank_wolfe(
@@ -144,7 +144,7 @@ def frank_wolfe(
 
 
 def _exponential(temperature: float, rng: np.random.Generator) -> Oracle:
-    """The exponential mechanism as an oracle: the largest of all scores with Gumbel noise."""
+    """Return the exponential mechanism as an oracle: the largest of all scores with Gumbel noise."""
 
     def oracle(_columns: Index, slopes: Vector) -> Vector:
         ahead, back = (side / temperature + rng.gumbel(size=slopes.size) for side in (slopes, -slopes))

@@ -25,7 +25,7 @@ What a round costs:
 * logistic loss: in addition the number of rows.
 """
 
-from unpooled.kernels.frank_wolfe.engine import frank_wolfe
-from unpooled.kernels.frank_wolfe.theory import Sampling, bound, expected_curvature, interactions
+from unpooled.papers.frank_wolfe.engine import frank_wolfe
+from unpooled.papers.frank_wolfe.theory import Sampling, bound, expected_curvature, interactions
 
 __all__ = ["Sampling", "bound", "expected_curvature", "frank_wolfe", "interactions"]

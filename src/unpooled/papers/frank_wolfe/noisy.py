@@ -9,8 +9,8 @@ import numpy as np
 
 from unpooled.kernels.columns import column_square
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.frank_wolfe.problem import LEAST_SCALE
-from unpooled.kernels.frank_wolfe.search import ROUNDING, TILE, column_at, tile_top, vertices
+from unpooled.papers.frank_wolfe.problem import LEAST_SCALE
+from unpooled.papers.frank_wolfe.search import ROUNDING, TILE, column_at, tile_top, vertices
 
 if TYPE_CHECKING:
     from unpooled.kernels.columns import Index, Matrix, Vector
@@ -41,7 +41,7 @@ def _race(  # noqa: C901, PLR0912 - a tile as a whole, then its parts
     temperature: float,
     seed: np.uint64,
 ) -> tuple[int, float]:
-    """A column and the sign of a score, with probability proportional to exp(sign * score / temperature), in these tiles.
+    """Return a column and the sign of a score, with probability proportional to exp(sign * score / temperature), in these tiles.
 
     Every candidate has a clock that rings at exponential times, and a weight w = exp((sign * score - top) / temperature) <= 1:
     the least time / w wins. A tile is left once not even the weight that its bound allows could win. From the first ring

@@ -9,16 +9,16 @@ from scipy.linalg import blas
 
 from unpooled.kernels.columns import scores
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.frank_wolfe.noisy import foresee
-from unpooled.kernels.frank_wolfe.rounds import advance
-from unpooled.kernels.frank_wolfe.search import ROUNDING, TILE, tile_top
 from unpooled.kernels.solution import Iterate
+from unpooled.papers.frank_wolfe.noisy import foresee
+from unpooled.papers.frank_wolfe.rounds import advance
+from unpooled.papers.frank_wolfe.search import ROUNDING, TILE, tile_top
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.kernels.columns import Index, Places, Vector
-    from unpooled.kernels.frank_wolfe.problem import Problem
+    from unpooled.papers.frank_wolfe.problem import Problem
 
 #: Products A^T a_j of a dense matrix: so many made in one pass, and so many numbers kept.
 _AHEAD, _KEPT = 16, 1 << 25
@@ -119,7 +119,7 @@ class Full:
         return found[:number]
 
     def point(self, t: int) -> Iterate:
-        """The iterate, with its gap."""
+        """Return the iterate, with its gap."""
         n = self._problem.columns.shape[0]
         scale, square, cross, total, gap = (float(value) for value in self._state)
         support = np.flatnonzero(self._x)
@@ -127,7 +127,7 @@ class Full:
         return Iterate(support, scale * self._x[support], self._x.size, objective, gap / n, t)
 
     def gradient(self) -> Vector:
-        """The gradient of f as it is kept."""
+        """Return the gradient of f as it is kept."""
         found: Vector = (self._state[0] * self._moved - self._moments) / self._problem.columns.shape[0]
         return found
 
@@ -143,7 +143,7 @@ def _list_rows(
     begins: Index,
     ends: Index,
 ) -> tuple[Vector, NDArray[np.int32], Index, Index]:
-    """The lists of rows, extended by the rows that these columns touch: one pass over the nonzeros."""
+    """Return the lists of rows, extended by the rows that these columns touch: one pass over the nonzeros."""
     new = np.zeros(begins.size, dtype=np.uint8)
     for j in columns:
         for e in range(starts[j], starts[j + 1]):

@@ -25,13 +25,13 @@ from unpooled.models.lasso.plan import (
     grids,
     widths_of,
 )
-from unpooled.models.lasso.template import PUBLISHED_TEMPLATE
+from unpooled.papers.unpriced import Unpriced
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
-from unpooled.privacy.mechanisms.unpriced import Unpriced
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import ROWWISE, Split
 from unpooled.protocol.step import Step
+from unpooled.protocol.template import COLUMNS, Template
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,10 +47,11 @@ class NoisyMaximum(Unpriced):
     #: Noise per unit of the sensitivity that the run gives.
     multiplier: float
     name: ClassVar[str] = "report noisy maximum"
+    home: ClassVar[str] = "unpooled.models.lasso.published"
     size: ClassVar[int] = 1
 
     def draw(self, given: Vector, bits: RandomBits) -> NDArray[np.float64]:
-        """The index of the winner."""
+        """Return the index of the winner."""
         assert given.sensitivity is not None
         uniform = ((bits.words(0, given.values.size) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53 - 0.5
         laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
@@ -65,12 +66,12 @@ class Printed(LassoDesign):
 
     @property
     def eta(self) -> float:
-        """The paper's bound, in units of the response."""
+        """Return the paper's bound, in units of the response."""
         return 1.0 if self.parameters.radius is None else self.parameters.radius
 
     @property
     def length(self) -> int | None:
-        """The rows of the sketch."""
+        """Return the rows of the sketch."""
         return self.parameters.sketch_rows or None
 
 
@@ -104,9 +105,13 @@ def pick_scale(radius: float, parties: int, rows: int, rounds: int, epsilon: flo
 
 
 def compile_plan(study: Study) -> Plan:
-    """The releases of Algorithm 2 with the noise as printed; half of epsilon and delta for each kind."""
-    p: Parameters = check_parameters(study, Parameters)
-    check(study, p)
+    """Return the releases of Algorithm 2 with the noise as printed; half of epsilon and delta for each kind."""
+    p = check_parameters(study, Parameters)
+    if p.radius_in_half_ranges is not None:
+        raise UsageError(
+            "radius_in_half_ranges is not for the published form: its bound is radius, the paper's eta, in units of the response"
+        )
+    check(study, p, named="radius")
     if p.coupling != Coupling.BALL or study.epsilon == math.inf or not study.delta > 0:
         raise UsageError("the published form has one ball, a finite epsilon and a positive delta")
     if p.loss != SQUARED:
@@ -149,11 +154,31 @@ def share(context: Context, request: ColumnRequest) -> ColumnReply:
     return ColumnReply(context.release(COLUMN, Vector(values if matrix is None else matrix @ values, 1.0)))
 
 
+#: The paper's own study.
+TEMPLATE = Template(
+    "Distributed Frank-Wolfe as printed (Algorithm 2), with sketched columns. It protects nobody and leaves the ball (THEORY.md, section 2).",
+    COLUMNS,
+    "attribute",
+    """\
+# Every party must hold the response, in the same order of rows and the same units: give it to the parties that lack it before this study.
+response = "y"                      # every party's own label column, under `labels` in its party file
+response_bound = 1.0                # bound on its absolute value: what is possible, not what you saw
+radius = 1.0                        # eta: bound on the sum of absolute coefficients of scaled columns, in units of the response
+rounds = 20                         # T
+sampled = 0                         # tau: columns that a party looks at per round; 0: all of them
+sketch_rows = 100                   # m: rows of the sketch of shared columns; 0: no sketch
+# radius_in_half_ranges, method, coupling, clip, shares, refit, fit_intercept, response_public and loss are not for this form""",
+    delta=1e-05,
+    calibration="published",
+)
+
 MODEL = replace(
     lasso.MODEL,
     name="lasso-published",
     outlook=None,
-    template=PUBLISHED_TEMPLATE,
+    promises=False,
+    renamed={},
+    template=TEMPLATE,
     compile_plan=compile_plan,
     steps=(Step(PICK, PickRequest, Pick, pick), Step(COLUMN, ColumnRequest, ColumnReply, share)),
 )
