@@ -71,7 +71,8 @@ def mathml(tex: str, *, block: bool = False) -> str:
         msg = f"braces do not match: {tex}"
         raise ValueError(msg)
     try:
-        whole = convert_to_element(tex, display="block" if block else "inline")
+        named = re.sub(r"\\mathrm\{(\w+)\}(_\w)?~?", r"\\operatorname{\1}\2 ", tex)  # code hosts know no \operatorname
+        whole = convert_to_element(named, display="block" if block else "inline")
     except Exception as error:  # its errors have no class in common
         msg = f"{type(error).__name__}: {tex}"
         raise ValueError(msg) from error
