@@ -17,6 +17,8 @@ OPENING, CLOSING = set("([{\u27e8\u230a\u2308"), set(")]}\u27e9\u230b\u2309")
 #: An inline formula may be broken before one of these, outside brackets.
 RELATIONS = set("=<>\u2264\u2265\u2260\u2192\u2194")
 SIGNS = set("+\u2212\u00b1\u2213")
+#: Operators that latex2mathml takes for names.
+RENAMED = {"~": "\u223c", "\u00b1": "\u00b1"}
 PRIMES = set("\u2032\u2033\u2034")
 #: How many parts a fraction, a power and their like have.
 PARTS = {"mfrac": 2, "msub": 2, "msup": 2, "mover": 2, "munder": 2, "msubsup": 3, "munderover": 3}
@@ -33,6 +35,8 @@ def spaced(parent: ET.Element) -> None:
     children = list(parent)
     for element in children:
         element.text = text_of(element) or None
+        if element.tag == "mi" and element.text in RENAMED:
+            element.tag, element.text = "mo", RENAMED[element.text]
     for place, element in enumerate(children):
         said = element.text or ""
         before = (children[place - 1].text or "") if place else "("
@@ -96,10 +100,8 @@ def mathml(tex: str, *, block: bool = False) -> str:
 
 
 def visit_math(self: Any, node: nodes.math) -> None:
-    """Write a formula in a line of text."""
-    self.body.append(
-        f'<span class="math-inline">{mathml(node.astext())}&#8288;</span>'
-    )  # no line ends before a comma behind it
+    """Write a formula in a line of text; no line ends between it and a bracket or a comma next to it."""
+    self.body.append(f'<span class="math-inline">&#8288;{mathml(node.astext())}&#8288;</span>')
     raise nodes.SkipNode
 
 
