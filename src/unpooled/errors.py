@@ -41,7 +41,7 @@ _LISTED = 5
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as a message lists them: all of a few, the first of many."""
+    """Return names as a message lists them: all of a few, the first of many."""
     more = len(names) - _LISTED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_LISTED])}, ... ({more:,} more)"
 

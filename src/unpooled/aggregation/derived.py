@@ -70,7 +70,7 @@ def centred(gram: Matrix, rows: int, *, intercept: bool) -> Matrix:
 
 
 def correlation(gram: Matrix, variance: Matrix, rows: int, *, intercept: bool) -> Matrix:
-    """Correlations of the columns; the nearest positive semidefinite ones where noise made them impossible."""
+    """Return correlations of the columns; the nearest positive semidefinite ones where noise made them impossible."""
     covariance = noisy_gram.psd_part(centred(gram, rows, intercept=intercept))
     level = noisy_gram.noise_level(variance) / rows
     deviation = np.sqrt(np.maximum(covariance.diagonal(), level if level > 0 else 1e-300))

@@ -115,7 +115,7 @@ class MomentsLayout:
 
     @cached_property
     def size(self) -> int:
-        """Coded features, and the constant."""
+        """Return coded features, and the constant."""
         return len(self.coding.attribute) + self.intercept
 
     @cached_property
@@ -148,7 +148,7 @@ class MomentsLayout:
 
     @cached_property
     def still(self) -> NDArray[np.float64]:
-        """Coefficients in the data's own units, a column each, that are 0 for every row whatever the data: levels less the constant."""
+        """Return coefficients in the data's own units, a column each, that are 0 for every row whatever the data: levels less the constant."""
         return self.terms.with_constants(self.constants).still
 
     @property
@@ -163,7 +163,7 @@ class MomentsLayout:
 
     @cached_property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """(rows, columns) of the released entries of the Gram of (x, 1, y), in the order of the vector."""
+        """Return (rows, columns) of the released entries of the Gram of (x, 1, y), in the order of the vector."""
         d = self.size + (1 + len(self.others) if self.geometry is Geometry.AUGMENTED else 0)
         upper = np.triu_indices(d, 1)
         ends = [(np.arange(d), np.arange(d)), upper]

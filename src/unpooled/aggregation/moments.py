@@ -212,7 +212,7 @@ class Moments:
         return self._in_own_units(mean, covariance, noise, prior=False)
 
     def least_squares(self, noise_precision: float | str = ESTIMATE) -> tuple[Row, Matrix, float]:
-        """(coefficients in coordinates, what their sampling covariance is times, residual variance) over the known directions."""
+        """Return (coefficients in coordinates, what their sampling covariance is times, residual variance) over the known directions."""
         inverse, frame = self.known.inverse, self.frame
         noise = self._noise_variance(noise_precision)
         return frame.start + inverse @ self._cross, noise * (self.weight / self.rows) * inverse, noise
@@ -224,7 +224,7 @@ class Moments:
         return np.asarray(found + found.T) / 2
 
     def ols(self, noise_precision: float | str = ESTIMATE) -> LinearFit:
-        """Ordinary least squares over the directions that the release tells of, without any penalty."""
+        """Return ordinary least squares over the directions that the release tells of, without any penalty."""
         mean, sampling, noise = self.least_squares(noise_precision)
         return self._in_own_units(mean, sampling + self.met(mean), noise, prior=False)
 
@@ -265,7 +265,7 @@ class Moments:
         return np.asarray(prior)
 
     def _scaled(self, variance: float) -> Row:
-        """One prior variance for every coordinate but the constant's, which has the half width of the response."""
+        """Return one prior variance for every coordinate but the constant's, which has the half width of the response."""
         prior = np.full(self.layout.size, variance)
         if self.layout.intercept:
             prior[-1] = 1.0
@@ -312,11 +312,11 @@ class Moments:
         return inference.tables_of(self, reference or {}, coding)
 
     def summary(self, level: float = 0.95, adjust: str | None = None, **asked: Any) -> LinearSummary:  # noqa: ANN401 - reference, coding
-        """Estimates with standard errors, tests and intervals; ``reference`` and ``coding`` say how levels are compared."""
+        """Return estimates with standard errors, tests and intervals; ``reference`` and ``coding`` say how levels are compared."""
         return self.tables().summary(level, adjust, **asked)
 
     def contrast(self, C: Any, value: Any = 0.0, level: float = 0.95, **asked: Any) -> Contrast:  # noqa: ANN401 - weights in several forms
-        """Combinations of coefficients: "ward: b - a", mappings from names to weights, rows of weights."""
+        """Return combinations of coefficients: "ward: b - a", mappings from names to weights, rows of weights."""
         return self.tables().contrast(C, value, level, **asked)
 
     def anova(self, smaller: Sequence[str] | None = None) -> Anova | JointTest:
@@ -328,15 +328,15 @@ class Moments:
         return derived.correlation(*self.xx, self.rows, intercept=self.layout.intercept)
 
     def pca(self) -> derived.PrincipalComponents:
-        """Principal components of the standardised features."""
+        """Return principal components of the standardised features."""
         return derived.principal_components(self.correlation())
 
     def vif(self) -> Row:
-        """Variance inflation of every coefficient."""
+        """Return variance inflation of every coefficient."""
         return derived.inflation(self.correlation())
 
     def lasso(self, alpha: float) -> LinearFit:
-        """scikit-learn's lasso (``alpha`` in the data's own units, the intercept free), without standard errors."""
+        """Return scikit-learn's lasso (``alpha`` in the data's own units, the intercept free), without standard errors."""
         if not 0 <= alpha < math.inf:
             raise UsageError("alpha must be a finite number >= 0")
         frame, layout = self.frame, self.layout

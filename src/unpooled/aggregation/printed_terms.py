@@ -82,7 +82,7 @@ class PrintedTerms:
         return replace(found, names=names, weights=np.array(rows))
 
     def placed(self, row: Row, label: str) -> Row:
-        """Weights over the coefficients of one linear predictor as weights over all of them."""
+        """Return weights over the coefficients of one linear predictor as weights over all of them."""
         if not self.classes:
             return row
         if not label:
@@ -97,7 +97,7 @@ class PrintedTerms:
     # --- contrasts -------------------------------------------------------------------------------------------------------
 
     def contrasts(self, asked: Any) -> tuple[tuple[str, ...], Matrix, Row]:  # noqa: ANN401 - words, mappings, rows
-        """(names, weights, values that they are compared with) of what was asked: words, mappings from names, or rows of weights."""
+        """Return (names, weights, values that they are compared with) of what was asked: words, mappings from names, or rows of weights."""
         if isinstance(asked, (str, Mapping)):
             asked = [asked]
         rows = list(asked) if isinstance(asked, (list, tuple)) else None
@@ -151,7 +151,7 @@ class PrintedTerms:
         raise UsageError(msg)
 
     def _class_of(self, name: str) -> tuple[str, str]:
-        """("sick", "age") of "sick: age" where there are several classes."""
+        """Return ("sick", "age") of "sick: age" where there are several classes."""
         for label in sorted(self.classes, key=len, reverse=True):
             if name.startswith(f"{label}: "):
                 return label, name[len(label) + 2 :]
@@ -205,7 +205,7 @@ class PrintedTerms:
         return None
 
     def _expression(self, text: str, scope: Categories | None, whole: str) -> tuple[Row, str, str]:
-        """(weights, its words, what is left) of a sum of weighted names."""
+        """Return (weights, its words, what is left) of a sum of weighted names."""
         names = self._numbers
         if scope is not None:
             names = {level: self._level(scope, level) for level in scope.levels}

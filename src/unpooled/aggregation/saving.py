@@ -118,7 +118,7 @@ class Savable:
 
 
 def pack(value: object, types: Iterable[type] = ()) -> bytes:
-    """Plain data, arrays, plans, and records of these classes, as bytes."""
+    """Return plain data, arrays, plans, and records of these classes, as bytes."""
     return msgspec.msgpack.encode(_packed(value, {kind.__name__: kind for kind in (*COMMON, *types)}))
 
 

@@ -84,7 +84,7 @@ def opened(partials: Sequence[Words]) -> NDArray[np.int64]:
 def seal(
     shared_key: SharedKey, receiver_key: str, purpose: tuple[bytes, ...], message: Buffer, secret: bytes
 ) -> tuple[bytes, bytes]:
-    """(salt, ciphertext) for one receiver: X25519, HKDF-SHA-256 over purpose and salt, AES-256-GCM.
+    """Return (salt, ciphertext) for one receiver: X25519, HKDF-SHA-256 over purpose and salt, AES-256-GCM.
 
     ``secret`` belongs to this message alone: the salt, and so the key, differs wherever the message does.
     """

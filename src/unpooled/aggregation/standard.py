@@ -101,7 +101,7 @@ class Scales:
 
     @property
     def count(self) -> int:
-        """Coded columns before the response."""
+        """Return coded columns before the response."""
         return len(self.layout.coding.attribute)
 
     @property
@@ -177,13 +177,13 @@ class StandardRows:
 
     @cached_property
     def grid(self) -> int:
-        """Steps per unit: sums of products of two such values stay inside 64 bits."""
+        """Return steps per unit: sums of products of two such values stay inside 64 bits."""
         exact = 1 << ((53 - math.ceil(math.log2(WIDEST**2 * (self.layout.size + 1)))) // 2)  # squared lengths below 2^53
         return min(integer_grid(self.rows * math.ceil(4 * max(self.radius, self.longest, CAP) ** 2), 2), exact)
 
     @cached_property
     def coarse(self) -> int:
-        """Steps per unit of shortened rows: so few that blocks of thousands of their products are exact in float64."""
+        """Return steps per unit of shortened rows: so few that blocks of thousands of their products are exact in float64."""
         return min(self.grid, 1 << (20 - math.ceil(math.log2(max(self.radius, 1.0)))))
 
     @property
@@ -210,7 +210,7 @@ class StandardRows:
         return int(self.square * SQUARE_STEPS)
 
     def residual(self, share: float, adjacency: Adjacency) -> Summed:
-        """Second moments of shortened rows, and their products with residuals that are written in units of their clip times R."""
+        """Return second moments of shortened rows, and their products with residuals that are written in units of their clip times R."""
         d, off = self.layout.size, self.layout.size * (self.layout.size - 1) // 2
         unit = float(self._steps[1] ** 2)
         middle = (Block(off, unit * math.sqrt(0.5)),) if off else ()
@@ -312,7 +312,7 @@ class StandardRows:
         return float(deviations[-1]) / (self._steps[1] * self.coarse)
 
     def products_of(self, total: Total, clip: float) -> tuple[Floats, Floats]:
-        """(moments, variances of their noise) of (z, r), with nan for the sum of r^2."""
+        """Return (moments, variances of their noise) of (z, r), with nan for the sum of r^2."""
         d, unit = self.layout.size, float(self.coarse) ** 2
         gram, variance = (np.full((d + 1, d + 1), np.nan) for _ in range(2))
         first, second = np.triu_indices(d, 1)
@@ -371,7 +371,7 @@ def remembered(table: Table, by: object, size: int, make: Callable[[], Iterator[
 def public_numbers(
     layout: MomentsLayout, settings: tuple[float, ...], more: int, *, response: bool = True, coefficients: int | None = None
 ) -> tuple[tuple[Floats, Floats], Floats, Floats]:
-    """((means, deviations), coefficients, other numbers) of a request; refuse another count of numbers, or wild ones.
+    """Return ((means, deviations), coefficients, other numbers) of a request; refuse another count of numbers, or wild ones.
 
     No sensitivity depends on them. Their bounds only keep every number of a record finite.
     """

@@ -81,7 +81,7 @@ def cells_of(
 
 
 def as_text(lines: Sequence[tuple[str, ...]]) -> str:
-    """Cells as text: the first column to the left, numbers to the right."""
+    """Return cells as text: the first column to the left, numbers to the right."""
     widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
     return "\n".join(
         "  ".join(f"{v:<{w}}" if k == 0 else f"{v:>{w}}" for k, (v, w) in enumerate(zip(line, widths, strict=True))).rstrip()

@@ -200,7 +200,7 @@ class Tables:
         against: object = None,
         exponentiate: bool = False,
     ) -> SummaryTable:
-        """Estimates with standard errors, tests and intervals."""
+        """Return estimates with standard errors, tests and intervals."""
         printed, ratio = self.printed(reference, coding, against), self.ratio(exponentiate=exponentiate)
         lines, without = self.estimates.lines(printed, level, adjust)
         if ratio:

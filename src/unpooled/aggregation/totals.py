@@ -76,7 +76,7 @@ class Summed:
             raise UsageError(msg)
 
     def deviations(self, plan: Plan) -> NDArray[np.float64]:
-        """Standard deviation of every coordinate of the total if every party is in it."""
+        """Return the standard deviation of every coordinate of the total if every party is in it."""
         mechanisms = [release.mechanism for release in plan.releases if release.name == self.name]
         if isinstance(mechanisms[0], DistributedGaussian):
             return mechanisms[0].total_deviations(len(mechanisms))

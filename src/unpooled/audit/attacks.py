@@ -103,7 +103,7 @@ class _Field:
         return changed_tables(self.plan, tables, changes, unit, 0) or tables
 
     def allowed(self, times: int = 1) -> float:
-        """(e^eps + delta) / (1 + e^eps), for ``times`` neighbours in a row or releases."""
+        """Return (e^eps + delta) / (1 + e^eps), for ``times`` neighbours in a row or releases."""
         delta = self.plan.study.delta
         epsilon = times * self.plan.epsilon(delta, self.unit)
         grown = delta * sum(math.exp(k * epsilon / times) for k in range(times)) if delta else 0.0
@@ -178,7 +178,7 @@ def _told_apart(field: _Field, attack: str, question: str, one: Tables, other: T
 
 
 def _fixed(field: _Field) -> list[tuple[str, str]]:
-    """(party, release) of vectors that are the same whatever was released before: what a tracer can work out beforehand."""
+    """Return (party, release) of vectors that are the same whatever was released before: what a tracer can work out beforehand."""
     first, second = (field.stage.acts(field.tables, next(field.seeds)) for _ in range(2))
     found = []
     for party, done in first.items():

@@ -80,7 +80,7 @@ class LikelihoodRatio:
 
 
 def log_ratio(ours: Mapping[str, list[Act]], theirs: Mapping[str, list[Act]]) -> float:
-    """Log p(released | our data) - log p(released | their data), over all acts of a run."""
+    """Return the log p(released | our data) - log p(released | their data), over all acts of a run."""
     total, shared = 0.0, defaultdict[tuple[str, int], list["Pair"]](list)
     for party, acts in ours.items():
         counted: dict[str, int] = defaultdict(int)
@@ -138,7 +138,7 @@ def _of_total(pairs: list[Pair]) -> float:
 
 
 def _shares(mechanism: NoisyChoice, act: Act) -> Numbers:
-    """Log probabilities of the candidates."""
+    """Return the log probabilities of the candidates."""
     from scipy.special import log_softmax
 
     assert isinstance(act.given, Scores)

@@ -84,7 +84,7 @@ def _at_corner(table: Table, card: Card, end: int, at: int) -> Table:
 
 
 def _hollow(card: Card, full: set[str], end: int) -> Row:
-    """Two values (a response may be one of them) at an end of their ranges, all others at the middle: here a value gone missing moves most."""
+    """Return two values (a response may be one of them) at an end of their ranges, all others at the middle: here a value gone missing moves most."""
     ends = corner(card, end)
     return {c.name: ends[c.name] if c.name in full else _middle(c) for c in card.columns}
 

@@ -180,7 +180,7 @@ class _World:
         return _Run(tables, transcript, {name: tuple(self._acts[name].done) for name in tables}, entrusts)
 
     def rows(self, tables: Tables) -> list[int]:
-        """Rows to audit: any one, but one of each public part of the rows where releases use a part only."""
+        """Return rows to audit: any one, but one of each public part of the rows where releases use a part only."""
         wanted = {(r.party, r.name) for r in self.plan.releases if r.exposure.part}
         found: list[int] = []
         run = self.record(tables) if wanted else None

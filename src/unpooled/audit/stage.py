@@ -60,7 +60,7 @@ class Stage:
         self._planned = sum(release.count for release in self.plan.releases)
 
     def run(self, tables: Mapping[str, Table], seed: int, *, frozen: bool = False) -> StagedRun:
-        """One run with root keys that follow from ``seed`` and the party's name. With ``frozen`` noise, other tables meet the same."""
+        """Return one run with root keys that follow from ``seed`` and the party's name. With ``frozen`` noise, other tables meet the same."""
         parties = {card.name: self._party(card, tables[card.name], seed, frozen=frozen) for card in self.study.parties}
         exchange, asked = in_process(parties), {name: list[bytes]() for name in parties}
 

@@ -318,7 +318,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         return result
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-        """scikit-learn's ``LinearRegression`` or ``LogisticRegression`` with these coefficients, predicting the same."""
+        """Return scikit-learn's ``LinearRegression`` or ``LogisticRegression`` with these coefficients, predicting the same."""
         check_is_fitted(self)
         if not self._is_linear:
             raise UsageError(

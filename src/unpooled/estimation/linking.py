@@ -81,7 +81,7 @@ def link_rows(
 
 
 def rows_of(frame: Any, rows: NDArray[np.int64]) -> Any:  # noqa: ANN401 - a frame of the same kind
-    """Some rows of a frame, in this order."""
+    """Return some rows of a frame, in this order."""
     if hasattr(frame, "iloc"):
         return frame.iloc[rows]
     if isinstance(frame, Mapping):

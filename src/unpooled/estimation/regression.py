@@ -49,7 +49,7 @@ class LinearRegressor(RegressorMixin, StudyEstimator):
         return response
 
     def _numeric(self, X: Any, y: ArrayLike) -> tuple[Table, Declared, Vector]:  # noqa: ANN401 - an array, a frame or a sparse matrix
-        """Features, declarations and responses."""
+        """Return features, declarations and responses."""
         table, response = self._read(X, y, y_numeric=True)
         response = response.astype(np.float64)
         return table, self._declared(table.names, table, response), response

@@ -67,7 +67,7 @@ class Tabled(Profiled):
         against: object = None,
         exponentiate: bool = False,
     ) -> Contrast:
-        """Combinations of coefficients with standard errors, intervals and a joint test, free of charge.
+        """Return combinations of coefficients with standard errors, intervals and a joint test, free of charge.
 
         Given as words ("ward: b - a", "2 * age - dose"; of several classes "sick: ward: b - a"), as mappings from the names of coefficients
         to weights, or as rows of weights. ``value``: what they are compared with.

@@ -26,7 +26,7 @@ _QUOTED = (
 
 
 def checked(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **rules: Any) -> Any:  # noqa: ANN401
-    """Rows (and responses) as scikit-learn checks them: an array of numbers, or of objects where there is text among them.
+    """Return rows (and responses) as scikit-learn checks them: an array of numbers, or of objects where there is text among them.
 
     Texts stay what they are, and what may stand in a column is left to its declaration. Messages are scikit-learn's without the
     values that some of them quote.

@@ -93,7 +93,7 @@ class Family(ABC):
         return 1.0
 
     def log_normaliser(self, dispersion: float) -> float:  # noqa: ARG002 - most families have none
-        """Log of the integral of exp(-f / dispersion) over the response."""
+        """Return the log of the integral of exp(-f / dispersion) over the response."""
         return 0.0
 
     def integrated(self, u: Vector, y: Vector) -> float:  # noqa: ARG002 - nothing was minimised over

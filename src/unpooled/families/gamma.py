@@ -126,7 +126,7 @@ def gamma_dispersion(clipped: float, most: float) -> float:
 
 
 def _clipped_square(dispersion: float, most: float) -> float:
-    """E min((t - 1)^2, most) of a gamma t of mean 1 and this variance; ``most`` at least 1."""
+    """Return E min((t - 1)^2, most) of a gamma t of mean 1 and this variance; ``most`` at least 1."""
     shape, end = 1 / dispersion, 1 + math.sqrt(most)
     # E[t^k; t <= end] = E[t^k] P(Gamma(shape + k) <= shape end)
     inside = [float(gammainc(shape + k, shape * end)) for k in range(3)]

@@ -38,7 +38,7 @@ class Gaussian(Family):
         return np.ones_like(u)
 
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
-        """(r'^2 - r^2) / 2 as a product."""
+        """Return (r'^2 - r^2) / 2 as a product."""
         return step * (step / 2 - (y - u))
 
     def start(self, y: Vector) -> float:

@@ -40,7 +40,7 @@ class Huber(Family):
         return np.where(np.abs(y - u) <= self.slope, 1.0, LEAST)
 
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
-        """(r' - r)(c + c')/2 + (c' - c)(r + r' - c - c')/2, c the clipped residual: the second term is 0 away from the bend."""
+        """Return (r' - r)(c + c')/2 + (c' - c)(r + r' - c - c')/2, c the clipped residual: the second term is 0 away from the bend."""
         before, after = self.pull(u, y), self.pull(u + step, y)
         return ((after - before) * (2 * (y - u) - step - before - after) - step * (before + after)) / 2
 

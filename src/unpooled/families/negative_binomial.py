@@ -44,11 +44,11 @@ class NegativeBinomial(RowFamily):
         return np.asarray((y + 1 / self.dispersion) * np.logaddexp(0.0, self._at(u)) - y * u)
 
     def pull(self, u: Vector, y: Vector) -> Vector:
-        """(y - m) / (1 + dispersion m), as sums of what is small on either side."""
+        """Return (y - m) / (1 + dispersion m), as sums of what is small on either side."""
         return np.asarray(y * expit(-self._at(u)) - expit(self._at(u)) / self.dispersion)
 
     def weight(self, u: Vector, y: Vector) -> Vector:
-        """(y + theta) s (1 - s)."""
+        """Return (y + theta) s (1 - s)."""
         s = expit(self._at(u))
         return np.maximum((y + 1 / self.dispersion) * s * expit(-self._at(u)), LEAST)
 

@@ -81,7 +81,7 @@ class Quantile(Family):
         return spread or float(y.std()) or 1.0
 
     def log_normaliser(self, dispersion: float) -> float:
-        """Two exponential tails and a piece of a normal law."""
+        """Return two exponential tails and a piece of a normal law."""
         tau, h, s = self.tau, HALF_WIDTH, math.sqrt(2 * HALF_WIDTH * dispersion)
         centre = h * (2 * tau - 1)
         tails = [math.log(dispersion / part) - part * h / dispersion for part in (tau, 1 - tau)]

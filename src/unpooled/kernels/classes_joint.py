@@ -58,7 +58,7 @@ class RowBend:
         return np.eye(self.blocks.shape[1]) + t * self.blocks
 
     def damped(self, directions: Array, t: float) -> Array:
-        """(I + t W)^-1 V, row by row."""
+        """Return (I + t W)^-1 V, row by row."""
         return np.asarray(np.linalg.solve(self._identity(t), directions), dtype=np.float64) if t else directions
 
     def log_determinant(self, t: float) -> float:
@@ -118,7 +118,7 @@ class SoftmaxLoss:
         return -float(log_softmax(self.logits(decisions, shared), axis=1)[np.arange(self.rows), self.labels].sum())
 
     def bend(self, decisions: Matrix, shared: Vector) -> RowBend:
-        """Derivatives about these decisions."""
+        """Return derivatives about these decisions."""
         p = softmax(self.logits(decisions, shared), axis=1)
         truth = np.zeros_like(p)
         truth[np.arange(self.rows), self.labels] = 1.0
@@ -147,7 +147,7 @@ class ProportionalOdds:
 
     @property
     def width(self) -> int:
-        """One decision a row."""
+        """Return one decision a row."""
         return 1
 
     @property
@@ -186,7 +186,7 @@ class ProportionalOdds:
         return -float(_log_between(upper, lower).sum())
 
     def bend(self, decisions: Matrix, shared: Vector) -> RowBend:
-        """Derivatives about these decisions: with z = (upper, lower), -log(sigma(z_1) - sigma(z_2)), of which both end in u and one in each threshold."""
+        """Return derivatives about these decisions: with z = (upper, lower), -log(sigma(z_1) - sigma(z_2)), of which both end in u and one in each threshold."""
         upper, lower = self._bounds(decisions, shared)
         top, bottom = _upward(upper), _upward(-lower)  # 1 - sigma(upper), sigma(lower)
         # sigma(a) - sigma(b) = sigma(a) sigma(-b) (1 - e^(b - a)), so -log of it has three convex parts.

@@ -56,7 +56,7 @@ class Columns:
         return self.data.reshape(self.shape, order="F")
 
     def column(self, j: int) -> Vector:
-        """One column, with its zeros."""
+        """Return one column, with its zeros."""
         if not self.sparse:
             return self.dense()[:, j]
         out, held = np.zeros(self.shape[0]), slice(self.starts[j], self.starts[j + 1])

@@ -120,7 +120,7 @@ class MoreauEnvelope:
         return self.loss.change(before, y, moved) + gained * (2 * first + gained) / (2 * self.variance)
 
     def integrated(self, u: Vector, y: Vector) -> float:
-        """Log determinant of I + t W: the effects' own part of Laplace's approximation."""
+        """Return log determinant of I + t W: the effects' own part of Laplace's approximation."""
         return self.loss.integrated(u, y) + float(
             np.log1p(self.variance * self.loss.information(self.shifted(u, y), y)).sum()
         )

@@ -64,7 +64,7 @@ class Bend(Protocol):
         """W V for V of n x m x c."""
 
     def damped(self, directions: Array, t: float) -> Array:
-        """(I + t W)^-1 V."""
+        """Return (I + t W)^-1 V."""
 
     def log_determinant(self, t: float) -> float:
         """Return log det(I + t W)."""
@@ -91,7 +91,7 @@ class JointLoss(Protocol):
         """f, infinite where it is not defined."""
 
     def bend(self, decisions: Matrix, shared: Vector) -> Bend:
-        """F and its derivatives."""
+        """Return F and its derivatives."""
 
     def of_rows(self, rows: Index) -> JointLoss:
         """Return the loss of some rows alone."""
@@ -153,7 +153,7 @@ class JointPath:
 
     @cached_property
     def _coordinates(self) -> tuple[Vector, Matrix, Matrix | None]:
-        """Squared singular values; the features that are fitted: the columns, or U S where they outnumber the rows; X' = map F'."""
+        """Return squared singular values; the features that are fitted: the columns, or U S where they outnumber the rows; X' = map F'."""
         n, p = self.design.shape
         squared = gram(self.design)
         if n > p:
@@ -164,7 +164,7 @@ class JointPath:
 
     @property
     def squares(self) -> Vector:
-        """Squared singular values of the (centred) design, without numerical zeros."""
+        """Return squared singular values of the (centred) design, without numerical zeros."""
         return self._coordinates[0]
 
     # --- one minimisation --------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class JointPath:
     # --- penalties ---------------------------------------------------------------------------------------------------------
 
     def evidence(self, alpha: float) -> float:
-        r"""Twice the negative log marginal likelihood by Laplace's approximation, the rows' effects among the unknowns.
+        r"""Return twice the negative log marginal likelihood by Laplace's approximation, the rows' effects among the unknowns.
 
         The shared numbers follow the coefficients (their Schur complement), and have no prior, as in
         :meth:`unpooled.kernels.newton.NewtonPath.evidence`.

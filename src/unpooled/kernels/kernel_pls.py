@@ -144,7 +144,7 @@ class Centred:
 
 
 def squared_errors(coefficients: Matrix, trained: Centred, tested: Centred) -> Vector:
-    """Sum of squared errors of each column of coefficients, fitted to ``trained`` with an intercept, over the rows of ``tested``."""
+    """Return the sum of squared errors of each column of coefficients, fitted to ``trained`` with an intercept, over the rows of ``tested``."""
     b = coefficients
     bias = (tested.response - trained.response) - (tested.mean - trained.mean) @ b
     inside = tested.square - 2 * (tested.cross @ b) + np.einsum("ik,ik->k", b, tested.gram @ b)
@@ -152,7 +152,7 @@ def squared_errors(coefficients: Matrix, trained: Centred, tested: Centred) -> V
 
 
 def cross_validated(folds: Sequence[Centred], components: int) -> Matrix:
-    """Squared errors (folds x components): every fold predicted by the PLS of all the others. The Gram of each row is made once."""
+    """Return squared errors (folds x components): every fold predicted by the PLS of all the others. The Gram of each row is made once."""
     total, buffer = folds[0], np.empty_like(folds[0].gram)
     for k, fold in enumerate(folds[1:]):
         total = total._combined(fold, 1, out=total.gram if k else None)  # noqa: SLF001 - its own

@@ -83,7 +83,7 @@ class _Objective:
         return math.fsum(losses) + float(self.linear @ w) + self.penalty / 2 * float(away @ away), gradient
 
     def metric(self, w: Vector, *, exact: bool = False) -> tuple[Matrix, bool]:
-        """Cholesky factor of the Hessian, estimated from evenly spaced rows, or from all of them."""
+        """Return Cholesky factor of the Hessian, estimated from evenly spaced rows, or from all of them."""
         stride = 1 if exact else max(1, self.rows.shape[0] // _SAMPLE)
         sample = self.rows[::stride]
         root = 0.5 / np.cosh(np.clip(sample @ w, -700, 700) / 2)  # sqrt of p (1 - p)

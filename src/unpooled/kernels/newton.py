@@ -89,7 +89,7 @@ class Loss(Protocol):
         """f(u + step) - f(u), without cancellation where the step is short."""
 
     def log_normaliser(self, dispersion: float) -> float:
-        """Log of the integral of exp(-f / dispersion) over y; 0 where f is a log likelihood as it stands."""
+        """Return the log of the integral of exp(-f / dispersion) over y; 0 where f is a log likelihood as it stands."""
 
     def integrated(self, u: Vector, y: Vector) -> float:
         """Return the addend to the evidence's log determinant for unknowns that the loss itself was minimised over; mostly 0."""
@@ -225,7 +225,7 @@ def _lower_gram(rows: Matrix) -> Matrix:
 
 
 def _solve(lower: Matrix, alpha: float, right: Matrix) -> tuple[Matrix, Matrix]:
-    """Cholesky factor of A + alpha I, A given by its lower triangle, and the solution for these right-hand sides."""
+    """Return Cholesky factor of A + alpha I, A given by its lower triangle, and the solution for these right-hand sides."""
     if lower.size == 0:
         return lower, right
     lower[np.diag_indices_from(lower)] += alpha
@@ -260,12 +260,12 @@ class NewtonPath:
 
     @cached_property
     def gram(self) -> Matrix:
-        """X X^T of the (centred) design if n <= p, otherwise X^T X."""
+        """Return X X^T of the (centred) design if n <= p, otherwise X^T X."""
         return gram(self.design)
 
     @cached_property
     def squares(self) -> Vector:
-        """Squared singular values of the (centred) design, without numerical zeros."""
+        """Return squared singular values of the (centred) design, without numerical zeros."""
         return spectrum(self.design, self.gram)[0]
 
     @cached_property
@@ -302,7 +302,7 @@ class NewtonPath:
         return path
 
     def solve(self, alpha: float) -> tuple[Vector, float]:
-        """Coefficients and intercept."""
+        """Return coefficients and intercept."""
         found = self.minimum(alpha)
         return found.coefficients, found.intercept
 
@@ -324,7 +324,7 @@ class NewtonPath:
         return Solution(coefficients, objective, norm, point.iterations, converged, intercept)
 
     def evidence(self, alpha: float) -> float:
-        r"""Twice the negative log marginal likelihood under b ~ N(0, I/alpha), by Laplace's approximation at the minimiser.
+        r"""Return twice the negative log marginal likelihood under b ~ N(0, I/alpha), by Laplace's approximation at the minimiser.
 
         :math:`P(b, c) + \frac12 \log\det(I + H/\alpha)`, H the losses' Hessian in b. With an intercept H is its Schur complement, in
         which c follows b: unlike the plain block it does not change when columns are shifted. No prior is put on c, so its own factor
@@ -357,7 +357,7 @@ class NewtonPath:
         return lowest(self.evidence, scale * np.logspace(-6, 6, 13), 1e-3)
 
     def held_out(self, alphas: Sequence[float] | Vector, folds: Folds) -> Matrix:
-        """Decision values of every row from the other folds, one row of the result per penalty (len(alphas) x n).
+        """Return decision values of every row from the other folds, one row of the result per penalty (len(alphas) x n).
 
         Rows that no fold holds are nan. Every fold is fitted from the largest penalty down, each from the one before.
         """
@@ -378,6 +378,6 @@ class NewtonPath:
         return decisions
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Folds) -> Vector:
-        """Mean loss of held-out decisions for every penalty."""
+        """Return the mean loss of held-out decisions for every penalty."""
         decisions = self.held_out(alphas, folds)
         return np.array([float(np.mean(self.loss.value(row, self.target))) for row in decisions])

@@ -41,7 +41,7 @@ class NoiseAware:
         self._second: Matrix | None = None
 
     def posterior(self, prior: Vector, noise_precision: float) -> tuple[Vector, Matrix]:
-        """Mean and covariance for these prior precisions of the coefficients and this precision of the response's own noise."""
+        """Return the mean and covariance for these prior precisions of the coefficients and this precision of the response's own noise."""
         same = self._prior is not None and np.array_equal(prior, self._prior)
         start = self._second if same and self._second is not None else np.diag(1 / prior)
         floor = 1e-12 * (
@@ -76,7 +76,7 @@ class NoiseAware:
         return None
 
     def _slowly(self, sampling: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
-        """Half of the old second moment at each step: without it, moments that contradict the prior make the iteration swing for ever."""
+        """Return half of the old second moment at each step: without it, moments that contradict the prior make the iteration swing for ever."""
         mean, covariance = np.zeros(self.cross.size), np.diag(1 / prior)
         second = covariance
         for _ in range(_ROUNDS):
@@ -116,7 +116,7 @@ class NoiseAware:
 def posterior(
     gram: Matrix, cross: Vector, gram_variance: Matrix, cross_variance: Vector, prior: Vector, noise_precision: float
 ) -> tuple[Vector, Matrix]:
-    """Mean and covariance of the noise-aware posterior for one prior precision of every coefficient and one noise precision."""
+    """Return the mean and covariance of the noise-aware posterior for one prior precision of every coefficient and one noise precision."""
     return NoiseAware(gram, cross, gram_variance, cross_variance).posterior(prior, noise_precision)
 
 

@@ -59,7 +59,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def normalised(text: str, names: Sequence[str]) -> str:
-    """One id. It ends in Unicode's form NFC, whatever else is asked for: the hash is of that."""
+    """Return one id. It ends in Unicode's form NFC, whatever else is asked for: the hash is of that."""
     for name in names:
         text = NORMALISERS[name](text)
     return unicodedata.normalize("NFC", text)

@@ -81,7 +81,7 @@ class _Pass:
         self.context.keep(f"{name}_{self.number}", np.frombuffer(blob, dtype=np.uint8))
 
     def kept(self, name: str) -> bytes:
-        """Bytes of this pass."""
+        """Return bytes of this pass."""
         return self._kept(name, self.number).tobytes()
 
     def _kept(self, name: str, number: int) -> np.ndarray:

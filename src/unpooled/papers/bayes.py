@@ -65,7 +65,7 @@ def moments_box_as_published(bounds: Sequence[float], response: float) -> float:
 
 
 def moments_as_published(layout: MomentsLayout, adjacency: Adjacency, share: float, sigma: float) -> Summed:
-    """Equal noise on every entry in the data's own units: ``sigma`` per unit of equation (12)'s sensitivity.
+    """Return equal noise on every entry in the data's own units: ``sigma`` per unit of equation (12)'s sensitivity.
 
     The reach, for the ledger, is the true one in the same units.
     """

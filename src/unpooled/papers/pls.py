@@ -122,7 +122,7 @@ class PublishedModel(Unpriced):
         return self.layout.size
 
     def draw(self, given: Vector, bits: RandomBits) -> Matrix:
-        """Noise in the order of Algorithm 1: weights and scores are normalised again after it."""
+        """Return the noise in the order of Algorithm 1: weights and scores are normalised again after it."""
         layout, statistic = self.layout, given.values
         if statistic.shape != (layout.size + 2 * layout.components,):
             msg = f"this release is of {layout.size} numbers, with two bounds for each of {layout.components} components behind them"
@@ -161,7 +161,7 @@ _VOIDS = (
 
 
 def compile_plan(study: Study) -> Plan:
-    """One release: the whole model of one data holder."""
+    """Return one release: the whole model of one data holder."""
     design = design_of(study)
     parameters = design.parameters
     if len(study.parties) != 1 or parameters.basis != NONE:

@@ -73,7 +73,7 @@ def _mills(x: float) -> float:
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Smallest delta of a Gaussian release with sensitivity / sigma = mu (Balle & Wang 2018, Theorem 8); never below it.
+    """Return the smallest delta of a Gaussian release with sensitivity / sigma = mu (Balle & Wang 2018, Theorem 8); never below it.
 
     With a, b = epsilon/mu -+ mu/2 and Mills' ratio R it is phi(a) (R(a) - R(b)) = phi(a) times the integral of 1 - t R(t) over
     [a, b], which cancels nothing where the interval is short.
@@ -117,7 +117,7 @@ def gaussian_curve(epsilons: Vector, mu: float) -> Vector:
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """Smallest epsilon >= 0 at which a Gaussian release with this mu is (epsilon, delta)-private; never below it."""
+    """Return the smallest epsilon >= 0 at which a Gaussian release with this mu is (epsilon, delta)-private; never below it."""
     if mu == 0 or gaussian_delta(0.0, mu) <= delta:
         return 0.0
     if delta == 0 or mu == math.inf:
@@ -164,7 +164,7 @@ def largest(curve: Callable[[float], float], delta: float, low: float, high: flo
 
 @lru_cache(maxsize=4096, typed=True)
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest mu = sensitivity / sigma that is (epsilon, delta)-private: the inverse of :func:`gaussian_delta`."""
+    """Return the largest mu = sensitivity / sigma that is (epsilon, delta)-private: the inverse of :func:`gaussian_delta`."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if epsilon == math.inf:
         return math.inf
@@ -177,7 +177,7 @@ def budget_mu(epsilon: float, delta: float) -> float:
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Standard deviation that makes one Gaussian release of this L2 sensitivity (epsilon, delta)-private: the exact one, rounded up.
+    """Return the standard deviation that makes one Gaussian release of this L2 sensitivity (epsilon, delta)-private: the exact one, rounded up.
 
     >>> round(gaussian_sigma(1.0, 1e-5), 4)
     3.7306
@@ -239,7 +239,7 @@ class Composition:
         )
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta that these rules prove at this epsilon."""
+        """Return the smallest delta that these rules prove at this epsilon."""
         epsilon = real("epsilon", epsilon)
         if epsilon == math.inf:
             return 0.0
@@ -315,7 +315,7 @@ class Composition:
         return law.above(left)
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon that these rules prove at this delta (infinite when nothing is proved)."""
+        """Return the smallest epsilon that these rules prove at this delta (infinite when nothing is proved)."""
         delta = check_delta(delta)
         if self._unbounded:
             return math.inf
@@ -384,7 +384,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
 
 @lru_cache(maxsize=4096, typed=True)
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Largest rho whose zCDP guarantee implies (epsilon, delta)."""
+    """Return the largest rho whose zCDP guarantee implies (epsilon, delta)."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if epsilon == math.inf:
         return math.inf

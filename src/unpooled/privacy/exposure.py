@@ -108,11 +108,11 @@ class Worst:
     compositions: tuple[Composition, ...]
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon proved at this delta."""
+        """Return the smallest epsilon proved at this delta."""
         return max(composition.epsilon(delta) for composition in self.compositions)
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta proved at this epsilon."""
+        """Return the smallest delta proved at this epsilon."""
         return max(composition.delta(epsilon) for composition in self.compositions)
 
     def failure(self, epsilon: float) -> float:
@@ -189,11 +189,11 @@ class Releases:
         return Worst(tuple(Composition(events) for events in found))
 
     def epsilon(self, delta: float, unit: Unit | str | None = None) -> float:
-        """Smallest epsilon proved at this delta, for the study's unit or another one."""
+        """Return the smallest epsilon proved at this delta, for the study's unit or another one."""
         return self.cost(unit).epsilon(delta)
 
     def delta(self, epsilon: float, unit: Unit | str | None = None) -> float:
-        """Smallest delta proved at this epsilon, for the study's unit or another one."""
+        """Return the smallest delta proved at this epsilon, for the study's unit or another one."""
         return self.cost(unit).delta(epsilon)
 
 

@@ -64,7 +64,7 @@ class BoundedTable(Table):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the table below, of every row's id, and of how many rows of each count."""
+        """Return SHA-256 of the table below, of every row's id, and of how many rows of each count."""
         total = hashlib.sha256(self._table.digest)
         for text in (*self._owners.tolist(), str(self.household)):
             raw = text.encode("utf-8", "surrogatepass")

@@ -231,7 +231,7 @@ def laplace_ball(scale: float, size: int, *, stream: RandomBits | None = None, l
 
 
 def choose(scores: NDArray[np.int64], rate: float, *, signed: bool = False, stream: RandomBits | None = None) -> int:
-    """One index of ``scores`` with P(i) proportional to exp(rate * scores[i]): the exponential mechanism.
+    """Return one index of ``scores`` with P(i) proportional to exp(rate * scores[i]): the exponential mechanism.
 
     With integer scores of sensitivity D and ``rate = epsilon / (2 D)`` the choice is epsilon-DP and (epsilon^2/8)-zCDP.
     ``signed``: an index of the candidates [scores, -scores], which are not built. The whole stream belongs to the choice: word t

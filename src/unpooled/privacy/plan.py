@@ -104,7 +104,7 @@ class Plan(Releases, Generic[Design]):
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of everything that defines the plan, in hex: what a party approves.
+        """Return SHA-256 of everything that defines the plan, in hex: what a party approves.
 
         Of each sentence it holds the key and the values, never the words. What has its default is not written, so that a field that comes
         later leaves the hashes of plans without it alone.

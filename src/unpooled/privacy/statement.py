@@ -211,7 +211,7 @@ class Statement:
 
     @property
     def headline(self) -> str:
-        """One sentence that says for whom a guarantee holds."""
+        """Return one sentence that says for whom a guarantee holds."""
         if self.links:
             return self.warnings[0]
         if not self.holds:

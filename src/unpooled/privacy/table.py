@@ -174,7 +174,7 @@ class Table:
         return self._rows(name, 0, self._held)
 
     def _rows(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Some rows of a column, zeros written out."""
+        """Return some rows of a column, zeros written out."""
         place = self._places.get(name)
         if place is None:
             return self._columns[name][start:stop]
@@ -220,7 +220,7 @@ class Table:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of names and values: a party refuses to answer an old request over changed data."""
+        """Return SHA-256 of names and values: a party refuses to answer an old request over changed data."""
         total = hashlib.sha256()
 
         def add(*parts: bytes) -> None:
@@ -270,7 +270,7 @@ class Checked:
 
 
 def as_column(name: str, values: Any, *, copy: bool = True) -> NDArray[Any]:  # noqa: ANN401 - whatever array-like a user has
-    """One column, checked: numbers as float64, everything else as text; ``copy``: whether somebody else may still write into it."""
+    """Return one column, checked: numbers as float64, everything else as text; ``copy``: whether somebody else may still write into it."""
     if isinstance(values, Checked):
         return values.column
     try:
@@ -317,7 +317,7 @@ def _is_missing(value: object) -> bool:
 
 
 def as_sparse(names: Sequence[str], matrix: Any) -> csc_array:  # noqa: ANN401 - any of scipy's sparse matrices
-    """Columns that are mostly zero, checked, in the one form that equal columns have: CSC, sorted, nothing stored twice, no stored zero.
+    """Return columns that are mostly zero, checked, in the one form that equal columns have: CSC, sorted, nothing stored twice, no stored zero.
 
     Arrays that nobody can write into (another table's) are shared, all others are copied, views of writable ones among them.
     """

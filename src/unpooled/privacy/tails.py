@@ -62,11 +62,11 @@ class TailSum:
     error: float
 
     def above(self, epsilon: float) -> float:
-        """E (1 - e^{epsilon - X})_+."""
+        """Return E (1 - e^{epsilon - X})_+."""
         return self._mean(epsilon, lambda z: -np.expm1(epsilon - z))
 
     def beside(self, epsilon: float, curve: Callable[[Vector], Vector], edges: Vector) -> float:
-        """E g(epsilon - X) for a falling curve g <= 1, X rounded up to the next of some rising edges, and g = 1 beyond them."""
+        """Return E g(epsilon - X) for a falling curve g <= 1, X rounded up to the next of some rising edges, and g = 1 beyond them."""
         with np.errstate(over="ignore"):
             law = np.minimum(np.exp(self.moment - self.theta * self.values) * (self.tilted + self.error), 1.0)
         above = np.append(np.cumsum(law[::-1])[::-1], 0.0) * (1 + _ROUNDING) + self.beyond

@@ -287,7 +287,7 @@ def encode_content(content: object) -> bytes:
 
 
 def digest(*parts: bytes) -> bytes:
-    """SHA-256 of length-prefixed parts."""
+    """Return SHA-256 of length-prefixed parts."""
     total = hashlib.sha256()
     for part in parts:
         total.update(len(part).to_bytes(8, "big"))

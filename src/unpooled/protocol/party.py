@@ -322,7 +322,7 @@ class OpenDesk:
         party.ledger.align(self.plan.hash, self.plan.study.circle, guesses, *party.policy.psi_limits)
 
     def seal(self, node: str, key: str, content: bytes, context: tuple[bytes, ...]) -> Sealed:
-        """Bytes for another party. The key is of the content: the same again gives the same bytes, other content another key."""
+        """Return bytes for another party. The key is of the content: the same again gives the same bytes, other content another key."""
         self._must_be_aligned()
         salt = self.party.fingerprint(digest(b"salt", self.plan.hash.encode(), *context, content))
         sealed = Sealed(node, AESGCM(self.shared_key(key, (*context, salt))).encrypt(_NONCE, content, None), salt)

@@ -47,7 +47,7 @@ def finite(value: float | None) -> float | None:
 
 
 def plain(names: Iterable[str], values: Iterable[float], group: str = "") -> tuple[ResultTerm, ...]:
-    """Coefficients of which nothing but the value is known."""
+    """Return coefficients of which nothing but the value is known."""
     return tuple(ResultTerm(name, float(value), group=group) for name, value in zip(names, values, strict=True))
 
 

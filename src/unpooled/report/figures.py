@@ -92,7 +92,7 @@ def _short(name: str, letters: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that matplotlib shall not read as mathematics."""
+    """Return text that matplotlib shall not read as mathematics."""
     return text.replace("$", r"\$")
 
 
@@ -208,7 +208,7 @@ def _bars(shown: Panel) -> Drawn:
 
 
 def traffic(steps: Sequence[StepCount]) -> Drawn:
-    """Bytes that came from every party, by step."""
+    """Return bytes that came from every party, by step."""
     parties = sorted({count.party for count in steps})
     names = list(dict.fromkeys(count.step for count in steps))
 

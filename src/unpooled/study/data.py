@@ -48,7 +48,7 @@ class _Watched:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the file as it was when it was first looked at."""
+        """Return SHA-256 of the file as it was when it was first looked at."""
         self.same()
         found = self._hashed()
         self.same()
@@ -176,7 +176,7 @@ class FileTable(Table):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the file: a party refuses to answer an old request over a file that has changed."""
+        """Return SHA-256 of the file: a party refuses to answer an old request over a file that has changed."""
         return self._watched.digest
 
 
@@ -213,7 +213,7 @@ class SparseFileTable(Table):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the file that was read."""
+        """Return SHA-256 of the file that was read."""
         return self._watched.digest
 
     def verify(self) -> None:

@@ -43,7 +43,7 @@ def declared(texts: Sequence[str], names: Sequence[str]) -> tuple[Column, ...]:
 
 
 def declaration(text: str) -> Column:
-    """One declaration."""
+    """Return one declaration."""
     name, _, rest = text.partition("=")
     rule, _, missing = rest.partition(";")
     how = missing or "refuse"

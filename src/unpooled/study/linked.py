@@ -39,7 +39,7 @@ class LinkedTable(Table):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of what the rows were read from, and of the row map."""
+        """Return SHA-256 of what the rows were read from, and of the row map."""
         return hashlib.sha256(self._source.digest + self.linked.encode()).digest()
 
     def verify(self) -> None:

@@ -183,7 +183,7 @@ def values_of(series: pl.Series, column: Column | None, form: DataFormat) -> NDA
 
 
 def without_nulls(series: pl.Series, form: DataFormat) -> pl.Series:
-    """Text without the words that stand for a missing value (a text file's own are gone already)."""
+    """Return text without the words that stand for a missing value (a text file's own are gone already)."""
     import polars as pl
 
     if series.dtype in {pl.Categorical, pl.Enum}:
@@ -252,7 +252,7 @@ def unread(series: pl.Series, read: pl.Series, form: DataFormat) -> NDArray[np.b
 
 
 def as_declared(series: pl.Series, categories: tuple[str, ...]) -> pl.Series:
-    """Text as the declared categories write it: 1.0 is "1", surrounding blanks do not count, and neither does the case of true and false."""
+    """Return text as the declared categories write it: 1.0 is "1", surrounding blanks do not count, and neither does the case of true and false."""
     import polars as pl
 
     if series.dtype != pl.String:

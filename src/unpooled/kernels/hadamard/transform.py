@@ -139,7 +139,7 @@ class Srht:
         bound: int | None = None,
         threads: int | None = None,
     ) -> NDArray[Any]:
-        """X Pi for floats, and the unscaled integers X D H[:, columns] (that is sqrt(m) X Pi) for integers.
+        """Return X Pi for floats, and the unscaled integers X D H[:, columns] (that is sqrt(m) X Pi) for integers.
 
         Rows are independent: any split into row blocks and any number of threads gives the same bits. Scratch is one padded row
         per thread, so a caller may stream blocks of rows; rows of any stride are read in place, other layouts block by block.

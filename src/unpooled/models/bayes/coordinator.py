@@ -154,7 +154,7 @@ def _descent(rounds: Rounds[BayesDesign], standard: Standard) -> Generator[list[
 
 
 def shrunk(start: Row, least: float, standard: Standard, *, intercept: bool) -> Row:
-    """Slopes shrunk by their noise (James and Stein's factor, at least 0), and a constant by what was known of the mean before."""
+    """Return slopes shrunk by their noise (James and Stein's factor, at least 0), and a constant by what was known of the mean before."""
     result, slopes = start.copy(), start.size - intercept
     square, noise = float(start[:slopes] @ start[:slopes]), slopes * least**2
     if slopes > 2:  # noqa: PLR2004 - fewer cannot be shrunk by it

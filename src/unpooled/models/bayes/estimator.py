@@ -318,7 +318,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         return mean, np.sqrt(np.maximum(spread, 0.0) + self.noise_variance_)
 
     def credible_interval(self, level: float = 0.95) -> NDArray[np.float64]:
-        """Lower and upper ends for every coefficient."""
+        """Return lower and upper ends for every coefficient."""
         check_is_fitted(self)
         return self._fit_.interval(level)
 
@@ -327,7 +327,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         return self._released().ridge(alpha, self.noise_precision)
 
     def ols(self) -> LinearFit:
-        """Ordinary least squares with intervals from the same moments, free of charge."""
+        """Return ordinary least squares with intervals from the same moments, free of charge."""
         return self._released().ols(self.noise_precision)
 
     def lasso(self, alpha: float) -> LinearFit:
@@ -357,7 +357,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         *,
         reference: Mapping[str, str] | None = None,
     ) -> Contrast:
-        """Combinations of coefficients with standard errors, intervals and a joint test, free of charge.
+        """Return combinations of coefficients with standard errors, intervals and a joint test, free of charge.
 
         Given as words ("ward: b - a", "2 * age - dose"; several joined by commas or in a list), as mappings from the names of coefficients
         to weights, or as rows of weights. ``value``: what they are compared with.
@@ -379,15 +379,15 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         return type(self).from_moments(self._released().submodel(columns))
 
     def correlation(self) -> NDArray[np.float64]:
-        """Correlations of the features, free of charge."""
+        """Return correlations of the features, free of charge."""
         return self._released().correlation()
 
     def pca(self) -> PrincipalComponents:
-        """Principal components of the standardised features, free of charge."""
+        """Return principal components of the standardised features, free of charge."""
         return self._released().pca()
 
     def vif(self) -> Vector:
-        """Variance inflation of every coefficient, free of charge."""
+        """Return variance inflation of every coefficient, free of charge."""
         return self._released().vif()
 
 

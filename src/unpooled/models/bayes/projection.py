@@ -27,7 +27,7 @@ _FLOOR = 0.01
 
 
 def thresholds(design: BayesDesign, total: Total, rows: int, multiple: float) -> tuple[float, ...]:
-    """(low, high) per projected column, inside its declared range."""
+    """Return (low, high) per projected column, inside its declared range."""
     columns, grid = design.projected, design.layout.grid
     count = len(columns)
     first, second = total.values[:count] / grid / rows, total.values[count:] / grid**2 / rows

@@ -125,7 +125,7 @@ def summarise(
 
 
 def _numeric(source: str, column: Column, rows: int, sums: list[float], noise: list[float], z: float) -> Summary:
-    """Mean and deviation from (N, S, Q) = sum (1, z, z^2), by the delta method; sampling error and noise add up.
+    """Return the mean and deviation from (N, S, Q) = sum (1, z, z^2), by the delta method; sampling error and noise add up.
 
     d mean = (dS - mean dN) / N; with V = Q/N - mean^2: d V = (dQ - 2 mean dS + (mean^2 - V) dN) / N. The sampling part is V / N for
     the mean and, as for normal data, 2 V^2 / N for V.
@@ -162,7 +162,7 @@ def _numeric(source: str, column: Column, rows: int, sums: list[float], noise: l
 
 
 def shares_of(rows: int, counts: list[float], variance: float, z: float) -> list[Estimate]:
-    """Counts >= 0 that add up to a known total and are the nearest to these, which all have noise of this variance.
+    """Return counts >= 0 that add up to a known total and are the nearest to these, which all have noise of this variance.
 
     Without the bound at 0 the nearest ones are the counts less an equal share of their excess, c - (sum c - n)/k, whose noise has variance
     v (1 - 1/k): the intervals are theirs, and hold what the bound moves out of them.

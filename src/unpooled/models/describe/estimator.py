@@ -122,7 +122,7 @@ class DescribedBounds(Savable):
 
     @property
     def bounds_(self) -> Bounds:
-        """Ranges by name, missing values as "absent" where any were seen."""
+        """Return ranges by name, missing values as "absent" where any were seen."""
         return self.bounds([r.column for r in self.ranges_])
 
     def bounds(self, columns: Sequence[str]) -> Bounds:
@@ -197,7 +197,7 @@ def describe(
     random_state: int | None = None,
     budget: Budget | None = None,
 ) -> Description | DescribedBounds:
-    """Private counts, means and standard deviations of the columns of row-split data.
+    """Return private counts, means and standard deviations of the columns of row-split data.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ RANGES = (2.5, 8.0)
 
 
 def outlook(study: Study, *, ranges: Range = RANGES, quick: bool = False) -> Outlook | None:
-    """Root mean squared error of a column's pooled mean in deviations of the column, against epsilon; None for private ranges.
+    """Return root mean squared error of a column's pooled mean in deviations of the column, against epsilon; None for private ranges.
 
     No simulation: sampling has variance 1/n, noise that of the plan, in deviations by the assumed ``ranges``.
     """

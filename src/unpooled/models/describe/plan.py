@@ -69,7 +69,7 @@ class SumsLayout:
         return tuple(Block(1, reach * u / w) for u, w in list(zip(units, WEIGHTS, strict=True))[first:])
 
     def distance(self, i: int) -> float:
-        """L2 sensitivity of column i's weighted coordinates in coded units (Theorems F.1 and F.2)."""
+        """Return the L2 sensitivity of column i's weighted coordinates in coded units (Theorems F.1 and F.2)."""
         column = self.columns[i]
         if column.categories is not None:
             return category_counts(self.adjacency)
@@ -108,7 +108,7 @@ def layout(study: Study, card: Card, parameters: Parameters) -> SumsLayout:
 
 
 def mechanism(study: Study, layout: SumsLayout) -> GaussianRelease:
-    """One party's release: every column gets an equal share of the squared budget."""
+    """Return one party's release: every column gets an equal share of the squared budget."""
     indices = range(len(layout.columns))
     # In units of the widths every column has reach 1: a row moves them all, an attribute one of them. Where the number of rows is uncertain
     # the widths cover a row that appears, too; where an id has one row there is no such row.

@@ -57,7 +57,7 @@ class RangesLayout:
     columns: tuple[Column, ...]
 
     def mechanism(self, study: Study) -> GaussianRelease:
-        """Equal noise on every count (Theorem Q.1)."""
+        """Return equal noise on every count (Theorem Q.1)."""
         d, adjacency = len(self.columns), Adjacency(study.adjacency)
         moved = 2.0 if adjacency is Adjacency.REPLACE else 1.0
         # A value that goes missing is counted as missing: it leaves one bin for another, under both adjacencies.

@@ -88,7 +88,7 @@ class Diagnosis(Savable):
 
     @property
     def roc(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(shares of false positives, of true positives) as the threshold falls."""
+        """Return (shares of false positives, of true positives) as the threshold falls."""
         self._of_classes()
         return reading.roc(self.cells_.counts.numpy())
 
@@ -306,7 +306,7 @@ def _asked(
     y_bounds: tuple[float, float] | None,
     cells: int,
 ) -> tuple[Column, NDArray[Any], dict[str, Any]]:
-    """(the response as a column, its values, link and cuts)."""
+    """Return (the response as a column, its values, link and cuts)."""
     steps = np.arange(1, cells) / cells
     if hasattr(model, "classes_"):
         known = (y == model.classes_[1]) | (y == model.classes_[0])

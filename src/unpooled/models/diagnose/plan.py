@@ -65,7 +65,7 @@ class DiagnoseDesign:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Cells of fitted values, and of classes or residuals."""
+        """Return cells of fitted values, and of classes or residuals."""
         p = self.parameters
         return len(p.cuts) + 1, 2 if self.response.categories is not None else len(p.residual_cuts) + 1
 
@@ -130,7 +130,7 @@ def design_of(study: Study) -> DiagnoseDesign:
 
 
 def compile_plan(study: Study) -> Plan:
-    """One histogram of every party."""
+    """Return one histogram of every party."""
     if study.trust:
         msg = f"model 'diagnose' needs no trust; remove {', '.join(study.trust)}"
         raise UsageError(msg)

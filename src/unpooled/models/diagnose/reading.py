@@ -69,7 +69,7 @@ class CalibrationTest:
 
 
 def roc(counts: Floats) -> tuple[Floats, Floats]:
-    """(false positives, true positives) as the threshold falls; noise is kept from making either fall."""
+    """Return (false positives, true positives) as the threshold falls; noise is kept from making either fall."""
     false, true = (np.concatenate([[0.0], np.maximum.accumulate(np.cumsum(part))]) for part in counts[::-1].T)
     false, true = (np.clip(part / max(float(part[-1]), 1e-12), 0.0, 1.0) for part in (false, true))
     return false, true

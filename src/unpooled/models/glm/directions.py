@@ -64,7 +64,7 @@ class Directions:
 
     @property
     def columns(self) -> int:
-        """Columns alone."""
+        """Return columns alone."""
         return self.size - self.layout.intercept
 
     @property
@@ -79,11 +79,11 @@ class Directions:
 
     @cached_property
     def grid(self) -> int:
-        """Steps per unit: sums of products stay inside 64 bits, and blocks of thousands of them are exact in float64."""
+        """Return steps per unit: sums of products stay inside 64 bits, and blocks of thousands of them are exact in float64."""
         return integer_grid(self.rows, 2)
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
-        """Second moments of rows, and their products with classes of +-1."""
+        """Return second moments of rows, and their products with classes of +-1."""
         d, off = self.size, self.size * (self.size - 1) // 2
         unit = float(self.grid**2)
         middle = (Block(off, unit * math.sqrt(0.5)),) if off else ()
@@ -172,7 +172,7 @@ class DirectionRows(GlmRows):
             yield out, np.column_stack([y, np.zeros(y.size)])
 
     def numbers(self, settings: tuple[float, ...]) -> tuple[Floats, Floats, Floats]:
-        """(slopes of z.b, coefficients, units) of a request; refuse another count of numbers, or wild ones."""
+        """Return (slopes of z.b, coefficients, units) of a request; refuse another count of numbers, or wild ones."""
         assert self.directions is not None
         p = self.directions.columns
         found = np.asarray(settings, dtype=np.float64)

@@ -62,7 +62,7 @@ class Softmax(Response):
         return class_rows.LONGEST_PULL, 0.5
 
     def rates_units(self, rates: Floats) -> tuple[float, float]:
-        """(longest pull, Frobenius norm of the weight) of a record with these rates."""
+        """Return (longest pull, Frobenius norm of the weight) of a record with these rates."""
         return class_rows.LONGEST_PULL, float(np.linalg.norm(np.diag(rates) - np.outer(rates, rates)))
 
     def mean(self, u: Floats) -> Floats:
@@ -75,7 +75,7 @@ class Softmax(Response):
         return np.asarray(-2 * np.log(np.maximum(told, _CERTAIN)))
 
     def drawn(self, mean: Floats, rng: np.random.Generator, shape: float = 2.0) -> Floats:
-        """Made-up classes with these probabilities."""
+        """Return made-up classes with these probabilities."""
         del shape
         below = rng.random((mean.shape[0], 1)) > np.cumsum(mean, axis=1)
         return np.asarray(np.minimum(below.sum(axis=1), mean.shape[1] - 1).astype(np.float64))
@@ -86,7 +86,7 @@ class ClassResponses(Responses):
     """The column of classes."""
 
     def read(self, block: tuple[NDArray[np.float64], ...]) -> tuple[Floats, Floats]:
-        """(the class as a number from 0, no offset) of a block of raw columns."""
+        """Return (the class as a number from 0, no offset) of a block of raw columns."""
         code = Coding((self.response,), 1).code(block[:1])[0]
         return code.argmax(axis=1).astype(np.float64), np.zeros(code.shape[0])
 
@@ -97,7 +97,7 @@ class ClassRates(BaseRate):
 
     @property
     def count(self) -> int:
-        """One for every class."""
+        """Return one for every class."""
         assert self.responses.response.categories is not None
         return len(self.responses.response.categories)
 
@@ -141,7 +141,7 @@ class ClassRows(GlmRows):
 
     @property
     def _sizes(self) -> tuple[int, int, int, int]:
-        """(classes, pairs of them, columns, pairs of them)."""
+        """Return (classes, pairs of them, columns, pairs of them)."""
         c, d = self.classes, self.layout.size
         return c, c * (c - 1) // 2, d, d * (d - 1) // 2
 
@@ -212,7 +212,7 @@ class ClassRows(GlmRows):
     # --- from the totals -------------------------------------------------------------------------------------------------
 
     def information_of(self, total: Total) -> tuple[Floats, Floats]:
-        """(weighted moments in units of the weight, class after class; everywhere the variance of a diagonal entry's noise)."""
+        """Return (weighted moments in units of the weight, class after class; everywhere the variance of a diagonal entry's noise)."""
         unit = float(self.coarse) ** 2
         c, pairs, d, off = self._sizes
         ends = np.cumsum([c * d, c * off, pairs * d])

@@ -87,21 +87,21 @@ class GlmDesign:
 
     @cached_property
     def directions(self) -> Directions | None:
-        """Rows of bounded length, where one release of moments says the direction of the slopes."""
+        """Return rows of bounded length, where one release of moments says the direction of the slopes."""
         if self.schedule.method is not GlmMethod.MOMENTS:
             return None
         return Directions(self.layout, self.responses, self.rows, self.parameters.rows == UNIT_ROWS)
 
     @cached_property
     def short(self) -> GlmRows:
-        """Rows of a round of gradients."""
+        """Return rows of a round of gradients."""
         if self.directions is not None:
             return self.along
         return self._of(SHORT)
 
     @cached_property
     def along(self) -> DirectionRows:
-        """Rows of a round along one direction."""
+        """Return rows of a round along one direction."""
         rows = DirectionRows(self.layout, self.rows, LONG, self.responses, directions=self.directions)
         return replace(rows, longest=LONG * rows.radius)
 
@@ -112,7 +112,7 @@ class GlmDesign:
 
     @cached_property
     def long(self) -> GlmRows:
-        """Rows of a Newton step, of which fewer are scaled down."""
+        """Return rows of a Newton step, of which fewer are scaled down."""
         return self._of(self.schedule.long)
 
     def _of(self, part: float) -> GlmRows:
@@ -181,7 +181,7 @@ def _effective(responses: Responses, columns: int) -> float:
 
 
 def _entries(responses: Responses, columns: int) -> int:
-    """Released numbers of one Newton step's second moments."""
+    """Return released numbers of one Newton step's second moments."""
     classes = len(responses.family.labels) if isinstance(responses.family, Softmax) else 1
     return classes * (classes + 1) // 2 * columns * (columns + 1) // 2
 

@@ -109,7 +109,7 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
-        """Probabilities of the classes, in the order of ``classes_``."""
+        """Return probabilities of the classes, in the order of ``classes_``."""
         positive = self._fitted_family.mean(self.linear_predictor(X, exposure, offset))
         if self.family == MULTINOMIAL:
             return positive
@@ -144,7 +144,7 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         return found
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-        """scikit-learn's ``LogisticRegression`` with these coefficients (logistic and multinomial family), predicting the same."""
+        """Return scikit-learn's ``LogisticRegression`` with these coefficients (logistic and multinomial family), predicting the same."""
         if not _has_classes(self) or self._shifted or self._by_direction:
             raise UsageError(
                 "to_sklearn is for the logistic family (and the multinomial), without exposure and offset, of rows as they are: use coef_ and intercept_"

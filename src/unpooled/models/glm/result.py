@@ -54,7 +54,7 @@ class GlmResult(msgspec.Struct, frozen=True):
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
-    """Estimates with standard errors and tests where there are any, else the values alone; of times to an event also the curve."""
+    """Return estimates with standard errors and tests where there are any, else the values alone; of times to an event also the curve."""
     return (*_estimates(plan, result), *_survived(result))
 
 

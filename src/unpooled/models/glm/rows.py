@@ -84,7 +84,7 @@ class Responses:
         return exposure + (0.0 if self.offset is None else self.offset.range[1])
 
     def read(self, block: tuple[NDArray[np.float64], ...]) -> tuple[Floats, Floats]:
-        """(y, offset) of a block of raw columns; classes are 0 and 1."""
+        """Return (y, offset) of a block of raw columns; classes are 0 and 1."""
         raw = dict(zip(self.names, block, strict=True))
         # Refuses what was declared not to occur, without naming it.
         code = Coding(self.columns, 1).code(block)[0]
@@ -117,7 +117,7 @@ class BaseRate:
 
     @cached_property
     def grid(self) -> int:
-        """Steps per unit."""
+        """Return steps per unit."""
         return integer_grid(self.rows, 1, _BASE_GRID)
 
     @property
@@ -143,7 +143,7 @@ class BaseRate:
         return total[: self.count]
 
     def decode(self, total: Total, rows: float) -> tuple[float, float]:
-        """(mean response, mean response per exposure), at least as far from its ends as the noise is; ``rows``: the sum of weights."""
+        """Return (mean response, mean response per exposure), at least as far from its ends as the noise is; ``rows``: the sum of weights."""
         family = self.responses.family
         parts, noise = total.values / self.grid / rows, total.deviations / self.grid / rows
         least = np.clip(2 * noise, 1e-4 if noise.any() else 1e-12, 0.25)
@@ -172,19 +172,19 @@ class GlmRows(StandardRows):
 
     @property
     def bound(self) -> tuple[float, float]:
-        """(longest, heaviest): most of q|z| in units of q, and of w|z|^2 in units of w."""
+        """Return (longest, heaviest): most of q|z| in units of q, and of w|z|^2 in units of w."""
         return (math.inf, math.inf) if self.exact else (self.longest, self.radius**2)
 
     @cached_property
     def grid(self) -> int:
-        """Steps per unit: sums of products stay inside 64 bits, squared lengths and single products below 2^53."""
+        """Return steps per unit: sums of products stay inside 64 bits, squared lengths and single products below 2^53."""
         largest = 1.0 if self.exact else WIDEST
         exact = 1 << ((53 - math.ceil(math.log2(max(largest**2 * (self.width + 1), self.longest, 1.0)))) // 2)
         return min(integer_grid(self.rows * math.ceil(self.longest), 2, _FINEST), exact)
 
     @cached_property
     def coarse(self) -> int:
-        """Steps per unit of weighted rows: so few that blocks of thousands of their products are exact in float64."""
+        """Return steps per unit of weighted rows: so few that blocks of thousands of their products are exact in float64."""
         fine = 1 << (20 - math.ceil(math.log2(max(self.radius, 1.0))))
         return min(self.grid, fine, integer_grid(self.rows * math.ceil(self.radius**2), 2))
 
@@ -268,7 +268,7 @@ class GlmRows(StandardRows):
     # --- from the totals -------------------------------------------------------------------------------------------------
 
     def information_of(self, total: Total) -> tuple[Floats, Floats]:
-        """(weighted moments in units of the weight, variances of their noise)."""
+        """Return (weighted moments in units of the weight, variances of their noise)."""
         d, unit = self.layout.size, float(self.coarse) ** 2
         upper = np.triu_indices(d, 1)
         rows, columns = (np.concatenate([np.arange(d), upper[side]]) for side in (0, 1))
@@ -278,6 +278,6 @@ class GlmRows(StandardRows):
         return gram, variance
 
     def declared(self) -> Standard:
-        """Rows as they are coded, nothing released."""
+        """Return rows as they are coded, nothing released."""
         p = len(self.layout.coding.attribute)
         return Standard(np.zeros(p), np.ones(p), 0.0, (math.nan, math.nan))

@@ -47,7 +47,7 @@ class GlmShape:
 
     @property
     def columns(self) -> int:
-        """Coded features."""
+        """Return coded features."""
         return len(self.layout.coding.attribute)
 
     @property
@@ -67,7 +67,7 @@ class GlmShape:
 
     @property
     def slopes(self) -> int:
-        """Slopes of one linear predictor, at least one."""
+        """Return slopes of one linear predictor, at least one."""
         return max(self.layout.size - self.layout.intercept, 1)
 
     def sent(self, start: Row) -> tuple[float, ...]:
@@ -87,7 +87,7 @@ class GlmShape:
         return rows * self.units[1] / self.units[0] * self.design.shrinks
 
     def information(self, gram: Matrix, variance: Matrix) -> tuple[Matrix, Matrix]:
-        """Released second moments and the variances of their noise likewise."""
+        """Return released second moments and the variances of their noise likewise."""
         return gram, variance
 
     def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
@@ -172,7 +172,7 @@ class Contrasts(GlmShape):
 
     @cached_property
     def _basis(self) -> tuple[Row, Matrix]:
-        """(eigenvalues of the weight at the base rates, its eigenvectors), without the constant one; signs do not depend on the machine."""
+        """Return (eigenvalues of the weight at the base rates, its eigenvectors), without the constant one; signs do not depend on the machine."""
         classes = self.rates.size
         weight = np.diag(self.rates) - np.outer(self.rates, self.rates)
         # The constant direction, whose eigenvalue is 0, is moved to the end of the order.
@@ -196,11 +196,11 @@ class Contrasts(GlmShape):
         return start.ravel()
 
     def sent(self, start: Row) -> tuple[float, ...]:
-        """Coefficients of every class."""
+        """Return coefficients of every class."""
         return tuple((self.lift @ start).tolist())
 
     def received(self, gradient: Row) -> Row:
-        """Contrasts of the gradients of the classes."""
+        """Return contrasts of the gradients of the classes."""
         return np.asarray(self.lift.T @ gradient)
 
     def curvature(self, rows: float) -> Row:
@@ -210,7 +210,7 @@ class Contrasts(GlmShape):
         return found
 
     def information(self, gram: Matrix, variance: Matrix) -> tuple[Matrix, Matrix]:
-        """Contrasts of the second moments of the classes; their noise keeps its variance."""
+        """Return contrasts of the second moments of the classes; their noise keeps its variance."""
         size = self.lift.shape[1]
         return self.lift.T @ gram @ self.lift, np.full((size, size), variance[0, 0])
 
@@ -282,7 +282,7 @@ class Intervals(GlmShape):
         return own
 
     def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
-        """Intervals by themselves, where there is noise."""
+        """Return intervals by themselves, where there is noise."""
         if not variance.any():
             return super().known(gram, variance, penalty, still)
         events = np.array(self.table.events) + 1.0 + self.table.noise
@@ -309,7 +309,7 @@ class Intervals(GlmShape):
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """Intervals by their ends."""
+        """Return intervals by their ends."""
         return self.table.interval_names
 
     def still(self, standard: Standard) -> Matrix:

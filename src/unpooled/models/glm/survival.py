@@ -89,7 +89,7 @@ class PersonResponses(Responses):
         return False
 
     def read(self, block: tuple[NDArray[np.float64], ...]) -> tuple[Floats, Floats]:
-        """(times, events as 0 and 1) of a block of raw columns; of two categories the second is the event."""
+        """Return (times, events as 0 and 1) of a block of raw columns; of two categories the second is the event."""
         code = Coding(self.columns, 1).code(block)[0]  # refuses what was declared not to occur, without naming it
         happened = code[:, 2] if self.event.categories is not None else np.asarray(block[1]) > self._middle
         return np.maximum(np.asarray(block[0], dtype=np.float64), 0.0), happened.astype(np.float64)
@@ -111,7 +111,7 @@ class ExitCells(BaseRate):
 
     @property
     def count(self) -> int:
-        """Two cells for every interval: censored, then events; and one of those who were there at the end."""
+        """Return two cells for every interval: censored, then events; and one of those who were there at the end."""
         return 2 * self.ends.size + 1
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
@@ -163,7 +163,7 @@ class PersonRows(GlmRows):
 
     @cached_property
     def _fine(self) -> tuple[int, int]:
-        """Steps per unit of rows and of weights in second moments."""
+        """Return steps per unit of rows and of weights in second moments."""
         most = _FINEST if self.exact else _FINE
         whole = integer_grid(self.rows * math.ceil(self.radius**2), 1, most)
         row = 1 << ((whole.bit_length() - 1) // 3)
@@ -264,7 +264,7 @@ class PersonRows(GlmRows):
     # --- from the totals -------------------------------------------------------------------------------------------------
 
     def information_of(self, total: Total) -> tuple[Floats, Floats]:
-        """(weighted moments in units of the weight, variances of their noise): no person is in two intervals' corner together."""
+        """Return (weighted moments in units of the weight, variances of their noise): no person is in two intervals' corner together."""
         p, d, (row, fine) = self.slopes, self.width, self._fine
         unit = float(row) ** 2 * fine
         upper = np.triu_indices(p, 1)

@@ -116,7 +116,7 @@ def coordinate(plan: Plan[LassoDesign]) -> Conversation:
 
 
 def in_own_units(plan: Plan, terms: tuple[Term, ...], intercept: float) -> tuple[tuple[ColumnCoefficient, ...], float]:
-    """(coefficients in the data's own units, the constant that belongs to them)."""
+    """Return (coefficients in the data's own units, the constant that belongs to them)."""
     codings = {party: Coding(plan.study.card(party).columns, 1) for party in {term.party for term in terms}}
     known = {party: (coding.coded_names, *coding.units) for party, coding in codings.items()}
     found = []
@@ -173,7 +173,7 @@ def _refit(
 
 
 def stepped(iterate: Iterate, vertices: Sequence[tuple[str, int, float]], gamma: float, radius: float) -> Iterate:
-    """X <- (1 - gamma) x + gamma radius sum of signed vertices. One vertex stays in the ball; one per block stays in the product."""
+    """Return X <- (1 - gamma) x + gamma radius sum of signed vertices. One vertex stays in the ball; one per block stays in the product."""
     moved = {place: (1 - gamma) * value for place, value in iterate.items()}
     for party, column, sign in vertices:
         place = Slot(party, column)

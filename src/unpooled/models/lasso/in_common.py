@@ -26,7 +26,7 @@ _FINEST = 1e-3
 
 
 def believed_moments(correlations: Matrix, noise: float, told: Vector) -> Matrix:
-    """Second moments of directions of variance one, from noisy correlations; ``told``: each direction's own correlation with the response.
+    """Return second moments of directions of variance one, from noisy correlations; ``told``: each direction's own correlation with the response.
 
     What all have in common, turned so that each rises with the response, is one number that every pair tells of; what is left of a pair is
     shrunk towards it. Both are posterior means. What they leave unknown is added to the diagonal: a fit that believes of a direction that it

@@ -41,7 +41,7 @@ def outlook(
     seed: int = 0,
     quick: bool = False,
 ) -> Outlook:
-    """Squared error of predictions over the variance of y, against epsilon."""
+    """Return squared error of predictions over the variance of y, against epsilon."""
     check_range("r2", r2, 0.0, 1.0)
     check_range("correlation", correlation, 0.0, 0.999)
     check_range("relevant", relevant, 1, 1e6)
@@ -79,7 +79,7 @@ def outlook(
 
 
 def _error(plan: Plan[StandardDesign], relevant: int, r2: float, correlation: float, rng: np.random.Generator) -> float:
-    """One made-up study of the default form: standardised columns with one common factor, sums over rows scaled to the study's."""
+    """Return one made-up study of the default form: standardised columns with one common factor, sums over rows scaled to the study's."""
     design = plan.design
     lost = _mean_error(plan) ** 2
     if design.mean_only:

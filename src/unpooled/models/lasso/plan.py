@@ -172,7 +172,7 @@ class LassoDesign:
         return np.sort(np.random.default_rng((study.public_seed, 4, t, place)).choice(width, count, replace=False))
 
     def picked(self, study: Study, card: Card, t: int, choice: int) -> tuple[int, float]:
-        """(coded column, sign of the step) of an index among the 2 tau signed columns."""
+        """Return (coded column, sign of the step) of an index among the 2 tau signed columns."""
         columns, count = self.columns(study, card, t), self.sampled(card)
         return choice % count if columns is None else int(columns[choice % count]), 1.0 if choice < count else -1.0
 
@@ -318,7 +318,7 @@ def _gaussian(size: int, either: Reach, multiplier: float) -> GaussianRelease:
 
 
 def shortened(columns: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """(the released columns divided by the norm of their longest row, that norm): rows of norm at most 1, whatever the numbers are."""
+    """Return (the released columns divided by the norm of their longest row, that norm): rows of norm at most 1, whatever the numbers are."""
     top = float(np.abs(columns).max(initial=0.0))
     if not top:
         return columns, 1.0

@@ -48,7 +48,7 @@ _BLOCK = 1 << 14
 
 
 def _numbers(standards: Standards, columns: int) -> tuple[Floats, Floats, tuple[float, float]]:
-    """(middles, widths, those of the response) of a request; refuse another count of numbers, or wild ones."""
+    """Return (middles, widths, those of the response) of a request; refuse another count of numbers, or wild ones."""
     middle, width = np.array(standards.middle, dtype=float), np.array(standards.width, dtype=float)
     numbers = np.concatenate([middle, width, standards.response])
     fits = middle.size == width.size == columns and bool((np.abs(numbers) <= _LARGEST).all())
@@ -123,7 +123,7 @@ def _rows(context: Context, columns: list[int], middle: Floats, width: Floats, g
 
 
 def _shortened(rows: Floats, response: Floats, grid: int, longest: int, clip: int) -> Floats:
-    """Rows of integers shortened to ``longest``, and last the response by the same factor, clipped, in steps of the grid.
+    """Return rows of integers shortened to ``longest``, and last the response by the same factor, clipped, in steps of the grid.
 
     A row that rounding left too long cannot be, and would count as nothing. Squares are exact: at most 2^53, for grids are at most 2^20.
     """

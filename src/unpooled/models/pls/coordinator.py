@@ -100,7 +100,7 @@ def _exact(plan: Plan, design: PlsDesign) -> Generator[list[Ask], Replies, tuple
 
 
 def moments_of(design: PlsDesign, exact: Centred, plan: Plan) -> Moments:
-    """Exact moments in the form of released ones, with no noise in them."""
+    """Return exact moments in the form of released ones, with no noise in them."""
     layout = design.layout
     width = np.append(layout.half_widths[:-1], layout.response.half_width)
     mean = np.append(exact.mean, exact.response - layout.response.centre) / width

@@ -75,7 +75,7 @@ def outlook(
 
 
 def _error(plan: Plan[PlsDesign], r2: float, ranges: float, decay: float, rng: np.random.Generator) -> float:
-    """One made-up study: moments of its rows, in the units of the plan's layout, with noise of the plan's deviations."""
+    """Return one made-up study: moments of its rows, in the units of the plan's layout, with noise of the plan's deviations."""
     design = plan.design
     rows, size, layout = sum(card.rows for card in plan.study.parties), design.frame.size, design.layout
     profile = np.geomspace(1.0, decay, size) if size > 1 else np.ones(1)

@@ -206,7 +206,7 @@ class PrideEstimator(StudyEstimator):
         return super()._linear(X)
 
     def _decision_at(self, party: str, X: ArrayLike) -> Vector:
-        """Decision values of new rows at one party: the others release perturbed sketches of them (a ledger entry each)."""
+        """Return decision values of new rows at one party: the others release perturbed sketches of them (a ledger entry each)."""
         check_is_fitted(self)
         if not hasattr(self, "kept_"):
             raise UsageError(

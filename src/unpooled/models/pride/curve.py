@@ -217,7 +217,7 @@ def _smoothed(energies: Vector) -> Vector:
 
 
 def _posterior(power: Vector, expected: Belief, columns: int, noise: float, shift: float) -> tuple[float, Vector]:
-    r"""Log likelihood of the observed energies and posterior mean of the true ones.
+    r"""Return log likelihood of the observed energies and posterior mean of the true ones.
 
     P is the energy of q columns, each of variance g/q + s2 in this direction. Constants are left out.
     """
@@ -254,7 +254,7 @@ def energy_outside(expected: float, observed: float, directions: int, columns: i
 
 
 def calibrated_weight(inside: Vector, square: Matrix, beyond: Matrix, directions: int) -> tuple[float, float]:
-    """(a, mean energy outside): how far the calibrated columns' Gram matrix may be believed (Theorem P.8).
+    """Return (a, mean energy outside): how far the calibrated columns' Gram matrix may be believed (Theorem P.8).
 
     ``inside`` are the c_i, ``square`` is G_c = Z_cal'Z_cal, ``beyond`` what of it lies outside the own span (its ``directions``). a is 1
     less what independent columns of the same energies would show off the diagonal, two standard deviations above their mean.

@@ -48,7 +48,7 @@ class JointFamily(ABC):
 
     @abstractmethod
     def told(self, loss: JointLoss, coefficients: Matrix, shared: Vector) -> tuple[Matrix, Vector]:
-        """Coefficients and constants as they are kept: of the decisions that the family's predictions are made of."""
+        """Return coefficients and constants as they are kept: of the decisions that the family's predictions are made of."""
 
     @abstractmethod
     def check(self, y: Matrix) -> None:
@@ -65,11 +65,11 @@ class Cox(JointFamily):
     )
 
     def loss(self, y: Matrix, *, fit_intercept: bool) -> PartialLikelihood:  # noqa: ARG002 - the baseline hazard takes its place
-        """Breslow's partial likelihood."""
+        """Return Breslow's partial likelihood."""
         return PartialLikelihood(np.ascontiguousarray(y[:, 0]), np.ascontiguousarray(y[:, 1]))
 
     def told(self, loss: JointLoss, coefficients: Matrix, shared: Vector) -> tuple[Matrix, Vector]:  # noqa: ARG002
-        """Log hazard ratios; no constant."""
+        """Return log hazard ratios; no constant."""
         return coefficients[:, 0], np.zeros(1)
 
     def check(self, y: Matrix) -> None:
@@ -139,7 +139,7 @@ class JointDesignPath:
 
     @property
     def squares(self) -> Vector:
-        """Squared singular values of the design."""
+        """Return squared singular values of the design."""
         return self.inner.squares
 
     def evidence_alpha(self) -> float:
@@ -176,7 +176,7 @@ class GramJointPath:
 
     @property
     def squares(self) -> Vector:
-        """Squared singular values of the features."""
+        """Return squared singular values of the features."""
         return self.path.squares
 
     def evidence_alpha(self) -> float:

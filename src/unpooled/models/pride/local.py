@@ -67,7 +67,7 @@ class Penalised(Protocol):
 
     @property
     def squares(self) -> Vector:
-        """Eigenvalues of the kernel, or squared singular values of the design: the scale of a penalty."""
+        """Return eigenvalues of the kernel, or squared singular values of the design: the scale of a penalty."""
 
     def evidence_alpha(self) -> float:
         """Return the penalty of largest marginal likelihood."""
@@ -103,7 +103,7 @@ class DesignPath:
 
     @property
     def squares(self) -> Vector:
-        """Squared singular values of the design."""
+        """Return squared singular values of the design."""
         return self.inner.squares
 
     def evidence_alpha(self) -> float:
@@ -144,7 +144,7 @@ class DesignProblem:
         return DesignPath(path_of(family, design, response, fit_intercept=fit_intercept), design, self.own.shape[1])
 
     def of_rows(self, rows: NDArray[np.intp]) -> DesignProblem:
-        """Some rows only."""
+        """Return some rows only."""
         return DesignProblem(self.own[rows], self.received[rows])
 
 
@@ -171,7 +171,7 @@ class GramProblem:
         return GramNewtonPath.of(kernel, response, family, fit_intercept=fit_intercept)
 
     def of_rows(self, rows: NDArray[np.intp]) -> GramProblem:
-        """Some rows only."""
+        """Return some rows only."""
         return GramProblem(self.own[rows], self.heard.of_rows(rows))
 
 
@@ -186,7 +186,7 @@ def choose_alpha(path: Penalised, alpha: float | str, folds: list[NDArray[np.int
 
 
 def penalty_grid(path: Penalised) -> Vector:
-    """Penalties around the design's own scale."""
+    """Return penalties around the design's own scale."""
     scale = float(path.squares.mean()) if path.squares.size else 1.0
     return scale * RELATIVE_PENALTIES
 

@@ -74,7 +74,7 @@ def admissible_labels(study: Study, count: int, rng: np.random.Generator) -> Map
 
 
 def measure(parameters: Parameters) -> tuple[str, float]:
-    """(what an outlook of a family counts, what that is where nothing but the base rate is known)."""
+    """Return (what an outlook of a family counts, what that is where nothing but the base rate is known)."""
     if parameters.named == "cox":
         return "1 - concordance", 0.5
     words = "check loss" if isinstance(parameters.law, Quantile) else "deviance"

@@ -30,7 +30,7 @@ _SHARE, _LARGEST, _FEWEST, _WHOLE = 0.05, 0.5, 2, 8
 
 
 def automatic_size(rows: int, columns: int, epsilon: float) -> int:
-    """Columns of a sketch from what is public before any data: 5 % of the party's, times epsilon above 1, up to half; at most n.
+    """Return columns of a sketch from what is public before any data: 5 % of the party's, times epsilon above 1, up to half; at most n.
 
     A few columns are sketched whole: the next power of two, so that nothing is lost but by the noise.
     """

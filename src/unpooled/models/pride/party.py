@@ -340,7 +340,7 @@ def folds(context: Context, request: FoldsRequest) -> Folds:
 
 
 def score(context: Context, request: ScoreRequest) -> PenaltyLosses:
-    """Mean squared error of the summed contributions for every penalty, by a party that knows the response."""
+    """Return the mean squared error of the summed contributions for every penalty, by a party that knows the response."""
     _need_global_cv(_parameters(context), "step 'score'")
     parameters, response = _parameters(context), _response(context)
     total = request.contributions.values.numpy()

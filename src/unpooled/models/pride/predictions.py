@@ -72,7 +72,7 @@ class FamilyEstimator(PrideEstimator):
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Matrix:
-        """Probabilities of the classes."""
+        """Return probabilities of the classes."""
         return probabilities(self.family, self.linear_predictor(X))
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
@@ -116,7 +116,7 @@ class FamilyEstimator(PrideEstimator):
         return 1 - float(law.excess(decisions, told).sum() / law.excess(best, told).sum())
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-        """scikit-learn's linear model with these coefficients, where it has one: the families "squared" and "logistic"."""
+        """Return scikit-learn's linear model with these coefficients, where it has one: the families "squared" and "logistic"."""
         if self.family not in ("squared", "logistic"):
             raise UsageError("to_sklearn is for the families squared and logistic: use coef_ and intercept_")
         return super().to_sklearn()

@@ -45,6 +45,6 @@ def response_of(parameters: Parameters, table: Table) -> NDArray[np.float64]:
 
 
 def baseline(response: Matrix, decisions: Vector) -> tuple[Vector, Vector]:
-    """Breslow's baseline of censored times: the times of events, and the cumulative hazard up to each where the decision is 0."""
+    """Return Breslow's baseline of censored times: the times of events, and the cumulative hazard up to each where the decision is 0."""
     loss = PartialLikelihood(response[:, 0], response[:, 1])
     return loss.event_times, np.cumsum(loss.hazards(decisions))

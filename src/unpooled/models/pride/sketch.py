@@ -72,14 +72,14 @@ class PublicSketch:
         return cls(size, 2.0**-bits, grid, integers=np.trunc(matrix * 2.0**bits), exact=matrix)
 
     def apply(self, coded: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Exact integers X Pi / unit of a block of coded rows."""
+        """Return exact integers X Pi / unit of a block of coded rows."""
         if self.srht is not None:
             return np.asarray(self.srht.apply(coded.astype(np.int32), bound=self.grid), dtype=np.int64)
         assert self.integers is not None
         return (coded.astype(np.float64) @ self.integers).astype(np.int64)
 
     def apply_real(self, real: NDArray[np.float64]) -> NDArray[np.float64]:
-        """X Pi of real rows, for the noise-free algorithm."""
+        """Return X Pi of real rows, for the noise-free algorithm."""
         if self.srht is not None:
             product: NDArray[np.float64] = self.srht.apply(real)
             return product

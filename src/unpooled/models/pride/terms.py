@@ -33,7 +33,7 @@ def terms(plan: Plan[PrideDesign], result: PrideResult) -> tuple[ResultTerm, ...
 
 
 def kept_terms(plan: Plan[PrideDesign], party: str, kept: Mapping[str, NDArray[Any]]) -> tuple[ResultTerm, ...]:
-    """Coefficients of the party's own columns, and a constant.
+    """Return coefficients of the party's own columns, and a constant.
 
     With an intercept, a prediction is the fit at the columns' means plus, over all parties, coefficient times (value - mean of the column).
     """

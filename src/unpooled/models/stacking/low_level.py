@@ -140,12 +140,12 @@ class LowLevel:
         return table if self.made is None else self.made.seen(table)
 
     def predicted(self, rows: Matrix, weights: NDArray[np.float64]) -> Matrix:
-        """Probabilities of scaled rows: of the second of two classes, or of every class."""
+        """Return probabilities of scaled rows: of the second of two classes, or of every class."""
         found = self.outcomes.of(rows, weights)
         return found if self.outcomes.several else found[:, 1]
 
     def in_own_units(self, weights: NDArray[np.float64]) -> tuple[Matrix, NDArray[np.float64]]:
-        """(coefficients, intercepts), a row for every linear predictor, for the columns as they are.
+        """Return (coefficients, intercepts), a row for every linear predictor, for the columns as they are.
 
         For unit rows they are of coded rows before they are scaled to one length.
         """

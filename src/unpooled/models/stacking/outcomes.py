@@ -92,7 +92,7 @@ class Outcomes:
         return np.asarray(alone / alone.sum(axis=1, keepdims=True))
 
     def of(self, rows: Matrix, weights: Vector) -> Matrix:
-        """Probabilities of rows by released weights."""
+        """Return probabilities of rows by released weights."""
         return self.probabilities(rows @ weights.reshape(self.predictors, -1).T)
 
 

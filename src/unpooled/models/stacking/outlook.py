@@ -105,7 +105,7 @@ def _errors(
 
 
 def _played(plan: Plan[StackingDesign], used: Table, places: Places, new: Table, rng: np.random.Generator) -> Matrix:
-    """Probabilities of new rows by a stack of these rows."""
+    """Return probabilities of new rows by a stack of these rows."""
     design = plan.design
     outcomes, p, n = design.outcomes, design.parameters, places.size
     coded: NDArray[Any] = places if outcomes.several else np.where(places == 1, 1.0, -1.0)
@@ -187,7 +187,7 @@ def _ranks(plan: Plan[StackingDesign], used: Table, places: Places, rng: np.rand
 def made_up(
     design: StackingDesign, study: Study, count: int, assumed: tuple[float, float, float, float], rng: np.random.Generator
 ) -> tuple[dict[str, Any], Matrix]:
-    """Columns of a table of the declared shape, and the true probabilities of all classes."""
+    """Return columns of a table of the declared shape, and the true probabilities of all classes."""
     signal, rate, correlation, ranges = assumed
     features = {column.name: column for card in study.parties for column in card.columns}
     columns, rows = made_up_features(tuple(features.values()), count, correlation, ranges, rng)
@@ -204,7 +204,7 @@ def made_up(
 
 
 def made_up_classes(study: Study, count: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Labels for audits by people who hold no data: any of the declared classes."""
+    """Return labels for audits by people who hold no data: any of the declared classes."""
     p = check_parameters(study, Parameters)
     texts = np.array([text_of(c) for c in p.classes], dtype=object)
     return {p.response: texts[rng.integers(0, texts.size, count)]}

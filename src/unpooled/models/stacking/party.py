@@ -148,14 +148,14 @@ def _probabilities(context: Context) -> Floats:
 
 
 def predict(context: Context, request: Nothing) -> Predictions:  # noqa: ARG001
-    """Probabilities for a trusted coordinator."""
+    """Return probabilities for a trusted coordinator."""
     if not context.plan.study.trusts(META_ROLE):
         raise PlanMismatch("predictions in the clear belong to a plan that trusts the high level with them")
     return Predictions(Entrusted(META_ROLE, Array.of(_probabilities(context))))
 
 
 def predict_noisily(context: Context, request: Nothing) -> NoisyPredictions:  # noqa: ARG001
-    """Probabilities on a grid, with noise."""
+    """Return probabilities on a grid, with noise."""
     context.planned(PREDICTIONS)  # refuses, before anything is computed, where the plan has none
     probabilities = _probabilities(context).ravel()
     return NoisyPredictions(context.release(PREDICTIONS, Statistic(np.trunc(probabilities * GRID).astype(np.int64))))

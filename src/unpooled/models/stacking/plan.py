@@ -170,7 +170,7 @@ def _check(study: Study, p: Parameters) -> None:
 
 
 def _implied(columns: tuple[Column, ...], norm: float | None, share: float) -> tuple[Column, ...]:
-    """Columns whose range the norm of a whole row implied: a part of the row implies its own, and nothing is clipped to either."""
+    """Return columns whose range the norm of a whole row implied: a part of the row implies its own, and nothing is clipped to either."""
     if norm is None:
         return columns
     end = share * norm

@@ -123,7 +123,7 @@ class PooledLogistic(Tabled, StackEstimator):
             )
 
     def _perturbed(self, rows: int, declared: Declared) -> Study:
-        """One perturbed fit to the rows of one party."""
+        """Return one perturbed fit to the rows of one party."""
         source = {} if self.source is None else {ALL: [float(w) for w in self.source]}
         cards = cards_of({ALL: declared.names}, declared, rows)
         return self._fits(cards, declared, {"split": "samples", "source": source} | self._formula_parameter, Meta.PUBLIC)
@@ -221,7 +221,7 @@ class PooledLogistic(Tabled, StackEstimator):
         return np.asarray(found if self._outcomes.several else found[:, 0])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of the classes."""
+        """Return probabilities of the classes."""
         check_is_fitted(self)
         if self.method_ != PERTURBATION or not self._outcomes.several:
             return super().predict_proba(X)

@@ -48,7 +48,7 @@ class StackedClassifier(StackEstimator):
         return self._weighed(names)[0]
 
     def _weighed(self, names: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, float]]:
-        """Columns and importance of every party."""
+        """Return columns and importance of every party."""
         declared = None if self._ranked else self.importance
         return weighed(
             super()._groups(names),
@@ -151,7 +151,7 @@ class StackedClassifier(StackEstimator):
     # --- predict -------------------------------------------------------------------------------------------------------------
 
     def _low(self, X: ArrayLike) -> list[NDArray[np.float64]]:
-        """Probabilities of every class by every low-level model."""
+        """Return probabilities of every class by every low-level model."""
         check_is_fitted(self)
         new, outcomes, found = self._new(X), self._outcomes, []
         for place, block in enumerate(self._blocks):

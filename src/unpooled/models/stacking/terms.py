@@ -24,7 +24,7 @@ HIGH = "high level"
 
 
 def terms(plan: Plan[StackingDesign], result: StackingResult) -> tuple[ResultTerm, ...]:
-    """Log odds per unit of every column, for each party's model; then the weights of the high level, where one was learned."""
+    """Return log odds per unit of every column, for each party's model; then the weights of the high level, where one was learned."""
     found: list[ResultTerm] = []
     for model in result.models:
         found += plain((*model.names, _INTERCEPT), (*model.coefficients, model.intercept), model.name)

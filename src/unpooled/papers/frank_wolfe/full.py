@@ -109,7 +109,7 @@ class Full:
         self._kept[places], self._slots[likely] = likely, places
 
     def _foreseen(self) -> Index:
-        """Columns that the next rounds will likely pick: for somewhat more rounds than the last such look was good for."""
+        """Return columns that the next rounds will likely pick: for somewhat more rounds than the last such look was good for."""
         found = np.empty(_NOISY_AHEAD, dtype=np.int64)
         rounds, self._looked = self._t - self._looked + _AHEAD, self._t
         number = foresee(

@@ -141,7 +141,7 @@ def foresee(
     rounds: int,
     found: Index,
 ) -> int:
-    """Columns of a dense matrix without a product that the next rounds will likely pick, with the noise of these rounds.
+    """Return columns of a dense matrix without a product that the next rounds will likely pick, with the noise of these rounds.
 
     Steps are standard ones, and a product that is missing is taken to be zero but for the column itself.
     """

@@ -65,7 +65,7 @@ def labels_of(labels: ArrayLike | None, d: int) -> Index:
 
 
 def radii_of(radius: ArrayLike, count: int) -> Vector:
-    """One radius per block; a single number is their sum."""
+    """Return one radius per block; a single number is their sum."""
     given = np.asarray(radius, dtype=np.float64)
     radii = np.full(count, float(given) / count) if given.ndim == 0 else given
     if radii.shape != (count,) or not (radii > 0).all() or not np.isfinite(radii).all():

@@ -47,7 +47,7 @@ class Sampling:
 
     @classmethod
     def uniform(cls, d: int) -> Sampling:
-        """One column, each with the same probability."""
+        """Return one column, each with the same probability."""
         return cls.nice(d, 1)
 
     @classmethod

@@ -66,7 +66,7 @@ class Coding:
 
     @property
     def units(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(width, centre) of every coded column: a number z is coded as (z - centre) / width, categories and indicators as 0 and 1."""
+        """Return (width, centre) of every coded column: a number z is coded as (z - centre) / width, categories and indicators as 0 and 1."""
         numbers = [c.categories is None for c in self.columns]
         first = np.searchsorted(self.attribute, np.flatnonzero(numbers))
         width, centre = np.ones(len(self.attribute)), np.zeros(len(self.attribute))
@@ -95,7 +95,7 @@ class Coding:
         return out
 
     def code(self, block: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """(coded integers, which declared values are present) of a block of raw columns."""
+        """Return (coded integers, which declared values are present) of a block of raw columns."""
         out = np.empty((block[0].size, len(self.attribute)), dtype=np.int64)
         return out, self.code_into(block, out)
 
@@ -145,7 +145,7 @@ class Coding:
         return present
 
     def _shortened(self, block: Sequence[NDArray[Any]], out: NDArray[Any], *, rounded: bool) -> NDArray[np.bool_]:
-        """Rows in units of the norm, shortened to it where they are longer: their direction stays what it is.
+        """Return rows in units of the norm, shortened to it where they are longer: their direction stays what it is.
 
         Values are clipped to declared ranges first, but not to a range that the norm alone implies.
         """

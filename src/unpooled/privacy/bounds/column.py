@@ -80,7 +80,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def range(self) -> tuple[float, float]:
-        """(low, high) of a numeric column."""
+        """Return (low, high) of a numeric column."""
         if self.low is None or self.high is None:
             msg = f"column {self.name!r} has categories, not a range"
             raise UsageError(msg).at(column=self.name)
@@ -102,7 +102,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 def truth_words(categories: tuple[str, ...]) -> tuple[str, str] | None:
-    """(false, true) as these categories write them, or None: a file's yes-or-no column holds the words themselves, not 0 and 1."""
+    """Return (false, true) as these categories write them, or None: a file's yes-or-no column holds the words themselves, not 0 and 1."""
     words = {category.lower(): category for category in categories}
     return (words["false"], words["true"]) if words.keys() == {"false", "true"} else None
 

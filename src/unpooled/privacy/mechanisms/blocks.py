@@ -71,7 +71,7 @@ class Blocked(Mechanism):
         return unit in dict(self.reach)
 
     def sensitivity(self, unit: Unit) -> float:
-        """L2 reach of the unit in the same units as ``scale``."""
+        """Return the L2 reach of the unit in the same units as ``scale``."""
         return dict(self.reach)[unit].distance
 
     @property
@@ -92,7 +92,7 @@ class Blocked(Mechanism):
         return np.concatenate([np.full(block.size, self._step(block)) for block in self.blocks])
 
     def _mu(self, reach: Reach) -> float:
-        """(distance + flooring) / scale."""
+        """Return (distance + flooring) / scale."""
         step = max((1 / self._step(b) if self._shift(b) else 0.0) for b in self.blocks)
         return reach.distance / self.scale + step * math.sqrt(reach.coordinates)
 
@@ -147,7 +147,7 @@ class Blocked(Mechanism):
 
     @property
     def deviations(self) -> NDArray[np.float64]:
-        """Standard deviation of every released coordinate in the statistic's units: noise, and rounding to a step."""
+        """Return the standard deviation of every released coordinate in the statistic's units: noise, and rounding to a step."""
         if not self.scale:
             return np.zeros(self.size)
         rounding = 1 / math.sqrt(12)

@@ -130,7 +130,7 @@ class Contribution(Mechanism):
         return self.total.prices(unit)
 
     def sensitivity(self, unit: Unit) -> float:
-        """L2 reach of the unit in the total."""
+        """Return the L2 reach of the unit in the total."""
         return self.total.sensitivity(unit)
 
     def event(self, unit: Unit) -> Event:

@@ -54,7 +54,7 @@ class Snapshot:
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of everything that was added, of the names and of the number of rows."""
+        """Return SHA-256 of everything that was added, of the names and of the number of rows."""
         return digest_of_parts(self.parts, self._rows)
 
     @property
@@ -93,7 +93,7 @@ def new_key() -> bytes:
 
 
 def digest_of_parts(parts: Iterable[bytes], rows: int) -> bytes:
-    """SHA-256 of the blocks of a source in their order, by any reader, and of the number of rows."""
+    """Return SHA-256 of the blocks of a source in their order, by any reader, and of the number of rows."""
     total = hashlib.sha256()
     for part in parts:
         total.update(part)

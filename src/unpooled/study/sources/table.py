@@ -139,7 +139,7 @@ class SourceTable(Table):
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of what the query gave when it was opened."""
+        """Return SHA-256 of what the query gave when it was opened."""
         return self._snapshot.digest
 
     def verify(self) -> None:
