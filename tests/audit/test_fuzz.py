@@ -35,7 +35,7 @@ from unpooled.protocol.conversation import find_step
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import open_body, open_envelope
-from unpooled.protocol.registry import names
+from unpooled.protocol.entries import names
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.data import read_table, write_sparse
 from unpooled.study.files import policy_of, read_party, read_study, write_card
