@@ -17,6 +17,7 @@ import pytest  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+pytest_plugins = ["unpooled.testing"]
 
 #: Where the seconds that every test took when it was last run here are kept between runs.
 SECONDS = "unpooled/seconds"

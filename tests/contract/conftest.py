@@ -3,16 +3,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parent))
-
-from cases import CASES, Case
 
 # The lines that a module runs when it is imported count as covered only if no test without measurement (no_cover) imports it first.
 import unpooled.privacy.statement  # noqa: F401
-
-
-@pytest.fixture(params=sorted(CASES))
-def case(request: pytest.FixtureRequest) -> Case:
-    return CASES[request.param]()

@@ -110,9 +110,7 @@ class Policy:
         else:
             listed = ", ".join(f'"{one}"' for one in sorted({*self.models, name}))
             whose = f" of distribution {plan.maker}" if plan.maker else ""
-            msg = (
-                f"this party's policy does not list model {name!r}{whose}: to allow it, write models = [{listed}] under [policy]"
-            )
+            msg = f"this party's policy does not list model {name!r}{whose}: to allow it, write models = [{listed}] under [policy]"
         raise PolicyRefusal(msg)
 
     def check(self, plan: Plan, *, approved_in_ledger: bool, party: str = "this party") -> None:

@@ -18,7 +18,6 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import msgspec
-from cases import Case
 
 import unpooled
 from unpooled.audit.account import Made, released_in, undebited
@@ -34,6 +33,7 @@ from unpooled.protocol.messages import Ask, Dropped
 from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.party import DiskKeeper
+from unpooled.testing.cases import Case
 
 ROOT = Path(unpooled.__file__).parent
 #: Where a death can leave something half done.
