@@ -11,6 +11,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from unpooled.errors import UnpooledError
@@ -132,13 +133,13 @@ def forget() -> None:
 
 def campaign(target: Attacked, seed: str, count: int) -> Counter[str]:
     """Damage, and look at what came of it: the kinds of answers."""
-    rng, answers, most = random.Random(seed), Counter(), (0.0, b"")
+    rng, answers, most = random.Random(seed), Counter[str](), (0.0, b"")
     for blob in target.honest:
         target.act(blob)  # whatever is loaded at the first call; and an honest input is taken
     dearest = 0
     for blob in target.honest:
         forget()
-        dearest = max(dearest, calls(lambda blob=blob: target.act(blob)))
+        dearest = max(dearest, calls(partial(target.act, blob)))
     names()  # entry points are read once in a process, where an unknown model is asked for
     before = target.state()
     for number in range(count):

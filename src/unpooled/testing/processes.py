@@ -13,9 +13,11 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
+from io import BufferedRWPair
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -61,7 +63,11 @@ class Calm(NamedTuple):
 
 def entries_of(ledger: Ledger) -> list[ENTRY]:
     """What a ledger lists, but for times."""
-    return [(e.kind, e.key.step, e.key.index, e.key.name, e.key.plan, e.state) for e in ledger.entries()]
+    found: list[ENTRY] = []
+    for e in ledger.entries():
+        assert e.key is not None, "a study without approvals has charges alone"
+        found.append((e.kind, e.key.step, e.key.index, e.key.name, e.key.plan, e.state))
+    return found
 
 
 def recorded(transcript: Transcript) -> list[tuple[str, bytes, bytes | None]]:
@@ -116,12 +122,8 @@ class World:
         sockets, children = {}, {}
         for name in self.names:
             sockets[name], theirs = socket.socketpair()
-            children[name] = fork(
-                counting(
-                    lambda pipe, name=name, theirs=theirs: self._serve(name, theirs, list(sockets.values())),
-                    deaths.get(name),
-                )
-            )
+            serve = partial(self._serve, name, theirs, list(sockets.values()))
+            children[name] = fork(counting(serve, deaths.get(name)))
             theirs.close()
         children[COORDINATOR] = fork(
             counting(lambda pipe: self._lead(plan, self.folder / transcript, sockets, pipe), deaths.get(COORDINATOR))
@@ -130,7 +132,7 @@ class World:
             own.close()
         return {name: gather(*child) for name, child in children.items()}
 
-    def _serve(self, name: str, connection: socket.socket, others: list[socket.socket]) -> None:
+    def _serve(self, name: str, connection: socket.socket, others: list[socket.socket], _: int) -> None:
         for other in others:  # the coordinator's ends: a party must notice that it is gone
             other.close()
         with Ledger.open(self.ledger(name)) as ledger, connection.makefile("rwb") as stream:
@@ -174,7 +176,7 @@ class World:
             if reply is not None:
                 made.update(released_in(self.row, self.plan, to, request, reply))
         with self.opened() as parties:
-            stubs = {name: SimpleNamespace(ledger=party.ledger) for name, party in parties.items()}
+            stubs: dict[str, Any] = {name: SimpleNamespace(ledger=party.ledger) for name, party in parties.items()}
             assert undebited(self.plan, stubs, made, len(found)) == []
             for name, party in parties.items():
                 listed = entries_of(party.ledger)
@@ -191,12 +193,12 @@ def spelled(result: object) -> bytes:
     return msgspec.msgpack.encode(result)
 
 
-def _say(stream: object, body: bytes) -> None:
+def _say(stream: BufferedRWPair, body: bytes) -> None:
     stream.write(len(body).to_bytes(8, "big") + body)
     stream.flush()
 
 
-def _heard(stream: object) -> bytes | None:
+def _heard(stream: BufferedRWPair) -> bytes | None:
     """A message, or None at the end, and where its sender died in the middle of it."""
     try:
         header = stream.read(8)
@@ -244,7 +246,7 @@ def counting(work: Callable[[int], None], at: int | None) -> Callable[[int], Non
     def traced(pipe: int) -> None:
         lines = 0
 
-        def trace(frame: object, event: str, _: object) -> object:
+        def trace(frame: Any, event: str, _: object) -> Any:
             nonlocal lines
             if not frame.f_code.co_filename.startswith(COUNTED):
                 return None
