@@ -60,6 +60,7 @@ def test_a_policy_that_admits_a_study_bounds_what_it_states(variant: Case) -> No
                     allow_simulation=True,
                     allow_unpinned=True,
                     approved=None,
+                    models=frozenset({variant.study.model, variant.model}),
                 )
                 party = people(variant, rules)[name]
                 if fits:
