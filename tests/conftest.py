@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 pytest_plugins = ["unpooled.testing"]
 
+#: Tests that took more than a second or so when `make seconds` ran last: they are in `make test-slow`, a line each.
+SLOW = Path(__file__).with_name("slow.txt")
 #: Where the seconds that every test took when it was last run here are kept between runs.
 SECONDS = "unpooled/seconds"
 took: dict[str, float] = {}
@@ -34,8 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is not known to be slow is run, and what failed last."""
+    """Mark the tests that tests/slow.txt lists; for the inner loop, leave out what is known to take long and did not fail last."""
+    listed = set(SLOW.read_text().splitlines())
+    for item in items:
+        if item.nodeid.partition("@")[0] in listed:
+            item.add_marker("slow")
     most, cache = config.getoption("--at-most"), getattr(config, "cache", None)
     if most is None or cache is None:
         return

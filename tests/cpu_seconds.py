@@ -14,6 +14,11 @@ from pathlib import Path
 import tomli_w
 
 FILE = Path(__file__).with_name("cpu_seconds.toml")
+#: Tests of the lane `test` that take more CPU seconds than this move to the lane `slow` (tests/slow.txt), where they stay.
+MOST = 0.7
+SLOW = Path(__file__).with_name("slow.txt")
+#: Files of the lane `test` whose tests stay there however long they take: they cover branches that `make test` must cover.
+KEPT: tuple[str, ...] = ()
 LANES = ("test", "slow", "audit", "network")
 
 
@@ -23,16 +28,24 @@ def folder(nodeid: str) -> str:
     return "/".join(parts[:2]) if parts[0] == "tests" else parts[0]
 
 
+def read(lane: str) -> dict[str, float]:
+    """Return the CPU seconds of every test of a lane, by its name without the group that workers add."""
+    seconds: dict[str, float] = json.loads((Path(sys.argv[1]) / f"{lane}.json").read_text())
+    return {nodeid.partition("@")[0]: spent for nodeid, spent in seconds.items()}
+
+
 def main() -> None:
     """Read the seconds of every lane from a folder, and write the file."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for lane in LANES:
-        seconds: dict[str, float] = json.loads((Path(sys.argv[1]) / f"{lane}.json").read_text())
+        seconds = read(lane)
         counts, sums = Counter(map(folder, seconds)), Counter[str]()
         for nodeid, spent in seconds.items():
             sums[folder(nodeid)] += spent
         found[lane] = {name: {"tests": counts[name], "seconds": round(sums[name])} for name in sorted(counts)}
     FILE.write_text(tomli_w.dumps(found))
+    moved = {nodeid for nodeid, spent in read("test").items() if spent > MOST and not nodeid.startswith(KEPT)}
+    SLOW.write_text("".join(f"{nodeid}\n" for nodeid in sorted(moved | set(SLOW.read_text().splitlines()))))
 
 
 if __name__ == "__main__":

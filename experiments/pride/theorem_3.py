@@ -10,7 +10,7 @@ from experiments.pride._protocol import fit
 from experiments.pride._real import SETS
 from experiments.pride.figure_4 import THETA, problem_of
 
-from unpooled.models.pride.approximation import Shape, relative_error_bound
+from unpooled.papers.pride_bounds import Shape, relative_error_bound
 
 ROWS, OWN, OTHERS, PENALTY = 6, 40, 4000, 50.0
 SKETCHED, NOISE = (500, 700, 1000, 1400, 2000, 2800, 4000), (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)

@@ -41,7 +41,7 @@ _LISTED = 5
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as a message lists them: all of a few, the first of many."""
+    """Return names as a message lists them: all of a few, the first of many."""
     more = len(names) - _LISTED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_LISTED])}, ... ({more:,} more)"
 
@@ -55,7 +55,7 @@ class UnpooledError(Exception):
     release: str | None = None
 
     def at(self, *, party: str | None = None, column: str | None = None, release: str | None = None) -> Self:
-        """The same error with what is known here of where it came about; what was known before stays."""
+        """Return the same error with what is known here of where it came about; what was known before stays."""
         self.party = self.party or party
         self.column = self.column or column
         self.release = self.release or release

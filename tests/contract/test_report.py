@@ -23,7 +23,7 @@ from unpooled.protocol.step import Panel, no_panels
 from unpooled.protocol.transcript import Transcript
 from unpooled.report import figures
 from unpooled.report.page import page
-from unpooled.report.run import Run
+from unpooled.study.finished import Run
 from unpooled.testing.results import has_a_page, ran
 
 

@@ -14,7 +14,7 @@ from cases import CASES
 from unpooled.errors import DataError, UsageError
 from unpooled.models import load
 from unpooled.protocol.terms import ResultTerm, as_csv
-from unpooled.report.run import Run
+from unpooled.study.finished import Run
 from unpooled.study.record import RECORD, read_record
 from unpooled.testing.results import *
 

@@ -28,7 +28,7 @@ def loaded() -> ModuleType:
 
 
 #: C.2 is a measurement and C.4 a description; C.1, P.4 and F.18 refute published forms, by an argument or by runs under ``experiments``.
-UNTESTED = {"B.9", "C.1", "C.2", "C.4", "F.18", "G.5", "P.4", "P.7", "P.8"}
+UNTESTED = {"C.1", "C.2", "C.4", "F.18", "P.4"}
 INDEX = loaded()
 ROWS = {
     re.match(rf"\[({INDEX.NUMBER}) ", row[0])[1]: row

@@ -18,6 +18,8 @@ import unpooled
 
 SOURCE = Path(unpooled.__file__).parent
 LONGEST = 400
+#: Lines of a function's body, and parameters of functions that are neither estimators, nor public functions, nor commands, nor kernels.
+BODY, PARAMETERS = 60, 12
 
 
 def modules(source: Path) -> dict[str, Path]:
@@ -146,3 +148,32 @@ def test_no_name_of_a_class_stands_for_two_things() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     assert {name: files for name, files in homes.items() if len(files) > 1 and name != "Parameters"} == {}
+
+
+def functions(file: Path) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)]
+
+
+def body(function: ast.FunctionDef) -> int:
+    """The lines of a function without its signature and its docstring."""
+    own = function.body[1:] if ast.get_docstring(function) else function.body
+    return (own[-1].end_lineno or 0) - own[0].lineno + 1 if own else 0
+
+
+def test_no_function_is_too_long() -> None:
+    """Kernels of papers, whose loops are the algorithm as printed, are left alone."""
+    files = [file for file in SOURCE.rglob("*.py") if "papers/frank_wolfe" not in file.as_posix()]
+    long = [f"{file.name}: {f.name} has {body(f)} lines" for file in files for f in functions(file) if body(f) > BODY]
+    assert long == []
+
+
+def test_no_parameter_list_is_too_long() -> None:
+    left_alone = ("cli/", "kernels/", "papers/", "/estimator.py", "models/pride/base.py")
+    files = [file for file in SOURCE.rglob("*.py") if not any(part in file.as_posix() for part in left_alone)]
+    long = [
+        f"{file.name}: {f.name}"
+        for file in files
+        for f in functions(file)
+        if len(f.args.posonlyargs) + len(f.args.args) + len(f.args.kwonlyargs) > PARAMETERS
+    ]
+    assert long == []

@@ -15,8 +15,8 @@ import unpooled
 from unpooled.errors import LedgerMoved, PlanMismatch, Refusal
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.unit import Scope, Target, Unit
-from unpooled.report.run import Run
 from unpooled.study.files import read_card, read_study
+from unpooled.study.finished import Run
 from unpooled.study.saved import HOMES
 
 OLD = Path(__file__).parents[1] / "data" / "format_0.2.0"

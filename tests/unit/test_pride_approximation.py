@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unpooled.errors import UsageError
-from unpooled.models.pride.approximation import Shape, relative_error_bound
+from unpooled.papers.pride_bounds import Shape, relative_error_bound
 
 RNG = np.random.default_rng(0)
 

@@ -51,7 +51,7 @@ class CodedTerm:
 
     @property
     def factors(self) -> frozenset[str]:
-        """The columns of categories whose levels it is restricted to."""
+        """Return the columns of categories whose levels it is restricted to."""
         return frozenset(name for name, _ in self.cells)
 
 
@@ -64,20 +64,20 @@ class CodedTerms:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the coefficients."""
+        """Return the names of the coefficients."""
         return tuple(term.name for term in self.terms)
 
     @property
     def slopes(self) -> tuple[str, ...]:
-        """The names of those that are no constants."""
+        """Return the names of those that are no constants."""
         return tuple(term.name for term in self.terms if term.term)
 
     def factor(self, name: str) -> Categories:
-        """The column of this name."""
+        """Return the column of this name."""
         return next(factor for factor in self.factors if factor.name == name)
 
     def with_constants(self, names: Sequence[str]) -> CodedTerms:
-        """The same with a constant, or with the baselines of several intervals."""
+        """Return the same with a constant, or with the baselines of several intervals."""
         if len(names) <= 1:
             return CodedTerms((*self.terms, *map(CodedTerm, names)), self.factors)
         intervals = tuple(CodedTerm(name, cells=((TIME, name),)) for name in names)
@@ -112,7 +112,7 @@ class CodedTerms:
 
 
 def coded_terms(features: Sequence[Column], *, whole: bool = True) -> CodedTerms:
-    """The coefficients of declared columns, in the order in which they are coded; ``whole``: rows are not shortened."""
+    """Return the coefficients of declared columns, in the order in which they are coded; ``whole``: rows are not shortened."""
     terms: list[CodedTerm] = []
     factors: list[Categories] = []
     for column in features:

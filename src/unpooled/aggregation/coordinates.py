@@ -56,7 +56,7 @@ class Coordinates:
         return self.least > 0
 
     def back(self, *, intercept: bool) -> Matrix:
-        """The linear map from coordinates to coefficients in the data's own units; the intercept takes up the centres."""
+        """Return the linear map from coordinates to coefficients in the data's own units; the intercept takes up the centres."""
         back = np.diag(self.response_width / self.widths)
         if intercept:
             back[-1] -= self.centres * back.diagonal()

@@ -70,7 +70,7 @@ def centred(gram: Matrix, rows: int, *, intercept: bool) -> Matrix:
 
 
 def correlation(gram: Matrix, variance: Matrix, rows: int, *, intercept: bool) -> Matrix:
-    """Correlations of the columns; the nearest positive semidefinite ones where noise made them impossible."""
+    """Return correlations of the columns; the nearest positive semidefinite ones where noise made them impossible."""
     covariance = noisy_gram.psd_part(centred(gram, rows, intercept=intercept))
     level = noisy_gram.noise_level(variance) / rows
     deviation = np.sqrt(np.maximum(covariance.diagonal(), level if level > 0 else 1e-300))
@@ -113,7 +113,7 @@ def lasso(gram: Matrix, cross: Row, penalties: Row, rows: float) -> Row:
 
 
 def submodel(moments: M, columns: Sequence[str]) -> M:
-    """The moments of a model of some of the declared columns alone."""
+    """Return the moments of a model of some of the declared columns alone."""
     layout, d = moments.layout, moments.layout.size
     unknown = [name for name in columns if name not in {c.name for c in layout.features}]
     if unknown or not columns:

@@ -67,7 +67,7 @@ class Distributed(Aggregation):
         return math.sqrt(2 * budget_rho(study.epsilon, study.delta) * self.honest / len(self.parties))
 
     def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
-        """A fragment of the noise for every party."""
+        """Return a fragment of the noise for every party."""
         if vector.scale is None:
             rho = budget_rho(study.epsilon, study.delta) * vector.share / vector.count
             fragment = DistributedGaussian.calibrated(vector.blocks, vector.reach, study.target.unit, rho, self.honest)

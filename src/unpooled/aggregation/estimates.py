@@ -72,7 +72,7 @@ class Estimates(msgspec.Struct, frozen=True):
         return cls(tuple(names), values, whole, alone, lift=lifted, unknown=hidden, still=fixed, slopes=tuple(slopes))
 
     def square(self, numbers: tuple[float, ...]) -> Matrix:
-        """A matrix from its rows."""
+        """Return a matrix from its rows."""
         return np.array(numbers).reshape(len(self.names), -1)
 
     def determined(self, weights: Matrix) -> NDArray[np.bool_]:
@@ -106,13 +106,13 @@ class Estimates(msgspec.Struct, frozen=True):
 
     @property
     def own(self) -> tuple[Row, Row, Row]:
-        """(values, variances, the part of them without privacy) of the coefficients themselves."""
+        """Return (values, variances, the part of them without privacy) of the coefficients themselves."""
         variances = (self.square(numbers).diagonal() for numbers in (self.covariance, self.sampling))
         whole, alone = variances
         return np.array(self.estimate), whole, alone
 
     def mapped(self, weights: Matrix) -> tuple[Row, Matrix, Matrix]:
-        """(values, covariance, the part of it without privacy) of combinations."""
+        """Return (values, covariance, the part of it without privacy) of combinations."""
         whole, alone = self.square(self.covariance), self.square(self.sampling)
         return weights @ np.array(self.estimate), weights @ whole @ weights.T, weights @ alone @ weights.T
 
@@ -142,7 +142,7 @@ class Estimates(msgspec.Struct, frozen=True):
 def wald_lines(
     names: Sequence[str], values: Row, variances: Row, sampling: Row, level: float, against: Row | float = 0.0
 ) -> list[SummaryTerm]:
-    """Estimates with standard errors, z tests against values, and intervals."""
+    """Return estimates with standard errors, z tests against values, and intervals."""
     if not 0 < level < 1:
         raise UsageError("level must lie between 0 and 1")
     errors = np.sqrt(np.maximum(variances, 0.0))

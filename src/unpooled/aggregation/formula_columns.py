@@ -71,7 +71,7 @@ class FormulaColumns:
 
     @property
     def factors(self) -> tuple[Categories, ...]:
-        """The columns of categories."""
+        """Return the columns of categories."""
         declared = {column.name: column for column in self.derived.needs}
         marked = {column.recipe.marks for column in self.derived.columns}
         return tuple(
@@ -90,7 +90,7 @@ class FormulaColumns:
         return CodedTerms(tuple(term for column in features for term in own[column.name]), self.factors)
 
     def together(self, features: Sequence[Column]) -> tuple[tuple[int, ...], ...]:
-        """The places of the features that one value of each source moves."""
+        """Return the places of the features that one value of each source moves."""
         sources = {f.column.name: {f.source} if f.source else self.derived.columns[f.at].sources for f in self.features}
         names = [column.name for column in features]
         return tuple(tuple(k for k, name in enumerate(names) if need.name in sources[name]) for need in self.derived.needs)
@@ -116,7 +116,7 @@ class FormulaColumns:
         return math.sqrt(farthest)
 
     def seen(self, table: Table) -> Table:
-        """The table with the derived columns in the place of those that they are made of; a table that has them is left as it is."""
+        """Return the table with the derived columns in the place of those that they are made of; a table that has them is left as it is."""
         shift = self.derived.offset_column
         names = [feature.column.name for feature in self.features] + ([] if shift is None else [shift.name])
         if isinstance(table, Seen) or all(name in table.names for name in names):
@@ -159,7 +159,7 @@ class Seen(Table):
 
 @lru_cache(maxsize=32)
 def formula_columns(text: str, declared: tuple[Column, ...]) -> FormulaColumns:
-    """The features of a formula over these columns."""
+    """Return the features of a formula over these columns."""
     closed = Formula.parse(text).closed(column.name for column in declared)
     derived = closed.derive(declared)
     names = {column.name for column in declared}

@@ -129,14 +129,14 @@ class LinearTables(Tables):
         return LinearSummary(*facts, not_determined=table.not_determined, compared=table.compared)
 
     def anova(self, smaller: Sequence[str] | None = None, *, against: object = None, seed: int = 0) -> Anova | JointTest:
-        """A chi-squared test for every column; of what ``smaller`` leaves out an F test by bootstrap of the release."""
+        """Return a chi-squared test for every column; of what ``smaller`` leaves out an F test by bootstrap of the release."""
         if smaller is None:
             return super().anova(against=against)
         return Bootstrap(self._moments, np.random.default_rng(seed)).test(self.left_out(self.printed(), smaller))
 
 
 def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> LinearTables:
-    """The tables of released moments."""
+    """Return the tables of released moments."""
     layout = moments.layout
     return LinearTables(
         moments.estimates(),
@@ -204,7 +204,7 @@ class Bootstrap:
         return square, (min(low, square), max(high, square))
 
     def _explained(self) -> tuple[float, float]:
-        """The variance of the fitted values, and its standard error."""
+        """Return the variance of the fitted values, and its standard error."""
         moments, n = self.moments, self.moments.rows
         b, k = self.coordinates, self.slopes
         gram = self.gram[:k, :k] / n

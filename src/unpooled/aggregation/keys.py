@@ -39,7 +39,7 @@ def key_parts(plan: Plan, name: str, key: str) -> tuple[bytes, ...]:
 
 
 def checked(plan: Plan, member: Member) -> Member:
-    """A member whose key is signed by the identity that its card pins (parties of one process pin none)."""
+    """Return a member whose key is signed by the identity that its card pins (parties of one process pin none)."""
     identity = plan.study.card(member.name).key or member.identity
     if not re.fullmatch("[0-9a-f]{64}", member.agreement):
         msg = f"the agreement key of party {member.name!r} is not 64 hexadecimal digits"
@@ -80,7 +80,7 @@ def purpose(quantity: Quantity, context: Context, sender: str, receiver: str) ->
 
 
 def seal_parts(quantity: Quantity, context: Context, request: FragmentRequest) -> FragmentReply:
-    """The step in which a party splits its vector and seals one part for each node (or all of it for the trusted one)."""
+    """Return the step in which a party splits its vector and seals one part for each node (or all of it for the trusted one)."""
     aggregation, _ = quantity.planned(context)
     aggregation.check_nodes(tuple(node.name for node in request.nodes))
     nodes = [checked(context.plan, node) for node in request.nodes]

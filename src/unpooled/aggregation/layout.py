@@ -87,7 +87,7 @@ class MomentsLayout:
         formula: str = "",
         weights: str = "",
     ) -> MomentsLayout:
-        """The design of these declared columns, one of which is the response, for this many rows in all."""
+        """Return the design of these declared columns, one of which is the response, for this many rows in all."""
         named = [column for column in columns if column.name == response]
         weighting = weighting_of(weights, {column.name: column for column in columns}, (response,), rows)
         features = tuple(column for column in columns if column.name not in {response, weights})
@@ -110,12 +110,12 @@ class MomentsLayout:
 
     @cached_property
     def coding(self) -> Coding:
-        """The code of the features."""
+        """Return the code of the features."""
         return Coding(self.features, self.grid, self.norm)
 
     @cached_property
     def size(self) -> int:
-        """Coded features, and the constant."""
+        """Return coded features, and the constant."""
         return len(self.coding.attribute) + self.intercept
 
     @cached_property
@@ -124,12 +124,12 @@ class MomentsLayout:
         return formula_columns(self.formula, self.sources) if self.formula else None
 
     def seen(self, table: Table) -> Table:
-        """The table with the columns of the formula, where there is one."""
+        """Return the table with the columns of the formula, where there is one."""
         return table if self.made is None else self.made.seen(table)
 
     @property
     def together(self) -> tuple[tuple[int, ...], ...]:
-        """The places of the features that one value of a person moves, for every declared column."""
+        """Return the places of the features that one value of a person moves, for every declared column."""
         return tuple((k,) for k in range(len(self.features))) if self.made is None else self.made.together(self.features)
 
     @cached_property
@@ -143,12 +143,12 @@ class MomentsLayout:
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """The name of the constant, where there is one."""
+        """Return the name of the constant, where there is one."""
         return (CONSTANT_TERM,) * self.intercept
 
     @cached_property
     def still(self) -> NDArray[np.float64]:
-        """Coefficients in the data's own units, a column each, that are 0 for every row whatever the data: levels less the constant."""
+        """Return coefficients in the data's own units, a column each, that are 0 for every row whatever the data: levels less the constant."""
         return self.terms.with_constants(self.constants).still
 
     @property
@@ -163,7 +163,7 @@ class MomentsLayout:
 
     @cached_property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """(rows, columns) of the released entries of the Gram of (x, 1, y), in the order of the vector."""
+        """Return (rows, columns) of the released entries of the Gram of (x, 1, y), in the order of the vector."""
         d = self.size + (1 + len(self.others) if self.geometry is Geometry.AUGMENTED else 0)
         upper = np.triu_indices(d, 1)
         ends = [(np.arange(d), np.arange(d)), upper]
@@ -193,7 +193,7 @@ class MomentsLayout:
             yield alone, np.array([places[own.get(i, i), own.get(j, j)] for i, j in wanted], dtype=np.intp)
 
     def vector(self, name: str, adjacency: Adjacency, share: float = 1.0) -> Summed:
-        """The statistic as something to add up, with noise shaped to its geometry."""
+        """Return the statistic as something to add up, with noise shaped to its geometry."""
         d, off = self.size, self.size * (self.size - 1) // 2
         distance: Callable[[Adjacency], float]
         if self.geometry is Geometry.AUGMENTED:
@@ -221,7 +221,7 @@ class MomentsLayout:
         share: float,
         scale: float | None = None,
     ) -> Summed:
-        """The statistic with noise of this shape, given how far a row moves it in coded units."""
+        """Return the statistic with noise of this shape, given how far a row moves it in coded units."""
         count, unit = sum(block.size for block in blocks), float(self.grid**2)
         # One value of a person moves no more than the whole person does, where the row it leaves behind is a part of the row it was.
         one = Adjacency.REPLACE if self.makes_other_rows else adjacency
@@ -236,7 +236,7 @@ class MomentsLayout:
 
     @property
     def half_widths(self) -> Row:
-        """The data's own units per coded unit of every coded feature, and 1 for the constant and for categories."""
+        """Return the data's own units per coded unit of every coded feature, and 1 for the constant and for categories."""
         return np.append(self.coding.units[0], [1.0] * self.intercept)
 
     @property
@@ -258,7 +258,7 @@ class MomentsLayout:
         return (*self.coding.names, self.response.name, *weights)
 
     def statistic(self, table: Table) -> NDArray[np.int64]:
-        """The exact integer vector of one party's rows, streamed over its blocks."""
+        """Return the exact integer vector of one party's rows, streamed over its blocks."""
         if self.weighting is not None:
             return shared_out(table.blocks(self.names_read), self._weighted)
         return self.added_up(table.blocks(self.names_read))
@@ -279,7 +279,7 @@ class MomentsLayout:
         return total[self.pairs]
 
     def added_up(self, blocks: Iterable[tuple[NDArray[Any], ...]]) -> NDArray[np.int64]:
-        """The same for blocks of raw features and, last, the responses: of a table, or made from one row by row."""
+        """Return the same for blocks of raw features and, last, the responses: of a table, or made from one row by row."""
         return shared_out(blocks, self._added_up)
 
     def _added_up(self, blocks: Iterator[tuple[NDArray[Any], ...]]) -> NDArray[np.int64]:

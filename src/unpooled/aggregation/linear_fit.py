@@ -49,7 +49,7 @@ class LinearFit(Savable):
 
     @classmethod
     def without_errors(cls, coef: Row, intercept: float, *, has_intercept: bool) -> LinearFit:
-        """Coefficients of which nothing more is known: nan in the place of covariances, endless intervals."""
+        """Return coefficients of which nothing more is known: nan in the place of covariances, endless intervals."""
         width = coef.size + has_intercept
         unknown = np.full((width, width), np.nan)
         return cls(coef, intercept, unknown, np.zeros(coef.size, dtype=np.bool_), prior=False)
@@ -60,7 +60,7 @@ class LinearFit(Savable):
         return self.joint_covariance_[: self.coef_.size, : self.coef_.size]
 
     def interval(self, level: float = 0.95) -> Matrix:
-        """Lower and upper ends for every coefficient; nan where the release tells nothing of it, for nothing but a prior would speak there."""
+        """Return lower and upper ends for every coefficient; nan where the release tells nothing of it, for nothing but a prior would speak there."""
         from statistics import NormalDist
 
         if not 0 < level < 1:

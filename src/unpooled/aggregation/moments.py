@@ -75,7 +75,7 @@ class Moments:
     def decode(
         cls, layout: MomentsLayout, total: Total, rows: int, plan: str = "", statement: str = "", *, holds: bool = False
     ) -> Self:
-        """The noisy moments of the coded row (x, 1, y), in coded units."""
+        """Return the noisy moments of the coded row (x, 1, y), in coded units."""
         width, (first, second) = layout.size + 1, layout.pairs
         gram, variance = (np.full((width, width), np.nan) for _ in range(2))
         gram[first, second] = gram[second, first] = total.values / layout.grid**2
@@ -89,7 +89,7 @@ class Moments:
     def decode_each(
         cls, layout: MomentsLayout, total: Total, rows: int, plan: str = "", statement: str = "", *, holds: bool = False
     ) -> tuple[Self, ...]:
-        """The moments of every response of a layout that has several, from one release."""
+        """Return the moments of every response of a layout that has several, from one release."""
         return tuple(
             cls.decode(
                 alone,
@@ -114,13 +114,13 @@ class Moments:
 
     @property
     def xx(self) -> tuple[Matrix, Matrix]:
-        """The Gram of (x, 1) and the variances of its noise."""
+        """Return the Gram of (x, 1) and the variances of its noise."""
         d = self.layout.size
         return self.gram[:d, :d], self.variance[:d, :d]
 
     @property
     def xy(self) -> tuple[Row, Row]:
-        """The cross moments of (x, 1) with y, and the variances of their noise."""
+        """Return the cross moments of (x, 1) with y, and the variances of their noise."""
         d = self.layout.size
         return self.gram[:d, d], self.variance[:d, d]
 
@@ -148,18 +148,18 @@ class Moments:
 
     @cached_property
     def _cross(self) -> Row:
-        """The cross moments of (x, 1) likewise."""
+        """Return the cross moments of (x, 1) likewise."""
         return cross_without_still(*self.xy, self.known.still)
 
     @property
     def _invertible(self) -> Matrix:
-        """The Gram as if rows varied along still directions as they do on average: what is between them and the others stays nothing."""
+        """Return the Gram as if rows varied along still directions as they do on average: what is between them and the others stays nothing."""
         gram, still = self.known.matrix, self.known.still
         return gram + still @ still.T * float(gram.diagonal().mean()) if still.size else gram
 
     @property
     def noisy(self) -> NoisyMoments:
-        """The moments that a fit needs."""
+        """Return the moments that a fit needs."""
         return NoisyMoments(self.known.matrix, self._cross, self.xx[1], self.xy[1], self.rows)
 
     # --- models ----------------------------------------------------------------------------------------------------------
@@ -212,24 +212,24 @@ class Moments:
         return self._in_own_units(mean, covariance, noise, prior=False)
 
     def least_squares(self, noise_precision: float | str = ESTIMATE) -> tuple[Row, Matrix, float]:
-        """(coefficients in coordinates, what their sampling covariance is times, residual variance) over the known directions."""
+        """Return (coefficients in coordinates, what their sampling covariance is times, residual variance) over the known directions."""
         inverse, frame = self.known.inverse, self.frame
         noise = self._noise_variance(noise_precision)
         return frame.start + inverse @ self._cross, noise * (self.weight / self.rows) * inverse, noise
 
     def met(self, coefficients: Row) -> Matrix:
-        """The covariance that privacy noise gives to least squares coefficients about these."""
+        """Return the covariance that privacy noise gives to least squares coefficients about these."""
         left, inverse = coefficients - self.frame.start, self.known.inverse
         found = inverse @ noisy_gram.noise_covariance(np.outer(left, left), self.xx[1], self.xy[1]) @ inverse
         return np.asarray(found + found.T) / 2
 
     def ols(self, noise_precision: float | str = ESTIMATE) -> LinearFit:
-        """Ordinary least squares over the directions that the release tells of, without any penalty."""
+        """Return ordinary least squares over the directions that the release tells of, without any penalty."""
         mean, sampling, noise = self.least_squares(noise_precision)
         return self._in_own_units(mean, sampling + self.met(mean), noise, prior=False)
 
     def estimates(self) -> Estimates:
-        """The same with what its tables need."""
+        """Return the same with what its tables need."""
         mean, sampling, _ = self.least_squares()
         layout = self.layout
         back = self.frame.back(intercept=layout.intercept)
@@ -265,14 +265,14 @@ class Moments:
         return np.asarray(prior)
 
     def _scaled(self, variance: float) -> Row:
-        """One prior variance for every coordinate but the constant's, which has the half width of the response."""
+        """Return one prior variance for every coordinate but the constant's, which has the half width of the response."""
         prior = np.full(self.layout.size, variance)
         if self.layout.intercept:
             prior[-1] = 1.0
         return prior
 
     def _about_start(self, prior: Row | None, noise: float | None) -> LinearFit:
-        """The least squares solution of the rows from residual moments, then the coefficients behind it (THEORY.md, section 9)."""
+        """Return the least squares solution of the rows from residual moments, then the coefficients behind it (THEORY.md, section 9)."""
         frame = self.frame
         found, spread = least_squares_state(self.noisy, frame.least)
         if noise is None:
@@ -308,19 +308,19 @@ class Moments:
     # --- other models and tables, all post-processing ----------------------------------------------------------------------
 
     def tables(self, reference: Mapping[str, str] | None = None, coding: str = TREATMENT) -> LinearTables:
-        """Everything that a table, a contrast or a test of columns needs."""
+        """Return everything that a table, a contrast or a test of columns needs."""
         return inference.tables_of(self, reference or {}, coding)
 
     def summary(self, level: float = 0.95, adjust: str | None = None, **asked: Any) -> LinearSummary:  # noqa: ANN401 - reference, coding
-        """Estimates with standard errors, tests and intervals; ``reference`` and ``coding`` say how levels are compared."""
+        """Return estimates with standard errors, tests and intervals; ``reference`` and ``coding`` say how levels are compared."""
         return self.tables().summary(level, adjust, **asked)
 
     def contrast(self, C: Any, value: Any = 0.0, level: float = 0.95, **asked: Any) -> Contrast:  # noqa: ANN401 - weights in several forms
-        """Combinations of coefficients: "ward: b - a", mappings from names to weights, rows of weights."""
+        """Return combinations of coefficients: "ward: b - a", mappings from names to weights, rows of weights."""
         return self.tables().contrast(C, value, level, **asked)
 
     def anova(self, smaller: Sequence[str] | None = None) -> Anova | JointTest:
-        """A test for every column; ``smaller``: whether what it does not name explains anything."""
+        """Return a test for every column; ``smaller``: whether what it does not name explains anything."""
         return self.tables().anova(smaller)
 
     def correlation(self) -> Matrix:
@@ -328,15 +328,15 @@ class Moments:
         return derived.correlation(*self.xx, self.rows, intercept=self.layout.intercept)
 
     def pca(self) -> derived.PrincipalComponents:
-        """Principal components of the standardised features."""
+        """Return principal components of the standardised features."""
         return derived.principal_components(self.correlation())
 
     def vif(self) -> Row:
-        """Variance inflation of every coefficient."""
+        """Return variance inflation of every coefficient."""
         return derived.inflation(self.correlation())
 
     def lasso(self, alpha: float) -> LinearFit:
-        """scikit-learn's lasso (``alpha`` in the data's own units, the intercept free), without standard errors."""
+        """Return scikit-learn's lasso (``alpha`` in the data's own units, the intercept free), without standard errors."""
         if not 0 <= alpha < math.inf:
             raise UsageError("alpha must be a finite number >= 0")
         frame, layout = self.frame, self.layout
@@ -351,13 +351,13 @@ class Moments:
         return LinearFit.without_errors(own[:p], intercept, has_intercept=layout.intercept)
 
     def submodel(self, columns: Sequence[str]) -> Moments:
-        """The moments of a model of some of the declared columns alone."""
+        """Return the moments of a model of some of the declared columns alone."""
         return derived.submodel(self, columns)
 
     # --- files -----------------------------------------------------------------------------------------------------------
 
     def stored(self) -> StoredMoments:
-        """Everything as plain data."""
+        """Return everything as plain data."""
         d = self.layout
         head = (FORMAT, d.features, d.response, d.grid, str(d.geometry), d.norm, d.intercept, self.rows)
         released = (Array.of(self.gram), Array.of(self.variance), self.plan, self.statement)
@@ -382,7 +382,7 @@ class Moments:
 
     @staticmethod
     def stored_type() -> type[StoredMoments]:
-        """The plain data that :meth:`stored` makes."""
+        """Return the plain data that :meth:`stored` makes."""
         return StoredMoments
 
     @classmethod

@@ -70,11 +70,11 @@ class PrintedTerms:
 
     @property
     def factors(self) -> tuple[Categories, ...]:
-        """The columns of categories."""
+        """Return the columns of categories."""
         return tuple(factor for factor in self.coded.factors if factor.name != TIME)
 
     def of_classes(self, labels: tuple[str, ...], against: str) -> PrintedTerms:
-        """The lines of every other class against this one; the fitted coefficients stand class after class."""
+        """Return the lines of every other class against this one; the fitted coefficients stand class after class."""
         others = [label for label in labels if label != against]
         found = replace(self, classes=labels, against=against, terms=self.terms * len(others))
         rows = [found.placed(row, label) for label in others for row in self.weights]
@@ -82,7 +82,7 @@ class PrintedTerms:
         return replace(found, names=names, weights=np.array(rows))
 
     def placed(self, row: Row, label: str) -> Row:
-        """Weights over the coefficients of one linear predictor as weights over all of them."""
+        """Return weights over the coefficients of one linear predictor as weights over all of them."""
         if not self.classes:
             return row
         if not label:
@@ -97,7 +97,7 @@ class PrintedTerms:
     # --- contrasts -------------------------------------------------------------------------------------------------------
 
     def contrasts(self, asked: Any) -> tuple[tuple[str, ...], Matrix, Row]:  # noqa: ANN401 - words, mappings, rows
-        """(names, weights, values that they are compared with) of what was asked: words, mappings from names, or rows of weights."""
+        """Return (names, weights, values that they are compared with) of what was asked: words, mappings from names, or rows of weights."""
         if isinstance(asked, (str, Mapping)):
             asked = [asked]
         rows = list(asked) if isinstance(asked, (list, tuple)) else None
@@ -141,7 +141,7 @@ class PrintedTerms:
         return said, weights, 0.0
 
     def _named(self, name: str) -> Row:
-        """The weights of a fitted coefficient, or of a printed line, by its name."""
+        """Return the weights of a fitted coefficient, or of a printed line, by its name."""
         label, own = self._class_of(name)
         if own in self.coded.names:
             return self.placed(np.eye(len(self.coded.terms))[self.coded.names.index(own)], label)
@@ -151,14 +151,14 @@ class PrintedTerms:
         raise UsageError(msg)
 
     def _class_of(self, name: str) -> tuple[str, str]:
-        """("sick", "age") of "sick: age" where there are several classes."""
+        """Return ("sick", "age") of "sick: age" where there are several classes."""
         for label in sorted(self.classes, key=len, reverse=True):
             if name.startswith(f"{label}: "):
                 return label, name[len(label) + 2 :]
         return "", name
 
     def _of_words(self, text: str) -> list[tuple[str, Row, float]]:
-        """Every contrast of "ward: b - a, c - a" or "2 * age - dose = 1"; a column of categories alone means all its lines."""
+        """Return every contrast of "ward: b - a, c - a" or "2 * age - dose = 1"; a column of categories alone means all its lines."""
         if text.strip() in self.names:
             return [(text.strip(), np.asarray(self.weights[self.names.index(text.strip())]), 0.0)]
         label, rest = self._class_of(text.strip())
@@ -196,7 +196,7 @@ class PrintedTerms:
         return _weights(self.coded, "", {factor.name: {level: 1.0}}, bases)
 
     def _factor_at(self, text: str) -> tuple[Categories, str] | None:
-        """The column of categories with which "ward: b - a" begins, and what follows the colon."""
+        """Return the column of categories with which "ward: b - a" begins, and what follows the colon."""
         text = text.lstrip()
         for factor in sorted(self.factors, key=lambda f: -len(f.name)):
             for name in (factor.name, f"`{factor.name}`"):
@@ -205,7 +205,7 @@ class PrintedTerms:
         return None
 
     def _expression(self, text: str, scope: Categories | None, whole: str) -> tuple[Row, str, str]:
-        """(weights, its words, what is left) of a sum of weighted names."""
+        """Return (weights, its words, what is left) of a sum of weighted names."""
         names = self._numbers
         if scope is not None:
             names = {level: self._level(scope, level) for level in scope.levels}
@@ -230,14 +230,14 @@ class PrintedTerms:
 
     @property
     def _numbers(self) -> dict[str, Row]:
-        """The lines of numbers by name, and the fitted coefficients that have none."""
+        """Return the lines of numbers by name, and the fitted coefficients that have none."""
         found = dict(zip(self.coded.names, np.eye(len(self.coded.terms)), strict=True))
         bases = _bases(self.coded, self.references, self.coding)
         return found | {t.number: _weights(self.coded, t.number, {}, bases) for t in self.coded.terms if t.number}
 
 
 def _name(text: str, names: Sequence[str], whole: str) -> tuple[str, str]:
-    """The longest of these names with which the text begins, quoted or not, and what follows it."""
+    """Return the longest of these names with which the text begins, quoted or not, and what follows it."""
     text = text.lstrip()
     for name in sorted(names, key=len, reverse=True):
         for written in (f"`{name}`", f"'{name}'", f'"{name}"', name):
@@ -257,7 +257,7 @@ def _unread(whole: str, at: str, names: Sequence[str] = ()) -> UsageError:
 
 
 def printed_terms(coded: CodedTerms, reference: Mapping[str, str] | None = None, coding: str = TREATMENT) -> PrintedTerms:
-    """The lines of one linear predictor."""
+    """Return the lines of one linear predictor."""
     asked = {name: str(level) for name, level in (reference or {}).items()}
     check_coding(coding, asked, {factor.name: factor.levels for factor in coded.factors if factor.name != TIME})
     references = {factor.name: asked.get(factor.name, factor.reference) for factor in coded.factors}
@@ -303,7 +303,7 @@ def _said(name: str, level: str, reference: str, coding: str, *, alone: bool) ->
 
 
 def _within(cells: tuple[tuple[str, str], ...]) -> list[tuple[tuple[str, str], ...]]:
-    """The subsets of some cells, smaller ones first: a product with levels has an effect at the references, too."""
+    """Return the subsets of some cells, smaller ones first: a product with levels has an effect at the references, too."""
     return [some for size in range(len(cells) + 1) for some in itertools.combinations(cells, size)]
 
 
@@ -317,7 +317,7 @@ def _bases(coded: CodedTerms, references: Mapping[str, str], coding: str) -> dic
 def _weights(
     coded: CodedTerms, number: str, compared: Mapping[str, Mapping[str, float]], bases: Mapping[str, Mapping[str, float]]
 ) -> Row:
-    """The part of the linear predictor that goes with this number, compared over levels of some columns, at the base of the others."""
+    """Return the part of the linear predictor that goes with this number, compared over levels of some columns, at the base of the others."""
     weights = np.zeros(len(coded.terms))
     for at, term in enumerate(coded.terms):
         if term.number == number and term.factors >= compared.keys():

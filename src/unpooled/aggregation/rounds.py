@@ -7,7 +7,7 @@ weights, shares of the budget, keys, and who took part. Regression, generalised 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from unpooled.protocol.step import Replies
 
     Row = NDArray[np.float64]
+
+#: The design of a model over totals.
+Summing = TypeVar("Summing", bound="Adds")
 
 # --- the plan ------------------------------------------------------------------------------------------------------------
 
@@ -103,10 +106,10 @@ def passes_note(method: str, passes: int) -> tuple[str, ...]:
 
 
 @dataclass
-class Rounds:
+class Rounds(Generic[Summing]):
     """The conversation of one study: it asks for totals of its plan, and knows whose rows were in the last one."""
 
-    plan: Plan
+    plan: Plan[Summing]
     members: Mapping[str, Member] = field(default_factory=dict)
     participants: tuple[str, ...] = ()
     count: Total | None = None
@@ -114,10 +117,9 @@ class Rounds:
     weight: float = 1.0
 
     @property
-    def adds(self) -> Adds:
+    def design(self) -> Summing:
         """Return the plan's design: its totals, and the way to add them up."""
-        design: Adds = self.plan.design
-        return design
+        return self.plan.design
 
     @property
     def rows(self) -> int:
@@ -131,8 +133,8 @@ class Rounds:
 
     def begin(self, weighting: Weighting | None = None) -> Generator[list[Ask], Replies, None]:
         """Exchange keys, and ask for the count of rows and the sum of weights where the plan has them."""
-        self.members = yield from exchange_keys(self.adds.aggregation)
-        if COUNT in self.adds.totals:
+        self.members = yield from exchange_keys(self.design.aggregation)
+        if COUNT in self.design.totals:
             self.count = yield from self.total(COUNT)
         if weighting is not None:
             total = yield from self.total(WEIGHTS)
@@ -140,14 +142,14 @@ class Rounds:
 
     def total(self, name: str, settings: tuple[float, ...] = (), index: int = 0) -> Generator[list[Ask], Replies, Total]:
         """Ask for the total of this name, in its round ``index``, at these public settings."""
-        vector = self.adds.totals[name]
-        total = yield from collect(self.plan, self.adds.aggregation, vector, self.members, settings, index)
+        vector = self.design.totals[name]
+        total = yield from collect(self.plan, self.design.aggregation, vector, self.members, settings, index)
         self.participants = total.participants
         return total
 
 
 def descend(
-    rounds: Rounds,
+    rounds: Rounds[Any],
     sent: Callable[[Row], tuple[float, ...]],
     move: Callable[[Total, Row], Row],
     start: Row,

@@ -71,7 +71,7 @@ def write_saved(path: str | Path, kind: str, body: bytes) -> None:
 
 
 def read_saved(path: str | Path) -> SavedFile:
-    """A file whose digest is right and whose format is this one; whatever else is an error that names the file."""
+    """Return a file whose digest is right and whose format is this one; whatever else is an error that names the file."""
     name = Path(path).name
     try:
         file = msgspec.msgpack.decode(Path(path).read_bytes(), type=SavedFile, strict=True)
@@ -118,7 +118,7 @@ class Savable:
 
 
 def pack(value: object, types: Iterable[type] = ()) -> bytes:
-    """Plain data, arrays, plans, and records of these classes, as bytes."""
+    """Return plain data, arrays, plans, and records of these classes, as bytes."""
     return msgspec.msgpack.encode(_packed(value, {kind.__name__: kind for kind in (*COMMON, *types)}))
 
 
@@ -177,7 +177,7 @@ def _packed(value: Any, types: Mapping[str, type]) -> Any:  # noqa: ANN401, C901
 
 
 def _fields(value: Any) -> dict[str, Any] | None:  # noqa: ANN401
-    """The fields of a record: a dataclass, a struct or a named tuple."""
+    """Return the fields of a record: a dataclass, a struct or a named tuple."""
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
     if isinstance(value, msgspec.Struct):

@@ -40,7 +40,7 @@ _BLOCK = 1 << 15
 
 
 def split(vector: NDArray[np.int64], nodes: int, secret: bytes) -> list[Buffer]:
-    """The fragments of a vector: seeds for all nodes but the last, which gets what is left.
+    """Return the fragments of a vector: seeds for all nodes but the last, which gets what is left.
 
     ``secret`` belongs to this vector alone, so that a repeated request is answered with equal bytes.
     """
@@ -74,7 +74,7 @@ def _expanded(seed: bytes, size: int) -> Iterator[tuple[int, Words]]:
 
 
 def opened(partials: Sequence[Words]) -> NDArray[np.int64]:
-    """The total that the partial sums of all nodes add up to."""
+    """Return the total that the partial sums of all nodes add up to."""
     total = np.zeros(partials[0].size, dtype=np.uint64)
     for part in partials:
         total += part
@@ -84,7 +84,7 @@ def opened(partials: Sequence[Words]) -> NDArray[np.int64]:
 def seal(
     shared_key: SharedKey, receiver_key: str, purpose: tuple[bytes, ...], message: Buffer, secret: bytes
 ) -> tuple[bytes, bytes]:
-    """(salt, ciphertext) for one receiver: X25519, HKDF-SHA-256 over purpose and salt, AES-256-GCM.
+    """Return (salt, ciphertext) for one receiver: X25519, HKDF-SHA-256 over purpose and salt, AES-256-GCM.
 
     ``secret`` belongs to this message alone: the salt, and so the key, differs wherever the message does.
     """

@@ -101,7 +101,7 @@ class Scales:
 
     @property
     def count(self) -> int:
-        """Coded columns before the response."""
+        """Return coded columns before the response."""
         return len(self.layout.coding.attribute)
 
     @property
@@ -110,7 +110,7 @@ class Scales:
         return math.sqrt(self.count) if self.response else 0.0
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
-        """The statistic with its noise (Theorem B.7)."""
+        """Return the statistic with its noise (Theorem B.7)."""
         p, g, first, weight = self.count, float(self.layout.grid), FIRST, self.weight
         blocks = [Block(p, g / first), Block(p, g * g)]
         if self.response:
@@ -128,7 +128,7 @@ class Scales:
         return Summed(SCALES, tuple(b for b in blocks if b.size), reach, self.layout.grid**2, share)
 
     def statistic(self, table: Table) -> Ints:
-        """The exact sums of one party's rows."""
+        """Return the exact sums of one party's rows."""
         names = (*self.layout.coding.names, *([self.layout.response.name] if self.response else []))
         return shared_out(table.blocks(names), self._added_up)
 
@@ -177,13 +177,13 @@ class StandardRows:
 
     @cached_property
     def grid(self) -> int:
-        """Steps per unit: sums of products of two such values stay inside 64 bits."""
+        """Return steps per unit: sums of products of two such values stay inside 64 bits."""
         exact = 1 << ((53 - math.ceil(math.log2(WIDEST**2 * (self.layout.size + 1)))) // 2)  # squared lengths below 2^53
         return min(integer_grid(self.rows * math.ceil(4 * max(self.radius, self.longest, CAP) ** 2), 2), exact)
 
     @cached_property
     def coarse(self) -> int:
-        """Steps per unit of shortened rows: so few that blocks of thousands of their products are exact in float64."""
+        """Return steps per unit of shortened rows: so few that blocks of thousands of their products are exact in float64."""
         return min(self.grid, 1 << (20 - math.ceil(math.log2(max(self.radius, 1.0)))))
 
     @property
@@ -199,18 +199,18 @@ class StandardRows:
         return Summed(DESCENT, (Block(d, float(longest)),), reach, longest, share, count=rounds)
 
     def spread(self, share: float) -> Summed:
-        """The sum of squared residuals (Theorem B.6)."""
+        """Return the sum of squared residuals (Theorem B.6)."""
         most = self.most
         reach = {unit: Reach(1.0, 1) for unit in ROWWISE}
         return Summed(SPREAD, (Block(1, float(most)),), reach, most, share)
 
     @property
     def most(self) -> int:
-        """A squared residual at its bound, in its own steps."""
+        """Return a squared residual at its bound, in its own steps."""
         return int(self.square * SQUARE_STEPS)
 
     def residual(self, share: float, adjacency: Adjacency) -> Summed:
-        """Second moments of shortened rows, and their products with residuals that are written in units of their clip times R."""
+        """Return second moments of shortened rows, and their products with residuals that are written in units of their clip times R."""
         d, off = self.layout.size, self.layout.size * (self.layout.size - 1) // 2
         unit = float(self._steps[1] ** 2)
         middle = (Block(off, unit * math.sqrt(0.5)),) if off else ()
@@ -237,11 +237,11 @@ class StandardRows:
             yield rows, np.array([np.clip((response / g - middle[-1]) / width[-1], -WIDEST, WIDEST), *parts])
 
     def gradient(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
-        """The exact sum of one descent round."""
+        """Return the exact sum of one descent round."""
         return self.cut_products(self._left(blocks, start, whole=True), 2 * WIDEST)
 
     def cut_products(self, left: Iterable[tuple[Floats, Floats, Floats]], most: float) -> Ints:
-        """The exact sum of (rows, residuals, squared lengths), residuals at most ``most`` and their products at most ``longest``."""
+        """Return the exact sum of (rows, residuals, squared lengths), residuals at most ``most`` and their products at most ``longest``."""
         total, longest = np.zeros(self.width, dtype=np.int64), self._steps[0]
         farthest, exact = int(most * self.grid), max(1, (1 << 53) // longest)
         for rows, residual, square in left:
@@ -252,13 +252,13 @@ class StandardRows:
         return total
 
     def squares(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
-        """The exact sum of squared residuals."""
+        """Return the exact sum of squared residuals."""
         left = self._left(blocks, start)
         total = sum(standard_rows.add_squares(residual, SQUARE_STEPS, self.most) for _, residual, _ in left)
         return np.array([total], dtype=np.int64)
 
     def products(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, clip: float) -> Ints:
-        """The exact second moments of shortened rows and residuals: diagonal, above it, products with residuals."""
+        """Return the exact second moments of shortened rows and residuals: diagonal, above it, products with residuals."""
         from unpooled.kernels.moments import add_gram
 
         d, longest, most = self.layout.size, self._steps[1], self._clip(clip)
@@ -293,26 +293,26 @@ class StandardRows:
                 yield part, residual, square
 
     def _clip(self, clip: float) -> int:
-        """The clip of a residual in steps of the grid, at least one."""
+        """Return the clip of a residual in steps of the grid, at least one."""
         return max(int(clip * self.grid), 1)
 
     # --- from the totals -------------------------------------------------------------------------------------------------
 
     def gradient_of(self, total: Total) -> tuple[Floats, float]:
-        """The gradient in standardised units, and the deviation of its noise."""
+        """Return the gradient in standardised units, and the deviation of its noise."""
         unit = float(self.grid) ** 2
         return total.values / unit, float(total.deviations.max()) / unit
 
     def square_of(self, total: Total) -> tuple[float, float]:
-        """The sum of squared residuals, and the deviation of its noise."""
+        """Return the sum of squared residuals, and the deviation of its noise."""
         return float(total.values[0]) / SQUARE_STEPS, float(total.deviations[0]) / SQUARE_STEPS
 
     def noise_of_products(self, deviations: Floats) -> float:
-        """The deviation of the noise of one sum of z r, for residuals that are clipped to 1."""
+        """Return the deviation of the noise of one sum of z r, for residuals that are clipped to 1."""
         return float(deviations[-1]) / (self._steps[1] * self.coarse)
 
     def products_of(self, total: Total, clip: float) -> tuple[Floats, Floats]:
-        """(moments, variances of their noise) of (z, r), with nan for the sum of r^2."""
+        """Return (moments, variances of their noise) of (z, r), with nan for the sum of r^2."""
         d, unit = self.layout.size, float(self.coarse) ** 2
         gram, variance = (np.full((d + 1, d + 1), np.nan) for _ in range(2))
         first, second = np.triu_indices(d, 1)
@@ -371,7 +371,7 @@ def remembered(table: Table, by: object, size: int, make: Callable[[], Iterator[
 def public_numbers(
     layout: MomentsLayout, settings: tuple[float, ...], more: int, *, response: bool = True, coefficients: int | None = None
 ) -> tuple[tuple[Floats, Floats], Floats, Floats]:
-    """((means, deviations), coefficients, other numbers) of a request; refuse another count of numbers, or wild ones.
+    """Return ((means, deviations), coefficients, other numbers) of a request; refuse another count of numbers, or wild ones.
 
     No sensitivity depends on them. Their bounds only keep every number of a record finite.
     """

@@ -38,17 +38,17 @@ class SummaryTerm:
             object.__setattr__(self, "identified", False)
 
     def with_p(self, value: float) -> SummaryTerm:
-        """The line with another p-value."""
+        """Return the line with another p-value."""
         return replace(self, p_value=value)
 
     def exponential(self) -> SummaryTerm:
-        """The line with the exponentials of its estimate and interval; standard error and test stay those of the logarithm."""
+        """Return the line with the exponentials of its estimate and interval; standard error and test stay those of the logarithm."""
         estimate, low, high = (math.exp(min(v, 700.0)) for v in (self.estimate, self.conf_low, self.conf_high))
         return replace(self, estimate=estimate, conf_low=low, conf_high=high)
 
     @property
     def line(self) -> ResultTerm:
-        """The term as a line of a result."""
+        """Return the term as a line of a result."""
         sure = {name: known(getattr(self, name)) for name in _SURE}
         return msgspec.structs.replace(ResultTerm(self.term, self.estimate), **sure)
 
@@ -68,7 +68,7 @@ def notes(not_determined: Iterable[str]) -> list[str]:
 def cells_of(
     terms: Iterable[SummaryTerm], level: float, adjust: str | None = None, ratio: str = ""
 ) -> list[tuple[str, ...]]:
-    """The cells of a table, its head first."""
+    """Return the cells of a table, its head first."""
     p = "p" if adjust is None else f"p ({adjust})"
     ends = f"[{(1 - level) / 2:.3g}", f"{(1 + level) / 2:.3g}]"
     lines: list[tuple[str, ...]] = [("", ratio or "estimate", "std error", "privacy", "z", p, *ends)]
@@ -81,7 +81,7 @@ def cells_of(
 
 
 def as_text(lines: Sequence[tuple[str, ...]]) -> str:
-    """Cells as text: the first column to the left, numbers to the right."""
+    """Return cells as text: the first column to the left, numbers to the right."""
     widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
     return "\n".join(
         "  ".join(f"{v:<{w}}" if k == 0 else f"{v:>{w}}" for k, (v, w) in enumerate(zip(line, widths, strict=True))).rstrip()
@@ -116,7 +116,7 @@ class SummaryTable(Savable):
     ratio: str
 
     def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
-        """The lines with their intervals, as a matplotlib figure: the darker part of an interval would be there without privacy, too."""
+        """Return the lines with their intervals, as a matplotlib figure: the darker part of an interval would be there without privacy, too."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6, 0.8 + 0.28 * max(len(self.terms), 1)), layout="constrained")
@@ -138,11 +138,11 @@ class SummaryTable(Savable):
         return figure
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data."""
+        """Return everything as plain data."""
         return asdict(cast("Any", self))
 
     def to_pandas(self) -> Any:  # noqa: ANN401 - a frame of a package that need not be there
-        """The terms as a pandas data frame, indexed by term."""
+        """Return the terms as a pandas data frame, indexed by term."""
         try:
             import pandas as pd  # type: ignore[import-untyped]
         except ModuleNotFoundError:

@@ -42,7 +42,7 @@ class JointTest:
 
     @property
     def p_words(self) -> str:
-        """The p-value as it may be printed: no hits among the draws are "< 3/B"."""
+        """Return the p-value as it may be printed: no hits among the draws are "< 3/B"."""
         if self.draws and self.p_value <= 1 / (self.draws + 1):
             return f"< 3/{self.draws}"
         return f"{self.p_value:.3g}"
@@ -147,7 +147,7 @@ class Tables:
     def printed(
         self, reference: Mapping[str, str] | None = None, coding: str | None = None, against: object = None
     ) -> PrintedTerms:
-        """The lines of the table; ``reference``: levels that others are compared with, ``against``: the class."""
+        """Return the lines of the table; ``reference``: levels that others are compared with, ``against``: the class."""
         if not isinstance(reference, Mapping | None):
             raise UsageError('reference is a mapping from columns to levels: reference={"ward": "b"}')
         asked = {**self.reference, **{str(k): str(v) for k, v in (reference or {}).items()}}
@@ -200,7 +200,7 @@ class Tables:
         against: object = None,
         exponentiate: bool = False,
     ) -> SummaryTable:
-        """Estimates with standard errors, tests and intervals."""
+        """Return estimates with standard errors, tests and intervals."""
         printed, ratio = self.printed(reference, coding, against), self.ratio(exponentiate=exponentiate)
         lines, without = self.estimates.lines(printed, level, adjust)
         if ratio:
@@ -218,7 +218,7 @@ class Tables:
         against: object = None,
         exponentiate: bool = False,
     ) -> Contrast:
-        """The combinations that were asked for, with a joint test."""
+        """Return the combinations that were asked for, with a joint test."""
         ratio = self.ratio(exponentiate=exponentiate)
         printed = self.printed(reference, None, against)
         names, weights, said = printed.contrasts(asked)
@@ -245,7 +245,7 @@ class Tables:
         return Contrast(terms, joint, level, ratio)
 
     def anova(self, smaller: Sequence[str] | None = None, *, against: object = None) -> Anova | JointTest:
-        """A Wald test for every column; ``smaller``: one for all columns (or coefficients) that it leaves out."""
+        """Return a Wald test for every column; ``smaller``: one for all columns (or coefficients) that it leaves out."""
         printed = self.printed(None, None, against)
         if smaller is None:
             terms = dict.fromkeys(name for name in printed.terms if name)
@@ -257,7 +257,7 @@ class Tables:
         return JointTest("chi2", statistic, degrees, chi2_tail(statistic, degrees))
 
     def left_out(self, printed: PrintedTerms, smaller: Sequence[str]) -> Matrix:
-        """The determined lines of the columns that a smaller model leaves out; refused where a column has none."""
+        """Return the determined lines of the columns that a smaller model leaves out; refused where a column has none."""
         left = np.array(left_out(printed, smaller))
         told = self.estimates.determined(printed.weights[left])
         owners = np.array(printed.terms)[left]
@@ -305,7 +305,7 @@ NOT_DETERMINED = (
 
 
 def left_out(printed: PrintedTerms, smaller: Sequence[str]) -> list[int]:
-    """The printed lines that a smaller model leaves out; it names columns, or coefficients of them."""
+    """Return the printed lines that a smaller model leaves out; it names columns, or coefficients of them."""
     given = {smaller} if isinstance(smaller, str) else set(smaller)
     known = {*printed.terms, *printed.names, *printed.coded.slopes}
     for name in sorted(given):

@@ -81,7 +81,7 @@ class _Crew:
         self._errors: dict[int, BaseException] = {}
 
     def work(self, blocks: Iterable[Any]) -> NDArray[np.int64]:
-        """The sum, or the first error."""
+        """Return the sum, or the first error."""
         crew = [threading.Thread(target=self._one, daemon=True) for _ in range(self._count)]
         for thread in crew:
             thread.start()

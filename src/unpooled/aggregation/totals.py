@@ -57,11 +57,11 @@ class Summed:
     count: int = 1
 
     def step(self, act: str) -> str:
-        """The name of one of its steps."""
+        """Return the name of one of its steps."""
         return f"{self.name}-{act}"
 
     def gaussian(self, study: Study) -> GaussianRelease:
-        """The vector with all its noise at once."""
+        """Return the vector with all its noise at once."""
         if self.scale is not None:
             return GaussianRelease(self.blocks, tuple(sorted(self.reach.items())), self.scale)
         mu = budget_mu(study.epsilon, study.delta) * math.sqrt(self.share / self.count)
@@ -76,7 +76,7 @@ class Summed:
             raise UsageError(msg)
 
     def deviations(self, plan: Plan) -> NDArray[np.float64]:
-        """Standard deviation of every coordinate of the total if every party is in it."""
+        """Return the standard deviation of every coordinate of the total if every party is in it."""
         mechanisms = [release.mechanism for release in plan.releases if release.name == self.name]
         if isinstance(mechanisms[0], DistributedGaussian):
             return mechanisms[0].total_deviations(len(mechanisms))
@@ -85,7 +85,7 @@ class Summed:
 
 
 def of_units(study: Study, moved: Mapping[Adjacency, Summed]) -> Summed:
-    """A vector for the units of a study, given what one row is to it under each adjacency.
+    """Return a vector for the units of a study, given what one row is to it under each adjacency.
 
     A household's rows become others, vanish or appear: ``household_rows`` times the farther of a row's moves (Theorem F.19).
     """
@@ -113,7 +113,7 @@ def counting(study: Study) -> Iterator[Summed]:
 
 
 def rows_of(study: Study, participants: Iterable[str], count: Total | None) -> int:
-    """The rows of these parties: as their cards say, or as a noisy count does, between one and all that could count of every id."""
+    """Return the rows of these parties: as their cards say, or as a noisy count does, between one and all that could count of every id."""
     cards = [study.card(name) for name in participants]
     most = sum(card.rows for card in cards)
     if count is None:
@@ -159,12 +159,12 @@ class Aggregation(ABC):
         return ()
 
     def multiplier(self, study: Study) -> float:
-        """The mu of a total's whole budget, less what this way to add up costs: sensitivity over deviation of its noise."""
+        """Return the mu of a total's whole budget, less what this way to add up costs: sensitivity over deviation of its noise."""
         return budget_mu(study.epsilon, study.delta)
 
     @abstractmethod
     def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
-        """The releases of the plan, one per party."""
+        """Return the releases of the plan, one per party."""
 
     @abstractmethod
     def collect(
@@ -220,16 +220,16 @@ class Quantity:
     name: str
     statistic: Statistic
 
-    def planned(self, context: Context) -> tuple[Aggregation, Summed]:
+    def planned(self, context: Context[Adds]) -> tuple[Aggregation, Summed]:
         """Return the aggregation and the vector that the plan has for this total; refused where it has none."""
-        design: Adds = context.design
+        design = context.design
         if self.name not in design.totals:
             msg = f"this plan has no total {self.name!r}"
             raise PlanMismatch(msg)
         return design.aggregation, design.totals[self.name]
 
     def own(self, context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
-        """The party's vector, inside the range for which wrap-around was excluded."""
+        """Return the party's vector, inside the range for which wrap-around was excluded."""
         _, vector = self.planned(context)
         statistic = context.added_up(self.statistic, settings)
         if statistic.size and int(np.abs(statistic).max()) > vector.per_row * context.card.rows:
@@ -251,7 +251,7 @@ def rows_counted(context: Context, settings: tuple[float, ...]) -> NDArray[np.in
 
 
 def noisy_release(plan: Plan, party: str, name: str) -> GaussianRelease:
-    """The planned release of a party's noisy vector."""
+    """Return the planned release of a party's noisy vector."""
     mechanism = plan.release(party, name).mechanism
     assert isinstance(mechanism, GaussianRelease)
     return mechanism

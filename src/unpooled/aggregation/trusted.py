@@ -45,7 +45,7 @@ class Trusted(Aggregation):
         return (Sentence("trusted.aggregator", "{node}, the trusted aggregator", node=self.nodes[0]),)
 
     def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
-        """The noisy total of the aggregator, and every other party's contribution to it."""
+        """Return the noisy total of the aggregator, and every other party's contribution to it."""
         noisy, (aggregator,) = vector.gaussian(study), self.nodes
         vector.fits(study, noisy.scale)
         given = Contribution(noisy, aggregator)

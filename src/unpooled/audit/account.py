@@ -78,7 +78,7 @@ def covered(one: Composition, by: Worst) -> bool:
 
 
 def released_in(model: Model, plan: Plan, party: str, request: bytes, reply: bytes) -> list[tuple[str, str]]:
-    """The releases that a reply holds, as (party, name)."""
+    """Return the releases that a reply holds, as (party, name)."""
     step = open_envelope(request).step
     body = open_body(open_envelope(reply), find_step(model, step).reply)
     found = []
@@ -94,7 +94,7 @@ def released_in(model: Model, plan: Plan, party: str, request: bytes, reply: byt
 
 
 def undebited(plan: Plan, parties: Mapping[str, Party], made: Made, after: int) -> list[Violation]:
-    """Every ledger that says less than was released."""
+    """Return every ledger that says less than was released."""
     found = []
     for (name, party), unit, scope in itertools.product(parties.items(), plan.units, Scope):
         own = scope is Scope.PARTY

@@ -85,7 +85,7 @@ class _Field:
         self.fixed = _fixed(self)
 
     def person(self, tables: Tables) -> dict[str, Any]:
-        """The first person's rows (of a household all), with the responses where they are covered."""
+        """Return the first person's rows (of a household all), with the responses where they are covered."""
         found: dict[str, Any] = {}
         for card in self.cards:
             table = tables[card.name]
@@ -98,12 +98,12 @@ class _Field:
         return found
 
     def world(self, tables: Tables, changes: Mapping[str, Any]) -> Tables:
-        """The data with another first person."""
+        """Return the data with another first person."""
         unit = Unit.HOUSEHOLD if self.unit is Unit.HOUSEHOLD else Unit.RECORD
         return changed_tables(self.plan, tables, changes, unit, 0) or tables
 
     def allowed(self, times: int = 1) -> float:
-        """(e^eps + delta) / (1 + e^eps), for ``times`` neighbours in a row or releases."""
+        """Return (e^eps + delta) / (1 + e^eps), for ``times`` neighbours in a row or releases."""
         delta = self.plan.study.delta
         epsilon = times * self.plan.epsilon(delta, self.unit)
         grown = delta * sum(math.exp(k * epsilon / times) for k in range(times)) if delta else 0.0
@@ -178,7 +178,7 @@ def _told_apart(field: _Field, attack: str, question: str, one: Tables, other: T
 
 
 def _fixed(field: _Field) -> list[tuple[str, str]]:
-    """(party, release) of vectors that are the same whatever was released before: what a tracer can work out beforehand."""
+    """Return (party, release) of vectors that are the same whatever was released before: what a tracer can work out beforehand."""
     first, second = (field.stage.acts(field.tables, next(field.seeds)) for _ in range(2))
     found = []
     for party, done in first.items():
@@ -205,7 +205,7 @@ def _seen(field: _Field, acts: Mapping[str, Sequence[Act]], *, exact: bool) -> N
 
 
 def _tracing(field: _Field) -> Power:
-    """The score <released - expected, what this person adds>, for members and for others; the threshold is learnt on the first half."""
+    """Return the score <released - expected, what this person adds>, for members and for others; the threshold is learnt on the first half."""
     base = field.tables
     draws = [_seen(field, field.stage.acts(field.population(2 + k), 0), exact=True) for k in range(_POPULATION)]
     expected, spread = np.mean(draws, axis=0), np.var(draws, axis=0)
@@ -229,7 +229,7 @@ def _tracing(field: _Field) -> Power:
 
 
 def _learnt(scores: Sequence[tuple[float, bool]]) -> float:
-    """The share of right answers on the second half, with the threshold that was best on the first."""
+    """Return the share of right answers on the second half, with the threshold that was best on the first."""
     half = len(scores) // 2
     values, members = (np.array(part) for part in zip(*scores, strict=True))
     thresholds = np.sort(values[:half])

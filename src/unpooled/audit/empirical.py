@@ -25,7 +25,7 @@ def empirical_epsilon(
     confidence: float = 0.95,
     law: str = "any",
 ) -> float:
-    """An epsilon that the release exceeds with this confidence: a claim below it is refuted, one above it is not proved.
+    """Return an epsilon that the release exceeds with this confidence: a claim below it is refuted, one above it is not proved.
 
     ``release(data)`` gives a number or an array, with fresh noise each time. The first half of the runs chooses a direction (the difference of the
     means), a threshold and which neighbour exceeds it; the second half, untouched, bounds both probabilities by Clopper and Pearson.
@@ -67,7 +67,7 @@ def empirical_epsilon(
 
 
 def _bound(ours: int, theirs: int, runs: int, delta: float, confidence: float, law: str) -> float:
-    """The epsilon that the lower end of p and the upper end of q refute; each end fails with half of 1 - confidence.
+    """Return the epsilon that the lower end of p and the upper end of q refute; each end fails with half of 1 - confidence.
 
     By log((p - delta) / q), which holds for every release; or by mu = quantile(p) - quantile(q) of the normal law.
     """

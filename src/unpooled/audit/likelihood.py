@@ -60,7 +60,7 @@ class LikelihoodRatio:
     seeds: Iterator[int]
 
     def __call__(self, which: int) -> float:
-        """The log likelihood ratio of a fresh run over the first (0) or the second (1) world's data."""
+        """Return the log likelihood ratio of a fresh run over the first (0) or the second (1) world's data."""
         given, seed = self._fixed, next(self.seeds)
         if given is not None:
             found = log_ratio(self.stage.again(given[which], seed), given[1 - which])
@@ -80,7 +80,7 @@ class LikelihoodRatio:
 
 
 def log_ratio(ours: Mapping[str, list[Act]], theirs: Mapping[str, list[Act]]) -> float:
-    """Log p(released | our data) - log p(released | their data), over all acts of a run."""
+    """Return the log p(released | our data) - log p(released | their data), over all acts of a run."""
     total, shared = 0.0, defaultdict[tuple[str, int], list["Pair"]](list)
     for party, acts in ours.items():
         counted: dict[str, int] = defaultdict(int)
@@ -138,7 +138,7 @@ def _of_total(pairs: list[Pair]) -> float:
 
 
 def _shares(mechanism: NoisyChoice, act: Act) -> Numbers:
-    """Log probabilities of the candidates."""
+    """Return the log probabilities of the candidates."""
     from scipy.special import log_softmax
 
     assert isinstance(act.given, Scores)

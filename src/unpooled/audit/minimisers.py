@@ -52,7 +52,7 @@ def same_minimiser(one: Act, other: Act) -> tuple[list[tuple[Vector, Vector]], f
 
 @lru_cache(maxsize=256)
 def _recorded(act: Act) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The minimiser that was drawn, without what covers its residual, and its Jacobian: the same for every neighbour."""
+    """Return the minimiser that was drawn, without what covers its residual, and its Jacobian: the same for every neighbour."""
     assert isinstance(act.given, Objective)
     assert act.perturbation is not None
     assert act.mechanism.scale is not None
@@ -62,7 +62,7 @@ def _recorded(act: Act) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def _perturbation_for(
     solve: Solver, wanted: NDArray[np.float64], start: NDArray[np.float64], slopes: NDArray[np.float64], noise: float
 ) -> NDArray[np.float64] | None:
-    """The perturbation whose minimiser is ``wanted``, by steps along another world's slopes: one row more or less changes them little.
+    """Return the perturbation whose minimiser is ``wanted``, by steps along another world's slopes: one row more or less changes them little.
 
     Where it changes them much, they are worked out anew every few steps.
     """

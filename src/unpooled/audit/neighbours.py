@@ -56,7 +56,7 @@ def _pick(values: list[Any], rng: np.random.Generator) -> Any:  # noqa: ANN401 -
 
 
 def corner(card: Card, end: int) -> Row:
-    """A row with every value at one end of its range."""
+    """Return a row with every value at one end of its range."""
     return {c.name: c.categories[-end] if c.categories is not None else c.range[end] for c in card.columns}
 
 
@@ -84,7 +84,7 @@ def _at_corner(table: Table, card: Card, end: int, at: int) -> Table:
 
 
 def _hollow(card: Card, full: set[str], end: int) -> Row:
-    """Two values (a response may be one of them) at an end of their ranges, all others at the middle: here a value gone missing moves most."""
+    """Return two values (a response may be one of them) at an end of their ranges, all others at the middle: here a value gone missing moves most."""
     ends = corner(card, end)
     return {c.name: ends[c.name] if c.name in full else _middle(c) for c in card.columns}
 
@@ -197,7 +197,7 @@ def searchable(plan: Plan, changes: Mapping[str, Change]) -> bool:
 
 
 def changed_once(plan: Plan, change: Mapping[str, Change], unit: Unit, rng: np.random.Generator) -> dict[str, Change]:
-    """The same neighbour with one value of it drawn anew (of a household: in every row, so that they keep pulling together)."""
+    """Return the same neighbour with one value of it drawn anew (of a household: in every row, so that they keep pulling together)."""
     name = _pick(sorted(change), rng)
     card, own = plan.study.card(name), change[name]
     rows = own if isinstance(own, list) else [own or {}]
@@ -208,7 +208,7 @@ def changed_once(plan: Plan, change: Mapping[str, Change], unit: Unit, rng: np.r
 
 
 def changed_tables(plan: Plan, tables: Tables, changes: Mapping[str, Change], unit: Unit, at: int) -> Tables | None:
-    """The neighbouring data as a whole; None where this change makes none under the study's adjacency."""
+    """Return the neighbouring data as a whole; None where this change makes none under the study's adjacency."""
     found = dict(tables)
     for name, row in changes.items():
         changed = allowed(plan, name, row, unit)
@@ -219,7 +219,7 @@ def changed_tables(plan: Plan, tables: Tables, changes: Mapping[str, Change], un
 
 
 def allowed(plan: Plan, name: str, row: Change, unit: Unit) -> Change:
-    """The change, or what of it the adjacency admits: under zero-out a value may vanish, not become another one (empty: nothing)."""
+    """Return the change, or what of it the adjacency admits: under zero-out a value may vanish, not become another one (empty: nothing)."""
     card = plan.study.card(name)
     label = unit is Unit.ATTRIBUTE and isinstance(row, dict) and set(row) <= set(card.labels)
     if not isinstance(row, dict) or plan.study.adjacency != Adjacency.ZERO_OUT or unit is not Unit.ATTRIBUTE or label:
@@ -228,7 +228,7 @@ def allowed(plan: Plan, name: str, row: Change, unit: Unit) -> Change:
 
 
 def changed_table(table: Table, row: Change, at: int) -> Table:
-    """The neighbouring table."""
+    """Return the neighbouring table."""
     if isinstance(row, list):
         assert isinstance(table, BoundedTable)
         return table.exchange(row)

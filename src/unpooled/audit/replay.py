@@ -152,7 +152,7 @@ class _World:
     _composed: set[tuple[Unit, bool, frozenset[tuple[str, str, int]]]] = field(default_factory=set)
 
     def party(self, name: str, table: Table, recorded: tuple[Act, ...] = ()) -> Party:
-        """The party of this name over other data, which gets what was recorded from its mechanisms."""
+        """Return the party of this name over other data, which gets what was recorded from its mechanisms."""
         if self._watched is None:
             self._watched = watched(self.model, self._acts)
         model = self._watched
@@ -180,7 +180,7 @@ class _World:
         return _Run(tables, transcript, {name: tuple(self._acts[name].done) for name in tables}, entrusts)
 
     def rows(self, tables: Tables) -> list[int]:
-        """Rows to audit: any one, but one of each public part of the rows where releases use a part only."""
+        """Return rows to audit: any one, but one of each public part of the rows where releases use a part only."""
         wanted = {(r.party, r.name) for r in self.plan.releases if r.exposure.part}
         found: list[int] = []
         run = self.record(tables) if wanted else None

@@ -31,7 +31,7 @@ _STILL = 1e-4
 
 
 def share(one: Act, other: Act, declared: Event) -> float | None:
-    """The part of what is declared by which two acts differ; None where nothing is declared or it cannot be measured."""
+    """Return the part of what is declared by which two acts differ; None where nothing is declared or it cannot be measured."""
     mechanism = one.mechanism
     if declared.kind is Kind.UNBOUNDED:
         return None
@@ -50,7 +50,7 @@ def share(one: Act, other: Act, declared: Event) -> float | None:
 
 
 def _choice(mechanism: NoisyChoice, one: Act, other: Act) -> float:
-    """The epsilon of a choice whose scores moved so far."""
+    """Return the epsilon of a choice whose scores moved so far."""
     ours, theirs = one.given, other.given
     assert isinstance(ours, Scores)
     assert isinstance(theirs, Scores)
@@ -61,7 +61,7 @@ def _choice(mechanism: NoisyChoice, one: Act, other: Act) -> float:
 
 
 def _scaled(mechanism: ScaledGaussian, one: Act, other: Act) -> float:
-    """The mu of a vector that moved so far."""
+    """Return the mu of a vector that moved so far."""
     ours, theirs = one.given, other.given
     assert isinstance(ours, Vector)
     assert isinstance(theirs, Vector)

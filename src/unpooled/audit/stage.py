@@ -33,7 +33,7 @@ class FrozenKeys(KeySource):
     """Keys that do not depend on the released content, so that two data sets meet the same noise. Audits only."""
 
     def stream(self, *names: str | int | bytes, content: bytes = b"") -> Stream:  # noqa: ARG002 - that is the point
-        """The stream of these names, whatever the content."""
+        """Return the stream of these names, whatever the content."""
         return super().stream(*names)
 
 
@@ -60,7 +60,7 @@ class Stage:
         self._planned = sum(release.count for release in self.plan.releases)
 
     def run(self, tables: Mapping[str, Table], seed: int, *, frozen: bool = False) -> StagedRun:
-        """One run with root keys that follow from ``seed`` and the party's name. With ``frozen`` noise, other tables meet the same."""
+        """Return one run with root keys that follow from ``seed`` and the party's name. With ``frozen`` noise, other tables meet the same."""
         parties = {card.name: self._party(card, tables[card.name], seed, frozen=frozen) for card in self.study.parties}
         exchange, asked = in_process(parties), {name: list[bytes]() for name in parties}
 

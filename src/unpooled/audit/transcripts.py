@@ -104,7 +104,7 @@ def _witnessed(model: Model, acts: Mapping[str, Acts], registry: Callable[[str],
 
 
 def _public_columns(study: Study) -> list[str]:
-    """Columns that the study declares public."""
+    """Return columns that the study declares public."""
     declared = study.parameters.get("public", [])
     return [str(name) for name in declared] if isinstance(declared, list | tuple) else []
 

@@ -57,7 +57,7 @@ class Acts:
 
 
 def _watching(mechanism: Mechanism, release: str, acts: Callable[[], Acts]) -> Mechanism:
-    """The same mechanism, of a class of its own, which also writes down each draw."""
+    """Return the same mechanism, of a class of its own, which also writes down each draw."""
     kind = type(mechanism)
 
     def draw(self: Mechanism, given: Given, bits: RandomBits) -> NDArray[Any]:
@@ -84,7 +84,7 @@ def _watching(mechanism: Mechanism, release: str, acts: Callable[[], Acts]) -> M
 
 
 def watched(model: Model, written: Mapping[str, Acts]) -> Model:
-    """The model with witnesses in its plans, which write to the list of the party that draws.
+    """Return the model with witnesses in its plans, which write to the list of the party that draws.
 
     A plan is a function of its study alone, so each is compiled once, not anew for every neighbour.
     """

@@ -20,7 +20,7 @@ def contrast(
 ) -> None:
     """Estimate combinations of coefficients with standard errors, intervals and a joint test. It costs no budget: all follows from what was released."""
     from unpooled.errors import UsageError
-    from unpooled.report.run import Run
+    from unpooled.study.finished import Run
 
     found = Run.read(run)
     tables = found.model.tables(found.plan, found.result)

@@ -80,7 +80,7 @@ def _own_state(folder: Path) -> Iterator[None]:
 
 
 def _rows(folder: Path, epsilon: float, seed: int, console: Console) -> dict[str, Any]:
-    """A regression over rows of three hospitals."""
+    """Return a regression over rows of three hospitals."""
     import numpy as np
 
     from unpooled.datasets.hospitals import make_hospitals
@@ -270,7 +270,7 @@ def _table(console: Console, titles: Sequence[str], lines: Sequence[Sequence[str
 
 def _page(run: Path) -> None:
     from unpooled.report.page import page
-    from unpooled.report.run import Run
+    from unpooled.study.finished import Run
 
     (run / "report.html").write_text(page(Run.read(run)), encoding="utf-8")
 

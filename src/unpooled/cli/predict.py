@@ -26,8 +26,8 @@ def predict(
 
     from unpooled.errors import UsageError
     from unpooled.models import fitted
-    from unpooled.report.run import Run
     from unpooled.study.data import SPARSE, must_exist
+    from unpooled.study.finished import Run
     from unpooled.study.predict import predictions
     from unpooled.study.sniff import read_or_words
 

@@ -38,7 +38,7 @@ def report(
     from unpooled.errors import UsageError
     from unpooled.report.page import page, page_of_party
     from unpooled.report.party import PartyView
-    from unpooled.report.run import Run
+    from unpooled.study.finished import Run
 
     warning = ""
     if config is not None:
@@ -60,8 +60,8 @@ def report(
 def _verify(run: Path, cards: list[Path], *, as_json: bool) -> None:
     """Check the signatures of a run's replies, and say how many each party gave."""
     from unpooled.cli.say import say_json
-    from unpooled.report.run import Run
     from unpooled.study.files import read_card
+    from unpooled.study.finished import Run
 
     signed = Run.verify(run, [read_card(path) for path in cards])
     if as_json:

@@ -17,7 +17,7 @@ def result(
     """Print what a study found: coefficients (or summaries) in the data's own units, with standard errors and intervals where there are any."""
     from unpooled.errors import UsageError
     from unpooled.protocol.terms import as_csv as csv_of
-    from unpooled.report.run import Run
+    from unpooled.study.finished import Run
 
     if as_csv and as_json:
         raise UsageError("choose --csv or --json")

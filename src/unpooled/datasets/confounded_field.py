@@ -39,7 +39,7 @@ def make_confounded_field(
     signs: str = "random",
     seed: int = 0,
 ) -> ConfoundedField:
-    """A Gaussian random field on a square grid, halved into X and C; ``pairs`` times X_i <- X_i + C_j; y from the top components.
+    """Return a Gaussian random field on a square grid, halved into X and C; ``pairs`` times X_i <- X_i + C_j; y from the top components.
 
     The kernel is exp(-(r / 11.3)^2). The coefficients are the sum of the top principal components of the standardised design (with
     weights 1, or 1/k when ``decaying``). The sign of a component is arbitrary, and the size of the confounding depends on it: each

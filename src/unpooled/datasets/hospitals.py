@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def make_hospitals(rows: tuple[int, ...] = (2400, 1500, 900), seed: int = 0) -> dict[str, dict[str, NDArray[Any]]]:
-    """Columns of each hospital: age, systolic pressure (some missing), cholesterol, and smoking habit.
+    """Return columns of each hospital: age, systolic pressure (some missing), cholesterol, and smoking habit.
 
     The hospitals differ in mean age; pressure rises with age and smoking.
 

@@ -68,7 +68,7 @@ class Declared:
 
     @property
     def names(self) -> list[str]:
-        """The names of the features."""
+        """Return the names of the features."""
         return [column.name for column in self.columns]
 
 
@@ -111,7 +111,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     # --- before the data -------------------------------------------------------------------------------------------------
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
-        """The plan of a fit to data of this shape, without data; ``n_samples`` counts households where these are the unit."""
+        """Return the plan of a fit to data of this shape, without data; ``n_samples`` counts households where these are the unit."""
         return self._planned({ALL: n_samples}, n_features)
 
     def _planned(self, rows: Mapping[str, int], n_features: int) -> Plan:
@@ -174,7 +174,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         return cls._model if calibration == Calibration.SOUND else form_of(cls._model.name, Calibration.parse(calibration))
 
     def _row_of(self, study: Study) -> Model:  # noqa: ARG002 - for estimators that choose between models
-        """The model that a study of this estimator asks for."""
+        """Return the model that a study of this estimator asks for."""
         return self._row
 
     def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
@@ -202,7 +202,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         return Declared(self._coded(bounds, names), () if self.bounds is not None else (BOUNDS,))
 
     def _coded(self, bounds: Bounds, names: Sequence[str]) -> tuple[Column, ...]:
-        """The columns as the study codes them; what is declared of others does not matter where columns are taken by name."""
+        """Return the columns as the study codes them; what is declared of others does not matter where columns are taken by name."""
         if self._picks and set(names) < set(bounds.names):
             declared = {column.name: column for column in bounds.columns(bounds.names)}
             return tuple(declared[name] for name in names)
@@ -217,7 +217,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         *,
         pure: bool = False,
     ) -> Study:
-        """A study of these cards with the parameters that all estimators have; ``pure``: delta plays no part in it."""
+        """Return a study of these cards with the parameters that all estimators have; ``pure``: delta plays no part in it."""
         default = 0.0 if pure else default_delta(min(card.people for card in cards))
         return Study(
             model=self._model.name,
@@ -318,7 +318,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         return result
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-        """scikit-learn's ``LinearRegression`` or ``LogisticRegression`` with these coefficients, predicting the same."""
+        """Return scikit-learn's ``LinearRegression`` or ``LogisticRegression`` with these coefficients, predicting the same."""
         check_is_fitted(self)
         if not self._is_linear:
             raise UsageError(
@@ -381,7 +381,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
 
 
 def cards_of(groups: Mapping[str, Sequence[str]], declared: Declared, rows: int, *, labels: bool = True) -> tuple[Card, ...]:
-    """The cards of parties that each hold some of the columns (and the response)."""
+    """Return the cards of parties that each hold some of the columns (and the response)."""
     columns = {column.name: column for column in declared.columns}
     own = (RESPONSE,) if labels else ()
     return tuple(Card(party, rows, tuple(columns[name] for name in held), own) for party, held in groups.items())

@@ -40,7 +40,7 @@ class DeclaredClassifier(ClassifierMixin, StudyEstimator):
         return replace(declared, classes=classes, derived=(*declared.derived, *((CLASSES,) if classes.derived else ())))
 
     def _labelled(self, X: ArrayLike, y: ArrayLike) -> tuple[Table, Declared, NDArray[Any]]:
-        """Features, declarations, and the labels as a party's table holds them."""
+        """Return features, declarations, and the labels as a party's table holds them."""
         table, labels = self._read(X, y)
         declared = self._declared(table.names, table, labels)
         assert declared.classes is not None
@@ -54,7 +54,7 @@ class DeclaredClassifier(ClassifierMixin, StudyEstimator):
         return np.asarray(self._natural(X) @ self.coef_.T + self.intercept_)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of the classes."""
+        """Return probabilities of the classes."""
         decisions = self.decision_function(X)
         if decisions.ndim > 1:
             return np.asarray(softmax(decisions, axis=1))
@@ -62,7 +62,7 @@ class DeclaredClassifier(ClassifierMixin, StudyEstimator):
         return np.column_stack([1 - positive, positive])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The likeliest class of every row."""
+        """Return the likeliest class of every row."""
         decisions = self.decision_function(X)
         chosen = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(axis=1)
         return np.asarray(self.classes_[chosen])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def linear_model(estimator: Any, columns: tuple[Column, ...]) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-    """A ``LinearRegression``, or a ``LogisticRegression`` where the estimator has classes, with these coefficients."""
+    """Return a ``LinearRegression``, or a ``LogisticRegression`` where the estimator has classes, with these coefficients."""
     from sklearn.linear_model import LinearRegression, LogisticRegression
 
     if any(column.categories or column.may_be_absent for column in columns):

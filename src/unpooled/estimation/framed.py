@@ -51,7 +51,7 @@ class TakesFrames:
 
     @property
     def _formula_parameter(self) -> dict[str, str]:
-        """The study's parameter; none without a formula, so that such a study keeps its hash."""
+        """Return the study's parameter; none without a formula, so that such a study keeps its hash."""
         text = getattr(self, "_right", None)
         if text is None:
             text = right_side(getattr(self, "formula", None), self.bounds)
@@ -100,7 +100,7 @@ def framed(X: Any, y: Any, formula: str | None, bounds: Any) -> Framed:  # noqa:
 
 
 def right_side(formula: str | None, bounds: Any) -> str:  # noqa: ANN401 - as declared
-    """The right side of a formula, before any data."""
+    """Return the right side of a formula, before any data."""
     if formula is None:
         return ""
     said = Formula.parse(formula)
@@ -108,7 +108,7 @@ def right_side(formula: str | None, bounds: Any) -> str:  # noqa: ANN401 - as de
 
 
 def picked(X: Any, names: Sequence[str]) -> Any:  # noqa: ANN401 - a frame, or rows without names
-    """The named columns of a frame; rows without names as they are."""
+    """Return the named columns of a frame; rows without names as they are."""
     if not is_frame(X):
         return X
     missing = [name for name in names if name not in columns_of(X)]
@@ -119,7 +119,7 @@ def picked(X: Any, names: Sequence[str]) -> Any:  # noqa: ANN401 - a frame, or r
 
 
 def _names(X: Any, said: Formula | None, left: Sequence[str], bounds: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """The columns that a dot, or no formula, stands for: those that are declared, else all but the response."""
+    """Return the columns that a dot, or no formula, stands for: those that are declared, else all but the response."""
     declared = Bounds.given(bounds, None).names if bounds is not None else ()
     if not declared and is_frame(X):
         declared = tuple(columns_of(X))

@@ -22,7 +22,7 @@ _COLUMN = "(household)"
 
 
 def site_tables(table: Table, sites: Any, unit: str, unit_id: Any, most: int) -> dict[str, Table]:  # noqa: ANN401 - array-likes
-    """The rows of every site; where households are protected, at most ``most`` of an id over all of them."""
+    """Return the rows of every site; where households are protected, at most ``most`` of an id over all of them."""
     _check(unit, most)
     if (unit == Unit.HOUSEHOLD) != (unit_id is not None):
         raise UsageError('unit="household" and unit_id (an id for every row) go together: give both or neither')
@@ -56,7 +56,7 @@ def counts_of(tables: Mapping[str, Table]) -> dict[str, int | Household]:
 
 
 def planned_counts(rows: Mapping[str, int], unit: str, most: int) -> dict[str, int | Household]:
-    """The same for data of this shape: numbers of rows, or of households."""
+    """Return the same for data of this shape: numbers of rows, or of households."""
     _check(unit, most)
     if unit != Unit.HOUSEHOLD:
         return dict(rows)
@@ -64,7 +64,7 @@ def planned_counts(rows: Mapping[str, int], unit: str, most: int) -> dict[str, i
 
 
 def row_cards(counts: Mapping[str, int | Household], columns: tuple[Column, ...]) -> tuple[Card, ...]:
-    """The cards of parties that hold rows of the same columns."""
+    """Return the cards of parties that hold rows of the same columns."""
     return tuple(
         Card(name, count, columns)
         if isinstance(count, int)

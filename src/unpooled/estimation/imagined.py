@@ -62,7 +62,7 @@ def imagine(
     table: Table,
     rng: np.random.Generator,
 ) -> Any:  # noqa: ANN401 - the model's own result
-    """The result of a study over these made-up rows."""
+    """Return the result of a study over these made-up rows."""
     seen = getattr(plan.design, "seen", None)  # with the columns of a formula
     table = table if seen is None else seen(table)
     parties = plan.design.aggregation.parties
@@ -78,7 +78,7 @@ def imagine(
 def made_up_features(
     features: tuple[Column, ...], count: int, correlation: float, ranges: float, rng: np.random.Generator
 ) -> tuple[dict[str, Any], NDArray[np.float64]]:
-    """Normal columns with one common factor inside declared ranges, categories by their sign; and the same as standardised rows."""
+    """Return normal columns with one common factor inside declared ranges, categories by their sign; and the same as standardised rows."""
     rows = math.sqrt(1 - correlation) * rng.normal(size=(count, len(features)))
     rows += math.sqrt(correlation) * rng.normal(size=(count, 1))
     columns: dict[str, Any] = {}

@@ -167,7 +167,7 @@ class Linkable:
         return columns_of_parties(int(parties), names)
 
     def _as_linked(self, study: Study, tables: Mapping[str, Table]) -> tuple[Study, dict[str, bytes]]:
-        """The study as it is of linked rows: it names their row map, and its cards carry keys. The parties' root keys."""
+        """Return the study as it is of linked rows: it names their row map, and its cards carry keys. The parties' root keys."""
         roots: dict[str, bytes] = vars(self).pop(self._roots, {})
         if not roots:
             return study, roots
@@ -179,7 +179,7 @@ class Linkable:
 
 
 def _agreed(taken: Mapping[str, Any], column: str) -> NDArray[Any]:
-    """A column of the linked rows, which all frames that have it must tell alike."""
+    """Return a column of the linked rows, which all frames that have it must tell alike."""
     held = [np.asarray(frame[column]) for frame in taken.values() if column in columns_of(frame)]
     if not held:
         msg = f"no frame has a column {column!r}: y names the column with the response"
@@ -191,5 +191,5 @@ def _agreed(taken: Mapping[str, Any], column: str) -> NDArray[Any]:
 
 
 def _plain(values: NDArray[Any]) -> Any:  # noqa: ANN401
-    """A column as a frame takes it."""
+    """Return a column as a frame takes it."""
     return values.tolist() if values.dtype == object else values

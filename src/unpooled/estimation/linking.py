@@ -81,7 +81,7 @@ def link_rows(
 
 
 def rows_of(frame: Any, rows: NDArray[np.int64]) -> Any:  # noqa: ANN401 - a frame of the same kind
-    """Some rows of a frame, in this order."""
+    """Return some rows of a frame, in this order."""
     if hasattr(frame, "iloc"):
         return frame.iloc[rows]
     if isinstance(frame, Mapping):
@@ -90,12 +90,12 @@ def rows_of(frame: Any, rows: NDArray[np.int64]) -> Any:  # noqa: ANN401 - a fra
 
 
 def keys_of_study(on: On, normalise: Sequence[str]) -> list[LinkKey]:
-    """The keys as a study has them."""
+    """Return the keys as a study has them."""
     return [_key(one, normalise) for one in ([on] if isinstance(on, str) else on)]
 
 
 def key_columns(keys: Sequence[LinkKey]) -> tuple[str, ...]:
-    """The columns that keys are made of, each once."""
+    """Return the columns that keys are made of, each once."""
     return tuple(dict.fromkeys(column for key in keys for column in key.columns))
 
 
@@ -109,7 +109,7 @@ def _key(one: str | Mapping[str, Any], normalise: Sequence[str]) -> LinkKey:
 
 
 def _text(frame: Any, column: str) -> NDArray[Any]:  # noqa: ANN401 - any frame
-    """A column of ids; whole numbers as text, so that long ones are not rounded."""
+    """Return a column of ids; whole numbers as text, so that long ones are not rounded."""
     if not isinstance(frame, Mapping) and not hasattr(frame, "columns"):
         raise UsageError("a frame is one of pandas or polars, or a mapping from names to columns")
     values = np.asarray(frame[column]) if column in columns_of(frame) else None
@@ -122,5 +122,5 @@ def _text(frame: Any, column: str) -> NDArray[Any]:  # noqa: ANN401 - any frame
 
 
 def _root(name: str, seed: int | None) -> bytes:
-    """The root key of a party's ledger: nobody's, or that of a simulation, which protects nobody."""
+    """Return the root key of a party's ledger: nobody's, or that of a simulation, which protects nobody."""
     return os.urandom(32) if seed is None else hashlib.sha256(f"unpooled linked {seed} {name}".encode()).digest()

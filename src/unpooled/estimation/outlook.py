@@ -59,12 +59,12 @@ class Outlook:
 
     @property
     def at(self) -> Expected:
-        """The point of the epsilon that is asked for."""
+        """Return the point of the epsilon that is asked for."""
         return next(point for point in self.points if point.epsilon == self.epsilon)
 
     @property
     def error(self) -> float:
-        """The expected error at that epsilon."""
+        """Return the expected error at that epsilon."""
         return self.at.error
 
     @property
@@ -78,7 +78,7 @@ class Outlook:
         return not self.error >= self.nothing_released * 0.98
 
     def epsilon_for(self, error: float) -> float:
-        """The smallest epsilon whose expected error is at most this (interpolated); infinite where none of those simulated reaches it."""
+        """Return the smallest epsilon whose expected error is at most this (interpolated); infinite where none of those simulated reaches it."""
         error = real("error", error)
         points = sorted(self.points, key=lambda point: point.epsilon)
         if points[0].error <= error:
@@ -91,7 +91,7 @@ class Outlook:
         return math.inf
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data."""
+        """Return everything as plain data."""
         return {
             **{
                 name: getattr(self, name)
@@ -152,12 +152,12 @@ class Outlook:
 
 
 def drawn(value: Range, rng: np.random.Generator) -> float:
-    """An assumed number as it is, or a draw from the range that is assumed."""
+    """Return an assumed number as it is, or a draw from the range that is assumed."""
     return float(rng.uniform(*value)) if isinstance(value, tuple | list) else float(value)
 
 
 def in_words(name: str, value: Range) -> str:
-    """An assumption as text."""
+    """Return an assumption as text."""
     return f"{name} {value[0]:g} to {value[1]:g}" if isinstance(value, tuple | list) else f"{name} {value:g}"
 
 

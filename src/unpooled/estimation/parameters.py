@@ -62,7 +62,7 @@ _BOUNDS = ParameterKind(
 
 
 def taking(names: str, *kinds: ParameterKind) -> Constraints:
-    """The same kinds for each of these parameters."""
+    """Return the same kinds for each of these parameters."""
     return dict.fromkeys(names.split(), kinds)
 
 
@@ -100,5 +100,5 @@ def check(constraints: Constraints, values: Mapping[str, Any]) -> None:
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - a NumPy number, a number or a word
-    """A NumPy number as Python's own, which a study can hold; anything else as it is."""
+    """Return a NumPy number as Python's own, which a study can hold; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value

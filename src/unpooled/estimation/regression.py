@@ -43,13 +43,13 @@ class LinearRegressor(RegressorMixin, StudyEstimator):
         return [self.y_bounds]
 
     def _response(self, name: str, given: Any, y: NDArray[Any] | None) -> Column:  # noqa: ANN401 - a pair, or None
-        """A response with the range that is given of it, or read off the data."""
+        """Return a response with the range that is given of it, or read off the data."""
         bounds = Bounds.given(given, None if y is None else Table({name: y}), warn=self._warns and self.bounds is not None)
         (response,) = replace(bounds, missing="refuse").columns([name])
         return response
 
     def _numeric(self, X: Any, y: ArrayLike) -> tuple[Table, Declared, Vector]:  # noqa: ANN401 - an array, a frame or a sparse matrix
-        """Features, declarations and responses."""
+        """Return features, declarations and responses."""
         table, response = self._read(X, y, y_numeric=True)
         response = response.astype(np.float64)
         return table, self._declared(table.names, table, response), response

@@ -26,7 +26,7 @@ def run(
     budget: Budget | None = None,
     roots: Mapping[str, bytes] | None = None,
 ) -> tuple[Plan, LocalRun]:
-    """The plan of a study, and its run over tables of this process."""
+    """Return the plan of a study, and its run over tables of this process."""
     plan = model.compile(study)
     return plan, run_in_process(model, plan, dict(tables), Policy.in_process(), lambda _: model, keepers, budget, roots)
 

@@ -44,7 +44,7 @@ class Tabled(Profiled):
         against: object = None,
         exponentiate: bool = False,
     ) -> SummaryTable:
-        """The table to publish: estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
+        """Return the table to publish: estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
 
         Levels of a column are compared with its first declared one, with ``reference={"ward": "b"}``, or with their mean (``coding="sum"``);
         the classes of the multinomial family with the first one, or with ``against``. ``exponentiate=True`` gives odds, rate or hazard ratios.
@@ -67,7 +67,7 @@ class Tabled(Profiled):
         against: object = None,
         exponentiate: bool = False,
     ) -> Contrast:
-        """Combinations of coefficients with standard errors, intervals and a joint test, free of charge.
+        """Return combinations of coefficients with standard errors, intervals and a joint test, free of charge.
 
         Given as words ("ward: b - a", "2 * age - dose"; of several classes "sick: ward: b - a"), as mappings from the names of coefficients
         to weights, or as rows of weights. ``value``: what they are compared with.
@@ -76,5 +76,5 @@ class Tabled(Profiled):
         return self._tables().contrast(C, value, level, **asked)
 
     def anova(self, smaller: Sequence[str] | None = None) -> Anova | JointTest:
-        """A Wald test for every column; ``smaller``: whether the columns that it does not name explain anything."""
+        """Return a Wald test for every column; ``smaller``: whether the columns that it does not name explain anything."""
         return self._tables().anova(smaller)

@@ -26,7 +26,7 @@ _QUOTED = (
 
 
 def checked(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **rules: Any) -> Any:  # noqa: ANN401
-    """Rows (and responses) as scikit-learn checks them: an array of numbers, or of objects where there is text among them.
+    """Return rows (and responses) as scikit-learn checks them: an array of numbers, or of objects where there is text among them.
 
     Texts stay what they are, and what may stand in a column is left to its declaration. Messages are scikit-learn's without the
     values that some of them quote.
@@ -61,7 +61,7 @@ def checked(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = T
 
 
 def _mixed(X: Any) -> NDArray[Any] | None:  # noqa: ANN401
-    """The rows as an array of objects if they hold something else than numbers; None leaves them to scikit-learn."""
+    """Return the rows as an array of objects if they hold something else than numbers; None leaves them to scikit-learn."""
     if is_frame(X):
         columns = list(_of_frame(X).values())
         if not columns or all(column.dtype.kind in "biufc" for column in columns):
@@ -112,7 +112,7 @@ def table_of(data: Any, names: Sequence[str] | None = None) -> Table:  # noqa: A
 
 
 def responses_of(y: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """The columns of a response by name, or of several."""
+    """Return the columns of a response by name, or of several."""
     return {RESPONSE: y} if y.ndim == 1 else dict(zip(response_names(y.shape[1]), y.T, strict=True))
 
 
@@ -131,7 +131,7 @@ def part(table: Table, names: Sequence[str], response: NDArray[Any] | None = Non
 
 
 def names_of(estimator: Any, count: int) -> list[str]:  # noqa: ANN401
-    """The names of the features that an estimator has seen, or x0, x1, .. where they have none."""
+    """Return the names of the features that an estimator has seen, or x0, x1, .. where they have none."""
     return [str(name) for name in getattr(estimator, "feature_names_in_", _numbered(count))]
 
 
@@ -140,7 +140,7 @@ def _numbered(count: int) -> list[str]:
 
 
 def columns_of(frame: Any) -> list[str]:  # noqa: ANN401 - a frame, or a mapping from names to columns
-    """The names of a frame's columns."""
+    """Return the names of a frame's columns."""
     return [str(name) for name in (frame if isinstance(frame, Mapping) else frame.columns)]
 
 

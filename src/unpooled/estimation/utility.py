@@ -22,7 +22,7 @@ _MOST_SEEN = 256
 
 
 def glance(model: Model, study: Study) -> Outlook | None:
-    """The outlook at the epsilon of the study alone, by few runs; None where the model has none, or where there is nothing to spend."""
+    """Return the outlook at the epsilon of the study alone, by few runs; None where the model has none, or where there is nothing to spend."""
     if model.outlook is None or math.isinf(study.epsilon) or study.parameters.get("fitted"):
         return None  # a study of new rows fits nothing: what it is worth was decided by the one that did
     key = _key(model, study)

@@ -49,7 +49,7 @@ class Family(ABC):
 
     @abstractmethod
     def value(self, u: Vector, y: Vector) -> Vector:
-        """The losses."""
+        """Return the losses."""
 
     @abstractmethod
     def pull(self, u: Vector, y: Vector) -> Vector:
@@ -61,7 +61,7 @@ class Family(ABC):
 
     @abstractmethod
     def start(self, y: Vector) -> float:
-        """The best constant predictor, or nearly."""
+        """Return the best constant predictor, or nearly."""
 
     @abstractmethod
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
@@ -72,15 +72,15 @@ class Family(ABC):
         return self.weight(u, y)
 
     def bend(self, y: Vector) -> float:  # noqa: ARG002 - where f'' has a bound, that is it
-        """A usual f'' of these responses: the scale of a penalty."""
+        """Return a usual f'' of these responses: the scale of a penalty."""
         return self.curvature
 
     def steepest(self, most: float) -> float:  # noqa: ARG002 - where f' has a bound, that is it
-        """The largest ``|f'|`` of responses that are declared to be at most this."""
+        """Return the largest ``|f'|`` of responses that are declared to be at most this."""
         return self.slope
 
     def mean(self, u: Vector) -> Vector:
-        """The expected response of a linear predictor."""
+        """Return the expected response of a linear predictor."""
         return u
 
     def check(self, y: Vector) -> None:
@@ -93,7 +93,7 @@ class Family(ABC):
         return 1.0
 
     def log_normaliser(self, dispersion: float) -> float:  # noqa: ARG002 - most families have none
-        """Log of the integral of exp(-f / dispersion) over the response."""
+        """Return the log of the integral of exp(-f / dispersion) over the response."""
         return 0.0
 
     def integrated(self, u: Vector, y: Vector) -> float:  # noqa: ARG002 - nothing was minimised over

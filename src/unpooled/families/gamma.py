@@ -43,7 +43,7 @@ class Gamma(RowFamily):
     cap: float = CAP
 
     def value(self, u: Vector, y: Vector) -> Vector:
-        """The losses."""
+        """Return the losses."""
         inverse = np.exp(np.minimum(-u, self.cap)) + math.exp(self.cap) * np.maximum(-u - self.cap, 0.0)
         return u + y * inverse - np.log(y) - 1.0
 
@@ -60,7 +60,7 @@ class Gamma(RowFamily):
         return np.asarray(step + y * capped_change(-u, -step, self.cap))
 
     def start(self, y: Vector) -> float:
-        """The log of the mean."""
+        """Return the log of the mean."""
         return math.log(float(y.mean()))
 
     def bend(self, y: Vector) -> float:  # noqa: ARG002 - its mean is that everywhere
@@ -111,7 +111,7 @@ class Gamma(RowFamily):
 
 
 def gamma_dispersion(clipped: float, most: float) -> float:
-    """The dispersion of a gamma law whose squared pulls ((y - m)/m)^2, each counted as at most ``most``, have this mean.
+    """Return the dispersion of a gamma law whose squared pulls ((y - m)/m)^2, each counted as at most ``most``, have this mean.
 
     Clipped squares are smaller than the dispersion; they rise with it, so it is found by bisection.
 
@@ -126,7 +126,7 @@ def gamma_dispersion(clipped: float, most: float) -> float:
 
 
 def _clipped_square(dispersion: float, most: float) -> float:
-    """E min((t - 1)^2, most) of a gamma t of mean 1 and this variance; ``most`` at least 1."""
+    """Return E min((t - 1)^2, most) of a gamma t of mean 1 and this variance; ``most`` at least 1."""
     shape, end = 1 / dispersion, 1 + math.sqrt(most)
     # E[t^k; t <= end] = E[t^k] P(Gamma(shape + k) <= shape end)
     inside = [float(gammainc(shape + k, shape * end)) for k in range(3)]

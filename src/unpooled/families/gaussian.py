@@ -30,7 +30,7 @@ class Gaussian(Family):
         return (y - u) ** 2 / 2
 
     def pull(self, u: Vector, y: Vector) -> Vector:
-        """The residuals."""
+        """Return the residuals."""
         return y - u
 
     def weight(self, u: Vector, y: Vector) -> Vector:  # noqa: ARG002 - it is the same everywhere
@@ -38,11 +38,11 @@ class Gaussian(Family):
         return np.ones_like(u)
 
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
-        """(r'^2 - r^2) / 2 as a product."""
+        """Return (r'^2 - r^2) / 2 as a product."""
         return step * (step / 2 - (y - u))
 
     def start(self, y: Vector) -> float:
-        """The mean."""
+        """Return the mean."""
         return float(y.mean())
 
     def log_normaliser(self, dispersion: float) -> float:

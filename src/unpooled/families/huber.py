@@ -32,7 +32,7 @@ class Huber(Family):
         return inside * (y - u - inside / 2)
 
     def pull(self, u: Vector, y: Vector) -> Vector:
-        """The residual, clipped."""
+        """Return the residual, clipped."""
         return np.clip(y - u, -self.slope, self.slope)
 
     def weight(self, u: Vector, y: Vector) -> Vector:
@@ -40,21 +40,21 @@ class Huber(Family):
         return np.where(np.abs(y - u) <= self.slope, 1.0, LEAST)
 
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
-        """(r' - r)(c + c')/2 + (c' - c)(r + r' - c - c')/2, c the clipped residual: the second term is 0 away from the bend."""
+        """Return (r' - r)(c + c')/2 + (c' - c)(r + r' - c - c')/2, c the clipped residual: the second term is 0 away from the bend."""
         before, after = self.pull(u, y), self.pull(u + step, y)
         return ((after - before) * (2 * (y - u) - step - before - after) - step * (before + after)) / 2
 
     def start(self, y: Vector) -> float:
-        """The median."""
+        """Return the median."""
         return float(np.median(y))
 
     def unit(self, y: Vector) -> float:
-        """The median absolute deviation as a normal law's deviation, or the deviation itself where half of the responses are equal."""
+        """Return the median absolute deviation as a normal law's deviation, or the deviation itself where half of the responses are equal."""
         spread = 1.4826 * float(np.median(np.abs(y - np.median(y))))
         return spread or float(y.std()) or 1.0
 
     def log_normaliser(self, dispersion: float) -> float:
-        """A normal law's middle and two exponential tails."""
+        """Return a normal law's middle and two exponential tails."""
         s, k = math.sqrt(dispersion), self.slope
         middle = math.sqrt(2 * math.pi) * s * (2 * float(ndtr(k / s)) - 1)
         return math.log(middle + 2 * dispersion / k * math.exp(-(k**2) / (2 * dispersion)))

@@ -43,19 +43,19 @@ class Logistic(RowFamily):
     classes: ClassVar[bool] = True
 
     def value(self, u: Vector, y: Vector) -> Vector:
-        """The losses."""
+        """Return the losses."""
         return np.logaddexp(0.0, -y * u)
 
     def pull(self, u: Vector, y: Vector) -> Vector:
-        """The label times the probability of the other one."""
+        """Return the label times the probability of the other one."""
         return np.asarray(y * expit(-y * u))
 
     def weight(self, u: Vector, y: Vector) -> Vector:
-        """The variance of the label, accurate far out on the right side and kept from vanishing on the wrong one."""
+        """Return the variance of the label, accurate far out on the right side and kept from vanishing on the wrong one."""
         return np.asarray(expit(-y * u) * np.maximum(expit(y * u), LEAST))
 
     def start(self, y: Vector) -> float:
-        """The log odds of the labels, half a sample more on each side: finite for one class, too."""
+        """Return the log odds of the labels, half a sample more on each side: finite for one class, too."""
         positive = float((y > 0).sum())
         return math.log((positive + 0.5) / (y.size - positive + 0.5))
 

@@ -40,15 +40,15 @@ class NegativeBinomial(RowFamily):
         return u + math.log(self.dispersion)
 
     def value(self, u: Vector, y: Vector) -> Vector:
-        """The losses."""
+        """Return the losses."""
         return np.asarray((y + 1 / self.dispersion) * np.logaddexp(0.0, self._at(u)) - y * u)
 
     def pull(self, u: Vector, y: Vector) -> Vector:
-        """(y - m) / (1 + dispersion m), as sums of what is small on either side."""
+        """Return (y - m) / (1 + dispersion m), as sums of what is small on either side."""
         return np.asarray(y * expit(-self._at(u)) - expit(self._at(u)) / self.dispersion)
 
     def weight(self, u: Vector, y: Vector) -> Vector:
-        """(y + theta) s (1 - s)."""
+        """Return (y + theta) s (1 - s)."""
         s = expit(self._at(u))
         return np.maximum((y + 1 / self.dispersion) * s * expit(-self._at(u)), LEAST)
 
@@ -60,7 +60,7 @@ class NegativeBinomial(RowFamily):
         return np.asarray((y + 1 / self.dispersion) * moved - y * step)
 
     def start(self, y: Vector) -> float:
-        """The log of the mean, of half a count at least."""
+        """Return the log of the mean, of half a count at least."""
         return math.log(max(float(y.mean()), 0.5 / y.size))
 
     def bend(self, y: Vector) -> float:

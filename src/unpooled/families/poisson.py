@@ -38,7 +38,7 @@ class Poisson(RowFamily):
     cap: float = CAP
 
     def value(self, u: Vector, y: Vector) -> Vector:
-        """The losses."""
+        """Return the losses."""
         return np.exp(np.minimum(u, self.cap)) + math.exp(self.cap) * np.maximum(u - self.cap, 0.0) - y * u
 
     def pull(self, u: Vector, y: Vector) -> Vector:
@@ -54,11 +54,11 @@ class Poisson(RowFamily):
         return np.asarray(capped_change(u, step, self.cap) - y * step)
 
     def start(self, y: Vector) -> float:
-        """The log of the mean, of half a count at least."""
+        """Return the log of the mean, of half a count at least."""
         return min(math.log(max(float(y.mean()), 0.5 / y.size)), self.cap)
 
     def bend(self, y: Vector) -> float:
-        """The mean."""
+        """Return the mean."""
         return max(float(y.mean()), 0.5 / y.size)
 
     def steepest(self, most: float) -> float:

@@ -52,7 +52,7 @@ class Quantile(Family):
         return np.where(np.abs(y - u) <= HALF_WIDTH, self.curvature, LEAST)
 
     def information(self, u: Vector, y: Vector) -> Vector:
-        """Its expectation tau (1 - tau) / dispersion, for an asymmetric Laplace law of the likeliest dispersion: the mean loss.
+        """Return its expectation tau (1 - tau) / dispersion, for an asymmetric Laplace law of the likeliest dispersion: the mean loss.
 
         f'' itself is 0 on the straight lines, where Laplace's approximation would take a coefficient for free.
         """
@@ -60,7 +60,7 @@ class Quantile(Family):
         return np.full_like(u, min(self.tau * (1 - self.tau) / dispersion, self.curvature))
 
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
-        """The integral of -pull over the step: its parts left of, within and right of the band, each by its length."""
+        """Return the integral of -pull over the step: its parts left of, within and right of the band, each by its length."""
         r, moved = y - u, -step  # r' = r + moved
         clipped, clipped_after = np.clip(r, -HALF_WIDTH, HALF_WIDTH), np.clip(r + moved, -HALF_WIDTH, HALF_WIDTH)
         both = (np.abs(r) <= HALF_WIDTH) & (np.abs(r + moved) <= HALF_WIDTH)
@@ -72,16 +72,16 @@ class Quantile(Family):
         return np.asarray(band + self.tau * above + (self.tau - 1) * below)
 
     def start(self, y: Vector) -> float:
-        """The quantile."""
+        """Return the quantile."""
         return float(np.quantile(y, self.tau))
 
     def unit(self, y: Vector) -> float:
-        """The median absolute deviation as a normal law's deviation, or the deviation itself where half of the responses are equal."""
+        """Return the median absolute deviation as a normal law's deviation, or the deviation itself where half of the responses are equal."""
         spread = 1.4826 * float(np.median(np.abs(y - np.median(y))))
         return spread or float(y.std()) or 1.0
 
     def log_normaliser(self, dispersion: float) -> float:
-        """Two exponential tails and a piece of a normal law."""
+        """Return two exponential tails and a piece of a normal law."""
         tau, h, s = self.tau, HALF_WIDTH, math.sqrt(2 * HALF_WIDTH * dispersion)
         centre = h * (2 * tau - 1)
         tails = [math.log(dispersion / part) - part * h / dispersion for part in (tau, 1 - tau)]

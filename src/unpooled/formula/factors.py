@@ -23,7 +23,7 @@ class Factor(ABC):
 
     @property
     def label(self) -> str:
-        """A short name, by which the factors of a term are sorted."""
+        """Return a short name, by which the factors of a term are sorted."""
         return self.text
 
 

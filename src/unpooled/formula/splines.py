@@ -41,7 +41,7 @@ class Basis:
 
     @cached_property
     def bounds(self) -> tuple[Interval, ...]:
-        """The interval of every function, from its values at the ends of the pieces and at its critical points."""
+        """Return the interval of every function, from its values at the ends of the pieces and at its critical points."""
         return tuple(self._interval(self.coefficients[:, j]) for j in range(self.coefficients.shape[1]))
 
     def _interval(self, pieces: Array) -> Interval:

@@ -133,7 +133,7 @@ def weigh_pairs(rows: Floats, weight: Floats, coarse: float, heaviest: float, ou
 
 @njit(nogil=True)
 def laplacian(square: Floats, i: int, classes: int) -> float:
-    """The Frobenius norm of the Laplacian whose weights are the squared lengths of record ``i`` under each pair."""
+    """Return the Frobenius norm of the Laplacian whose weights are the squared lengths of record ``i`` under each pair."""
     total = 0.0
     for a in range(classes):
         degree = 0.0

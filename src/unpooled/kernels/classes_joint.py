@@ -58,7 +58,7 @@ class RowBend:
         return np.eye(self.blocks.shape[1]) + t * self.blocks
 
     def damped(self, directions: Array, t: float) -> Array:
-        """(I + t W)^-1 V, row by row."""
+        """Return (I + t W)^-1 V, row by row."""
         return np.asarray(np.linalg.solve(self._identity(t), directions), dtype=np.float64) if t else directions
 
     def log_determinant(self, t: float) -> float:
@@ -103,7 +103,7 @@ class SoftmaxLoss:
         return int(self.labels.size)
 
     def start(self) -> Vector:
-        """The classes' log frequencies, half a row more in each; nothing without intercepts."""
+        """Return the classes' log frequencies, half a row more in each; nothing without intercepts."""
         if not self.fit_intercept:
             return np.empty(0)
         counts = np.bincount(self.labels, minlength=self.classes) + 0.5
@@ -114,11 +114,11 @@ class SoftmaxLoss:
         return np.asarray((decisions + shared if shared.size else decisions) @ self.contrasts.T)
 
     def value(self, decisions: Matrix, shared: Vector) -> float:
-        """The negative log likelihood."""
+        """Return the negative log likelihood."""
         return -float(log_softmax(self.logits(decisions, shared), axis=1)[np.arange(self.rows), self.labels].sum())
 
     def bend(self, decisions: Matrix, shared: Vector) -> RowBend:
-        """Derivatives about these decisions."""
+        """Return derivatives about these decisions."""
         p = softmax(self.logits(decisions, shared), axis=1)
         truth = np.zeros_like(p)
         truth[np.arange(self.rows), self.labels] = 1.0
@@ -134,7 +134,7 @@ class SoftmaxLoss:
         return SoftmaxLoss(self.labels[rows], self.classes, self.fit_intercept)
 
     def carried(self, fitted: JointLoss, shared: Vector) -> Vector:  # noqa: ARG002 - intercepts of all classes, whichever occur
-        """The same intercepts."""
+        """Return the same intercepts."""
         return shared
 
 
@@ -147,7 +147,7 @@ class ProportionalOdds:
 
     @property
     def width(self) -> int:
-        """One decision a row."""
+        """Return one decision a row."""
         return 1
 
     @property
@@ -157,7 +157,7 @@ class ProportionalOdds:
 
     @cached_property
     def _present(self) -> tuple[Index, Index]:
-        """The levels that occur, and the labels among them: nothing says where a level that does not occur ends."""
+        """Return the levels that occur, and the labels among them: nothing says where a level that does not occur ends."""
         found, places = np.unique(self.labels, return_inverse=True)
         return found, places.ravel()
 
@@ -179,14 +179,14 @@ class ProportionalOdds:
         return padded[places + 1] - decisions[:, 0], padded[places] - decisions[:, 0]
 
     def value(self, decisions: Matrix, shared: Vector) -> float:
-        """The negative log likelihood; infinite where thresholds do not rise."""
+        """Return the negative log likelihood; infinite where thresholds do not rise."""
         if (np.diff(shared) <= 0).any():
             return np.inf
         upper, lower = self._bounds(decisions, shared)
         return -float(_log_between(upper, lower).sum())
 
     def bend(self, decisions: Matrix, shared: Vector) -> RowBend:
-        """Derivatives about these decisions: with z = (upper, lower), -log(sigma(z_1) - sigma(z_2)), of which both end in u and one in each threshold."""
+        """Return derivatives about these decisions: with z = (upper, lower), -log(sigma(z_1) - sigma(z_2)), of which both end in u and one in each threshold."""
         upper, lower = self._bounds(decisions, shared)
         top, bottom = _upward(upper), _upward(-lower)  # 1 - sigma(upper), sigma(lower)
         # sigma(a) - sigma(b) = sigma(a) sigma(-b) (1 - e^(b - a)), so -log of it has three convex parts.
@@ -212,7 +212,7 @@ class ProportionalOdds:
         return ProportionalOdds(self.labels[rows], self.levels)
 
     def carried(self, fitted: JointLoss, shared: Vector) -> Vector:
-        """The thresholds that a fit of some rows says for these; a level that only these have is rare, and keeps a little room."""
+        """Return the thresholds that a fit of some rows says for these; a level that only these have is rare, and keeps a little room."""
         assert isinstance(fitted, ProportionalOdds)
         told = np.clip(fitted.thresholds(shared), -_FAR, _FAR)[self._present[0][:-1]]
         return np.maximum.accumulate(told + _ROOM * np.arange(told.size))

@@ -52,11 +52,11 @@ class Columns:
         return self.starts.size > 0
 
     def dense(self) -> Matrix:
-        """The column-major matrix (not for sparse ones)."""
+        """Return the column-major matrix (not for sparse ones)."""
         return self.data.reshape(self.shape, order="F")
 
     def column(self, j: int) -> Vector:
-        """One column, with its zeros."""
+        """Return one column, with its zeros."""
         if not self.sparse:
             return self.dense()[:, j]
         out, held = np.zeros(self.shape[0]), slice(self.starts[j], self.starts[j + 1])

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def concordance(time: NDArray[Any], event: NDArray[Any], risk: NDArray[np.float64]) -> float:
-    """The share of comparable pairs (the earlier time is that of an event) whose earlier one has the larger risk; ties count half.
+    """Return the share of comparable pairs (the earlier time is that of an event) whose earlier one has the larger risk; ties count half.
 
     >>> concordance(np.array([1.0, 2.0, 3.0]), np.array([1, 1, 0]), np.array([2.0, 1.0, 0.0]))
     1.0

@@ -39,7 +39,7 @@ class MoreauEnvelope:
 
     @property
     def curvature(self) -> float:
-        """The largest f_t''."""
+        """Return the largest f_t''."""
         return 1 / (1 / self.loss.curvature + self.variance)
 
     @property
@@ -69,7 +69,7 @@ class MoreauEnvelope:
         return self.loss.log_normaliser(dispersion)
 
     def shifted(self, u: Vector, y: Vector) -> Vector:
-        """The roots v, by Newton's steps inside a bracket that shrinks with each: f' rises, so they lie between u and u - t f'(u)."""
+        """Return the roots v, by Newton's steps inside a bracket that shrinks with each: f' rises, so they lie between u and u - t f'(u)."""
         if not self._last or not (np.array_equal(self._last[0], u) and self._last[1] is y):
             self._last[:] = [u, y, self._roots(u, y)]
         return self._last[2]
@@ -113,14 +113,14 @@ class MoreauEnvelope:
         return information / (1 + self.variance * information)
 
     def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
-        """The loss's own change from v to v', and that of e^2/2t as a product; errors of v cancel to first order."""
+        """Return the loss's own change from v to v', and that of e^2/2t as a product; errors of v cancel to first order."""
         before, after = self.shifted(u, y), self.shifted(u + step, y)
         first, moved = before - u, after - before
         gained = moved - step
         return self.loss.change(before, y, moved) + gained * (2 * first + gained) / (2 * self.variance)
 
     def integrated(self, u: Vector, y: Vector) -> float:
-        """Log determinant of I + t W: the effects' own part of Laplace's approximation."""
+        """Return log determinant of I + t W: the effects' own part of Laplace's approximation."""
         return self.loss.integrated(u, y) + float(
             np.log1p(self.variance * self.loss.information(self.shifted(u, y), y)).sum()
         )

@@ -75,7 +75,7 @@ class NoisyMoments:
         return self._aware.posterior(1 / prior, 1 / noise_variance)
 
     def residual_variance(self, squares: float, prior: Vector) -> float:
-        """The noise variance that the sum of squares of the response leaves, at the posterior of this prior."""
+        """Return the noise variance that the sum of squares of the response leaves, at the posterior of this prior."""
         squares = max(squares, _LEAST * _LEAST * self.rows)
         m, least = self._aware.psd, _LEAST * squares / self.rows
         found = squares / self.rows / 2
@@ -86,7 +86,7 @@ class NoisyMoments:
         return found
 
     def averaged(self, squares: float, priors: Sequence[Vector], noise_variance: float | None = None) -> AveragedPosterior:
-        """The posterior averaged by evidence over several prior variances of all coefficients.
+        """Return the posterior averaged by evidence over several prior variances of all coefficients.
 
         ``squares`` is the noisy sum of y^2, from which the residual variance follows where it is not given.
         """

@@ -42,7 +42,7 @@ def fingerprint(words: NDArray[np.uint64], keys: NDArray[np.uint64], out: NDArra
 
 
 def summed_up(words: NDArray[np.uint64], keys: NDArray[np.uint64]) -> bytes:
-    """The sums of all chunks, as bytes, and the number of words."""
+    """Return the sums of all chunks, as bytes, and the number of words."""
     out = np.zeros(2 * ((words.size + CHUNK - 1) // CHUNK), dtype=np.uint64)
     fingerprint(words, keys, out)
     return out.tobytes() + words.size.to_bytes(8, "big")

@@ -64,7 +64,7 @@ class Bend(Protocol):
         """W V for V of n x m x c."""
 
     def damped(self, directions: Array, t: float) -> Array:
-        """(I + t W)^-1 V."""
+        """Return (I + t W)^-1 V."""
 
     def log_determinant(self, t: float) -> float:
         """Return log det(I + t W)."""
@@ -85,19 +85,19 @@ class JointLoss(Protocol):
         """N."""
 
     def start(self) -> Vector:
-        """The shared numbers to begin from."""
+        """Return the shared numbers to begin from."""
 
     def value(self, decisions: Matrix, shared: Vector) -> float:
         """f, infinite where it is not defined."""
 
     def bend(self, decisions: Matrix, shared: Vector) -> Bend:
-        """F and its derivatives."""
+        """Return F and its derivatives."""
 
     def of_rows(self, rows: Index) -> JointLoss:
-        """The loss of some rows alone."""
+        """Return the loss of some rows alone."""
 
     def carried(self, fitted: JointLoss, shared: Vector) -> Vector:
-        """The shared numbers of these rows, from those of a fit of some of them."""
+        """Return the shared numbers of these rows, from those of a fit of some of them."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class JointPath:
 
     @cached_property
     def _coordinates(self) -> tuple[Vector, Matrix, Matrix | None]:
-        """Squared singular values; the features that are fitted: the columns, or U S where they outnumber the rows; X' = map F'."""
+        """Return squared singular values; the features that are fitted: the columns, or U S where they outnumber the rows; X' = map F'."""
         n, p = self.design.shape
         squared = gram(self.design)
         if n > p:
@@ -164,13 +164,13 @@ class JointPath:
 
     @property
     def squares(self) -> Vector:
-        """Squared singular values of the (centred) design, without numerical zeros."""
+        """Return squared singular values of the (centred) design, without numerical zeros."""
         return self._coordinates[0]
 
     # --- one minimisation --------------------------------------------------------------------------------------------------
 
     def minimum(self, alpha: float) -> JointSolution:
-        """The solution at this penalty; it ends at a small gradient, or where rounding allows no further descent."""
+        """Return the solution at this penalty; it ends at a small gradient, or where rounding allows no further descent."""
         if not alpha > 0:
             raise ValueError("alpha must be positive: separable data have no minimum without a penalty")
         with one_thread():
@@ -191,7 +191,7 @@ class JointPath:
         return unknowns if mapped is None else product(self.design.T, product(mapped, unknowns))
 
     def _minimise(self, alpha: float, start: _Place | None = None) -> tuple[_Place, _Step, int]:
-        """The minimum, the step from there (of no length, but with its determinant), and how many led to it."""
+        """Return the minimum, the step from there (of no length, but with its determinant), and how many led to it."""
         features, m = self._coordinates[1], self.loss.width
         n = features.shape[0]
         place = start or _Place(np.zeros((features.shape[1], m)), self.loss.start(), np.zeros((n, m)), np.zeros((n, m)))
@@ -233,7 +233,7 @@ class JointPath:
         )
 
     def _length(self, alpha: float, place: _Place, step: _Step, objective: float) -> float:
-        """The first of 1, 1/2, 1/4, .. that satisfies Armijo's condition, 0 if none does."""
+        """Return the first of 1, 1/2, 1/4, .. that satisfies Armijo's condition, 0 if none does."""
         length = 1.0
         for _ in range(_HALVINGS):
             gained = objective - self._objective(alpha, self._moved(place, step.place, length))
@@ -286,7 +286,7 @@ class JointPath:
     # --- penalties ---------------------------------------------------------------------------------------------------------
 
     def evidence(self, alpha: float) -> float:
-        r"""Twice the negative log marginal likelihood by Laplace's approximation, the rows' effects among the unknowns.
+        r"""Return twice the negative log marginal likelihood by Laplace's approximation, the rows' effects among the unknowns.
 
         The shared numbers follow the coefficients (their Schur complement), and have no prior, as in
         :meth:`unpooled.kernels.newton.NewtonPath.evidence`.
@@ -299,7 +299,7 @@ class JointPath:
             return 2 * self._objective(alpha, place) + step.determinant, place
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood, over 12 orders of magnitude around the design's own scale."""
+        """Return the penalty of largest marginal likelihood, over 12 orders of magnitude around the design's own scale."""
         if self.squares.size == 0:
             return 1.0
         # The mean curvature of a decision at the start.
@@ -337,7 +337,7 @@ class JointPath:
 
 
 def _cholesky(matrix: Matrix) -> Matrix:
-    """The lower Cholesky factor; what rounding (or a minimum at infinity) keeps from being positive definite is raised."""
+    """Return the lower Cholesky factor; what rounding (or a minimum at infinity) keeps from being positive definite is raised."""
     raised, more = matrix, 0.0
     while True:
         factor, info = lapack.dpotrf(raised, lower=1, clean=1)

@@ -110,18 +110,18 @@ class Centred:
 
     @classmethod
     def of(cls, X: ArrayLike, y: ArrayLike) -> Self:
-        """The moments of rows in memory."""
+        """Return the moments of rows in memory."""
         x, t = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         mean, response = x.mean(axis=0), float(t.mean())
         x, t = x - mean, t - response
         return cls(x.shape[0], mean, response, x.T @ x, x.T @ t, float(t @ t))
 
     def plus(self, other: Centred) -> Centred:
-        """The moments of both sets of rows."""
+        """Return the moments of both sets of rows."""
         return self._combined(other, 1)
 
     def minus(self, other: Centred) -> Centred:
-        """The moments without some of the rows."""
+        """Return the moments without some of the rows."""
         return self._combined(other, -1)
 
     def _combined(self, other: Centred, sign: int, out: Matrix | None = None) -> Centred:
@@ -144,7 +144,7 @@ class Centred:
 
 
 def squared_errors(coefficients: Matrix, trained: Centred, tested: Centred) -> Vector:
-    """Sum of squared errors of each column of coefficients, fitted to ``trained`` with an intercept, over the rows of ``tested``."""
+    """Return the sum of squared errors of each column of coefficients, fitted to ``trained`` with an intercept, over the rows of ``tested``."""
     b = coefficients
     bias = (tested.response - trained.response) - (tested.mean - trained.mean) @ b
     inside = tested.square - 2 * (tested.cross @ b) + np.einsum("ik,ik->k", b, tested.gram @ b)
@@ -152,7 +152,7 @@ def squared_errors(coefficients: Matrix, trained: Centred, tested: Centred) -> V
 
 
 def cross_validated(folds: Sequence[Centred], components: int) -> Matrix:
-    """Squared errors (folds x components): every fold predicted by the PLS of all the others. The Gram of each row is made once."""
+    """Return squared errors (folds x components): every fold predicted by the PLS of all the others. The Gram of each row is made once."""
     total, buffer = folds[0], np.empty_like(folds[0].gram)
     for k, fold in enumerate(folds[1:]):
         total = total._combined(fold, 1, out=total.gram if k else None)  # noqa: SLF001 - its own

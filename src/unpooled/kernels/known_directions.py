@@ -68,7 +68,7 @@ class KnownDirections:
 
     @property
     def inverse(self) -> Matrix:
-        """The inverse over the known directions, and 0 elsewhere."""
+        """Return the inverse over the known directions, and 0 elsewhere."""
         return np.asarray((self.vectors / self.values) @ self.vectors.T)
 
     def determined(self, combinations: Matrix) -> NDArray[np.bool_]:
@@ -91,7 +91,7 @@ def touches(combinations: Matrix, directions: Matrix) -> NDArray[np.bool_]:
 
 
 def without_still(matrix: Matrix, variance: Matrix, still: Matrix) -> Matrix:
-    """The generalised least squares estimate of a symmetric M from M + N, where M C = 0 is known (C = ``still``, orthonormal columns).
+    """Return the generalised least squares estimate of a symmetric M from M + N, where M C = 0 is known (C = ``still``, orthonormal columns).
 
     It is M + N - W o (L C' + C L'), W the variances of the noise with the diagonal halved, L the least solution of the linear equations that
     M C = 0 gives. For noise that is half as variable off the diagonal it is P (M + N) P with P = I - C C'.
@@ -127,7 +127,7 @@ def without_still(matrix: Matrix, variance: Matrix, still: Matrix) -> Matrix:
 
 
 def cross_without_still(cross: Vector, variance: Vector, still: Matrix) -> Vector:
-    """The same of cross moments m + e with C'm = 0."""
+    """Return the same of cross moments m + e with C'm = 0."""
     if not still.size:
         return cross
     weighted = still * variance[:, None] if variance.any() else still

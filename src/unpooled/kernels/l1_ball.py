@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def nearest(x: Vector, radius: float) -> Vector:
-    """The nearest point of the ball: a threshold, found by its defining equation on sorted magnitudes."""
+    """Return the nearest point of the ball: a threshold, found by its defining equation on sorted magnitudes."""
     sizes = np.sort(np.abs(x))[::-1]
     threshold = float(((np.cumsum(sizes) - radius) / np.arange(1, sizes.size + 1)).max())
     return np.asarray(np.sign(x) * np.maximum(np.abs(x) - max(threshold, 0.0), 0))

@@ -42,7 +42,7 @@ _NOISE = 1e-12
 
 @njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def _pass(rows: Matrix, labels: Vector, w: Vector, gradient: Vector) -> float:
-    """The losses of a block of rows; adds their gradient."""
+    """Return the losses of a block of rows; adds their gradient."""
     loss = 0.0
     for i in range(rows.shape[0]):
         margin = 0.0
@@ -69,7 +69,7 @@ class _Objective:
     spread: Callable[..., Iterable[float]]
 
     def value(self, w: Vector) -> tuple[float, Vector]:
-        """The objective and its gradient."""
+        """Return the objective and its gradient."""
         starts = range(0, self.rows.shape[0], _BLOCK)
         parts = np.zeros((len(starts), w.size))
 
@@ -83,7 +83,7 @@ class _Objective:
         return math.fsum(losses) + float(self.linear @ w) + self.penalty / 2 * float(away @ away), gradient
 
     def metric(self, w: Vector, *, exact: bool = False) -> tuple[Matrix, bool]:
-        """Cholesky factor of the Hessian, estimated from evenly spaced rows, or from all of them."""
+        """Return Cholesky factor of the Hessian, estimated from evenly spaced rows, or from all of them."""
         stride = 1 if exact else max(1, self.rows.shape[0] // _SAMPLE)
         sample = self.rows[::stride]
         root = 0.5 / np.cosh(np.clip(sample @ w, -700, 700) / 2)  # sqrt of p (1 - p)
@@ -110,7 +110,7 @@ def logistic_minimum(
     tolerance: float = 1e-10,
     best: bool = False,
 ) -> Solution:
-    """The minimiser, to a gradient of at most ``tolerance`` times the number of rows; its norm is the certificate, an iteration is a pass.
+    """Return the minimiser, to a gradient of at most ``tolerance`` times the number of rows; its norm is the certificate, an iteration is a pass.
 
     Where rounding keeps the gradient above that: ArithmeticError, or with ``best`` the point of the smallest gradient that was found.
     """
@@ -199,7 +199,7 @@ def _by_gradient(
 
 
 def _two_loops(gradient: Vector, pairs: deque[tuple[Vector, Vector]], metric: tuple[Matrix, bool]) -> Vector:
-    """The inverse Hessian times the gradient (Nocedal & Wright 2006, algorithm 7.4)."""
+    """Return the inverse Hessian times the gradient (Nocedal & Wright 2006, algorithm 7.4)."""
     direction, weights = gradient.copy(), []
     for moved, bent in reversed(pairs):
         weight = float(moved @ direction) / float(moved @ bent)

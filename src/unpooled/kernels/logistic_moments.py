@@ -54,7 +54,7 @@ class TwoClasses:
         return cls(-share * apart, (1 - share) * apart, gram - np.outer(cross, cross), share)
 
     def loss(self, w: Vector, b: float) -> tuple[float, Vector, float]:
-        """(L, its gradient along w, along b)."""
+        """Return (L, its gradient along w, along b)."""
         inner = self.within @ w
         deviation = math.sqrt(max(float(w @ inner), 0.0))
         value, slope, constant, bend = 0.0, np.zeros_like(w), 0.0, 0.0
@@ -69,7 +69,7 @@ class TwoClasses:
 
 
 def logistic_in_ball(classes: TwoClasses, scale: Vector, radius: float) -> tuple[Vector, float]:
-    """(x, b) with |x|_1 <= radius and the smallest expected loss at w = x / scale."""
+    """Return (x, b) with |x|_1 <= radius and the smallest expected loss at w = x / scale."""
     return _accelerated(classes, scale, (lambda x, _: nearest(x, radius)), lambda _: 0.0, max(radius, 1.0))
 
 

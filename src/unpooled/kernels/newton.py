@@ -58,23 +58,23 @@ class Loss(Protocol):
 
     @property
     def slope(self) -> float:
-        """The largest that ``|f'|`` can be; the unit of what counts as a small gradient."""
+        """Return the largest that ``|f'|`` can be; the unit of what counts as a small gradient."""
 
     @property
     def curvature(self) -> float:
-        """The largest that ``f''`` can be."""
+        """Return the largest that ``f''`` can be."""
 
     def bend(self, y: Vector) -> float:
-        """A usual ``f''`` of these responses: the scale of a penalty."""
+        """Return a usual ``f''`` of these responses: the scale of a penalty."""
 
     def check(self, y: Vector) -> None:
         """Refuse responses that the loss does not take."""
 
     def start(self, y: Vector) -> float:
-        """The intercept to begin from."""
+        """Return the intercept to begin from."""
 
     def value(self, u: Vector, y: Vector) -> Vector:
-        """The losses."""
+        """Return the losses."""
 
     def pull(self, u: Vector, y: Vector) -> Vector:
         """-f', with all its digits where it is small."""
@@ -89,7 +89,7 @@ class Loss(Protocol):
         """f(u + step) - f(u), without cancellation where the step is short."""
 
     def log_normaliser(self, dispersion: float) -> float:
-        """Log of the integral of exp(-f / dispersion) over y; 0 where f is a log likelihood as it stands."""
+        """Return the log of the integral of exp(-f / dispersion) over y; 0 where f is a log likelihood as it stands."""
 
     def integrated(self, u: Vector, y: Vector) -> float:
         """Return the addend to the evidence's log determinant for unknowns that the loss itself was minimised over; mostly 0."""
@@ -150,7 +150,7 @@ class _Problem:
         raise ArithmeticError(msg)
 
     def objective(self, alpha: float, point: _Point) -> float:
-        """The sum of the losses and the penalty."""
+        """Return the sum of the losses and the penalty."""
         square = float(point.unknowns @ (point.fitted if self.dual else point.unknowns))
         return float(self.loss.value(point.fitted + point.intercept, self.target).sum()) + alpha / 2 * square
 
@@ -167,7 +167,7 @@ class _Problem:
 
     @cached_property
     def _scale(self) -> float:
-        """The largest slope (at the start, where it has no bound) times the sum of |(x_i, 1)|: hardly a gradient is longer."""
+        """Return the largest slope (at the start, where it has no bound) times the sum of |(x_i, 1)|: hardly a gradient is longer."""
         squares = self.basis.diagonal() if self.dual else np.einsum("ij,ij->i", self.basis, self.basis)
         slope = self.loss.slope
         if slope == math.inf:
@@ -203,7 +203,7 @@ class _Problem:
         return step, change, determinant + (math.log(schur / total) if eliminate else 0.0)
 
     def _step_length(self, alpha: float, point: _Point, pull: Vector, step: Vector, moved: Vector, change: float) -> float:
-        """The first of 1, 1/2, 1/4, .. that satisfies Armijo's condition, 0 if none does."""
+        """Return the first of 1, 1/2, 1/4, .. that satisfies Armijo's condition, 0 if none does."""
         decisions, gain = point.fitted + point.intercept, moved + change
         linear = alpha * float(step @ (point.fitted if self.dual else point.unknowns))
         square = alpha / 2 * float(step @ (moved if self.dual else step))
@@ -217,7 +217,7 @@ class _Problem:
 
 
 def _lower_gram(rows: Matrix) -> Matrix:
-    """The lower triangle of X^T X."""
+    """Return the lower triangle of X^T X."""
     if rows.size == 0:
         return np.zeros((rows.shape[1], rows.shape[1]))
     lower: Matrix = blas.dsyrk(1.0, np.asarray(rows, order="C").T, lower=1)
@@ -225,7 +225,7 @@ def _lower_gram(rows: Matrix) -> Matrix:
 
 
 def _solve(lower: Matrix, alpha: float, right: Matrix) -> tuple[Matrix, Matrix]:
-    """Cholesky factor of A + alpha I, A given by its lower triangle, and the solution for these right-hand sides."""
+    """Return Cholesky factor of A + alpha I, A given by its lower triangle, and the solution for these right-hand sides."""
     if lower.size == 0:
         return lower, right
     lower[np.diag_indices_from(lower)] += alpha
@@ -260,12 +260,12 @@ class NewtonPath:
 
     @cached_property
     def gram(self) -> Matrix:
-        """X X^T of the (centred) design if n <= p, otherwise X^T X."""
+        """Return X X^T of the (centred) design if n <= p, otherwise X^T X."""
         return gram(self.design)
 
     @cached_property
     def squares(self) -> Vector:
-        """Squared singular values of the (centred) design, without numerical zeros."""
+        """Return squared singular values of the (centred) design, without numerical zeros."""
         return spectrum(self.design, self.gram)[0]
 
     @cached_property
@@ -275,7 +275,7 @@ class NewtonPath:
         return left * np.sqrt(squares), left / np.sqrt(squares)
 
     def _problem(self, alpha: float, rows: NDArray[np.intp] | slice = slice(None)) -> tuple[_Problem, Matrix]:
-        """The problem of these rows in the unknowns that suit n, p and alpha; what maps them to all decisions."""
+        """Return the problem of these rows in the unknowns that suit n, p and alpha; what maps them to all decisions."""
         n, p = self.design.shape
         target, loss = self.target[rows], self.loss
         if n > p:
@@ -294,7 +294,7 @@ class NewtonPath:
         return coefficients
 
     def with_loss(self, loss: Loss) -> NewtonPath:
-        """The same design and responses under another loss; what was computed of the design is kept."""
+        """Return the same design and responses under another loss; what was computed of the design is kept."""
         path = replace(self, loss=loss)
         for name in ("gram", "squares", "_singular"):
             if name in self.__dict__:
@@ -302,12 +302,12 @@ class NewtonPath:
         return path
 
     def solve(self, alpha: float) -> tuple[Vector, float]:
-        """Coefficients and intercept."""
+        """Return coefficients and intercept."""
         found = self.minimum(alpha)
         return found.coefficients, found.intercept
 
     def minimum(self, alpha: float, tolerance: float = _TOLERANCE) -> Solution:
-        r"""The solution with its certificate: the norm of the gradient, in the intercept and the coefficients of centred columns.
+        r"""Return the solution with its certificate: the norm of the gradient, in the intercept and the coefficients of centred columns.
 
         It ends at a gradient of at most ``tolerance`` times :math:`\sup|f'| \sum_i |(x_i - \bar x, 1)|`, the largest that the gradient of
         the losses can be, once the steps have become small as well; or where rounding allows no further descent. Where the minimum is at
@@ -324,7 +324,7 @@ class NewtonPath:
         return Solution(coefficients, objective, norm, point.iterations, converged, intercept)
 
     def evidence(self, alpha: float) -> float:
-        r"""Twice the negative log marginal likelihood under b ~ N(0, I/alpha), by Laplace's approximation at the minimiser.
+        r"""Return twice the negative log marginal likelihood under b ~ N(0, I/alpha), by Laplace's approximation at the minimiser.
 
         :math:`P(b, c) + \frac12 \log\det(I + H/\alpha)`, H the losses' Hessian in b. With an intercept H is its Schur complement, in
         which c follows b: unlike the plain block it does not change when columns are shifted. No prior is put on c, so its own factor
@@ -350,14 +350,14 @@ class NewtonPath:
         return criterion(lowest(criterion, max(objective / n, 1e-300) * np.logspace(-2, 2, 41))) + determinant
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood, over 12 orders of magnitude around the design's own scale."""
+        """Return the penalty of largest marginal likelihood, over 12 orders of magnitude around the design's own scale."""
         if self.squares.size == 0:
             return 1.0
         scale = float(self.squares.mean()) * self.loss.bend(self.target)
         return lowest(self.evidence, scale * np.logspace(-6, 6, 13), 1e-3)
 
     def held_out(self, alphas: Sequence[float] | Vector, folds: Folds) -> Matrix:
-        """Decision values of every row from the other folds, one row of the result per penalty (len(alphas) x n).
+        """Return decision values of every row from the other folds, one row of the result per penalty (len(alphas) x n).
 
         Rows that no fold holds are nan. Every fold is fitted from the largest penalty down, each from the one before.
         """
@@ -378,6 +378,6 @@ class NewtonPath:
         return decisions
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Folds) -> Vector:
-        """Mean loss of held-out decisions for every penalty."""
+        """Return the mean loss of held-out decisions for every penalty."""
         decisions = self.held_out(alphas, folds)
         return np.array([float(np.mean(self.loss.value(row, self.target))) for row in decisions])

@@ -41,7 +41,7 @@ class NoiseAware:
         self._second: Matrix | None = None
 
     def posterior(self, prior: Vector, noise_precision: float) -> tuple[Vector, Matrix]:
-        """Mean and covariance for these prior precisions of the coefficients and this precision of the response's own noise."""
+        """Return the mean and covariance for these prior precisions of the coefficients and this precision of the response's own noise."""
         same = self._prior is not None and np.array_equal(prior, self._prior)
         start = self._second if same and self._second is not None else np.diag(1 / prior)
         floor = 1e-12 * (
@@ -54,7 +54,7 @@ class NoiseAware:
         return mean, covariance
 
     def _settled(self, start: Matrix, sampling: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
-        """The fixed point: by Anderson's steps, or by half steps from the prior where these do not settle."""
+        """Return the fixed point: by Anderson's steps, or by half steps from the prior where these do not settle."""
         try:
             found = self._quickly(start, sampling, prior)
         except LinAlgError:  # a combination of second moments that is none
@@ -76,7 +76,7 @@ class NoiseAware:
         return None
 
     def _slowly(self, sampling: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
-        """Half of the old second moment at each step: without it, moments that contradict the prior make the iteration swing for ever."""
+        """Return half of the old second moment at each step: without it, moments that contradict the prior make the iteration swing for ever."""
         mean, covariance = np.zeros(self.cross.size), np.diag(1 / prior)
         second = covariance
         for _ in range(_ROUNDS):
@@ -89,7 +89,7 @@ class NoiseAware:
         return mean, covariance
 
     def _evaluated(self, second: Matrix, sampling: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
-        """The mean and the covariance that follow from a second moment."""
+        """Return the mean and the covariance that follow from a second moment."""
         v = sampling + noisy_gram.noise_covariance(second, self.gram_variance, self.cross_variance)
         lower = _cholesky(v)
         scaled = blas.dtrsm(1.0, lower, self.psd, lower=1)  # L^-1 M, where L L' = V
@@ -104,7 +104,7 @@ class NoiseAware:
         return mean, covariance
 
     def _plainly(self, second: Matrix, sampling: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
-        """The same without factors that rounding may break: of moments without noise whose columns are collinear, for example."""
+        """Return the same without factors that rounding may break: of moments without noise whose columns are collinear, for example."""
         v = sampling + noisy_gram.noise_covariance(second, self.gram_variance, self.cross_variance)
         weighted = np.linalg.solve(v, self.psd)  # V^-1 M
         precision = np.diag(prior) + self.psd @ weighted
@@ -116,12 +116,12 @@ class NoiseAware:
 def posterior(
     gram: Matrix, cross: Vector, gram_variance: Matrix, cross_variance: Vector, prior: Vector, noise_precision: float
 ) -> tuple[Vector, Matrix]:
-    """Mean and covariance of the noise-aware posterior for one prior precision of every coefficient and one noise precision."""
+    """Return the mean and covariance of the noise-aware posterior for one prior precision of every coefficient and one noise precision."""
     return NoiseAware(gram, cross, gram_variance, cross_variance).posterior(prior, noise_precision)
 
 
 def _cholesky(matrix: Matrix) -> Matrix:
-    """The lower factor of a symmetric matrix, of which the lower triangle is read; it is overwritten."""
+    """Return the lower factor of a symmetric matrix, of which the lower triangle is read; it is overwritten."""
     factor, failed = lapack.dpotrf(np.asfortranarray(matrix), lower=1, clean=0, overwrite_a=1)
     if failed:
         raise LinAlgError("the matrix is not positive definite")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def psd_part(matrix: Matrix) -> Matrix:
-    """The nearest positive semidefinite matrix."""
+    """Return the nearest positive semidefinite matrix."""
     values, vectors = np.linalg.eigh(matrix)
     return np.asarray((vectors * np.maximum(values, 0)) @ vectors.T)
 
@@ -32,7 +32,7 @@ def noise_level(gram_variance: Matrix) -> float:
 
 
 def shares(vectors: Matrix, lift: Matrix | None = None) -> Vector:
-    """The part of every coefficient that lies in the space of these orthonormal columns; ``lift``: of its images under this map."""
+    """Return the part of every coefficient that lies in the space of these orthonormal columns; ``lift``: of its images under this map."""
     if lift is None:
         return np.asarray(np.square(vectors).sum(axis=1))
     return np.asarray(np.square(lift @ vectors).sum(axis=1) / np.square(lift).sum(axis=1))
@@ -67,7 +67,7 @@ def noise_covariance(second: Matrix, gram_variance: Matrix, cross_variance: Vect
 
 
 def naive_posterior(gram: Matrix, cross: Vector, prior: Vector, noise_precision: float) -> tuple[Vector, Matrix]:
-    """The posterior that takes noisy moments for exact ones, as published: precision Lambda_0 + lambda M."""
+    """Return the posterior that takes noisy moments for exact ones, as published: precision Lambda_0 + lambda M."""
     covariance = np.asarray(np.linalg.pinv(np.diag(prior) + noise_precision * gram, hermitian=True), dtype=np.float64)
     return covariance @ (noise_precision * cross), covariance
 

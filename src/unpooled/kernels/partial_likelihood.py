@@ -43,7 +43,7 @@ class PartialLikelihood:
 
     @property
     def width(self) -> int:
-        """One decision a row: its log hazard ratio."""
+        """Return one decision a row: its log hazard ratio."""
         return 1
 
     @property
@@ -57,7 +57,7 @@ class PartialLikelihood:
 
     @cached_property
     def _risk(self) -> tuple[Index, Index, Vector, Index]:
-        """Rows by falling time; for every event time (falling) how many rows are at risk, events; for every sorted row, event times up to its own.
+        """Return rows by falling time; for every event time (falling) how many rows are at risk, events; for every sorted row, event times up to its own.
 
         The last counts event times from the earliest on: G less those later than the row.
         """
@@ -71,17 +71,17 @@ class PartialLikelihood:
 
     @property
     def event_times(self) -> Vector:
-        """The distinct times of events, rising."""
+        """Return the distinct times of events, rising."""
         return np.unique(self.time[self.event > 0])
 
     def hazards(self, decisions: Vector) -> Vector:
-        """Breslow's increments of the baseline hazard at :attr:`event_times`: d_g / S_g."""
+        """Return Breslow's increments of the baseline hazard at :attr:`event_times`: d_g / S_g."""
         order, at_risk, deaths, _ = self._risk
         sums = np.cumsum(np.exp(decisions[order]))[at_risk - 1]
         return np.asarray((deaths / sums)[::-1])
 
     def value(self, decisions: Matrix, shared: Vector) -> float:  # noqa: ARG002 - nothing is shared
-        """The negative log partial likelihood."""
+        """Return the negative log partial likelihood."""
         order, at_risk, deaths, _ = self._risk
         u = decisions[:, 0]
         if deaths.size == 0:
@@ -91,7 +91,7 @@ class PartialLikelihood:
         return float(deaths @ (np.log(sums) + top) - u @ self.event)
 
     def bend(self, decisions: Matrix, shared: Vector) -> RiskSets:  # noqa: ARG002 - nothing is shared
-        """Derivatives about these decisions."""
+        """Return derivatives about these decisions."""
         order, at_risk, deaths, later = self._risk
         u = decisions[:, 0]
         weights = np.exp(np.maximum(u[order] - u.max(initial=0.0), _LEAST))
@@ -159,7 +159,7 @@ class RiskSets:
         return found
 
     def _core(self, t: float) -> tuple[Vector, Matrix]:
-        """(diagonal of M, banded Cholesky factor of the tridiagonal N with det K = det N / prod S^2), K = (t D)^-1 - P M^-1 P'."""
+        """Return (diagonal of M, banded Cholesky factor of the tridiagonal N with det K = det N / prod S^2), K = (t D)^-1 - P M^-1 P'."""
         diagonal = 1 + t * self.expected
         reach = np.cumsum(self.weights**2 / diagonal)[self.at_risk - 1]  # C, rising as time falls
         level = self.sums**2 / (t * self.deaths)
@@ -170,7 +170,7 @@ class RiskSets:
         return diagonal, cholesky_banded(band, lower=True)
 
     def damped(self, directions: Array, t: float) -> Array:
-        """(I + t W)^-1 V = M^-1 V + M^-1 P' K^-1 P M^-1 V."""
+        """Return (I + t W)^-1 V = M^-1 V + M^-1 P' K^-1 P M^-1 V."""
         if not t:
             return directions
         if not self.deaths.size:

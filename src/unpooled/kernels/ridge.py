@@ -49,7 +49,7 @@ _TINY = 3
 
 
 def product(a: Matrix, b: Matrix) -> Matrix:
-    """The matrix product a b, in scipy's BLAS and without copies of C- or Fortran-ordered factors."""
+    """Return the matrix product a b, in scipy's BLAS and without copies of C- or Fortran-ordered factors."""
     if 0 in {a.shape[0], a.shape[1], b.shape[1]}:
         return np.zeros((a.shape[0], b.shape[1]))
     flip_a, flip_b = not a.flags.f_contiguous, not b.flags.f_contiguous
@@ -70,7 +70,7 @@ def gram(design: Matrix) -> Matrix:
 
 
 def spectrum(design: Matrix, squared: Matrix) -> tuple[Vector, Matrix]:
-    """Squared singular values (r), left singular vectors (n x r) of a design with this Gram matrix; no numerical zeros."""
+    """Return squared singular values (r), left singular vectors (n x r) of a design with this Gram matrix; no numerical zeros."""
     n, p = design.shape
     if squared.size == 0:
         return np.empty(0), np.empty((n, 0))
@@ -79,7 +79,7 @@ def spectrum(design: Matrix, squared: Matrix) -> tuple[Vector, Matrix]:
 
 
 def _eigenpairs(squared: Matrix) -> tuple[Vector, Matrix]:
-    """Eigenvalues and eigenvectors of a Gram matrix, without numerical zeros."""
+    """Return eigenvalues and eigenvectors of a Gram matrix, without numerical zeros."""
     if squared.size == 0:
         return np.empty(0), np.empty((squared.shape[0], 0))
     with one_thread():
@@ -110,7 +110,7 @@ class RidgePath:
 
     @cached_property
     def _pairs(self) -> tuple[Vector, Matrix]:
-        """Squared singular values, and the singular vectors of the smaller side: left ones if n <= p, else right ones."""
+        """Return squared singular values, and the singular vectors of the smaller side: left ones if n <= p, else right ones."""
         return _eigenpairs(self.gram)
 
     @property
@@ -119,7 +119,7 @@ class RidgePath:
 
     @property
     def squares(self) -> Vector:
-        """Squared singular values of the (centred) design, without numerical zeros."""
+        """Return squared singular values of the (centred) design, without numerical zeros."""
         return self._pairs[0]
 
     @cached_property
@@ -130,14 +130,14 @@ class RidgePath:
 
     @cached_property
     def rotated(self) -> Vector:
-        """The target in the basis of the left singular vectors."""
+        """Return the target in the basis of the left singular vectors."""
         squares, vectors = self._pairs
         if self._by_rows:
             return np.asarray(vectors.T @ self.target)
         return np.asarray(vectors.T @ (self.design.T @ self.target) / np.sqrt(squares))
 
     def solve(self, alpha: float) -> tuple[Vector, float]:
-        """Coefficients and intercept: b = X^T U diag(1 / (s^2 + alpha)) U^T y; at alpha = 0 the shortest least squares."""
+        """Return coefficients and intercept: b = X^T U diag(1 / (s^2 + alpha)) U^T y; at alpha = 0 the shortest least squares."""
         squares, vectors = self._pairs
         weights = self.rotated / (squares + alpha)
         coefficients = self.design.T @ (vectors @ weights) if self._by_rows else vectors @ (np.sqrt(squares) * weights)
@@ -146,7 +146,7 @@ class RidgePath:
     # --- choosing the penalty -----------------------------------------------------------------------------------------
 
     def evidence(self, alpha: float) -> float:
-        r"""Twice the negative log marginal likelihood of y ~ N(0, s^2 (I + K / alpha)), s^2 profiled out, up to a constant.
+        r"""Return twice the negative log marginal likelihood of y ~ N(0, s^2 (I + K / alpha)), s^2 profiled out, up to a constant.
 
         With an intercept: of the n - 1 contrasts of y (a flat prior on the intercept).
         """
@@ -158,13 +158,13 @@ class RidgePath:
         return degrees * math.log(max(explained, 1e-300)) + float(np.log1p(ratio).sum())
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood, over 24 orders of magnitude around the design's own scale."""
+        """Return the penalty of largest marginal likelihood, over 24 orders of magnitude around the design's own scale."""
         if self.squares.size == 0:
             return 1.0
         return lowest(self.evidence, float(self.squares.mean()) * np.logspace(-12, 12, 97))
 
     def held_out(self, alphas: Sequence[float] | Vector, folds: Folds) -> Matrix:
-        """Predictions of every row from the other folds, one row of the result per penalty (len(alphas) x n).
+        """Return predictions of every row from the other folds, one row of the result per penalty (len(alphas) x n).
 
         Rows that no fold holds are nan. A penalty below the rounding of the Gram matrix is refused with ``LinAlgError``.
         """
@@ -181,12 +181,12 @@ class RidgePath:
             return predictions + self.target_mean
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Folds) -> Vector:
-        """Mean squared error of held-out predictions for every penalty."""
+        """Return the mean squared error of held-out predictions for every penalty."""
         errors: Vector = ((self.held_out(alphas, folds) - self.target_mean - self.target) ** 2).mean(axis=1)
         return errors
 
     def _by_refit(self, alphas: Vector, fold: NDArray[np.intp]) -> Matrix:
-        """Predictions (less the overall mean) of one fold from the other rows: one reduction for all penalties."""
+        """Return predictions (less the overall mean) of one fold from the other rows: one reduction for all penalties."""
         n, p = self.design.shape
         train = np.setdiff1d(np.arange(n), fold)
         mean = float(self.target[train].mean()) if self.fit_intercept else 0.0
@@ -205,7 +205,7 @@ class RidgePath:
         return product(part - means, _shifted_solutions(squared, alphas, moments)).T + mean
 
     def _by_hat_matrix(self, alphas: Vector, folds: Folds) -> Matrix:
-        r"""Predictions from the residuals :math:`(I - H_{FF})^{-1} (y - \hat y)_F`.
+        r"""Return predictions from the residuals :math:`(I - H_{FF})^{-1} (y - \hat y)_F`.
 
         :math:`I - H = U w U^T + N` with :math:`w = \alpha / (s^2 + \alpha)`. N projects on what neither the columns nor the
         intercept reach; it is exactly zero if they reach everything. Written this way nothing cancels when a small penalty
@@ -249,7 +249,7 @@ def _too_small(alpha: float) -> np.linalg.LinAlgError:
 
 
 def _shifted_solutions(matrix: Matrix, alphas: Vector, target: Vector) -> Matrix:
-    """(A + alpha I)^-1 y for every alpha, one per column, A symmetric and destroyed: A = Q T Q^T with T tridiagonal."""
+    """Return (A + alpha I)^-1 y for every alpha, one per column, A symmetric and destroyed: A = Q T Q^T with T tridiagonal."""
     size = target.size
     if size < _TINY:
         shifted = matrix + alphas[:, None, None] * np.eye(size)

@@ -41,7 +41,7 @@ class _Objective:
     centre: Matrix
 
     def value(self, w: Matrix) -> tuple[float, Matrix, Matrix]:
-        """The objective, its gradient, and the probabilities (n x C)."""
+        """Return the objective, its gradient, and the probabilities (n x C)."""
         n = self.labels.size
         probabilities, loss, gradient = np.empty((n, w.shape[0])), 0.0, np.zeros_like(w)
         for at in range(0, n, _BLOCK):
@@ -58,7 +58,7 @@ class _Objective:
         return loss + float((self.linear * w).sum()) + self.penalty / 2 * float((away**2).sum()), gradient, probabilities
 
     def curved(self, probabilities: Matrix, v: Matrix) -> Matrix:
-        """The Hessian times v: X' (P * (X v' - sum_c P (X v'))) + a v."""
+        """Return the Hessian times v: X' (P * (X v' - sum_c P (X v'))) + a v."""
         out = self.penalty * v
         for at in range(0, self.labels.size, _BLOCK):
             own = slice(at, at + _BLOCK)
@@ -98,7 +98,7 @@ def softmax_minimum(
     centre: Matrix | None = None,
     tolerance: float = 1e-10,
 ) -> Matrix:
-    """The minimiser (classes x columns), to a gradient of at most ``tolerance`` times the number of rows, or as near as rounding allows."""
+    """Return the minimiser (classes x columns), to a gradient of at most ``tolerance`` times the number of rows, or as near as rounding allows."""
     if not penalty > 0:
         raise ValueError("penalty must be positive: separable data have no minimum without one")
     zero = np.zeros((classes, rows.shape[1]))
@@ -139,7 +139,7 @@ def _minimise(problem: _Objective, limit: float) -> Matrix:
 
 
 def _step(problem: _Objective, probabilities: Matrix, gradient: Matrix, enough: float) -> Matrix:
-    """The Newton step, directly or by preconditioned conjugate gradients, to a residual of at most ``enough``."""
+    """Return the Newton step, directly or by preconditioned conjugate gradients, to a residual of at most ``enough``."""
     if gradient.size <= _DIRECT:
         return _direct(problem, probabilities, gradient)
     factors = problem.metric(probabilities)

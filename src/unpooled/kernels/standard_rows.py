@@ -39,7 +39,7 @@ def standardise_rows(
 
 @njit(nogil=True)
 def ceil_root(square: float) -> int:
-    """The smallest integer whose square is at least this integer, which is below 2^53."""
+    """Return the smallest integer whose square is at least this integer, which is below 2^53."""
     whole = int(square)
     root = int(math.sqrt(square))
     while root * root < whole:
@@ -123,7 +123,7 @@ def shorten_rows(
 
 @njit(nogil=True)
 def add_squares(residual: Floats, steps: float, most: int) -> int:
-    """The sum of every record's squared residual in ``steps`` a unit, rounded down and at most ``most``."""
+    """Return the sum of every record's squared residual in ``steps`` a unit, rounded down and at most ``most``."""
     total = 0
     for i in range(residual.size):
         total += int(min(residual[i] * residual[i] * steps, float(most)))

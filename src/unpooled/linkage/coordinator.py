@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _Mail = dict[str, list[Relayed]]
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[LinkDesign]) -> Conversation:
     """Pass after pass; the row map of the last one holds all of them."""
-    design: LinkDesign = plan.design
+    design = plan.design
     sizes: list[int] = []
     name = ""
     for number in range(len(design.keys)):

@@ -35,13 +35,13 @@ def ready() -> None:
 
 
 def hashed(content: bytes) -> bytes:
-    """A point of which nobody knows a logarithm: SHA-512, then the map of RFC 9496, section 4.3.4 (never g^H(id), which can be tried out)."""
+    """Return a point of which nobody knows a logarithm: SHA-512, then the map of RFC 9496, section 4.3.4 (never g^H(id), which can be tried out)."""
     point: bytes = _library().crypto_core_ristretto255_from_hash(hashlib.sha512(content).digest())
     return point
 
 
 def scalar(secret: bytes) -> bytes:
-    """A scalar from a secret: 64 bytes reduced modulo l, as good as uniform; zero is refused."""
+    """Return a scalar from a secret: 64 bytes reduced modulo l, as good as uniform; zero is refused."""
     reduced: bytes = _library().crypto_core_ristretto255_scalar_reduce(hashlib.sha512(secret).digest())
     if reduced == _IDENTITY:  # never met: its probability is 2^-252
         raise ProtocolError("a secret that gives the scalar zero: raise `run` in the study")
@@ -49,20 +49,20 @@ def scalar(secret: bytes) -> bytes:
 
 
 def quotient(one: bytes, other: bytes) -> bytes:
-    """The quotient of two scalars modulo l."""
+    """Return the quotient of two scalars modulo l."""
     library = _library()
     found: bytes = library.crypto_core_ristretto255_scalar_mul(one, library.crypto_core_ristretto255_scalar_invert(other))
     return found
 
 
 def inverse(one: bytes) -> bytes:
-    """The inverse of a scalar modulo l."""
+    """Return the inverse of a scalar modulo l."""
     found: bytes = _library().crypto_core_ristretto255_scalar_invert(one)
     return found
 
 
 def times(factor: bytes, factors: Iterable[bytes]) -> list[bytes]:
-    """Every point multiplied by this scalar."""
+    """Return every point multiplied by this scalar."""
     multiply = _library().crypto_scalarmult_ristretto255
     try:
         return [multiply(factor, point) for point in factors]
@@ -75,7 +75,7 @@ def times(factor: bytes, factors: Iterable[bytes]) -> list[bytes]:
 
 
 def summed(lists: Sequence[Sequence[bytes]]) -> list[bytes]:
-    """The sums of the points that stand in the same places of several lists, all checked before."""
+    """Return the sums of the points that stand in the same places of several lists, all checked before."""
     add = _library().crypto_core_ristretto255_add
     total, *others = lists
     for other in others:

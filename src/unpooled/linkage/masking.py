@@ -51,7 +51,7 @@ class Mask:
         return [group.hashed(_joined(self.domain, one)) for one in ids]
 
     def blinded(self, ids: Sequence[bytes]) -> tuple[list[bytes], NDArray[np.int64]]:
-        """The points r h(x) in a secret order, and for every place the row that stands there."""
+        """Return the points r h(x) in a secret order, and for every place the row that stands there."""
         found = group.times(self.r, self.hashes(ids))
         places = sorted(range(len(found)), key=lambda row: hmac.digest(self.order, found[row], "sha256"))
         return [found[row] for row in places], np.array(places, dtype=np.int64)
@@ -76,10 +76,10 @@ def pseudonym(plan: str, key: str, point: bytes) -> bytes:
 
 
 def in_order(secret: bytes, points: Sequence[bytes]) -> list[int]:
-    """The places of points in the order that all parties share, and that the coordinator cannot work out."""
+    """Return the places of points in the order that all parties share, and that the coordinator cannot work out."""
     return sorted(range(len(points)), key=lambda place: hmac.digest(secret, points[place], "sha256"))
 
 
 def map_digest(plan: str, secret: bytes, points: Sequence[bytes]) -> str:
-    """The name of a row map: equal where the same people stand in the same order; without the secret nobody can try out a list."""
+    """Return the name of a row map: equal where the same people stand in the same order; without the secret nobody can try out a list."""
     return hmac.new(secret, _joined(_MAP, plan.encode(), str(len(points)).encode(), *points), "sha256").hexdigest()

@@ -37,7 +37,7 @@ def soundex(text: str) -> str:
 
 
 def _digits(text: str) -> str:
-    """The decimal digits, whichever script they are of, as 0 to 9."""
+    """Return the decimal digits, whichever script they are of, as 0 to 9."""
     return "".join(str(unicodedata.decimal(sign)) for sign in text if unicodedata.decimal(sign, None) is not None)
 
 
@@ -59,14 +59,14 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def normalised(text: str, names: Sequence[str]) -> str:
-    """One id. It ends in Unicode's form NFC, whatever else is asked for: the hash is of that."""
+    """Return one id. It ends in Unicode's form NFC, whatever else is asked for: the hash is of that."""
     for name in names:
         text = NORMALISERS[name](text)
     return unicodedata.normalize("NFC", text)
 
 
 def keys_of(columns: Sequence[Sequence[object]], names: Sequence[str], key: str) -> list[bytes]:
-    """The key of every row; blanks, malformed ids and duplicates are refused with the numbers of their rows, counted from 1."""
+    """Return the key of every row; blanks, malformed ids and duplicates are refused with the numbers of their rows, counted from 1."""
     found: list[bytes] = []
     blank: list[int] = []
     malformed: list[int] = []
@@ -99,7 +99,7 @@ def keys_of(columns: Sequence[Sequence[object]], names: Sequence[str], key: str)
 
 
 def _text(value: object) -> str:
-    """A value as it is written: whole numbers without a point, missing ones blank."""
+    """Return a value as it is written: whole numbers without a point, missing ones blank."""
     if value is None or (isinstance(value, float) and value != value):  # noqa: PLR0124 - nan
         return ""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

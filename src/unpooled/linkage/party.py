@@ -73,7 +73,7 @@ class _Pass:
         return self.context.plan.study.card(party).rows - sum(self.rows(earlier).size for earlier in range(self.number))
 
     def rows(self, number: int) -> np.ndarray:
-        """The own rows that a pass matched, in the order that all share."""
+        """Return the own rows that a pass matched, in the order that all share."""
         return self._kept("rows", number)
 
     def keep(self, name: str, blob: bytes) -> None:
@@ -81,7 +81,7 @@ class _Pass:
         self.context.keep(f"{name}_{self.number}", np.frombuffer(blob, dtype=np.uint8))
 
     def kept(self, name: str) -> bytes:
-        """Bytes of this pass."""
+        """Return bytes of this pass."""
         return self._kept(name, self.number).tobytes()
 
     def _kept(self, name: str, number: int) -> np.ndarray:
@@ -107,7 +107,7 @@ class _Pass:
         return (*words, hello.agreement.encode(), hello.commitment.encode())
 
     def commitment(self, blob: bytes) -> str:
-        """The digest of a first masked list."""
+        """Return the digest of a first masked list."""
         return digest(b"link list", self.plan.encode(), str(self.number).encode(), blob).hex()
 
     def seal(self, to: str, what: str, owner: str, content: bytes) -> Sealed:
@@ -130,7 +130,7 @@ class _Pass:
         return b"link", what.encode(), str(self.number).encode(), owner.encode(), sender.encode(), to.encode()
 
     def new(self, owner: str, blob: bytes) -> list[bytes]:
-        """A received list of an owner as points; refuses points that this party has met in its own list or another one."""
+        """Return a received list of an owner as points; refuses points that this party has met in its own list or another one."""
         found = group.points(blob, self.left(owner))
         fresh = set(found)
         for number in range(self.number + 1):
@@ -173,8 +173,8 @@ def _mask(context: Context, request: HellosRequest) -> SealedReply:
     return SealedReply(tuple(state.seal(name, "hop 0", context.name, blob) for name in to))
 
 
-def _pass(context: Context, request: RelayedRequest) -> SealedReply:
-    design: LinkDesign = context.design
+def _pass(context: Context[LinkDesign], request: RelayedRequest) -> SealedReply:
+    design = context.design
     number, hop = divmod(context.index, design.hops)
     state, names = _Pass(context, number), design.names
     if design.ring:

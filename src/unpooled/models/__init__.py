@@ -27,7 +27,7 @@ def row_names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Model:
-    """The row of this name: a study's :attr:`~unpooled.privacy.plan.Study.row`."""
+    """Return the row of this name: a study's :attr:`~unpooled.privacy.plan.Study.row`."""
     if (home := REGISTRY.get(name, "unpooled.linkage" if name == LINK else None)) is not None:
         own: Model = importlib.import_module(home).MODEL
         return own
@@ -57,7 +57,7 @@ def check_runnable(listed: Sequence[str]) -> None:
 
 
 def fitted(plan: Plan, result: Any) -> Any:  # noqa: ANN401 - a result of this model, an estimator of it
-    """The estimator that a finished study amounts to; refused where no model left the parties."""
+    """Return the estimator that a finished study amounts to; refused where no model left the parties."""
     if plan.links:
         raise UsageError('model "link" releases nothing that predicts: it makes row maps for later studies')
     home = f"{_package(plan.study.model)}.fitted"

@@ -75,7 +75,7 @@ class Kit:
 
     @classmethod
     def of(cls, folder: Path) -> Kit:
-        """The kit in this folder."""
+        """Return the kit in this folder."""
         folder = folder.resolve()
         for role in ("server", "client", "admin"):
             if (folder / "startup" / f"fed_{role}.json").is_file():
@@ -85,18 +85,18 @@ class Kit:
 
     @property
     def name(self) -> str:
-        """The participant's name, which is also that of its certificate."""
+        """Return the participant's name, which is also that of its certificate."""
         return self.folder.name
 
     @property
     def config(self) -> dict[str, Any]:
-        """The engine's start-up file."""
+        """Return the engine's start-up file."""
         content: dict[str, Any] = json.loads((self.folder / "startup" / f"fed_{self.role}.json").read_text())
         return content
 
     @property
     def certificate(self) -> Path:
-        """The participant's certificate; its private key lies next to it with the ending .key."""
+        """Return the participant's certificate; its private key lies next to it with the ending .key."""
         return self.folder / "startup" / ("server.crt" if self.role == "server" else "client.crt")
 
     @property
@@ -110,7 +110,7 @@ class Kit:
 
 
 def kits_in(folder: Path) -> list[Kit]:
-    """The kits of a network, the server's first."""
+    """Return the kits of a network, the server's first."""
     found = [Kit.of(path.parent) for path in sorted(folder.glob("*/startup"))]
     if not any(kit.role == "server" for kit in found):
         msg = f"{folder} holds no server kit: give the folder that `unpooled network provision` wrote"
@@ -119,7 +119,7 @@ def kits_in(folder: Path) -> list[Kit]:
 
 
 def coordinator_identity(folder: Path) -> Identity:
-    """The signing identity of the coordinator whose kit this is."""
+    """Return the signing identity of the coordinator whose kit this is."""
     try:
         root = (folder / "local" / "coordinator.key").read_bytes()
         if len(root) != 32:  # noqa: PLR2004 - the length of a root key

@@ -99,7 +99,7 @@ class RequestDesk:
 
     @staticmethod
     def _pinned(party: Party, study: Study) -> str:
-        """The coordinator's key that a study pins; both sides must be pinned before anything is said over a network."""
+        """Return the coordinator's key that a study pins; both sides must be pinned before anything is said over a network."""
         if not study.coordinator:
             msg = "the study names no coordinator key, so nobody's requests could be told from a stranger's: set [study] coordinator"
             raise PlanMismatch(msg)
@@ -110,7 +110,7 @@ class RequestDesk:
 
 
 def signed_exchange(study: Study, coordinator: Identity, call: Call, patience: float) -> Exchange:
-    """The exchange of a coordinator: asks all parties of a batch at once, each with its own time-out.
+    """Return the exchange of a coordinator: asks all parties of a batch at once, each with its own time-out.
 
     A party from which nothing comes is a :class:`Dropped`; a party that says no ends the study with its own error.
     """

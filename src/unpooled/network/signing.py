@@ -53,12 +53,12 @@ class Declined(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
 
 
 def sign_request(coordinator: Identity, party: str, body: bytes) -> bytes:
-    """The frame of a request to one party."""
+    """Return the frame of a request to one party."""
     return msgspec.msgpack.encode(Request(body, coordinator.sign(b"network request", party.encode(), digest(body))))
 
 
 def read_request(frame: bytes) -> Request:
-    """A request whose signature is still to be checked, by :func:`check_request`, once it is known whose it must be."""
+    """Return a request whose signature is still to be checked, by :func:`check_request`, once it is known whose it must be."""
     request: Request = _read(frame, Request)
     return request
 
@@ -69,12 +69,12 @@ def check_request(request: Request, coordinator: str, party: str) -> None:
 
 
 def sign_answer(own: Identity, party: str, question: bytes, body: bytes) -> bytes:
-    """The frame of a party's answer to the request with body ``question``."""
+    """Return the frame of a party's answer to the request with body ``question``."""
     return msgspec.msgpack.encode(Answer(body, own.sign(*_answer(party, question, body))))
 
 
 def sign_refusal(own: Identity | None, party: str, question: bytes, error: Exception, hide: str = "") -> bytes:
-    """The frame of a party's no. An error that is not ours may quote data: only its kind leaves, and only its place is logged.
+    """Return the frame of a party's no. An error that is not ours may quote data: only its kind leaves, and only its place is logged.
 
     ``hide`` is cut out of the words: where on its disks a party keeps its files is nobody else's business.
     """
@@ -95,7 +95,7 @@ def sign_refusal(own: Identity | None, party: str, question: bytes, error: Excep
 
 
 def open_answer(frame: bytes, party: str, key: str, question: bytes) -> bytes:
-    """The body of a party's answer to this question; its no is raised here as the error it was there.
+    """Return the body of a party's answer to this question; its no is raised here as the error it was there.
 
     A no without a signature is believed: it can only end a study, as can any network that loses messages. It is marked as such.
     """
@@ -111,7 +111,7 @@ def open_answer(frame: bytes, party: str, key: str, question: bytes) -> bytes:
 
 
 def again(name: str, words: str) -> UnpooledError:
-    """An error of another process as the same class here."""
+    """Return an error of another process as the same class here."""
     return _CLASSES.get(name, ProtocolError)(words)
 
 

@@ -78,7 +78,7 @@ def _quiet() -> Iterator[None]:
 
 
 def connected(kit: Kit) -> set[str]:
-    """The parties that are connected to the server now; empty while it cannot be reached."""
+    """Return the parties that are connected to the server now; empty while it cannot be reached."""
     try:
         socket.create_connection(kit.address, timeout=1.0).close()
         with session(kit, patience=2.0) as opened:

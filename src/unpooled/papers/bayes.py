@@ -36,7 +36,7 @@ _MEANS = Sentence(
 
 
 def compile_plan(study: Study) -> Plan:
-    """The same totals as in the sound form, with noise as printed."""
+    """Return the same totals as in the sound form, with noise as printed."""
     if study.parameters.get("formula"):
         raise UsageError("a formula is not for this form: the paper's rows are points of a box of declared columns")
     if study.parameters.get("weights"):
@@ -65,7 +65,7 @@ def moments_box_as_published(bounds: Sequence[float], response: float) -> float:
 
 
 def moments_as_published(layout: MomentsLayout, adjacency: Adjacency, share: float, sigma: float) -> Summed:
-    """Equal noise on every entry in the data's own units: ``sigma`` per unit of equation (12)'s sensitivity.
+    """Return equal noise on every entry in the data's own units: ``sigma`` per unit of equation (12)'s sensitivity.
 
     The reach, for the ledger, is the true one in the same units.
     """
@@ -78,7 +78,7 @@ def moments_as_published(layout: MomentsLayout, adjacency: Adjacency, share: flo
 
 
 def _classical(study: Study, share: float) -> float:
-    """The classical sigma per unit of sensitivity for a share of (epsilon, delta): not private for large epsilon (Theorem B.3)."""
+    """Return the classical sigma per unit of sensitivity for a share of (epsilon, delta): not private for large epsilon (Theorem B.3)."""
     epsilon, delta = study.epsilon * share, study.delta * share
     if not delta:
         raise UsageError("the published calibration needs a positive delta")

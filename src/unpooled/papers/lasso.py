@@ -51,7 +51,7 @@ class NoisyMaximum(Unpriced):
     size: ClassVar[int] = 1
 
     def draw(self, given: Vector, bits: RandomBits) -> NDArray[np.float64]:
-        """The index of the winner."""
+        """Return the index of the winner."""
         assert given.sensitivity is not None
         uniform = ((bits.words(0, given.values.size) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53 - 0.5
         laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
@@ -66,12 +66,12 @@ class Printed(LassoDesign):
 
     @property
     def eta(self) -> float:
-        """The paper's bound, in units of the response."""
+        """Return the paper's bound, in units of the response."""
         return 1.0 if self.parameters.radius is None else self.parameters.radius
 
     @property
     def length(self) -> int | None:
-        """The rows of the sketch."""
+        """Return the rows of the sketch."""
         return self.parameters.sketch_rows or None
 
 
@@ -105,8 +105,8 @@ def pick_scale(radius: float, parties: int, rows: int, rounds: int, epsilon: flo
 
 
 def compile_plan(study: Study) -> Plan:
-    """The releases of Algorithm 2 with the noise as printed; half of epsilon and delta for each kind."""
-    p: Parameters = check_parameters(study, Parameters)
+    """Return the releases of Algorithm 2 with the noise as printed; half of epsilon and delta for each kind."""
+    p = check_parameters(study, Parameters)
     if p.radius_in_half_ranges is not None:
         raise UsageError(
             "radius_in_half_ranges is not for the published form: its bound is radius, the paper's eta, in units of the response"

@@ -80,7 +80,7 @@ class ComponentsLayout:
 
 
 def components(X: Matrix, y: Matrix, layout: ComponentsLayout) -> Matrix:
-    """The exact model, flat, and behind it the bounds max|E_i| and max|f| of every component."""
+    """Return the exact model, flat, and behind it the bounds max|E_i| and max|f| of every component."""
     mean, middle = X.mean(axis=0), float(y.mean())
     E, f = X - mean, y - middle
     table, bounds = np.zeros((layout.components, layout.width)), np.zeros((layout.components, 2))
@@ -122,7 +122,7 @@ class PublishedModel(Unpriced):
         return self.layout.size
 
     def draw(self, given: Vector, bits: RandomBits) -> Matrix:
-        """Noise in the order of Algorithm 1: weights and scores are normalised again after it."""
+        """Return the noise in the order of Algorithm 1: weights and scores are normalised again after it."""
         layout, statistic = self.layout, given.values
         if statistic.shape != (layout.size + 2 * layout.components,):
             msg = f"this release is of {layout.size} numbers, with two bounds for each of {layout.components} components behind them"
@@ -161,7 +161,7 @@ _VOIDS = (
 
 
 def compile_plan(study: Study) -> Plan:
-    """One release: the whole model of one data holder."""
+    """Return one release: the whole model of one data holder."""
     design = design_of(study)
     parameters = design.parameters
     if len(study.parties) != 1 or parameters.basis != NONE:
@@ -182,7 +182,7 @@ def compile_plan(study: Study) -> Plan:
 
 
 def release_model(context: Context, request: Nothing) -> PublishedReply:  # noqa: ARG001 - the request is no more than its name
-    """The model of this party's rows, with noise on every component."""
+    """Return the model of this party's rows, with noise on every component."""
     mechanism = context.planned(MODEL_RELEASE).mechanism
     assert isinstance(mechanism, PublishedModel)
     *channels, response = (context.table[name] for name in context.design.names)
@@ -190,7 +190,7 @@ def release_model(context: Context, request: Nothing) -> PublishedReply:  # noqa
     return PublishedReply(context.release(MODEL_RELEASE, Vector(model)))
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[PlsDesign]) -> Conversation:
     """Ask for the model."""
     (card,) = plan.study.parties
     (reply,) = yield from everybody([Ask(card.name, PUBLISHED, Nothing())])
@@ -200,7 +200,7 @@ def coordinate(plan: Plan) -> Conversation:
     b = coefficients(weights, loadings, y_loadings)
     rotations = weights @ np.linalg.pinv(loadings.T @ weights)
     fitted = PlsFit(b, response - float(mean @ b), weights, loadings, rotations, y_loadings, mean)
-    design: PlsDesign = plan.design
+    design = plan.design
     channels = tuple(column.name for column in design.channels)
     return PlsResult(channels, stored(fitted), (card.name,), scores=Array.of(scores))
 

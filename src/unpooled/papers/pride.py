@@ -40,7 +40,7 @@ _GAP, _EPOCHS = 1e-14, 5_000
 
 
 def published_sigma(theta: float, epsilon: float, delta: float, row_norm: float = 1.0) -> float:
-    r"""Noise of PRIDE's Theorem 1 (P.3): :math:`\sigma = w\theta\epsilon^{-1}\sqrt{2(\ln(1/(2\delta))+\epsilon)}`.
+    r"""Return the noise of PRIDE's Theorem 1 (P.3): :math:`\sigma = w\theta\epsilon^{-1}\sqrt{2(\ln(1/(2\delta))+\epsilon)}`.
 
     >>> round(published_sigma(7.4118, 1.0, 0.05), 2)
     19.05
@@ -58,7 +58,7 @@ class PublishedNoise(Unpriced):
     home: ClassVar[str] = "unpooled.models.pride.published"
 
     def draw(self, given: Vector, bits: RandomBits) -> NDArray[np.float64]:
-        """The sketch plus Gaussian noise of w theta times the multiplier, on a grid of 2^-18 of itself."""
+        """Return the sketch plus Gaussian noise of w theta times the multiplier, on a grid of 2^-18 of itself."""
         assert given.sensitivity is not None
         step = self.multiplier * given.sensitivity * 2.0**-18
         drawn = noise.rounded_gaussian(2.0**18, given.values.size, stream=bits)
@@ -67,8 +67,8 @@ class PublishedNoise(Unpriced):
 
 
 def compile_plan(study: Study) -> Plan:
-    """One sketch per party, with the noise of Theorem 1 of the PRIDE paper."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    """Return one sketch per party, with the noise of Theorem 1 of the PRIDE paper."""
+    parameters = check_parameters(study, Parameters)
     check(study, parameters)
     if Unit(study.unit) is not Unit.ATTRIBUTE or parameters.sketch != "srht":
         raise UsageError("the published calibration is for unit 'attribute' and the SRHT only")
@@ -95,7 +95,7 @@ def _mechanism(study: Study, numbers: int) -> ScaledGaussian | PublishedNoise:
 
 
 def standardised(part: Part, table: Table) -> Own:
-    """Mean 0 and variance 1, read off the data."""
+    """Return the mean 0 and variance 1, read off the data."""
     real = coded(part, table).rows
     mean, deviation = real.mean(axis=0), real.std(axis=0)
     deviation[deviation == 0] = 1.0
@@ -119,7 +119,7 @@ def estimate(context: Context, request: EstimateRequest) -> Estimated:
 
 
 def ascend(context: Context, path: RidgePath | NewtonPath, alpha: float) -> tuple[NDArray[np.float64], float]:
-    """Coefficients and intercept by SDCA; keeps the duality gap, which bounds how far they are from the minimum.
+    """Return coefficients and intercept by SDCA; keeps the duality gap, which bounds how far they are from the minimum.
 
     Where a small penalty makes the ascent crawl, the exact solver finishes, and the gap is that of its solution. Huber's loss, and a logistic
     loss with an unpenalised intercept, are no problems of that dual: they are solved as in the sound form and keep no gap.

@@ -54,7 +54,7 @@ def _excess(x: float) -> float:
 
 @njit(nogil=True)
 def _logistic_step(t: float, margin: float, curvature: float) -> float:
-    """Root of h(t') = t' - margin - curvature (s(t') - s(t)), s(t) = 1/(1 + e^t); dual variables live as t = log((1-s)/s).
+    """Return the root of h(t') = t' - margin - curvature (s(t') - s(t)), s(t) = 1/(1 + e^t); dual variables live as t = log((1-s)/s).
 
     The derivative is at least 1 and the root lies within [margin - curvature s, margin + curvature (1 - s)]: Newton steps,
     bisection where they leave it.
@@ -99,7 +99,7 @@ def _divergence(t: float, m: float) -> float:
 
 @njit(nogil=True)
 def _rebuild(design: Matrix, target: Vector, alpha: float, logistic: bool, state: Vector, b: Vector) -> tuple[float, float]:
-    """Coefficients from the dual variables; the gap and the primal value there."""
+    """Return coefficients from the dual variables; the gap and the primal value there."""
     b[:] = 0.0
     for i in range(target.size):
         a = -target[i] * _sigmoid(-state[i]) if logistic else state[i]

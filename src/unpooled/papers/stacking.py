@@ -54,7 +54,7 @@ def fits(study: Study, sizes: Sequence[Fit], penalty: float, epsilon: float) -> 
 
 
 def compile_plan(study: Study) -> Plan:
-    """The releases of a stacking study with the paper's noise."""
+    """Return the releases of a stacking study with the paper's noise."""
     if len(study.parameters.get("classes", DEFAULT)) > 2:  # noqa: PLR2004
         raise UsageError("the paper has two classes: use the sound calibration for more")
     if study.trust.get(META_ROLE) == Meta.PERTURBED:

@@ -73,7 +73,7 @@ def _mills(x: float) -> float:
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Smallest delta of a Gaussian release with sensitivity / sigma = mu (Balle & Wang 2018, Theorem 8); never below it.
+    """Return the smallest delta of a Gaussian release with sensitivity / sigma = mu (Balle & Wang 2018, Theorem 8); never below it.
 
     With a, b = epsilon/mu -+ mu/2 and Mills' ratio R it is phi(a) (R(a) - R(b)) = phi(a) times the integral of 1 - t R(t) over
     [a, b], which cancels nothing where the interval is short.
@@ -117,7 +117,7 @@ def gaussian_curve(epsilons: Vector, mu: float) -> Vector:
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """Smallest epsilon >= 0 at which a Gaussian release with this mu is (epsilon, delta)-private; never below it."""
+    """Return the smallest epsilon >= 0 at which a Gaussian release with this mu is (epsilon, delta)-private; never below it."""
     if mu == 0 or gaussian_delta(0.0, mu) <= delta:
         return 0.0
     if delta == 0 or mu == math.inf:
@@ -134,7 +134,7 @@ def _root(function: Callable[[float], float], low: float, high: float, xtol: flo
 
 
 def _proved(curve: Callable[[float], float], delta: float, high: float) -> float:
-    """The smallest epsilon in [0, high] whose falling delta curve is at ``delta``, on the proved side of it."""
+    """Return the smallest epsilon in [0, high] whose falling delta curve is at ``delta``, on the proved side of it."""
     root = _root(lambda eps: curve(eps) - delta, 0.0, high, 1e-20, 1e-15)
     step = 2.0**-51
     while curve(root) > delta:  # a bracket of a root may end on its wrong side
@@ -144,7 +144,7 @@ def _proved(curve: Callable[[float], float], delta: float, high: float) -> float
 
 
 def largest(curve: Callable[[float], float], delta: float, low: float, high: float, what: str) -> float:
-    """The largest parameter in [low, high] whose increasing delta curve stays at ``delta``, on the proved side of it."""
+    """Return the largest parameter in [low, high] whose increasing delta curve stays at ``delta``, on the proved side of it."""
     if delta == 0:
         msg = f"{what} has no guarantee at delta = 0: ask for a positive delta"
         raise AccountingError(msg)
@@ -164,7 +164,7 @@ def largest(curve: Callable[[float], float], delta: float, low: float, high: flo
 
 @lru_cache(maxsize=4096, typed=True)
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest mu = sensitivity / sigma that is (epsilon, delta)-private: the inverse of :func:`gaussian_delta`."""
+    """Return the largest mu = sensitivity / sigma that is (epsilon, delta)-private: the inverse of :func:`gaussian_delta`."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if epsilon == math.inf:
         return math.inf
@@ -172,12 +172,12 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def budget_mu(epsilon: float, delta: float) -> float:
-    """The mu to calibrate a plan's Gaussian releases to, so that rounding and total variation still fit the budget."""
+    """Return the mu to calibrate a plan's Gaussian releases to, so that rounding and total variation still fit the budget."""
     return gaussian_mu(epsilon, delta) * (1 - SAFETY)
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Standard deviation that makes one Gaussian release of this L2 sensitivity (epsilon, delta)-private: the exact one, rounded up.
+    """Return the standard deviation that makes one Gaussian release of this L2 sensitivity (epsilon, delta)-private: the exact one, rounded up.
 
     >>> round(gaussian_sigma(1.0, 1e-5), 4)
     3.7306
@@ -239,7 +239,7 @@ class Composition:
         )
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta that these rules prove at this epsilon."""
+        """Return the smallest delta that these rules prove at this epsilon."""
         epsilon = real("epsilon", epsilon)
         if epsilon == math.inf:
             return 0.0
@@ -253,7 +253,7 @@ class Composition:
         return proved
 
     def _least_delta(self, epsilon: float) -> float:
-        """The smallest delta proved anywhere from the pure part up to here, by golden section: whatever is found there holds here."""
+        """Return the smallest delta proved anywhere from the pure part up to here, by golden section: whatever is found there holds here."""
         if self._rho_only or self.tails:  # every point takes long: a few do
             return min(self._delta(self.pure_epsilon + (epsilon - self.pure_epsilon) * k / 8) for k in range(9))
 
@@ -315,7 +315,7 @@ class Composition:
         return law.above(left)
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon that these rules prove at this delta (infinite when nothing is proved)."""
+        """Return the smallest epsilon that these rules prove at this delta (infinite when nothing is proved)."""
         delta = check_delta(delta)
         if self._unbounded:
             return math.inf
@@ -339,7 +339,7 @@ class Composition:
         return self.delta(epsilon) <= delta
 
     def failure(self, epsilon: float) -> float:
-        """A bound on the probability that the loss exceeds epsilon: how often a belief moves farther than epsilon says (Theorem F.20)."""
+        """Return a bound on the probability that the loss exceeds epsilon: how often a belief moves farther than epsilon says (Theorem F.20)."""
         if self.delta(epsilon) == 0:
             return 0.0
         points = ((self.delta(epsilon * (1 - part)), -math.expm1(-epsilon * part)) for part in _PARTS)
@@ -353,7 +353,7 @@ class Composition:
 
     @property
     def respects(self) -> tuple[float, ...]:
-        """Numbers in which every curve grows, of compositions whose tails are alike but for their size: for audits, which compare by these."""
+        """Return numbers in which every curve grows, of compositions whose tails are alike but for their size: for audits, which compare by these."""
         tails = self.tails.items()
         lengths = (math.fsum(count * max(m for _, m in tail) ** power for tail, count in tails) for power in (1, 2))
         return *self.numbers, *lengths
@@ -384,7 +384,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
 
 @lru_cache(maxsize=4096, typed=True)
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Largest rho whose zCDP guarantee implies (epsilon, delta)."""
+    """Return the largest rho whose zCDP guarantee implies (epsilon, delta)."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if epsilon == math.inf:
         return math.inf
@@ -395,5 +395,5 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def budget_rho(epsilon: float, delta: float) -> float:
-    """The rho to calibrate a plan's mixed releases to, so that rounding and total variation still fit the budget."""
+    """Return the rho to calibrate a plan's mixed releases to, so that rounding and total variation still fit the budget."""
     return zcdp_rho(epsilon, delta) * (1 - SAFETY)

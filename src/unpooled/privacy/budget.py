@@ -78,7 +78,7 @@ class Budget:
         self._open()
 
     def _open(self) -> Ledger:
-        """The account, in this process: a file is opened anew after a fork, an account in memory stays with its process."""
+        """Return the account, in this process: a file is opened anew after a fork, an account in memory stays with its process."""
         if self._ledger is not None and self._process == os.getpid():
             return self._ledger
         if self._path is None and self._ledger is not None:
@@ -92,12 +92,12 @@ class Budget:
 
     @property
     def epsilon(self) -> float:
-        """The most that all fits together may cost."""
+        """Return the most that all fits together may cost."""
         return self._target.epsilon
 
     @property
     def delta(self) -> float:
-        """The delta of that total."""
+        """Return the delta of that total."""
         return self._target.delta
 
     @property
@@ -107,7 +107,7 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """The epsilon of everything debited so far, composed, at the budget's delta."""
+        """Return the epsilon of everything debited so far, composed, at the budget's delta."""
         return self._open().composition(self._target.unit, Scope.PERSON).epsilon(self._target.delta)
 
     @property
@@ -159,13 +159,13 @@ _ADVICE = "a budget in memory belongs to one process and cannot be sent to anoth
 
 
 def _costs(origin: ReleasedInput) -> tuple[Cost, ...]:
-    """The cost of an earlier plan to these people as a ledger debits it; none where it was not asked for, or is other people's."""
+    """Return the cost of an earlier plan to these people as a ledger debits it; none where it was not asked for, or is other people's."""
     found = ((unit, origin.parts(unit)) for unit in Unit) if origin.events else ()
     return tuple(Cost(unit, part, event) for unit, parts in found for part, events in parts.items() for event in events)
 
 
 def _charge(plan: str, costs: tuple[Cost, ...]) -> Charge:
-    """The debit of a whole plan. Every fit draws noise of its own, whatever its plan: so each is a debit of its own."""
+    """Return the debit of a whole plan. Every fit draws noise of its own, whatever its plan: so each is a debit of its own."""
     return Charge(ReleaseKey(plan, "fit", secrets.randbits(62), "(whole plan)"), bytes(32), costs, shared=True)
 
 

@@ -64,11 +64,11 @@ class Classes:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The classes as a study's parameters and a plan's hash have them."""
+        """Return the classes as a study's parameters and a plan's hash have them."""
         return tuple(map(text_of, self.labels.tolist()))
 
     def column(self, y: NDArray[Any]) -> NDArray[Any]:
-        """The labels as a party's table holds them; one that is none of the classes is refused, without naming it or its row."""
+        """Return the labels as a party's table holds them; one that is none of the classes is refused, without naming it or its row."""
         same = np.array([np.asarray(y == label, dtype=np.bool_) for label in self.labels])
         if not same.any(axis=0).all():
             few = "neither" if self.labels.size == 2 else "none"  # noqa: PLR2004
@@ -114,7 +114,7 @@ def code(labels: NDArray[Any], classes: Sequence[str | float], name: str) -> NDA
 
 
 def places(labels: NDArray[Any], classes: Sequence[str | float], name: str) -> NDArray[np.intp]:
-    """The place of every label among the declared classes; one that is none of them is refused, unnamed."""
+    """Return the place of every label among the declared classes; one that is none of them is refused, unnamed."""
     texts = [text_of(c) for c in classes]
     known = texts if labels.dtype == object else [_number(text) for text in texts]
     same = np.array([labels == label for label in known])
@@ -125,7 +125,7 @@ def places(labels: NDArray[Any], classes: Sequence[str | float], name: str) -> N
 
 
 def _number(text: str) -> float:
-    """The number that a label stands for, nan for words; booleans are stored as 0 and 1."""
+    """Return the number that a label stands for, nan for words; booleans are stored as 0 and 1."""
     try:
         return float({"false": "0", "true": "1"}.get(text.lower(), text))
     except ValueError:

@@ -61,7 +61,7 @@ class Event:
 
     @property
     def rho(self) -> float:
-        """The zCDP cost of this event."""
+        """Return the zCDP cost of this event."""
         if self.count == 0:
             return 0.0
         per_event = {

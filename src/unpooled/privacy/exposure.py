@@ -75,7 +75,7 @@ class Exposure:
 
 
 def dearer(one: Event, other: Event) -> Event:
-    """The larger of two events of one kind: what covers both of them."""
+    """Return the larger of two events of one kind: what covers both of them."""
     if one.kind is not other.kind or one.count != other.count:
         raise UsageError("a label and a value must cost the same kind of event in one release")
     if _heavier(one.tails, other.tails):
@@ -108,15 +108,15 @@ class Worst:
     compositions: tuple[Composition, ...]
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon proved at this delta."""
+        """Return the smallest epsilon proved at this delta."""
         return max(composition.epsilon(delta) for composition in self.compositions)
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta proved at this epsilon."""
+        """Return the smallest delta proved at this epsilon."""
         return max(composition.delta(epsilon) for composition in self.compositions)
 
     def failure(self, epsilon: float) -> float:
-        """A bound on the probability that the loss exceeds epsilon."""
+        """Return a bound on the probability that the loss exceeds epsilon."""
         return max(composition.failure(epsilon) for composition in self.compositions)
 
     def within(self, epsilon: float, delta: float) -> bool:
@@ -149,7 +149,7 @@ class Release:
 
     @property
     def scale(self) -> float | None:
-        """The scale of its noise; None where it is a closed form of values known only during the run."""
+        """Return the scale of its noise; None where it is a closed form of values known only during the run."""
         return self.mechanism.scale
 
     def sensitivity(self, unit: Unit | str = Unit.RECORD) -> float | None:
@@ -172,11 +172,11 @@ class Releases:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The units for which it knows a price: households only where the study bounds how many of their rows count."""
+        """Return the units for which it knows a price: households only where the study bounds how many of their rows count."""
         return (*ROWWISE, Unit.HOUSEHOLD) if self.study.unit == Unit.HOUSEHOLD else ROWWISE
 
     def release(self, party: str, name: str) -> Release:
-        """The planned release of this name at this party."""
+        """Return the planned release of this name at this party."""
         for release in self.releases:
             if release.party == party and release.name == name:
                 return release
@@ -189,11 +189,11 @@ class Releases:
         return Worst(tuple(Composition(events) for events in found))
 
     def epsilon(self, delta: float, unit: Unit | str | None = None) -> float:
-        """Smallest epsilon proved at this delta, for the study's unit or another one."""
+        """Return the smallest epsilon proved at this delta, for the study's unit or another one."""
         return self.cost(unit).epsilon(delta)
 
     def delta(self, epsilon: float, unit: Unit | str | None = None) -> float:
-        """Smallest delta proved at this epsilon, for the study's unit or another one."""
+        """Return the smallest delta proved at this epsilon, for the study's unit or another one."""
         return self.cost(unit).delta(epsilon)
 
 
@@ -300,7 +300,7 @@ def shared_costs(plan: Releases, party: str) -> tuple[Cost, ...]:
 
 
 def alternatives(plan: Releases, party: str | None = None) -> tuple[Cost, ...]:
-    """The costs of a whole plan to every unit, each of :func:`neighbours` as a part of its own."""
+    """Return the costs of a whole plan to every unit, each of :func:`neighbours` as a part of its own."""
     costs: list[Cost] = [
         Cost(unit, "", NO_COST) for unit in plan.units
     ]  # so that no unit is left out, whatever its people are part of

@@ -64,7 +64,7 @@ class BoundedTable(Table):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the table below, of every row's id, and of how many rows of each count."""
+        """Return SHA-256 of the table below, of every row's id, and of how many rows of each count."""
         total = hashlib.sha256(self._table.digest)
         for text in (*self._owners.tolist(), str(self.household)):
             raw = text.encode("utf-8", "surrogatepass")
@@ -75,16 +75,16 @@ class BoundedTable(Table):
     # --- neighbours, which audits make ------------------------------------------------------------------------------------
 
     def replace(self, row: int, values: Mapping[str, Any]) -> Table:
-        """The neighbour with other values in some columns of one row that counts."""
+        """Return the neighbour with other values in some columns of one row that counts."""
         return self._with(self._own().replace(row, values), self._owners)
 
     def omit(self, row: int) -> Table:
-        """The neighbour without one of the rows that count."""
+        """Return the neighbour without one of the rows that count."""
         rest = np.delete(np.arange(self._owners.size), row)
         return self._with(self._own().take(rest), self._owners[rest])
 
     def exchange(self, rows: Sequence[Mapping[str, Any]]) -> Table:
-        """The neighbour whose first id has these rows in the place of its own: none of them where it contributes nothing."""
+        """Return the neighbour whose first id has these rows in the place of its own: none of them where it contributes nothing."""
         others, own = np.flatnonzero(self._owners != self._owners[0]), self._own()
         columns = {
             name: np.concatenate([np.array([row[name] for row in rows], dtype=own[name].dtype), own[name][others]])
@@ -94,7 +94,7 @@ class BoundedTable(Table):
         return self._with(Table(columns), owners)
 
     def first(self) -> list[dict[str, Any]]:
-        """The rows of the first id that count."""
+        """Return the rows of the first id that count."""
         own = np.flatnonzero(self._owners == self._owners[0])
         return [{name: self[name][row] for name in self.names} for row in own]
 

@@ -61,7 +61,7 @@ class RandomBits(Protocol):
         ...
 
     def more(self, coordinate: int, block: int) -> int:
-        """A further block of 256 bits for one coordinate."""
+        """Return a further block of 256 bits for one coordinate."""
         ...
 
 
@@ -73,7 +73,7 @@ class Stream:
 
     @classmethod
     def fresh(cls) -> Stream:
-        """A stream nobody can draw again: its key comes from the operating system and is kept nowhere else."""
+        """Return a stream nobody can draw again: its key comes from the operating system and is kept nowhere else."""
         return cls(os.urandom(32))
 
     def words(self, start: int, count: int, lane: int = 0) -> Words:
@@ -99,16 +99,16 @@ class KeySource:
 
     @classmethod
     def secret(cls) -> KeySource:
-        """A root key from the operating system: real privacy."""
+        """Return a root key from the operating system: real privacy."""
         return cls(os.urandom(32))
 
     @classmethod
     def simulation(cls, seed: int) -> KeySource:
-        """A root key that anybody can compute from the seed: for tests and figures, never for protection."""
+        """Return a root key that anybody can compute from the seed: for tests and figures, never for protection."""
         return cls(hashlib.sha256(b"unpooled simulation %d" % seed).digest(), seed)
 
     def stream(self, *names: str | int | bytes, content: bytes = b"") -> Stream:
-        """The stream of one release of this content. Parts are length-prefixed and typed, so no two lists collide (Theorem F.6)."""
+        """Return the stream of one release of this content. Parts are length-prefixed and typed, so no two lists collide (Theorem F.6)."""
         text = b""
         for name in (*names, content):
             raw = name if isinstance(name, bytes) else str(name).encode()
@@ -117,7 +117,7 @@ class KeySource:
 
 
 def seed_of(random_state: Any) -> int | None:  # noqa: ANN401 - whatever scikit-learn users pass
-    """An estimator's ``random_state`` as the seed of a simulation; None is real noise."""
+    """Return an estimator's ``random_state`` as the seed of a simulation; None is real noise."""
     if random_state is None:
         return None
     if isinstance(random_state, np.random.RandomState):
@@ -210,7 +210,7 @@ def gaussian_vector(scale: float, size: int, *, stream: RandomBits | None = None
 
 
 def laplace_ball(scale: float, size: int, *, stream: RandomBits | None = None, lane: int = 0) -> NDArray[np.float64]:
-    """A vector with density proportional to exp(-|b| / scale): uniform direction, norm Gamma(size, scale).
+    """Return a vector with density proportional to exp(-|b| / scale): uniform direction, norm Gamma(size, scale).
 
     Real numbers in double precision, not a grid form: a release that uses them says so in its statement. Uses two lanes.
     """
@@ -231,7 +231,7 @@ def laplace_ball(scale: float, size: int, *, stream: RandomBits | None = None, l
 
 
 def choose(scores: NDArray[np.int64], rate: float, *, signed: bool = False, stream: RandomBits | None = None) -> int:
-    """One index of ``scores`` with P(i) proportional to exp(rate * scores[i]): the exponential mechanism.
+    """Return one index of ``scores`` with P(i) proportional to exp(rate * scores[i]): the exponential mechanism.
 
     With integer scores of sensitivity D and ``rate = epsilon / (2 D)`` the choice is epsilon-DP and (epsilon^2/8)-zCDP.
     ``signed``: an index of the candidates [scores, -scores], which are not built. The whole stream belongs to the choice: word t

@@ -59,7 +59,7 @@ class PastEvent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
     @property
     def event(self) -> Event:
-        """The event; a kind that this version does not know is refused."""
+        """Return the event; a kind that this version does not know is refused."""
         if self.kind not in Kind.__members__:
             msg = f"the origin of an input names an event {self.kind!r}: its cost cannot be accounted"
             raise UsageError(msg)
@@ -110,7 +110,7 @@ class ReleasedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
         return not self.holds and self.rows == SAME
 
     def parts(self, unit: Unit) -> dict[str, tuple[Event, ...]]:
-        """The events of every alternative of the earlier plan, the empty one for everybody; none where its rows are other people's."""
+        """Return the events of every alternative of the earlier plan, the empty one for everybody; none where its rows are other people's."""
         if self.rows == OTHERS:
             return {}
         if self.voids:
@@ -123,7 +123,7 @@ class ReleasedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
         return found or ({"": (UNBOUNDED,)} if unit is Unit.HOUSEHOLD else {})
 
     def of_others(self) -> Self:
-        """The same input, declared to come from other people's rows."""
+        """Return the same input, declared to come from other people's rows."""
         return msgspec.structs.replace(self, rows=OTHERS)
 
 
@@ -136,7 +136,7 @@ class Sourced:
     origins: tuple[ReleasedInput, ...] = ()
 
     def of_others(self) -> Any:  # noqa: ANN401 - a value of the same kind
-        """The same value, declared to come from other people's rows."""
+        """Return the same value, declared to come from other people's rows."""
         return sourced(self, tuple(origin.of_others() for origin in self.origins))
 
 

@@ -11,7 +11,7 @@ import html
 import math
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
@@ -38,6 +38,15 @@ from unpooled.privacy.unit import Split, Unit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from typing_extensions import TypeVar
+
+    #: What a model makes of a study; a plan of no particular model is ``Plan``.
+    Design = TypeVar("Design", default=Any)
+else:
+    from typing import TypeVar
+
+    Design = TypeVar("Design")
+
 #: Raised whenever the meaning of a plan changes, so that an old approval never covers a new meaning (docs/decisions/0048).
 PLAN_VERSION = 3
 _LINKED = Sentence(
@@ -55,7 +64,7 @@ _SENTENCES = ("public", "not_protected", "assumptions", "voids", "trusted", "hid
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Releases):
+class Plan(Releases, Generic[Design]):
     """The releases of a study, and everything that is said about them."""
 
     #: Sentences about what leaves a party without noise, and why that is allowed.
@@ -71,7 +80,7 @@ class Plan(Releases):
     #: How it is computed, for people: no part of the hash, for it follows from the study.
     notes: tuple[str, ...] = field(default=(), compare=False)
     #: What the model made of the study. It follows from the study, so it is no part of the hash.
-    design: Any = field(default=None, compare=False, repr=False)
+    design: Design = field(default=None, compare=False, repr=False)  # type: ignore[assignment]
     #: Who sees more than releases, and is trusted with it: nobody, or names in words.
     trusted: tuple[Sentence, ...] = ()
     #: Whether it links rows between parties. It follows from the model, so it is no part of the hash.
@@ -97,7 +106,7 @@ class Plan(Releases):
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of everything that defines the plan, in hex: what a party approves.
+        """Return SHA-256 of everything that defines the plan, in hex: what a party approves.
 
         Of each sentence it holds the key and the values, never the words. What has its default is not written, so that a field that comes
         later leaves the hashes of plans without it alone.
@@ -130,26 +139,25 @@ class Plan(Releases):
             plan=self.hash,
             proved=proved,
             failure=costs[Unit(study.unit)].failure(asked) if math.isfinite(asked) else 1.0,
-            trusted=self.trusted,
-            public=(*self.public, *([_LINKED] if study.linked else [])),
-            not_protected=self.not_protected,
-            assumptions=(*self.assumptions, *([_REMADE] if self.formerly else [])),
-            voids=self.voids,
+            said={name: getattr(self, name) for name in _SENTENCES}
+            | {
+                "public": (*self.public, *([_LINKED] if study.linked else [])),
+                "assumptions": (*self.assumptions, *([_REMADE] if self.formerly else [])),
+            },
             links=self.links,
-            hidden=self.hidden,
         )
 
     def origin(self, what: str) -> ReleasedInput:
-        """The origin of a public input that this plan released: whether its statement holds, and what it cost its people."""
+        """Return the origin of a public input that this plan released: whether its statement holds, and what it cost its people."""
         holds, events = self._priced
         return ReleasedInput(what, self.hash, holds, events)
 
     def origins(self, what: str) -> tuple[ReleasedInput, ...]:
-        """The origin of a public input that this plan released, after those of the plan's own inputs."""
+        """Return the origin of a public input that this plan released, after those of the plan's own inputs."""
         return (*self.study.origins, self.origin(what))
 
     def sourced(self, what: str, value: Any) -> Any:  # noqa: ANN401 - a value of the same kind
-        """The value as this plan released it, for later studies that take it as "basis", "prior" or another public input."""
+        """Return the value as this plan released it, for later studies that take it as "basis", "prior" or another public input."""
         return sourced(value, self.origins(what))
 
     @cached_property
@@ -220,7 +228,7 @@ class Plan(Releases):
 
 
 def _said(study: Study) -> dict[str, object]:
-    """A study as plain data, without the fields that have their default."""
+    """Return a study as plain data, without the fields that have their default."""
     # Through plain data and back, so that an int in the place of a float hashes like after a journey.
     said: dict[str, object] = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(study), Study))
     for one in msgspec.structs.fields(Study):
@@ -235,7 +243,7 @@ def _number(value: float | None) -> str:
 
 
 def _spelled(exposure: Exposure) -> dict[str, object]:
-    """The fields of an exposure that do not have their default."""
+    """Return the fields of an exposure that do not have their default."""
     said = asdict(exposure)
     return {one.name: said[one.name] for one in fields(exposure) if getattr(exposure, one.name) != one.default}
 

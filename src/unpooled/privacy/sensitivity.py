@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def column_moments(count: float, first: float, second: float, adjacency: Adjacency, *, may_be_absent: bool) -> float:
-    r"""L2 sensitivity of :math:`\sum_i (a, b z_i, c z_i^2)` over the present values, :math:`z_i\in[-1,1]` (Theorem F.1).
+    r"""Return the L2 sensitivity of :math:`\sum_i (a, b z_i, c z_i^2)` over the present values, :math:`z_i\in[-1,1]` (Theorem F.1).
 
     ``count``, ``first``, ``second`` are the weights a, b, c (noise of standard deviation 1 is then added to each
     coordinate). When a value cannot be absent the count is public and a plays no part under ``replace``.
@@ -34,12 +34,12 @@ def column_moments(count: float, first: float, second: float, adjacency: Adjacen
 
 
 def category_counts(adjacency: Adjacency) -> float:
-    """L2 sensitivity of the vector of category counts (Theorem F.2): one value moves two of them under ``replace``."""
+    """Return the L2 sensitivity of the vector of category counts (Theorem F.2): one value moves two of them under ``replace``."""
     return math.sqrt(2.0) if adjacency is Adjacency.REPLACE else 1.0
 
 
 def moments_box(bounds: Sequence[float], response: float, adjacency: Adjacency) -> float:
-    r"""L2 sensitivity of the upper triangle of :math:`\sum x x^T` with :math:`\sum x y` on a box, equal noise everywhere (Theorem F.9.1).
+    r"""Return the L2 sensitivity of the upper triangle of :math:`\sum x x^T` with :math:`\sum x y` on a box, equal noise everywhere (Theorem F.9.1).
 
     ``bounds`` are c_j with :math:`|x_j|\le c_j`, ``response`` is Y with :math:`|y|\le Y`.
     """
@@ -51,7 +51,7 @@ def moments_box(bounds: Sequence[float], response: float, adjacency: Adjacency) 
 
 
 def moments_ball(radius: float, response: float, adjacency: Adjacency) -> float:
-    r"""L2 sensitivity of :math:`(\sum x x^T, \sum x y)` on a ball :math:`|x|\le R`, off-diagonals weighted by sqrt 2 (Theorem F.9.3).
+    r"""Return the L2 sensitivity of :math:`(\sum x x^T, \sum x y)` on a ball :math:`|x|\le R`, off-diagonals weighted by sqrt 2 (Theorem F.9.3).
 
     The weight means that an off-diagonal entry, released once, gets noise smaller by sqrt 2 than a diagonal one.
     """
@@ -62,7 +62,7 @@ def moments_ball(radius: float, response: float, adjacency: Adjacency) -> float:
 
 
 def moments_augmented(radius: float, adjacency: Adjacency) -> float:
-    r"""L2 sensitivity of :math:`\sum z z^T` for :math:`|z|\le r`, off-diagonals weighted by sqrt 2 (Theorem F.9.4).
+    r"""Return the L2 sensitivity of :math:`\sum z z^T` for :math:`|z|\le r`, off-diagonals weighted by sqrt 2 (Theorem F.9.4).
 
     :math:`|zz^T-uu^T|_F^2=|z|^4+|u|^4-2(z\cdot u)^2`.
     """
@@ -70,7 +70,7 @@ def moments_augmented(radius: float, adjacency: Adjacency) -> float:
 
 
 def standardising_sums(coded: Sequence[bool], first: float, response: float, adjacency: Adjacency) -> float:
-    r"""L2 sensitivity of weighted sums and sums of squares of several columns and of a response (Theorem B.7).
+    r"""Return the L2 sensitivity of weighted sums and sums of squares of several columns and of a response (Theorem B.7).
 
     ``first`` is the weight of a sum relative to its sum of squares, ``response`` that of the response relative to a column (0: none). ``coded`` says
     of every declared feature whether it has coded columns of 0 and 1 (categories, an indicator): one value then moves two of them at once.
@@ -82,12 +82,12 @@ def standardising_sums(coded: Sequence[bool], first: float, response: float, adj
 
 
 def clipped_products(longest: float, adjacency: Adjacency) -> float:
-    """L2 sensitivity of a sum of vectors of at most this length, each a function of one record (Theorem B.5)."""
+    """Return the L2 sensitivity of a sum of vectors of at most this length, each a function of one record (Theorem B.5)."""
     return longest if adjacency is Adjacency.ZERO_OUT else 2 * longest
 
 
 def unit_sums(coordinates: int) -> float:
-    """L2 sensitivity of a sum of vectors in the unit cube, under both adjacencies (Theorem G.1)."""
+    """Return the L2 sensitivity of a sum of vectors in the unit cube, under both adjacencies (Theorem G.1)."""
     return math.sqrt(coordinates)
 
 

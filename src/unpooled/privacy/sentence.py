@@ -38,7 +38,7 @@ class Sentence(str):
 
     @property
     def identity(self) -> tuple[str, tuple[tuple[str, Any], ...]]:
-        """The key and the values by name: what the hash of a plan holds."""
+        """Return the key and the values by name: what the hash of a plan holds."""
         return self.key, tuple(sorted(self.values.items()))
 
     def __getnewargs_ex__(self) -> tuple[tuple[str, str], dict[str, Any]]:

@@ -14,7 +14,7 @@ from unpooled.privacy.study import BOUNDS, CLASSES
 from unpooled.privacy.unit import Calibration, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from unpooled.privacy.origin import ReleasedInput
     from unpooled.privacy.sentence import Sentence
@@ -149,15 +149,11 @@ class Statement:
         plan: str,
         proved: dict[str, float],
         failure: float,
-        trusted: tuple[Sentence, ...],
-        public: tuple[Sentence, ...],
-        not_protected: tuple[Sentence, ...],
-        assumptions: tuple[Sentence, ...],
-        voids: tuple[Sentence, ...],
+        said: Mapping[str, tuple[Sentence, ...]],
         links: bool = False,
-        hidden: tuple[Sentence, ...] = (),
     ) -> Statement:
-        """Return the statement of a study's plan from the plan's hash, the epsilon proved for every unit, and the model's own sentences."""
+        """Return the statement of a study's plan from the plan's hash, the epsilon proved for every unit, and what its fields of sentences say."""
+        voids, trusted = said["voids"], said["trusted"]
         sound = study.calibration == Calibration.SOUND
         hollow = any(origin.voids for origins in study.inputs.values() for origin in origins)
         firm = not (voids or hollow) and study.simulation_seed is None
@@ -196,8 +192,8 @@ class Statement:
             protects_against=elsewhere,
             not_protected=(
                 f"How many {held} each party holds, the declared columns and bounds, and the fact that the study took place.",
-                *map(str, public),
-                *map(str, not_protected),
+                *map(str, said["public"]),
+                *map(str, said["not_protected"]),
             ),
             assumptions=(
                 _who(study, split),
@@ -205,17 +201,17 @@ class Statement:
                 "Every party runs this software unaltered and keeps its ledger and its key file private.",
                 "This statement is about this run only. Every other run on the same people adds to their loss; a shared budget adds up all runs.",
                 "Anything learned earlier from the same data, by a scaler, an imputer or by eye, is not counted.",
-                *map(str, assumptions),
+                *map(str, said["assumptions"]),
             ),
             warnings=tuple(warnings),
             plan=plan,
             links=links,
-            hidden=tuple(map(str, hidden)),
+            hidden=tuple(map(str, said["hidden"])),
         )
 
     @property
     def headline(self) -> str:
-        """One sentence that says for whom a guarantee holds."""
+        """Return one sentence that says for whom a guarantee holds."""
         if self.links:
             return self.warnings[0]
         if not self.holds:
@@ -247,7 +243,7 @@ class Statement:
         return f"{words}. Epsilon does not limit what the results say about people in general."
 
     def to_dict(self) -> dict[str, Any]:
-        """The statement as plain data."""
+        """Return the statement as plain data."""
         return asdict(self) | {"headline": self.headline, "reading": self.reading}
 
     def __repr__(self) -> str:

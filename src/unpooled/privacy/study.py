@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ ALIGNED, LINKED = "aligned", "psi:"
 CIRCUMSTANCES, LONGEST_TEXT = ("collected", "legal_basis", "retention", "contact"), 500
 #: Those who declare what no release supplies.
 _CARDS, _TEXT = DeclaredInput("the parties' cards"), DeclaredInput("the analyst, in the study")
+#: A model's own struct of parameters.
+Fields = TypeVar("Fields", bound=msgspec.Struct)
 #: Rows of a party: sums over some parties of so many stay exact in 64-bit integers, on a grid that is still one.
 MOST_ROWS = 10**12
 
@@ -93,7 +95,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return {name.replace("_", " "): words for name in CIRCUMSTANCES if (words := getattr(self, name))}
 
     def column(self, name: str) -> Column:
-        """The declaration of one column."""
+        """Return the declaration of one column."""
         if name in self._by_name:
             return self._by_name[name]
         msg = f"party {self.name!r} declares no column {name!r}; it has {listed([c.name for c in self.columns])}"
@@ -188,7 +190,7 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def target(self) -> Target:
-        """The privacy that is asked for."""
+        """Return the privacy that is asked for."""
         return Target(self.epsilon, self.delta, Unit(self.unit))
 
     @property
@@ -206,28 +208,28 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def linked(self) -> str:
-        """The name of the row map by which the parties take their rows; empty without one."""
+        """Return the name of the row map by which the parties take their rows; empty without one."""
         return self.ids.removeprefix(LINKED) if self.ids.startswith(LINKED) else ""
 
     @property
     def circle(self) -> str:
-        """The set of its parties, by the keys of their cards."""
+        """Return the set of its parties, by the keys of their cards."""
         return hashlib.sha256(" ".join(sorted(card.key for card in self.parties)).encode()).hexdigest()
 
     @property
     def row(self) -> str:
-        """The row of the registry that answers it: the model, or its published form where the calibration asks for that."""
+        """Return the row of the registry that answers it: the model, or its published form where the calibration asks for that."""
         return self.model if self.calibration == Calibration.SOUND else f"{self.model}-{self.calibration}"
 
     @property
     def household_rows(self) -> int:
-        """The most rows of one id that count in the whole study; 1 where every row is a unit of its own."""
+        """Return the most rows of one id that count in the whole study; 1 where every row is a unit of its own."""
         declared = [card.household for card in self.parties if card.household is not None]
         shared = sum(one.rows for one in declared if one.elsewhere)
         return max([shared, *(one.rows for one in declared), 1])
 
     def one_card_for_all(self) -> Card:
-        """The first card, where all parties declare the same columns: rows are split."""
+        """Return the first card, where all parties declare the same columns: rows are split."""
         first, *others = self.parties
         for card in others:
             if card.columns != first.columns:
@@ -246,7 +248,7 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return self.trust.get(role) == TRUSTED
 
     def card(self, party: str) -> Card:
-        """The card of one party."""
+        """Return the card of one party."""
         for card in self.parties:
             if card.name == party:
                 return card
@@ -259,8 +261,8 @@ def default_delta(n_rows: int) -> float:
     return min(1e-5, 0.1 / n_rows)
 
 
-def check_parameters(study: Study, parameters: type[Any]) -> Any:  # noqa: ANN401 - the model's own struct
-    """The study's parameters as the model's struct; an unknown key or a wrong type is an error that names it."""
+def check_parameters(study: Study, parameters: type[Fields]) -> Fields:
+    """Return the study's parameters as the model's struct; an unknown key or a wrong type is an error that names it."""
     try:
         return msgspec.convert(study.parameters, parameters, strict=True)
     except msgspec.ValidationError as error:

@@ -86,11 +86,11 @@ class Table:
 
     @property
     def sparse_names(self) -> Collection[str]:
-        """The names of the columns that are held sparse."""
+        """Return the names of the columns that are held sparse."""
         return self._places.keys()
 
     def sparse(self, names: Sequence[str]) -> csc_array | None:
-        """The named columns in this order as one CSC array (read-only) if all of them are held sparse, else None."""
+        """Return the named columns in this order as one CSC array (read-only) if all of them are held sparse, else None."""
         for name in names:
             self._check(name)
         if self._matrix is None or not all(name in self._places for name in names):
@@ -111,12 +111,12 @@ class Table:
         return work.over(self)
 
     def take(self, rows: NDArray[Any]) -> Table:
-        """The table of some of its rows."""
+        """Return the table of some of its rows."""
         columns = {name: Checked(values[rows]) for name, values in self._columns.items()}
         return Table(columns, None if self._matrix is None else (tuple(self._places), self._matrix[rows, :]))
 
     def by_site(self, sites: Any) -> dict[str, Table]:  # noqa: ANN401 - whatever array-like a user has
-        """The rows of every label, in the order of the sorted labels; None is one site called "all"."""
+        """Return the rows of every label, in the order of the sorted labels; None is one site called "all"."""
         if sites is None:
             return {"all": self}
         given = np.asarray(sites)
@@ -129,23 +129,23 @@ class Table:
         return {name: self.take(np.flatnonzero(labels == name)) for name in sorted(set(labels.tolist()))}
 
     def omit(self, row: int) -> Table:
-        """The neighbour under zero-out: this row contributes nothing, and the public number of rows stays what it was."""
+        """Return the neighbour under zero-out: this row contributes nothing, and the public number of rows stays what it was."""
         table = self.take(np.delete(np.arange(self.n_rows), row))
         table.n_rows, table._left_out = self.n_rows, row  # noqa: SLF001 - another of this class
         return table
 
     def whole(self, values: NDArray[Any]) -> NDArray[Any]:
-        """A value for every row of something that was worked out from those that are held; at one that was left out stands any."""
+        """Return a value for every row of something that was worked out from those that are held; at one that was left out stands any."""
         return values if self._left_out is None else np.insert(values, self._left_out, values[:1], axis=0)
 
     def blank(self, values: NDArray[Any], rows: NDArray[np.intp] | None = None) -> NDArray[Any]:
-        """The same (of these rows), with zeros for a row that was left out: it contributes nothing."""
+        """Return the same (of these rows), with zeros for a row that was left out: it contributes nothing."""
         if self._left_out is not None:
             values[(np.arange(self.n_rows) if rows is None else rows) == self._left_out] = 0
         return values
 
     def replace(self, row: int, values: Mapping[str, Any]) -> Table:
-        """The neighbour under replace: other values in some columns of one row."""
+        """Return the neighbour under replace: other values in some columns of one row."""
         columns = {name: column.copy() for name, column in self._columns.items()}
         moved: dict[str, Any] = {}
         for name, value in values.items():
@@ -174,7 +174,7 @@ class Table:
         return self._rows(name, 0, self._held)
 
     def _rows(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Some rows of a column, zeros written out."""
+        """Return some rows of a column, zeros written out."""
         place = self._places.get(name)
         if place is None:
             return self._columns[name][start:stop]
@@ -220,7 +220,7 @@ class Table:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of names and values: a party refuses to answer an old request over changed data."""
+        """Return SHA-256 of names and values: a party refuses to answer an old request over changed data."""
         total = hashlib.sha256()
 
         def add(*parts: bytes) -> None:
@@ -270,7 +270,7 @@ class Checked:
 
 
 def as_column(name: str, values: Any, *, copy: bool = True) -> NDArray[Any]:  # noqa: ANN401 - whatever array-like a user has
-    """One column, checked: numbers as float64, everything else as text; ``copy``: whether somebody else may still write into it."""
+    """Return one column, checked: numbers as float64, everything else as text; ``copy``: whether somebody else may still write into it."""
     if isinstance(values, Checked):
         return values.column
     try:
@@ -317,7 +317,7 @@ def _is_missing(value: object) -> bool:
 
 
 def as_sparse(names: Sequence[str], matrix: Any) -> csc_array:  # noqa: ANN401 - any of scipy's sparse matrices
-    """Columns that are mostly zero, checked, in the one form that equal columns have: CSC, sorted, nothing stored twice, no stored zero.
+    """Return columns that are mostly zero, checked, in the one form that equal columns have: CSC, sorted, nothing stored twice, no stored zero.
 
     Arrays that nobody can write into (another table's) are shared, all others are copied, views of writable ones among them.
     """

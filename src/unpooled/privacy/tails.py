@@ -33,7 +33,7 @@ _ROUNDING, _TRANSFORM = 1e-10, 10 * 2.0**-53
 
 
 def survival(tail: Tail, z: Vector) -> Vector:
-    """The bound on P(X > z)."""
+    """Return the bound on P(X > z)."""
     from scipy.special import ndtr  # late, for it takes .2 s
 
     total = np.zeros_like(z)
@@ -44,7 +44,7 @@ def survival(tail: Tail, z: Vector) -> Vector:
 
 
 def log_moment(tail: Tail, powers: Vector) -> Vector:
-    """A bound on log E e^{theta X}: 1 + sum n_j e^{(theta + theta^2) m_j^2 / 2}."""
+    """Return a bound on log E e^{theta X}: 1 + sum n_j e^{(theta + theta^2) m_j^2 / 2}."""
     exponents = [math.log(times) + (powers + powers**2) * (m * m / 2) for times, m in tail]
     return np.asarray(np.logaddexp.reduce([np.zeros_like(powers), *exponents]))
 
@@ -62,11 +62,11 @@ class TailSum:
     error: float
 
     def above(self, epsilon: float) -> float:
-        """E (1 - e^{epsilon - X})_+."""
+        """Return E (1 - e^{epsilon - X})_+."""
         return self._mean(epsilon, lambda z: -np.expm1(epsilon - z))
 
     def beside(self, epsilon: float, curve: Callable[[Vector], Vector], edges: Vector) -> float:
-        """E g(epsilon - X) for a falling curve g <= 1, X rounded up to the next of some rising edges, and g = 1 beyond them."""
+        """Return E g(epsilon - X) for a falling curve g <= 1, X rounded up to the next of some rising edges, and g = 1 beyond them."""
         with np.errstate(over="ignore"):
             law = np.minimum(np.exp(self.moment - self.theta * self.values) * (self.tilted + self.error), 1.0)
         above = np.append(np.cumsum(law[::-1])[::-1], 0.0) * (1 + _ROUNDING) + self.beyond

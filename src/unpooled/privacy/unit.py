@@ -95,7 +95,7 @@ def real(name: str, value: object) -> float:
 
 
 def check_epsilon(value: object, name: str = "epsilon") -> float:
-    """A finite epsilon in the range that makes sense, or ``inf`` (no noise, no guarantee)."""
+    """Return a finite epsilon in the range that makes sense, or ``inf`` (no noise, no guarantee)."""
     number = real(name, value)
     if number == math.inf or SMALLEST_EPSILON <= number <= LARGEST_EPSILON:
         return number
@@ -104,7 +104,7 @@ def check_epsilon(value: object, name: str = "epsilon") -> float:
 
 
 def check_delta(value: object, name: str = "delta") -> float:
-    """A delta of 0 (pure differential privacy) or between 1e-30 and 1."""
+    """Return a delta of 0 (pure differential privacy) or between 1e-30 and 1."""
     number = real(name, value)
     if number == 0 or SMALLEST_DELTA <= number < 1:
         return number

@@ -159,6 +159,6 @@ def _signed(plan: Plan, name: str, agreement: str) -> tuple[bytes, ...]:
 
 
 def _checked(plan: Plan, key: Key) -> str:
-    """The agreement key, if the identity that the party's card pins has signed it."""
+    """Return the agreement key, if the identity that the party's card pins has signed it."""
     verify(plan.study.card(key.party).key, key.signature, *_signed(plan, key.party, key.agreement))
     return key.agreement

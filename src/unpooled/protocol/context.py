@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from unpooled.errors import ProtocolError, raised_at
+from unpooled.privacy.plan import Design
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,12 +56,12 @@ _DESKS: dict[object, Desk] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class Context(Generic[Design]):
     """The data, the plan and the acts that a step is given in addition to its request."""
 
     name: str
     table: Table
-    plan: Plan
+    plan: Plan[Design]
     step: str
     index: int
     _token: object
@@ -73,11 +74,11 @@ class Context:
 
     @property
     def card(self) -> Card:
-        """The party's declared columns, as the approved study has them."""
+        """Return the party's declared columns, as the approved study has them."""
         return self.plan.study.card(self.name)
 
     @property
-    def design(self) -> Any:  # noqa: ANN401 - the model's own
+    def design(self) -> Design:
         """Return the design that the model made of the study when the plan was compiled."""
         return self.plan.design
 
@@ -108,7 +109,7 @@ class Context:
         self._desk.affordable(names)
 
     def planned(self, name: str) -> Release:
-        """The plan's release of this name in this step; refused where there is none, or where it was made often enough."""
+        """Return the plan's release of this name in this step; refused where there is none, or where it was made often enough."""
         return self._desk.planned(name)
 
     def partial(self, name: str, values: NDArray[Any]) -> Partial:
@@ -116,29 +117,29 @@ class Context:
         return self._desk.partial(name, values)
 
     def sign(self, *values: Released) -> Signed:
-        """A signature under values that were just released, which tells others that they are this party's own."""
+        """Return a signature under values that were just released, which tells others that they are this party's own."""
         return self._desk.sign(values)
 
     def attest(self, *parts: bytes) -> str:
-        """The party's signature under public parts (a key, a set of participants)."""
+        """Return the party's signature under public parts (a key, a set of participants)."""
         return self._desk.attest(parts)
 
     @property
     def public_key(self) -> str:
-        """The key that verifies this party's signatures."""
+        """Return the key that verifies this party's signatures."""
         return self._desk.public_key()
 
     @property
     def agreement_key(self) -> str:
-        """The public half of this party's key for sealed messages of this plan."""
+        """Return the public half of this party's key for sealed messages of this plan."""
         return self._desk.agreement_key()
 
     def shared_key(self, other: str, *purpose: bytes) -> bytes:
-        """The key that this party and the holder of the agreement key ``other`` share for a purpose."""
+        """Return the key that this party and the holder of the agreement key ``other`` share for a purpose."""
         return self._desk.shared_key(other, purpose)
 
     def secret(self, purpose: bytes) -> bytes:
-        """A secret of this party for this plan and purpose, the same again after a crash."""
+        """Return a secret of this party for this plan and purpose, the same again after a crash."""
         return self._desk.secret(purpose)
 
     def seal_secret(self, node: str, key: str, purpose: bytes, *context: bytes) -> Sealed:

@@ -87,7 +87,7 @@ OPEN = Step("open", OpenRequest, Opened, _open)
 
 
 def find_step(model: Model, name: str) -> Step:
-    """The step of this name: of every study, or the model's own."""
+    """Return the step of this name: of every study, or the model's own."""
     for step in (OPEN, *alignment.STEPS, *model.steps):
         if step.name == name:
             return step

@@ -30,15 +30,15 @@ class Identity:
 
     @property
     def public(self) -> str:
-        """The public key that verifies this identity's signatures, in hex."""
+        """Return the public key that verifies this identity's signatures, in hex."""
         return self._signer.public_key().public_bytes_raw().hex()
 
     def sign(self, *parts: bytes) -> str:
-        """An Ed25519 signature over length-prefixed parts, in hex."""
+        """Return an Ed25519 signature over length-prefixed parts, in hex."""
         return self._signer.sign(_joined(parts)).hex()
 
     def agreement_key(self, context: bytes) -> str:
-        """The public half of this identity's X25519 key for one context (a plan), in hex."""
+        """Return the public half of this identity's X25519 key for one context (a plan), in hex."""
         return _agreement(self._root, context).public_key().public_bytes_raw().hex()
 
     def shared_key(self, context: bytes, other: str, *purpose: bytes) -> bytes:

@@ -25,7 +25,7 @@ class Keeper(Protocol):
         ...
 
     def kept(self, plan: str, name: str) -> NDArray[Any]:
-        """One stored value."""
+        """Return one stored value."""
         ...
 
     def has(self, plan: str, name: str) -> bool:
@@ -44,7 +44,7 @@ class MemoryKeeper:
         self._values[plan, name] = values
 
     def kept(self, plan: str, name: str) -> NDArray[Any]:
-        """One stored value."""
+        """Return one stored value."""
         if (plan, name) not in self._values:
             msg = f"nothing named {name!r} is kept for plan {plan[:16]}"
             raise UsageError(msg)
@@ -55,5 +55,5 @@ class MemoryKeeper:
         return (plan, name) in self._values
 
     def items(self) -> ItemsView[tuple[str, str], NDArray[Any]]:
-        """Everything kept, by (plan, name)."""
+        """Return everything kept, by (plan, name)."""
         return self._values.items()

@@ -161,12 +161,12 @@ def check_signature(card: Card, request: bytes, reply: Envelope) -> None:
 
 
 def in_process(parties: dict[str, Party]) -> Exchange:
-    """The exchange with parties of this very process: a function call, one after the other."""
+    """Return the exchange with parties of this very process: a function call, one after the other."""
     return lambda batch: [parties[ask.to].answer(request) for ask, request in batch]
 
 
 def recorded_only(batch: list[tuple[Ask, bytes]]) -> list[bytes | Dropped]:
-    """The exchange of a pure replay: nobody is asked, so a transcript that ends early is an error."""
+    """Return the exchange of a pure replay: nobody is asked, so a transcript that ends early is an error."""
     msg = f"the transcript ends before step {batch[0][0].step!r}"
     raise ProtocolError(msg)
 
@@ -219,7 +219,7 @@ def run_in_process(
 
 
 def _shared(model: Model, plan: Plan) -> Model:
-    """The model for parties of one process: each decodes the study for itself, and the same text has the same plan."""
+    """Return the model for parties of one process: each decodes the study for itself, and the same text has the same plan."""
     text = msgspec.msgpack.encode(plan.study)
 
     def compiled(study: Study) -> Plan:
@@ -229,7 +229,7 @@ def _shared(model: Model, plan: Plan) -> Model:
 
 
 def column_named(names: Sequence[str], column: int | str) -> str:
-    """The name of a column that a caller gives by name or by position."""
+    """Return the name of a column that a caller gives by name or by position."""
     if isinstance(column, str) and column in names:
         return column
     if not isinstance(column, str) and -len(names) <= (place := operator.index(column)) < len(names):

@@ -198,7 +198,7 @@ def check_reply_type(kind: type[msgspec.Struct]) -> None:
 
 
 def _members(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any annotation
-    """The item types of ``tuple[X, ...]``, else the type itself."""
+    """Return the item types of ``tuple[X, ...]``, else the type itself."""
     if typing.get_origin(kind) is tuple:
         return tuple(a for a in typing.get_args(kind) if a is not Ellipsis)
     return (kind,)
@@ -230,7 +230,7 @@ def reply_parts(envelope: Envelope, party: str, request: bytes) -> tuple[bytes, 
 
 
 def open_envelope(blob: bytes, limit: int = SIZE_LIMIT) -> Envelope:
-    """The outer layer of a message, after its size and version were checked."""
+    """Return the outer layer of a message, after its size and version were checked."""
     if len(blob) > limit:
         msg = f"a message of {len(blob)} bytes exceeds the limit of {limit}"
         raise ProtocolError(msg)
@@ -246,7 +246,7 @@ def open_envelope(blob: bytes, limit: int = SIZE_LIMIT) -> Envelope:
 
 
 def open_body(envelope: Envelope, kind: type[T]) -> T:
-    """The body of a message as the type that its step declares."""
+    """Return the body of a message as the type that its step declares."""
     try:
         body = msgspec.msgpack.decode(envelope.body, type=kind, strict=True)
     except UNREADABLE as error:
@@ -287,7 +287,7 @@ def encode_content(content: object) -> bytes:
 
 
 def digest(*parts: bytes) -> bytes:
-    """SHA-256 of length-prefixed parts."""
+    """Return SHA-256 of length-prefixed parts."""
     total = hashlib.sha256()
     for part in parts:
         total.update(len(part).to_bytes(8, "big"))

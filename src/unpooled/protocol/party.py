@@ -82,14 +82,14 @@ class Party:
     _shared: dict[str, list[Charge]] = field(default_factory=dict)
 
     def keys_for(self, study: Study) -> KeySource:
-        """The party's secret key source, or the simulation's if the (approved) study is one."""
+        """Return the party's secret key source, or the simulation's if the (approved) study is one."""
         if study.simulation_seed is None:
             return self.keys
         return type(self.keys).simulation(study.simulation_seed)
 
     @property
     def identity(self) -> Identity:
-        """The keys that the party signs and agrees with, derived from the root key next to its ledger."""
+        """Return the keys that the party signs and agrees with, derived from the root key next to its ledger."""
         return Identity(self.ledger.root_key)
 
     def fingerprint(self, content: bytes) -> bytes:
@@ -97,7 +97,7 @@ class Party:
         return hmac.digest(self.ledger.root_key, content, "sha256")
 
     def charges(self, plan: Plan) -> list[Charge]:
-        """Everything that a plan can debit here."""
+        """Return everything that a plan can debit here."""
         own = [r for r in plan.releases if r.party == self.name]
         return [
             *(_charge(plan, release, i, bytes(32)) for release in own for i in range(release.count)),
@@ -257,7 +257,7 @@ class OpenDesk:
         self.party.debit(self.plan, charges, only_check=True)
 
     def planned(self, name: str, *, own_step: bool = True) -> Release:
-        """The plan's release of this name; refused where there is none in this step, or where it was made often enough."""
+        """Return the plan's release of this name; refused where there is none in this step, or where it was made often enough."""
         planned = self.plan.release(self.party.name, name)
         if own_step and planned.step != self.step:
             msg = f"release {name!r} belongs to step {planned.step!r}, not to {self.step!r}"
@@ -268,7 +268,7 @@ class OpenDesk:
         return planned
 
     def partial(self, name: str, values: NDArray[Any]) -> Partial:
-        """The part of a total that this node has added up."""
+        """Return the part of a total that this node has added up."""
         mechanism = self.planned(name, own_step=False).mechanism
         if mechanism.takes is not Summand or mechanism.needs_trust:
             msg = f"release {name!r} is planned as {mechanism.name}, which has no partial sums"
@@ -278,7 +278,7 @@ class OpenDesk:
         return part
 
     def sign(self, values: tuple[Released, ...]) -> Signed:
-        """A signature under what this desk has just handed out."""
+        """Return a signature under what this desk has just handed out."""
         if not all(any(value is one for one in self.minted) for value in values):
             raise ProtocolError("a party signs what it has just released and nothing else")
         identity = self.party.identity
@@ -288,23 +288,23 @@ class OpenDesk:
         return signed
 
     def attest(self, parts: tuple[bytes, ...]) -> str:
-        """A signature under public parts."""
+        """Return a signature under public parts."""
         return self.party.identity.sign(*parts)
 
     def public_key(self) -> str:
-        """The key that verifies this party's signatures."""
+        """Return the key that verifies this party's signatures."""
         return self.party.identity.public
 
     def agreement_key(self) -> str:
-        """The public half of this party's key for sealed messages of this plan."""
+        """Return the public half of this party's key for sealed messages of this plan."""
         return self.party.identity.agreement_key(self.plan.hash.encode())
 
     def shared_key(self, other: str, purpose: tuple[bytes, ...]) -> bytes:
-        """The key shared with the holder of another agreement key."""
+        """Return the key shared with the holder of another agreement key."""
         return self.party.identity.shared_key(self.plan.hash.encode(), other, *purpose)
 
     def secret(self, purpose: bytes) -> bytes:
-        """A secret of this party for this plan and purpose: only its own root key gives it."""
+        """Return a secret of this party for this plan and purpose: only its own root key gives it."""
         return self.party.fingerprint(purpose + b" " + self.plan.hash.encode())
 
     def seal_secret(self, node: str, key: str, purpose: bytes, context: tuple[bytes, ...]) -> Sealed:
@@ -320,7 +320,7 @@ class OpenDesk:
         party.ledger.align(self.plan.hash, self.plan.study.circle, guesses, *party.policy.psi_limits)
 
     def seal(self, node: str, key: str, content: bytes, context: tuple[bytes, ...]) -> Sealed:
-        """Bytes for another party. The key is of the content: the same again gives the same bytes, other content another key."""
+        """Return bytes for another party. The key is of the content: the same again gives the same bytes, other content another key."""
         self._must_be_aligned()
         salt = self.party.fingerprint(digest(b"salt", self.plan.hash.encode(), *context, content))
         sealed = Sealed(node, AESGCM(self.shared_key(key, (*context, salt))).encrypt(_NONCE, content, None), salt)

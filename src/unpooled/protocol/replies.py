@@ -61,7 +61,7 @@ def _check_values(ask: Ask, part: Released | Partial, release: Release) -> None:
 
 
 def _shared(plan: Plan, ask: Ask, name: str) -> Release:
-    """The planned shares of the total that this step adds up: steps of one total are called alike, but for their last word."""
+    """Return the planned shares of the total that this step adds up: steps of one total are called alike, but for their last word."""
     total = ask.step.rpartition("-")[0]
     for release in plan.releases:
         if release.party == ask.to and release.name == name and release.step.rpartition("-")[0] == total:

@@ -83,7 +83,7 @@ def of_terms(terms: Iterable[ResultTerm], level: float = 0.95) -> tuple[Panel, .
 
 
 def _without_privacy(term: ResultTerm) -> float:
-    """The part of a standard error that there would be without privacy."""
+    """Return the part of a standard error that there would be without privacy."""
     if not term.std_error or term.privacy is None:
         return 1.0
     return math.sqrt(max(1.0 - (term.privacy / term.std_error) ** 2, 0.0))
@@ -184,7 +184,7 @@ class Model:
         return self.defaults.get(name, given) if given == left else given
 
     def table(self, plan: Plan, result: Any) -> str:  # noqa: ANN401 - the coordinator's own
-        """The result as every command prints it: the model's own text, or else the table of its terms with the lines under it."""
+        """Return the result as every command prints it: the model's own text, or else the table of its terms with the lines under it."""
         return self.render(result) or "\n".join((as_table(self.terms(plan, result)), *self.foot(plan, result)))
 
     def compile(self, study: Study) -> Plan:

@@ -37,7 +37,7 @@ FIELDS = ResultTerm.__struct_fields__
 
 
 def known(value: float) -> float | None:
-    """A number, or None where it is endless or no number: neither has a place in JSON or CSV."""
+    """Return a number, or None where it is endless or no number: neither has a place in JSON or CSV."""
     return float(value) if math.isfinite(value) else None
 
 
@@ -47,7 +47,7 @@ def finite(value: float | None) -> float | None:
 
 
 def plain(names: Iterable[str], values: Iterable[float], group: str = "") -> tuple[ResultTerm, ...]:
-    """Coefficients of which nothing but the value is known."""
+    """Return coefficients of which nothing but the value is known."""
     return tuple(ResultTerm(name, float(value), group=group) for name, value in zip(names, values, strict=True))
 
 
@@ -92,7 +92,7 @@ def as_table(terms: Sequence[ResultTerm]) -> str:
 
 
 def as_rows(terms: Sequence[ResultTerm]) -> list[list[str]]:
-    """A row of titles, and one per term: of the fields of which something is known."""
+    """Return a row of titles, and one per term: of the fields of which something is known."""
     known_of = [name for name in FIELDS if any(getattr(term, name) not in {None, ""} for term in terms)]
     shown = [name for name in ("group", *FIELDS[:-1]) if name in known_of]
     return [shown, *([_cell(getattr(term, name)) for name in shown] for term in terms)]

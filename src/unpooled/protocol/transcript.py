@@ -40,7 +40,7 @@ class Transcript:
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """A transcript on disk: what it already holds is played first, new entries are appended."""
+        """Return a transcript on disk: what it already holds is played first, new entries are appended."""
         transcript = cls()
         path = Path(path)
         path.touch(mode=0o600, exist_ok=True)
@@ -67,7 +67,7 @@ class Transcript:
         return self
 
     def play(self, to: str, request: bytes) -> bytes | Dropped | None:
-        """The recorded answer to this request if it is the next one on record; None at the end of the record."""
+        """Return the recorded answer to this request if it is the next one on record; None at the end of the record."""
         if self._played == len(self.entries):
             return None
         entry = self.entries[self._played]

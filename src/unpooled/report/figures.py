@@ -92,12 +92,12 @@ def _short(name: str, letters: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that matplotlib shall not read as mathematics."""
+    """Return text that matplotlib shall not read as mathematics."""
     return text.replace("$", r"\$")
 
 
 def guarantee(plan: Plan) -> Drawn | None:
-    """The smallest epsilon proved at every delta, for both units, and what was asked; None where nothing is proved."""
+    """Return the smallest epsilon proved at every delta, for both units, and what was asked; None where nothing is proved."""
     study = plan.study
     deltas = sorted({10.0**-k for k in range(2, 13)} | ({study.delta} if study.delta else set()))
     curves = {unit: [plan.epsilon(delta, unit) for delta in deltas] for unit in plan.units}
@@ -123,7 +123,7 @@ def guarantee(plan: Plan) -> Drawn | None:
 
 
 def panel(shown: Panel) -> Drawn:
-    """A result: a line over ordered names or numbers, or bars, with intervals where there are some."""
+    """Return a result: a line over ordered names or numbers, or bars, with intervals where there are some."""
     return _line(shown) if shown.ordered else _bars(shown)
 
 
@@ -208,7 +208,7 @@ def _bars(shown: Panel) -> Drawn:
 
 
 def traffic(steps: Sequence[StepCount]) -> Drawn:
-    """Bytes that came from every party, by step."""
+    """Return bytes that came from every party, by step."""
     parties = sorted({count.party for count in steps})
     names = list(dict.fromkeys(count.step for count in steps))
 

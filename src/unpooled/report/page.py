@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from unpooled.protocol.step import Panel
     from unpooled.protocol.terms import ResultTerm
     from unpooled.report.party import PartyView
-    from unpooled.report.run import Run
+    from unpooled.study.finished import Run
 
 #: So many declared columns are listed.
 _COLUMNS = 200
@@ -27,7 +27,7 @@ _TERMS = 100
 
 
 def page(run: Run) -> str:
-    """The HTML text of a run's report."""
+    """Return the HTML text of a run's report."""
     facts = {
         **_facts(run.plan),
         **_table(run.terms),
@@ -46,7 +46,7 @@ def page(run: Run) -> str:
 
 
 def page_of_party(view: PartyView) -> str:
-    """The HTML text of what a party may see of a study: the plan, what it keeps, and what its ledger says of it."""
+    """Return the HTML text of what a party may see of a study: the plan, what it keeps, and what its ledger says of it."""
     facts = {
         **_facts(view.plan),
         **_table(view.terms),
@@ -79,7 +79,7 @@ def _filled(facts: dict[str, Any], plan: Plan, panels: Sequence[Panel], traffic:
 
 
 def _table(terms: Sequence[ResultTerm]) -> dict[str, Any]:
-    """The result line by line; of many lines those of the largest figures, in their order."""
+    """Return the result line by line; of many lines those of the largest figures, in their order."""
     shown = terms
     if len(terms) > _TERMS:
         largest = sorted(range(len(terms)), key=lambda i: -abs(terms[i].estimate))[:_TERMS]

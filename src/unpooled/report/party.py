@@ -43,7 +43,7 @@ class PartyView:
 
     @property
     def panels(self) -> tuple[Panel, ...]:
-        """The coefficients that this party keeps, but its constants."""
+        """Return the coefficients that this party keeps, but its constants."""
         shown = [term for term in self.terms if not term.term.startswith("(")]
         if not shown:
             return ()

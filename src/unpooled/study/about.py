@@ -86,7 +86,7 @@ def read_about(folder: Path) -> About | None:
 
 
 def moment(seconds: float) -> str:
-    """A time in UTC; ledgers of the first version have none, and a clock that was wrong, or a file of somebody else, may say anything."""
+    """Return a time in UTC; ledgers of the first version have none, and a clock that was wrong, or a file of somebody else, may say anything."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if seconds > 0 else ""
     except (ValueError, OverflowError, OSError):  # after the year 9999

@@ -30,7 +30,7 @@ def place_of(data: Path | QueryAddress) -> str:
 
 
 def digest_of(data: Path) -> bytes:
-    """SHA-256 of a data file."""
+    """Return SHA-256 of a data file."""
     with data.open("rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
 

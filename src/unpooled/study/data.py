@@ -48,7 +48,7 @@ class _Watched:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the file as it was when it was first looked at."""
+        """Return SHA-256 of the file as it was when it was first looked at."""
         self.same()
         found = self._hashed()
         self.same()
@@ -140,7 +140,7 @@ class FileTable(Table):
             yield from self._frame.select(self.names).collect_batches(chunk_size=rows, maintain_order=True)
 
     def series(self, name: str) -> pl.Series:
-        """A column as it stands in the file."""
+        """Return a column as it stands in the file."""
         with self._read():
             return self._frame.select(name).collect()[name]
 
@@ -176,7 +176,7 @@ class FileTable(Table):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the file: a party refuses to answer an old request over a file that has changed."""
+        """Return SHA-256 of the file: a party refuses to answer an old request over a file that has changed."""
         return self._watched.digest
 
 
@@ -213,7 +213,7 @@ class SparseFileTable(Table):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the file that was read."""
+        """Return SHA-256 of the file that was read."""
         return self._watched.digest
 
     def verify(self) -> None:
@@ -269,7 +269,7 @@ def _fixed_width(texts: Collection[str]) -> NDArray[np.str_]:
 
 
 def _unpacked(stored: NpzFile, k: int) -> NDArray[Any]:
-    """A dense column of an archive."""
+    """Return a dense column of an archive."""
     values: NDArray[Any] = stored[f"column_{k}"]
     if values.dtype.kind == "U":
         values = values.astype(object)
@@ -278,7 +278,7 @@ def _unpacked(stored: NpzFile, k: int) -> NDArray[Any]:
 
 
 def sparse_kinds(path: Path) -> dict[str, str]:
-    """The columns of a file of sparse columns, dense ones first, and what they hold."""
+    """Return the columns of a file of sparse columns, dense ones first, and what they hold."""
     with _archive(path) as stored:
         dense = stored["columns"].tolist()
         kinds = {name: "text" if stored[f"column_{k}"].dtype.kind == "U" else "numbers" for k, name in enumerate(dense)}
@@ -305,7 +305,7 @@ def read_table(
     form: DataFormat | None = None,
     declared: Sequence[Column] = (),
 ) -> Table:
-    """The named columns of a data file or of a query; ``never`` is the id column, which is not data and only ever compared.
+    """Return the named columns of a data file or of a query; ``never`` is the id column, which is not data and only ever compared.
 
     ``form`` is how the file is written, ``declared`` what is known of its columns: they are read as that says.
     """

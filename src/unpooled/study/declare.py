@@ -43,7 +43,7 @@ def declared(texts: Sequence[str], names: Sequence[str]) -> tuple[Column, ...]:
 
 
 def declaration(text: str) -> Column:
-    """One declaration."""
+    """Return one declaration."""
     name, _, rest = text.partition("=")
     rule, _, missing = rest.partition(";")
     how = missing or "refuse"
@@ -65,7 +65,7 @@ def declaration(text: str) -> Column:
 
 
 def template(party: PartySection, sniffed: Sniffed, budget: Target) -> str:
-    """A party file in which every column of the data waits for its declaration, in comments."""
+    """Return a party file in which every column of the data waits for its declaration, in comments."""
     others = {party.id, party.household, *party.labels}
     waiting = [(column, kind) for column, kind in sniffed.kinds.items() if column not in others]
     lines = [

@@ -154,7 +154,7 @@ class PartyFile(_Section, frozen=True):
 
 
 def read_study(path: str | Path) -> Study:
-    """A study file and the cards it names, as a study."""
+    """Return a study file and the cards it names, as a study."""
     path = Path(path)
     text = _read(path, StudyFile)
     cards = tuple(read_card(path.parent / reference.card) for reference in text.party)
@@ -223,12 +223,12 @@ def _aligned(study: Study) -> Study:
 
 
 def read_card(path: str | Path) -> Card:
-    """A public schema card."""
+    """Return a public schema card."""
     return _read(Path(path), Card)
 
 
 def read_party(path: str | Path) -> PartyFile:
-    """A party file."""
+    """Return a party file."""
     path = Path(path)
     text = _read(path, PartyFile)
     try:
@@ -240,7 +240,7 @@ def read_party(path: str | Path) -> PartyFile:
 
 
 def policy_of(text: PartyFile) -> Policy:
-    """The policy that a party file declares."""
+    """Return the policy that a party file declares."""
     policy = text.policy
     limits = (policy.psi_runs, *(limit for limit in (policy.psi_max_rows, policy.psi_max_guesses) if limit is not None))
     if policy.psi not in {NO, INTERSECTION} or min(limits) < 1:
@@ -278,7 +278,7 @@ def policy_of(text: PartyFile) -> Policy:
 
 
 def card_of(own: PartySection, columns: tuple[Column, ...], rows: int, key: str, ids: int = 0) -> Card:
-    """The public card of a party: what its file declares, how many rows it has (or ids, and rows that count), and its public signing key."""
+    """Return the public card of a party: what its file declares, how many rows it has (or ids, and rows that count), and its public signing key."""
     together = None
     if own.household is not None:
         together = Household(own.household, ids, own.household_rows, own.household_elsewhere)
@@ -287,7 +287,7 @@ def card_of(own: PartySection, columns: tuple[Column, ...], rows: int, key: str,
 
 
 def write_card(card: Card) -> str:
-    """A card as TOML."""
+    """Return a card as TOML."""
     comment = (
         "# Public schema card: names, kinds and declared bounds. It holds nothing that was read off the data\n"
         "# but the number of rows (or of ids).\n"
@@ -316,7 +316,7 @@ def write_party(
     engine: EngineSection | None = None,
     template: str = "",
 ) -> str:
-    """A party file with the strictest policy: sound studies only, each approved by somebody. ``template`` stands after its columns."""
+    """Return a party file with the strictest policy: sound studies only, each approved by somebody. ``template`` stands after its columns."""
     limits = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": str(budget.unit)}
     written = msgspec.to_builtins(form) if form else {}
     asked = {

@@ -16,7 +16,7 @@ def link(
     *,
     normalise: Sequence[str] = ("strip",),
 ) -> dict[str, Any]:
-    """The rows of people whom all frames have, in the same order everywhere.
+    """Return the rows of people whom all frames have, in the same order everywhere.
 
     All of it happens in this process, by the very messages that parties on a network exchange: a rehearsal, and a way to prepare files for
     estimators of columns of the same people. The caller holds all the frames, so that nothing is kept from anybody here.

@@ -39,7 +39,7 @@ class LinkedTable(Table):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of what the rows were read from, and of the row map."""
+        """Return SHA-256 of what the rows were read from, and of the row map."""
         return hashlib.sha256(self._source.digest + self.linked.encode()).digest()
 
     def verify(self) -> None:
@@ -48,7 +48,7 @@ class LinkedTable(Table):
 
 
 def linked_table(source: Table, keeper: Keeper, name: str) -> LinkedTable:
-    """The rows of a row map that this party keeps."""
+    """Return the rows of a row map that this party keeps."""
     if not keeper.has(name, ROW_MAP):
         msg = f"this party keeps no row map {name[:16]}: only a study that linked its own rows makes one"
         raise StudyError(msg)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def map_of(config: Path, plan: Plan) -> str:
-    """The name of the row map that a party keeps of a plan."""
+    """Return the name of the row map that a party keeps of a plan."""
     keeper = keeper_of(config)
     if not keeper.has(plan.hash, MAP_NAME):
         msg = f"{config}: this party keeps no row map of plan {plan.hash[:16]}: run the study first"

@@ -66,12 +66,12 @@ def open_party(path: str | Path) -> Iterator[Party]:
 
 
 def place_in(folder: Path, text: PartyFile) -> Path | Source:
-    """The data of a party file in this folder: a file, or a query and where it is asked."""
+    """Return the data of a party file in this folder: a file, or a query and where it is asked."""
     return source_of(text.party.data, text.source, folder, text.party.name) or folder / text.party.data
 
 
 def table_of(folder: Path, text: PartyFile, names: tuple[str, ...]) -> Table:
-    """The data of a party file in this folder, on its cluster where it names one."""
+    """Return the data of a party file in this folder, on its cluster where it names one."""
     return data_of(place_in(folder, text), names, text.party, text.format, text.columns, text.engine, folder)
 
 
@@ -84,7 +84,7 @@ def data_of(
     engine: EngineSection | None = None,
     folder: Path | None = None,
 ) -> Table:
-    """The data of a party; where rows belong together, those that count."""
+    """Return the data of a party; where rows belong together, those that count."""
     if isinstance(data, QueryAddress):
         data.people = tuple(name for name in (party.id, party.household) if name)
 
@@ -173,7 +173,7 @@ def section_in(data: Path | Source, folder: Path) -> SourceSection | None:
 
 
 def party_of_rows(config: Path, data: Path, folder: Path) -> tuple[Path, Path]:
-    """A party file and a card for new rows of a party that exists: its declarations, its ledger and key, no labels."""
+    """Return a party file and a card for new rows of a party that exists: its declarations, its ledger and key, no labels."""
     text = read_party(config)
     own, new, card = text.party, folder / "party.toml", folder / f"{text.party.name}.card.toml"
     for path in (new, card):
@@ -286,7 +286,7 @@ class DiskKeeper:
         return sorted(name for known, name in self._stored() if known == plan[:_PLAN])
 
     def plans(self) -> list[str]:
-        """The plans for which something is kept, by the beginnings of their hashes."""
+        """Return the plans for which something is kept, by the beginnings of their hashes."""
         return sorted({plan for plan, _ in self._stored()})
 
     def _stored(self) -> list[tuple[str, str]]:

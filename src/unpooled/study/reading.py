@@ -87,7 +87,7 @@ class DataFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 def frame_of(path: Path, form: DataFormat, texts: Collection[str] = ()) -> pl.LazyFrame:
-    """A lazy frame over a data file; columns of ``texts`` are read as text, so that 007 stays 007. May raise what polars raises."""
+    """Return a lazy frame over a data file; columns of ``texts`` are read as text, so that 007 stays 007. May raise what polars raises."""
     import polars as pl
 
     kind = path.suffix.lower()
@@ -119,7 +119,7 @@ def frame_of(path: Path, form: DataFormat, texts: Collection[str] = ()) -> pl.La
 
 
 def _text(path: Path, form: DataFormat) -> Path | bytes:
-    """The file itself, or its text in UTF-8."""
+    """Return the file itself, or its text in UTF-8."""
     with path.open("rb") as file:
         start = file.read(4096)
     if start.startswith(_BINARY) or (form.plain and b"\0" in start):
@@ -164,7 +164,7 @@ def _sheet(path: Path, form: DataFormat) -> pl.DataFrame:
 
 
 def values_of(series: pl.Series, column: Column | None, form: DataFormat) -> NDArray[Any]:
-    """A column as a table holds it, read as it was declared; ``None``: an id or a label, which nobody declares."""
+    """Return a column as a table holds it, read as it was declared; ``None``: an id or a label, which nobody declares."""
     import polars as pl
 
     if series.dtype == pl.Float64 and (column is None or (column.categories is None and not column.dates)):
@@ -183,7 +183,7 @@ def values_of(series: pl.Series, column: Column | None, form: DataFormat) -> NDA
 
 
 def without_nulls(series: pl.Series, form: DataFormat) -> pl.Series:
-    """Text without the words that stand for a missing value (a text file's own are gone already)."""
+    """Return text without the words that stand for a missing value (a text file's own are gone already)."""
     import polars as pl
 
     if series.dtype in {pl.Categorical, pl.Enum}:
@@ -252,7 +252,7 @@ def unread(series: pl.Series, read: pl.Series, form: DataFormat) -> NDArray[np.b
 
 
 def as_declared(series: pl.Series, categories: tuple[str, ...]) -> pl.Series:
-    """Text as the declared categories write it: 1.0 is "1", surrounding blanks do not count, and neither does the case of true and false."""
+    """Return text as the declared categories write it: 1.0 is "1", surrounding blanks do not count, and neither does the case of true and false."""
     import polars as pl
 
     if series.dtype != pl.String:
@@ -293,7 +293,7 @@ def _to_numpy(column: pl.Series) -> NDArray[Any]:
 
 
 def day(text: str) -> date | None:
-    """A day as declarations write it, 2015-01-31, or None."""
+    """Return a day as declarations write it, 2015-01-31, or None."""
     try:
         return date.fromisoformat(text)
     except ValueError:

@@ -74,7 +74,7 @@ def write_record(folder: Path, plan: Plan, outcome: Outcome, entries: Sequence[E
 
 
 def read_record(folder: Path) -> tuple[Model, Plan, Any, RunRecord]:
-    """The model, the plan, the result and the record of a run; refused where the file is damaged."""
+    """Return the model, the plan, the result and the record of a run; refused where the file is damaged."""
     raw = (folder / RECORD).read_bytes()
     body = raw[_DIGEST:]
     if hashlib.sha256(body).digest() != raw[:_DIGEST]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def compile_study(study: Study) -> Plan:
-    """The plan of a study, from its public text alone."""
+    """Return the plan of a study, from its public text alone."""
     return load(study.row).compile(study)
 
 

@@ -114,7 +114,7 @@ def kind_of(series: pl.Series, form: DataFormat) -> str:
 
 
 def proposal(name: str, kind: str) -> str:
-    """The declaration that a column of this kind wants, its range or categories left to a person who knows the possible values."""
+    """Return the declaration that a column of this kind wants, its range or categories left to a person who knows the possible values."""
     if kind.startswith("text"):
         return f"{name}=A,B,C"
     if kind == "dates":
@@ -167,7 +167,7 @@ def _decodes(path: Path, encoding: str) -> bool:
 
 
 def _separator(lines: list[str], given: dict[str, Any]) -> tuple[str, str]:
-    """The separator, and the quote, that give most lines the same number of cells as the header, and the most of these."""
+    """Return the separator, and the quote, that give most lines the same number of cells as the header, and the most of these."""
     separators = [given["separator"]] if "separator" in given else _SEPARATORS
     quotes = [given["quote"]] if "quote" in given else ['"', "'"]
 
@@ -222,7 +222,7 @@ def _words(series: pl.Series, form: DataFormat) -> list[str]:
 
 
 def _date_forms(series: pl.Series) -> list[str]:
-    """The ways of writing dates that fit every value of a column."""
+    """Return the ways of writing dates that fit every value of a column."""
     import polars as pl
 
     if series.dtype != pl.String or series.null_count() == len(series):
@@ -231,7 +231,7 @@ def _date_forms(series: pl.Series) -> list[str]:
 
 
 def ragged_row(path: Path, form: DataFormat) -> int | None:
-    """The first row (the header is row 1) of a text file that has another number of cells than the header."""
+    """Return the first row (the header is row 1) of a text file that has another number of cells than the header."""
     if path.suffix.lower() in {*PARQUET, *FEATHER, *EXCEL}:
         return None
     try:
@@ -247,7 +247,7 @@ def ragged_row(path: Path, form: DataFormat) -> int | None:
 
 
 def sniff_source(source: QueryAddress, given: dict[str, Any]) -> Sniffed:
-    """The kind of every column of a query; how it is written is no question."""
+    """Return the kind of every column of a query; how it is written is no question."""
     form = DataFormat(**given)
     frame = next(SourceTable(source).frames(_ROWS))
     return Sniffed(form, {series.name: kind_of(series, form) for series in frame})

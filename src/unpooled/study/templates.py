@@ -69,7 +69,7 @@ def _parties(cards: Sequence[str]) -> str:
 
 
 def _written(model: str, own: Template, cards: Sequence[str], epsilon: float) -> str:
-    """The study file of this template."""
+    """Return the study file of this template."""
     delta = "# delta = 1e-6                      # default: min(1e-5, 0.1 / smallest number of rows)"
     if own.delta is not None:
         delta = f"delta = {own.delta!r}{' ' * max(1, 28 - len(repr(own.delta)))}# the paper's"
@@ -104,7 +104,7 @@ unit = "{own.unit}"{" " * (27 - len(own.unit))}# whom it is for: "record", a who
 
 
 def prediction(study: Path, cards: Sequence[str], epsilon: float | None) -> str:
-    """The study that predicts new rows with what the parties keep of a PRIDE study: its parameters, its plan, its sketches' sizes."""
+    """Return the study that predicts new rows with what the parties keep of a PRIDE study: its parameters, its plan, its sketches' sizes."""
     from unpooled.models.pride.plan import sizes_of
 
     asked = read_study(study)

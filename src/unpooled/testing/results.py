@@ -13,7 +13,7 @@ import pytest
 
 from unpooled.protocol.terms import FIELDS, as_csv, as_table
 from unpooled.report.page import page
-from unpooled.report.run import Run
+from unpooled.study.finished import Run
 from unpooled.testing.cases import FULL, Case, ran
 
 

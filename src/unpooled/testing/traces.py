@@ -11,7 +11,7 @@ from unpooled.audit.made_up import made_up
 from unpooled.audit.transcripts import audit_transcript, canaries
 from unpooled.models import load
 from unpooled.report.page import page
-from unpooled.report.run import Run
+from unpooled.study.finished import Run
 from unpooled.testing.cases import Case, ran
 
 

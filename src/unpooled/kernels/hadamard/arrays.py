@@ -22,7 +22,7 @@ def zeros(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def integer(value: object, name: str, least: int) -> int:
-    """An integer that is at least ``least``; numpy's integers are welcome, floats and booleans are not."""
+    """Return an integer that is at least ``least``; numpy's integers are welcome, floats and booleans are not."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -34,7 +34,7 @@ def integer(value: object, name: str, least: int) -> int:
 
 
 def output(X: NDArray[Any], out: NDArray[Any] | None, shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The caller's array if it will do, or a new one."""
+    """Return the caller's array if it will do, or a new one."""
     if out is None:
         return np.empty(shape, dtype=dtype)
     if out.shape != shape or out.dtype != dtype or not (out.flags.carray and out.dtype.isnative):
@@ -46,7 +46,7 @@ def output(X: NDArray[Any], out: NDArray[Any] | None, shape: tuple[int, int], dt
 
 
 def flat_rows(X: NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """The rows as one read-only vector and the distance between their beginnings; copied only if entries are not adjacent."""
+    """Return the rows as one read-only vector and the distance between their beginnings; copied only if entries are not adjacent."""
     n, tau = X.shape
     item = X.itemsize
     fits = X.strides[1] == item and (n == 1 or (X.strides[0] >= 0 and X.strides[0] % item == 0))

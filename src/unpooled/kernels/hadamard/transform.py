@@ -125,7 +125,7 @@ class Srht:
         return _padded(self.signs.size)
 
     def matrix(self) -> NDArray[np.float64]:
-        """The dense Pi, tau x m with entries +-1/sqrt(m); meant for small cases."""
+        """Return the dense Pi, tau x m with entries +-1/sqrt(m); meant for small cases."""
         dense: NDArray[np.float64] = (
             self.signs[:, None] * _walsh(np.arange(self.signs.size), self.columns) / math.sqrt(self.columns.size)
         )
@@ -139,7 +139,7 @@ class Srht:
         bound: int | None = None,
         threads: int | None = None,
     ) -> NDArray[Any]:
-        """X Pi for floats, and the unscaled integers X D H[:, columns] (that is sqrt(m) X Pi) for integers.
+        """Return X Pi for floats, and the unscaled integers X D H[:, columns] (that is sqrt(m) X Pi) for integers.
 
         Rows are independent: any split into row blocks and any number of threads gives the same bits. Scratch is one padded row
         per thread, so a caller may stream blocks of rows; rows of any stride are read in place, other layouts block by block.

@@ -31,7 +31,7 @@ def _magnitude(score: np.int64) -> np.uint64:
 
 @njit(inline="always")
 def _envelope(distance: np.uint64, rate: float, power: int) -> np.uint64:
-    """An integer of at least 2^power e^(-rate distance) and little more: 2^-y is below its chords between whole y.
+    """Return an integer of at least 2^power e^(-rate distance) and little more: 2^-y is below its chords between whole y.
 
     Sums, products and shifts only: the same integer on every machine. Whatever is lost below 2^-48 of y and in the last
     place of the chord is less than the 2 that is added.
@@ -57,7 +57,7 @@ def _distance(place: int, scores: Integers, signed: bool, best: np.uint64) -> np
 
 @njit(nogil=True)
 def choice_tiles(scores: Integers, signed: bool, rate: float, power: int, masses: Words) -> np.uint64:
-    """The best, and how much envelope every tile has if each of its candidates gets that of the tile's best.
+    """Return the best, and how much envelope every tile has if each of its candidates gets that of the tile's best.
 
     The best is a magnitude, or without signs a score above -2^63, so that no difference overflows.
     """

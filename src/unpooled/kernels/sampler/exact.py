@@ -33,7 +33,7 @@ _SMALL = 1e-300
 
 
 def _settled(first: int, first_bits: int, more: MoreBits, decide: Callable[[Decimal], T | None]) -> T:
-    """A step function of a uniform number whose leading bits are ``first``: further bits and digits until no doubt is left.
+    """Return a step function of a uniform number whose leading bits are ``first``: further bits and digits until no doubt is left.
 
     With j + 1 blocks of further bits the number lies in an interval of 2^-256 (j + 1); the arithmetic of ``decide``, done with 90 + 78 j
     digits, is off by less than 10^-(70 + 77 j). Where it says the same at both ends of the interval, widened by that, it is right.
@@ -54,7 +54,7 @@ def _settled(first: int, first_bits: int, more: MoreBits, decide: Callable[[Deci
 
 
 def _apart(more: MoreBits, block: int) -> MoreBits:
-    """The further bits of one of several uniform numbers of a coordinate: its first block is ``block``, and no other number has its others."""
+    """Return the further bits of one of several uniform numbers of a coordinate: its first block is ``block``, and no other number has its others."""
     return lambda j: more(block + (j << 32))
 
 
@@ -89,7 +89,7 @@ def _pi(digits: int) -> Decimal:
 
 
 def _gaussian_magnitude(tail: Decimal, scale: Decimal) -> int | None:
-    """The k >= 0 with P(N > (k + 1/2)/scale) <= tail < P(N > (k - 1/2)/scale); none has a tail of 0."""
+    """Return the k >= 0 with P(N > (k + 1/2)/scale) <= tail < P(N > (k - 1/2)/scale); none has a tail of 0."""
     if not tail:
         return None
     near = float(tail)

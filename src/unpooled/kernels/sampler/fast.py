@@ -92,7 +92,7 @@ def discrete_gaussian_by_rejection(words: Words, accept: Words, scale: float, ou
 
 @njit(nogil=True)
 def from_table(words: Words, thresholds: Words, guide: NDArray[np.int16], out: Integers, flagged: Integers) -> int:
-    """Magnitude m with thresholds[m-1] <= v < thresholds[m], a random sign; equality with a threshold is a tie."""
+    """Return the magnitude m with thresholds[m-1] <= v < thresholds[m], a random sign; equality with a threshold is a tie."""
     flags = 0
     for i in range(words.size):
         v = words[i] & MAGNITUDE
@@ -108,7 +108,7 @@ def from_table(words: Words, thresholds: Words, guide: NDArray[np.int16], out: I
 
 @njit(nogil=True)
 def discrete_laplace(words: Words, scale: float, shift: float, out: Integers, flagged: Integers) -> int:
-    """Magnitude = the largest integer below scale * (shift - ln p); see :func:`discrete_laplace_shift` for shift."""
+    """Return the magnitude = the largest integer below scale * (shift - ln p); see :func:`discrete_laplace_shift` for shift."""
     flags = 0
     for i in range(words.size):
         v = words[i] & MAGNITUDE

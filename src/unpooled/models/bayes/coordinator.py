@@ -64,9 +64,9 @@ class BayesResult(msgspec.Struct, frozen=True):
     method: str = Method.MOMENTS
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[BayesDesign]) -> Conversation:
     """Exchange keys, then the rounds of the plan's method."""
-    rounds, design = Rounds(plan), _design(plan)
+    rounds, design = Rounds(plan), plan.design
     yield from rounds.begin(design.weighting)
     if design.method is Method.MOMENTS:
         moments, settings = yield from _one_release(rounds)
@@ -75,16 +75,11 @@ def coordinate(plan: Plan) -> Conversation:
     return _result(rounds, fit, left, ())
 
 
-def _design(plan: Plan) -> BayesDesign:
-    design: BayesDesign = plan.design
-    return design
-
-
-def _one_release(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[Moments, tuple[float, ...]]]:
+def _one_release(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, tuple[Moments, tuple[float, ...]]]:
     """Deviations (if the data are to be projected), the sum of y^2 (if precisions are to be estimated), the moments."""
     from unpooled.models.bayes.projection import best_multiple, thresholds
 
-    plan, design = rounds.plan, _design(rounds.plan)
+    plan, design = rounds.plan, rounds.design
     settings: tuple[float, ...] = ()
     if design.deviations is not None:
         total = yield from rounds.total(DEVIATIONS)
@@ -104,9 +99,9 @@ def _one_release(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[Moments,
     return moments, settings
 
 
-def _standardised(rounds: Rounds) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments | None]]:
+def _standardised(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments | None]]:
     """Means and deviations; gradients; what they leave."""
-    design = _design(rounds.plan)
+    design = rounds.design
     rows = design.standard
     if design.method is Method.MEAN:
         standard = Standard.declared()
@@ -143,9 +138,9 @@ def clip_of(noise: float) -> float:
     return max(_CLIP, _CLIP_ROOT * noise ** (-1 / 3)) if noise else math.inf
 
 
-def _descent(rounds: Rounds, standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
+def _descent(rounds: Rounds[BayesDesign], standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
     """Steps along noisy clipped gradients; the mean of the later half of the iterates, and the deviation of its noise."""
-    design, schedule = _design(rounds.plan), _design(rounds.plan).schedule
+    design, schedule = rounds.design, rounds.design.schedule
     noise = 0.0
 
     def move(total: Total, _: Row) -> Row:
@@ -159,7 +154,7 @@ def _descent(rounds: Rounds, standard: Standard) -> Generator[list[Ask], Replies
 
 
 def shrunk(start: Row, least: float, standard: Standard, *, intercept: bool) -> Row:
-    """Slopes shrunk by their noise (James and Stein's factor, at least 0), and a constant by what was known of the mean before."""
+    """Return slopes shrunk by their noise (James and Stein's factor, at least 0), and a constant by what was known of the mean before."""
     result, slopes = start.copy(), start.size - intercept
     square, noise = float(start[:slopes] @ start[:slopes]), slopes * least**2
     if slopes > 2:  # noqa: PLR2004 - fewer cannot be shrunk by it
@@ -181,7 +176,7 @@ def _frame(
     least: float,
     weight: float = 1.0,
 ) -> Coordinates:
-    """The units of standardised rows of these means and deviations; ``weight`` is the rows' mean weight as a part of the largest."""
+    """Return the units of standardised rows of these means and deviations; ``weight`` is the rows' mean weight as a part of the largest."""
     layout, y = design.layout, design.layout.response
     widths, centres = layout.half_widths, layout.centres
     p = len(layout.coding.attribute)
@@ -195,7 +190,7 @@ def _frame(
 
 
 def _without_errors(design: BayesDesign, frame: Coordinates) -> LinearFit:
-    """The coefficients of the rounds in the data's own units."""
+    """Return the coefficients of the rounds in the data's own units."""
     layout = design.layout
     own = frame.back(intercept=layout.intercept) @ frame.start
     p = own.size - layout.intercept
@@ -211,13 +206,15 @@ def _mean_alone(design: BayesDesign, mean: float) -> LinearFit:
 
 
 def posterior(design: BayesDesign, moments: Moments) -> LinearFit:
-    """The posterior that the study asks for."""
+    """Return the posterior that the study asks for."""
     p = design.parameters
     return moments.posterior(p.prior_precision, p.noise_precision, naive=p.posterior == NAIVE)
 
 
-def _result(rounds: Rounds, fit: LinearFit, moments: Moments | None, settings: tuple[float, ...]) -> BayesResult:
-    design = _design(rounds.plan)
+def _result(
+    rounds: Rounds[BayesDesign], fit: LinearFit, moments: Moments | None, settings: tuple[float, ...]
+) -> BayesResult:
+    design = rounds.design
     level = design.parameters.level
     values, interval, known = fit.coef_.tolist(), fit.interval(level).tolist(), fit.identified.tolist()
     coefficients = tuple(

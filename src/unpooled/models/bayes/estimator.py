@@ -210,7 +210,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         self.formula = formula
 
     def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
-        """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
+        """Return the plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
         return self._planned(sites or {ALL: n_samples}, n_features)
 
     def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
@@ -272,7 +272,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
 
     @classmethod
     def from_moments(cls, moments: Moments, **parameters: Any) -> Self:  # noqa: ANN401 - this class's own parameters
-        """A fitted estimator from moments that were released before: another prior, another posterior, free of charge."""
+        """Return a fitted estimator from moments that were released before: another prior, another posterior, free of charge."""
         design = moments.layout
         estimator = cls(fit_intercept=design.intercept, geometry=str(design.geometry), **parameters)
         columns = design.sources or design.features
@@ -296,7 +296,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         return self
 
     def _released(self) -> Moments:
-        """The moments, or an error that says which method has some."""
+        """Return the moments, or an error that says which method has some."""
         check_is_fitted(self)
         if not hasattr(self, "moments_"):
             msg = (
@@ -318,7 +318,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         return mean, np.sqrt(np.maximum(spread, 0.0) + self.noise_variance_)
 
     def credible_interval(self, level: float = 0.95) -> NDArray[np.float64]:
-        """Lower and upper ends for every coefficient."""
+        """Return lower and upper ends for every coefficient."""
         check_is_fitted(self)
         return self._fit_.interval(level)
 
@@ -327,11 +327,11 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         return self._released().ridge(alpha, self.noise_precision)
 
     def ols(self) -> LinearFit:
-        """Ordinary least squares with intervals from the same moments, free of charge."""
+        """Return ordinary least squares with intervals from the same moments, free of charge."""
         return self._released().ols(self.noise_precision)
 
     def lasso(self, alpha: float) -> LinearFit:
-        """The lasso (scikit-learn's ``alpha``) from the same moments, free of charge."""
+        """Return the lasso (scikit-learn's ``alpha``) from the same moments, free of charge."""
         return self._released().lasso(alpha)
 
     def summary(
@@ -342,7 +342,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         reference: Mapping[str, str] | None = None,
         coding: str | None = None,
     ) -> LinearSummary:
-        """The table to publish: estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
+        """Return the table to publish: estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
 
         Levels of a column are compared with its first declared one, with ``reference={"ward": "b"}``, or with their mean (``coding="sum"``).
         Estimates are generalised least squares, unbiased for tests of nothing: ``coef_``, which predicts, is shrunk and may differ.
@@ -357,7 +357,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         *,
         reference: Mapping[str, str] | None = None,
     ) -> Contrast:
-        """Combinations of coefficients with standard errors, intervals and a joint test, free of charge.
+        """Return combinations of coefficients with standard errors, intervals and a joint test, free of charge.
 
         Given as words ("ward: b - a", "2 * age - dose"; several joined by commas or in a list), as mappings from the names of coefficients
         to weights, or as rows of weights. ``value``: what they are compared with.
@@ -365,7 +365,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         return self._tables().contrast(C, value, level, reference=reference)
 
     def anova(self, smaller: Sequence[str] | None = None) -> Anova | JointTest:
-        """A test for every column; ``smaller``: whether the columns that it does not name explain anything."""
+        """Return a test for every column; ``smaller``: whether the columns that it does not name explain anything."""
         return self._tables().anova(smaller)
 
     def _tables(self) -> LinearTables:
@@ -375,19 +375,19 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         return moments.tables(getattr(given, "reference", None), getattr(given, "coding", TREATMENT))
 
     def submodel(self, columns: Sequence[str]) -> PrivateLinearRegression:
-        """A fitted model of some of the columns alone, free of charge."""
+        """Return a fitted model of some of the columns alone, free of charge."""
         return type(self).from_moments(self._released().submodel(columns))
 
     def correlation(self) -> NDArray[np.float64]:
-        """Correlations of the features, free of charge."""
+        """Return correlations of the features, free of charge."""
         return self._released().correlation()
 
     def pca(self) -> PrincipalComponents:
-        """Principal components of the standardised features, free of charge."""
+        """Return principal components of the standardised features, free of charge."""
         return self._released().pca()
 
     def vif(self) -> Vector:
-        """Variance inflation of every coefficient, free of charge."""
+        """Return variance inflation of every coefficient, free of charge."""
         return self._released().vif()
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
 
 
-def fitted(plan: Plan, result: BayesResult) -> PrivateLinearRegression:
+def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegression:
     """Return a fitted estimator, made from the released moments where there are any, so that it has everything that follows from them."""
-    design: BayesDesign = plan.design
+    design = plan.design
     layout, given = design.layout, design.parameters
     parameters: dict[str, Any] = {
         "epsilon": plan.study.epsilon,

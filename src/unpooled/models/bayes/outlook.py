@@ -18,6 +18,7 @@ from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
     from unpooled.models.bayes.coordinator import BayesResult
+    from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan, Study
 
@@ -37,7 +38,7 @@ def outlook(
     seed: int = 0,
     quick: bool = False,
 ) -> Outlook:
-    """Squared error of predictions over the variance of y, against epsilon (``quick``: at the one that is asked for alone)."""
+    """Return squared error of predictions over the variance of y, against epsilon (``quick``: at the one that is asked for alone)."""
     check_range("r2", r2, 0.0, 1.0)
     check_range("correlation", correlation, 0.0, 0.999)
     check_range("ranges", ranges, 0.5, 1000.0)
@@ -73,8 +74,8 @@ def outlook(
     )
 
 
-def _error(plan: Plan, r2: float, correlation: float, ranges: float, rng: np.random.Generator) -> float:
-    """One made-up study."""
+def _error(plan: Plan[BayesDesign], r2: float, correlation: float, ranges: float, rng: np.random.Generator) -> float:
+    """Return one made-up study."""
     design = plan.design
     layout, rows = design.layout, sum(card.rows for card in plan.study.parties)
     count = min(rows, _ROWS)
@@ -102,7 +103,7 @@ def made_up(
     ranges: float,
     rng: np.random.Generator,
 ) -> Table:
-    """Normal columns with one common factor inside declared ranges, categories by their sign, and a linear response."""
+    """Return normal columns with one common factor inside declared ranges, categories by their sign, and a linear response."""
     columns, rows = made_up_features(features, count, correlation, ranges, rng)
     signal = rows @ rng.normal(size=len(features))
     y = math.sqrt(r2) * signal / signal.std() + math.sqrt(1 - r2) * rng.normal(size=count)

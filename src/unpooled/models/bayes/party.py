@@ -51,14 +51,14 @@ def _square(context: Context, settings: Settings) -> NDArray[np.int64]:
     return shared_out(context.table.blocks(layout.names_read[len(layout.coding.names) :]), added_up)
 
 
-def _narrowed(context: Context, settings: Settings) -> MomentsLayout:
-    design: BayesDesign = context.design
+def _narrowed(context: Context[BayesDesign], settings: Settings) -> MomentsLayout:
+    design = context.design
     if bool(settings) != (design.deviations is not None):
         raise PlanMismatch("projection bounds belong to a plan that releases deviations first, and to no other")
     return design.narrowed(settings)
 
 
-def _deviations(context: Context, settings: Settings) -> NDArray[np.int64]:
+def _deviations(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
     no_settings(settings)
     coding = context.design.coding
     count = len(coding.columns)
@@ -74,33 +74,33 @@ def _deviations(context: Context, settings: Settings) -> NDArray[np.int64]:
     return shared_out(context.table.blocks(coding.names), added_up)
 
 
-def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
+def _scales(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
     no_settings(settings)
-    design: BayesDesign = context.design
+    design = context.design
     return design.scales.statistic(context.table)
 
 
-def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
-    design: BayesDesign = context.design
+def _descent(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
+    design = context.design
     standard, start, _ = public_numbers(design.standard.layout, settings, 0)
     return shared_out(_rows(context, standard), lambda own: design.standard.gradient(own, start))
 
 
-def _spread(context: Context, settings: Settings) -> NDArray[np.int64]:
-    design: BayesDesign = context.design
+def _spread(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
+    design = context.design
     standard, start, _ = public_numbers(design.standard.layout, settings, 0)
     return shared_out(_rows(context, standard), lambda own: design.standard.squares(own, start))
 
 
-def _residual(context: Context, settings: Settings) -> NDArray[np.int64]:
-    design: BayesDesign = context.design
+def _residual(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
+    design = context.design
     standard, start, (clip,) = public_numbers(design.standard.layout, settings, 1)
     return shared_out(_rows(context, standard), lambda own: design.standard.products(own, start, float(clip)))
 
 
-def _rows(context: Context, standard: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Blocks:
-    """The standardised rows, of a small table from the round before."""
-    design: BayesDesign = context.design
+def _rows(context: Context[BayesDesign], standard: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Blocks:
+    """Return the standardised rows, of a small table from the round before."""
+    design = context.design
     by = (context.plan.hash, standard[0].tobytes(), standard[1].tobytes())
     return remembered(context.table, by, design.layout.size, lambda: design.standard.blocks(context.table, standard))
 

@@ -85,10 +85,10 @@ class BayesDesign:
     totals: dict[str, Summed]
     standard: StandardRows
     #: The best multiple of deviations for so many rows, once it was simulated: public, and a tenth of a second of work.
-    multiples: dict[int, float] = field(default_factory=dict, init=False, compare=False, repr=False)
+    multiples: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
 
     def seen(self, table: Table) -> Table:
-        """A party's table with the columns that the formula makes."""
+        """Return a party's table with the columns that the formula makes."""
         return self.layout.seen(table)
 
     @property
@@ -103,7 +103,7 @@ class BayesDesign:
 
     @property
     def moments(self) -> Summed:
-        """The one release of moments."""
+        """Return the one release of moments."""
         return self.totals[MOMENTS]
 
     @property
@@ -118,16 +118,16 @@ class BayesDesign:
 
     @property
     def projected(self) -> tuple[Column, ...]:
-        """The columns whose ranges Algorithm 2 narrows: numeric features, then the response."""
+        """Return the columns whose ranges Algorithm 2 narrows: numeric features, then the response."""
         return (*(c for c in self.layout.features if c.categories is None), self.layout.response)
 
     @property
     def coding(self) -> Coding:
-        """The code of those columns, whose sums and sums of squares are released."""
+        """Return the code of those columns, whose sums and sums of squares are released."""
         return Coding(self.projected, self.layout.grid)
 
     def narrowed(self, settings: tuple[float, ...]) -> MomentsLayout:
-        """The layout with the ranges (low, high, low, high ..) that came out of the deviations."""
+        """Return the layout with the ranges (low, high, low, high ..) that came out of the deviations."""
         if not settings:
             return self.layout
         columns = self.projected
@@ -186,7 +186,7 @@ def _check_method(parameters: Parameters) -> None:
 
 
 def _paper(parameters: Parameters) -> list[str]:
-    """The parameters in use that mean something for one release of moments alone."""
+    """Return the parameters in use that mean something for one release of moments alone."""
     own = {
         "geometry": parameters.geometry != Geometry.BALL,
         "norm": parameters.norm is not None,
@@ -200,7 +200,7 @@ def _paper(parameters: Parameters) -> list[str]:
 
 def design_of(study: Study, method: str | None = None) -> BayesDesign:
     """Return the checked design that the study asks for; ``method`` for a form that has one only."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     _check(parameters)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
@@ -279,11 +279,11 @@ def _moments(design: BayesDesign, adjacency: Adjacency, *, estimates: bool) -> I
 
 
 def compile_plan(study: Study) -> Plan:
-    """The releases of a Bayes study."""
+    """Return the releases of a Bayes study."""
     return plan_of(study, design_of(study))
 
 
 def plan_of(study: Study, design: BayesDesign, voids: tuple[Sentence, ...] = ()) -> Plan:
-    """The plan that adds up what this setup says."""
+    """Return the plan that adds up what this setup says."""
     passes = max(design.schedule.passes, len(design.totals))
     return plan_of_totals(study, design, voids=voids, notes=passes_note(design.method, passes))

@@ -27,7 +27,7 @@ _FLOOR = 0.01
 
 
 def thresholds(design: BayesDesign, total: Total, rows: int, multiple: float) -> tuple[float, ...]:
-    """(low, high) per projected column, inside its declared range."""
+    """Return (low, high) per projected column, inside its declared range."""
     columns, grid = design.projected, design.layout.grid
     count = len(columns)
     first, second = total.values[:count] / grid / rows, total.values[count:] / grid**2 / rows
@@ -42,7 +42,7 @@ def thresholds(design: BayesDesign, total: Total, rows: int, multiple: float) ->
 
 
 def best_multiple(design: BayesDesign, plan: Plan, rows: int) -> float:
-    """The multiple with the smallest error of the coefficients on synthetic data of the model with the noise of this plan."""
+    """Return the multiple with the smallest error of the coefficients on synthetic data of the model with the noise of this plan."""
     if rows not in design.multiples:
         design.multiples[rows] = _simulated(design, plan, rows)
     return design.multiples[rows]

@@ -66,7 +66,7 @@ class Schedule:
 
 
 def schedule_of(method: Method, k: float, coefficients: int, max_passes: int) -> Schedule:
-    """The rounds of this method, or of the one that serves a study of this k best."""
+    """Return the rounds of this method, or of the one that serves a study of this k best."""
     if method is Method.AUTO:
         method = _best(k, max_passes)
     if method is Method.MEAN:
@@ -88,7 +88,7 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int) ->
 
 
 def square_of(quiet: float) -> float:
-    """The bound of squared residuals, in variances of the response; ``quiet``: 1 over the noise of their mean for a bound of one.
+    """Return the bound of squared residuals, in variances of the response; ``quiet``: 1 over the noise of their mean for a bound of one.
 
     As the clip of residuals, it was fixed over declared laws (THEORY.md, section 9).
     """

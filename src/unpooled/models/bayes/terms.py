@@ -14,10 +14,11 @@ from unpooled.protocol.terms import ResultTerm
 if TYPE_CHECKING:
     from unpooled.aggregation.inference import LinearTables
     from unpooled.models.bayes.coordinator import BayesResult
+    from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.plan import Plan
 
 
-def tables(plan: Plan, result: BayesResult) -> LinearTables | None:
+def tables(plan: Plan[BayesDesign], result: BayesResult) -> LinearTables | None:
     """Return the tables to publish: generalised least squares with standard errors and tests; None without moments."""
     if result.moments is None:
         return None
@@ -26,19 +27,19 @@ def tables(plan: Plan, result: BayesResult) -> LinearTables | None:
 
 
 def terms(plan: Plan, result: BayesResult) -> tuple[ResultTerm, ...]:
-    """The lines of the table, as ``summary()`` gives them; without moments the coefficients alone."""
+    """Return the lines of the table, as ``summary()`` gives them; without moments the coefficients alone."""
     found = tables(plan, result)
     return predicting(plan, result) if found is None else tuple(t.line for t in found.summary(result.level).terms)
 
 
-def predicting(plan: Plan, result: BayesResult) -> tuple[ResultTerm, ...]:
-    """The coefficients that predict: posterior means, one for every level of a column."""
+def predicting(plan: Plan[BayesDesign], result: BayesResult) -> tuple[ResultTerm, ...]:
+    """Return the coefficients that predict: posterior means, one for every level of a column."""
     found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
     return (*found, ResultTerm(CONSTANT_TERM, result.intercept)) if plan.design.layout.intercept else found
 
 
 def foot(plan: Plan, result: BayesResult) -> tuple[str, ...]:
-    """The lines under the table of the result."""
+    """Return the lines under the table of the result."""
     found = tables(plan, result)
     if found is None:
         words = [f"method {result.method!r} gives predictions without standard errors; 'refinement' and 'moments' give them"]
@@ -49,7 +50,7 @@ def foot(plan: Plan, result: BayesResult) -> tuple[str, ...]:
 
 
 def panels(plan: Plan, result: BayesResult) -> tuple[Panel, ...]:
-    """The lines of the table with their intervals, and the curves of variables; without intervals the coefficients alone."""
+    """Return the lines of the table with their intervals, and the curves of variables; without intervals the coefficients alone."""
     found = tables(plan, result)
     if found is None:
         return (

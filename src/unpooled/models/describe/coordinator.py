@@ -55,14 +55,9 @@ class Summary(msgspec.Struct, frozen=True):
     sd: Estimate | None = None
 
 
-def _design(plan: Plan) -> DescribeDesign:
-    design: DescribeDesign = plan.design
-    return design
-
-
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[DescribeDesign]) -> Conversation:
     """Ask every party for its sums; a party that drops out is left out of the pooled figures."""
-    cards, design = plan.study.parties, _design(plan)
+    cards, design = plan.study.parties, plan.design
     if design.ranges is not None:
         return (yield from _ranges(plan, design.ranges))
     replies = yield [Ask(card.name, STEP, Nothing()) for card in cards]
@@ -130,7 +125,7 @@ def summarise(
 
 
 def _numeric(source: str, column: Column, rows: int, sums: list[float], noise: list[float], z: float) -> Summary:
-    """Mean and deviation from (N, S, Q) = sum (1, z, z^2), by the delta method; sampling error and noise add up.
+    """Return the mean and deviation from (N, S, Q) = sum (1, z, z^2), by the delta method; sampling error and noise add up.
 
     d mean = (dS - mean dN) / N; with V = Q/N - mean^2: d V = (dQ - 2 mean dS + (mean^2 - V) dN) / N. The sampling part is V / N for
     the mean and, as for normal data, 2 V^2 / N for V.
@@ -167,7 +162,7 @@ def _numeric(source: str, column: Column, rows: int, sums: list[float], noise: l
 
 
 def shares_of(rows: int, counts: list[float], variance: float, z: float) -> list[Estimate]:
-    """Counts >= 0 that add up to a known total and are the nearest to these, which all have noise of this variance.
+    """Return counts >= 0 that add up to a known total and are the nearest to these, which all have noise of this variance.
 
     Without the bound at 0 the nearest ones are the counts less an equal share of their excess, c - (sum c - n)/k, whose noise has variance
     v (1 - 1/k): the intervals are theirs, and hold what the bound moves out of them.
@@ -191,7 +186,7 @@ def shares_of(rows: int, counts: list[float], variance: float, z: float) -> list
 
 
 def _count(count: float, variance: float, rows: int, z: float) -> Estimate:
-    """A count of this very data set: its interval holds the noise only, and its bounds are known."""
+    """Return a count of this very data set: its interval holds the noise only, and its bounds are known."""
     noise = math.sqrt(variance)
 
     def possible(value: float) -> float:
@@ -201,7 +196,7 @@ def _count(count: float, variance: float, rows: int, z: float) -> Estimate:
 
 
 def render(summaries: tuple[Any, ...]) -> str:
-    """The summaries as a table, or the ranges."""
+    """Return the summaries as a table, or the ranges."""
     if summaries and isinstance(summaries[0], Range):
         return render_ranges(summaries)
     lines = [f"{'source':<12}{'column':<24}{'count':>8} ±{'':<7}{'mean [interval]':<34}sd [interval]"]
@@ -216,7 +211,7 @@ def render(summaries: tuple[Any, ...]) -> str:
 
 
 def panels(plan: Plan, summaries: tuple[Any, ...]) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
-    """The means of every number by source, and the pooled counts of every category."""
+    """Return the means of every number by source, and the pooled counts of every category."""
     if summaries and isinstance(summaries[0], Range):
         names, low, high = zip(*((r.column, r.low, r.high) for r in summaries), strict=True)
         middle = tuple((a + b) / 2 for a, b in zip(low, high, strict=True))

@@ -66,7 +66,7 @@ class Description(Savable):
         return MODEL.compile(study)
 
     def __getitem__(self, key: tuple[str, str] | tuple[str, str, str]) -> Summary:
-        """The summary of (source, column) or (source, column, category)."""
+        """Return the summary of (source, column) or (source, column, category)."""
         keys = [(s.source, s.column, s.category)[: 2 if s.category is None else 3] for s in self.summaries_]
         if key in keys:
             return self.summaries_[keys.index(key)]
@@ -122,11 +122,11 @@ class DescribedBounds(Savable):
 
     @property
     def bounds_(self) -> Bounds:
-        """Ranges by name, missing values as "absent" where any were seen."""
+        """Return ranges by name, missing values as "absent" where any were seen."""
         return self.bounds([r.column for r in self.ranges_])
 
     def bounds(self, columns: Sequence[str]) -> Bounds:
-        """The bounds of some of the columns, with the price of all: they were released together."""
+        """Return the bounds of some of the columns, with the price of all: they were released together."""
         chosen: dict[str | int, Any] = {r.column: (r.low, r.high) for r in self.ranges_ if r.column in set(columns)}
         missing: dict[str | int, Any] = {r.column: "absent" for r in self.ranges_ if r.column in chosen and r.missing > 0}
         return Bounds(chosen, missing=missing, paid=self.plan_.origins(BOUNDS_INPUT))
@@ -159,7 +159,7 @@ def _ranges(
     random_state: int | None,
     budget: Budget | None,
 ) -> DescribedBounds:
-    """The study of private ranges."""
+    """Return the study of private ranges."""
     given = {"epsilon": epsilon, "delta": delta, "random_state": random_state, "budget": budget}
     check(SHARED, given | {"unit": unit, "adjacency": adjacency, "rows_per_household": rows_per_household})
     table = table_of(data, columns)
@@ -197,7 +197,7 @@ def describe(
     random_state: int | None = None,
     budget: Budget | None = None,
 ) -> Description | DescribedBounds:
-    """Private counts, means and standard deviations of the columns of row-split data.
+    """Return private counts, means and standard deviations of the columns of row-split data.
 
     Parameters
     ----------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -15,15 +14,12 @@ from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.plan import Card, Household, Study, default_delta
 from unpooled.privacy.unit import Unit
 
-if TYPE_CHECKING:
-    from unpooled.models.describe.plan import DescribeDesign
-
 #: Half a declared range in deviations, where nothing is said.
 RANGES = (2.5, 8.0)
 
 
 def outlook(study: Study, *, ranges: Range = RANGES, quick: bool = False) -> Outlook | None:
-    """Root mean squared error of a column's pooled mean in deviations of the column, against epsilon; None for private ranges.
+    """Return root mean squared error of a column's pooled mean in deviations of the column, against epsilon; None for private ranges.
 
     No simulation: sampling has variance 1/n, noise that of the plan, in deviations by the assumed ``ranges``.
     """
@@ -53,9 +49,9 @@ def outlook(study: Study, *, ranges: Range = RANGES, quick: bool = False) -> Out
 
 
 def _noise(study: Study) -> float:
-    """The deviation of the noise of the pooled mean of a number, in half widths: the largest over columns; 0 where there are none."""
+    """Return the deviation of the noise of the pooled mean of a number, in half widths: the largest over columns; 0 where there are none."""
     plan = compile_plan(study)
-    design: DescribeDesign = plan.design
+    design = plan.design
     rows, found = sum(card.rows for card in study.parties), [0.0]
     first = design.layouts[study.parties[0].name]
     variances = []

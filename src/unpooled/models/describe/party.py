@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.models.describe.plan import SumsLayout
+    from unpooled.models.describe.plan import DescribeDesign, SumsLayout
     from unpooled.privacy.table import Table
 
 
 def sums(table: Table, layout: SumsLayout, block_rows: int = BLOCK_ROWS) -> NDArray[np.int64]:
-    """The statistic: exact in int64, so neither row order nor blocking can change a bit of it."""
+    """Return the statistic: exact in int64, so neither row order nor blocking can change a bit of it."""
     return shared_out(table.blocks(tuple(column.name for column in layout.columns), block_rows), partial(_added_up, layout))
 
 
@@ -63,13 +63,14 @@ def histogram(context: Context, request: Nothing) -> SumsReply:  # noqa: ARG001 
     return SumsReply(context.release(HISTOGRAM, Vector(context.added_up(_bins))))
 
 
-def _sums(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
+def _sums(context: Context[DescribeDesign], settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
     return sums(context.table, context.design.layouts[context.name])
 
 
-def _bins(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
-    counts: NDArray[np.int64] = context.design.ranges.statistic(context.table)
-    return counts
+def _bins(context: Context[DescribeDesign], settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
+    layout = context.design.ranges
+    assert layout is not None  # a plan of sums has no such total
+    return layout.statistic(context.table)
 
 
 STEPS = (Step(STEP, Nothing, SumsReply, answer), Step(HISTOGRAM, Nothing, SumsReply, histogram))

@@ -59,7 +59,7 @@ class SumsLayout:
         return self.uncertain or column.may_be_absent
 
     def blocks(self, i: int) -> tuple[Block, ...]:
-        """The blocks of column i; widths make a noise of scale D_i the calibrated one for mu = 1."""
+        """Return the blocks of column i; widths make a noise of scale D_i the calibrated one for mu = 1."""
         column = self.columns[i]
         reach = self.distance(i)
         if column.categories is not None:
@@ -69,7 +69,7 @@ class SumsLayout:
         return tuple(Block(1, reach * u / w) for u, w in list(zip(units, WEIGHTS, strict=True))[first:])
 
     def distance(self, i: int) -> float:
-        """L2 sensitivity of column i's weighted coordinates in coded units (Theorems F.1 and F.2)."""
+        """Return the L2 sensitivity of column i's weighted coordinates in coded units (Theorems F.1 and F.2)."""
         column = self.columns[i]
         if column.categories is not None:
             return category_counts(self.adjacency)
@@ -93,7 +93,7 @@ class DescribeDesign:
 
 
 def layout(study: Study, card: Card, parameters: Parameters) -> SumsLayout:
-    """The layout of one party's vector."""
+    """Return the layout of one party's vector."""
     wanted = parameters.columns or tuple(c.name for c in study.parties[0].columns)
     columns = tuple(card.column(name) for name in wanted)
     for column, first in zip(columns, (study.parties[0].column(name) for name in wanted), strict=True):
@@ -108,7 +108,7 @@ def layout(study: Study, card: Card, parameters: Parameters) -> SumsLayout:
 
 
 def mechanism(study: Study, layout: SumsLayout) -> GaussianRelease:
-    """One party's release: every column gets an equal share of the squared budget."""
+    """Return one party's release: every column gets an equal share of the squared budget."""
     indices = range(len(layout.columns))
     # In units of the widths every column has reach 1: a row moves them all, an attribute one of them. Where the number of rows is uncertain
     # the widths cover a row that appears, too; where an id has one row there is no such row.
@@ -123,11 +123,11 @@ def mechanism(study: Study, layout: SumsLayout) -> GaussianRelease:
 
 
 def compile_plan(study: Study) -> Plan:
-    """The plan of a describe study."""
+    """Return the plan of a describe study."""
     if study.trust:
         msg = f"model 'describe' needs no trust; remove {', '.join(study.trust)}"
         raise UsageError(msg)
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     if parameters.ranges:
         return _ranges(study, parameters)
     layouts = {card.name: layout(study, card, parameters) for card in study.parties}
@@ -136,7 +136,7 @@ def compile_plan(study: Study) -> Plan:
 
 
 def _ranges(study: Study, parameters: Parameters) -> Plan:
-    """The plan of a study that releases histograms."""
+    """Return the plan of a study that releases histograms."""
     first = study.parties[0]
     columns = tuple(first.column(name) for name in parameters.columns or tuple(c.name for c in first.columns))
     for column in columns:

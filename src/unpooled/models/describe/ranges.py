@@ -57,7 +57,7 @@ class RangesLayout:
     columns: tuple[Column, ...]
 
     def mechanism(self, study: Study) -> GaussianRelease:
-        """Equal noise on every count (Theorem Q.1)."""
+        """Return equal noise on every count (Theorem Q.1)."""
         d, adjacency = len(self.columns), Adjacency(study.adjacency)
         moved = 2.0 if adjacency is Adjacency.REPLACE else 1.0
         # A value that goes missing is counted as missing: it leaves one bin for another, under both adjacencies.
@@ -68,7 +68,7 @@ class RangesLayout:
         return GaussianRelease.calibrated((Block(d * BINS, 1.0),), reach, Unit(study.unit), mu)
 
     def statistic(self, table: Table) -> NDArray[np.int64]:
-        """The exact counts of one party's rows."""
+        """Return the exact counts of one party's rows."""
         total = np.zeros((len(self.columns), BINS), dtype=np.int64)
         for block in table.blocks(tuple(column.name for column in self.columns)):
             for i, values in enumerate(block):
@@ -101,7 +101,7 @@ class RangesLayout:
 
 
 def bins_of(values: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The bin of every value: left-closed on the positive side and on the negative one alike; the last one is for what is missing."""
+    """Return the bin of every value: left-closed on the positive side and on the negative one alike; the last one is for what is missing."""
     if values.dtype == object:
         raise UsageError("private ranges are of numbers: declare the categories of text columns")
     found = np.searchsorted(EDGES, values, side="right")
@@ -109,7 +109,7 @@ def bins_of(values: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 def render(ranges: tuple[Range, ...]) -> str:
-    """The ranges as a table."""
+    """Return the ranges as a table."""
     lines = [f"{'column':<24}{'low':>14}{'high':>14}{'clipped':>10}{'missing':>10}"]
     lines += [f"{r.column:<24}{r.low:>14.6g}{r.high:>14.6g}{r.clipped:>10.1%}{r.missing:>10.1%}" for r in ranges]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def terms(plan: Plan, summaries: tuple[Summary | Range, ...]) -> tuple[ResultTerm, ...]:  # noqa: ARG001 - as every model's
-    """One line per number; ``privacy`` is the standard deviation of the noise alone."""
+    """Return one line per number; ``privacy`` is the standard deviation of the noise alone."""
     found = []
     for s in summaries:
         if isinstance(s, Range):

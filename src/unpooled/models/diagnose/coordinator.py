@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from unpooled.protocol.step import Conversation
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[DiagnoseDesign]) -> Conversation:
     """Ask every party for its counts; one that drops out is left out."""
     cards, design = plan.study.parties, plan.design
     replies = yield [Ask(card.name, STEP, Nothing()) for card in cards]
@@ -45,7 +45,7 @@ def _cells(design: DiagnoseDesign, total: np.ndarray, deviation: float, there: t
 
 
 def render(found: Cells) -> str:
-    """The area under the curve and the calibration, or mean residuals, as a table."""
+    """Return the area under the curve and the calibration, or mean residuals, as a table."""
     lines = []
     if not found.residual_cuts:
         area = reading.area(found.counts.numpy(), found.deviation)
@@ -59,7 +59,7 @@ def render(found: Cells) -> str:
 
 
 def panels(plan: Plan, found: Cells) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
-    """The calibration curve or the residual plot, and the ROC curve."""
+    """Return the calibration curve or the residual plot, and the ROC curve."""
     cells, classes = reading.by_cell(found), not found.residual_cuts
     title = "observed share by predicted probability" if classes else "residuals by fitted mean"
     shown = []

@@ -82,13 +82,13 @@ class Diagnosis(Savable):
 
     @property
     def auc(self) -> Banded:
-        """The area under the ROC curve with its interval (of two classes)."""
+        """Return the area under the ROC curve with its interval (of two classes)."""
         self._of_classes()
         return reading.area(self.cells_.counts.numpy(), self.cells_.deviation)
 
     @property
     def roc(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(shares of false positives, of true positives) as the threshold falls."""
+        """Return (shares of false positives, of true positives) as the threshold falls."""
         self._of_classes()
         return reading.roc(self.cells_.counts.numpy())
 
@@ -277,7 +277,7 @@ def _origins(model: Any, rows: str) -> tuple[ReleasedInput, ...]:  # noqa: ANN40
 
 
 def _released(model: Any) -> tuple[Column, ...]:  # noqa: ANN401
-    """The declared columns of a model whose coefficients are public; another one is refused."""
+    """Return the declared columns of a model whose coefficients are public; another one is refused."""
     check_is_fitted(model)
     if not getattr(model, "_is_linear", False) or getattr(model, "shifted_by", {}):
         raise UsageError("diagnose is for models that are linear in their columns, without offset or exposure")
@@ -306,7 +306,7 @@ def _asked(
     y_bounds: tuple[float, float] | None,
     cells: int,
 ) -> tuple[Column, NDArray[Any], dict[str, Any]]:
-    """(the response as a column, its values, link and cuts)."""
+    """Return (the response as a column, its values, link and cuts)."""
     steps = np.arange(1, cells) / cells
     if hasattr(model, "classes_"):
         known = (y == model.classes_[1]) | (y == model.classes_[0])

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from unpooled.models.diagnose.plan import DiagnoseDesign
     from unpooled.protocol.context import Context
 
 
@@ -23,9 +24,8 @@ def answer(context: Context, request: Nothing) -> CellsReply:  # noqa: ARG001 - 
     return CellsReply(context.release(RELEASE, Vector(context.added_up(_cells))))
 
 
-def _cells(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
-    counts: NDArray[np.int64] = context.design.statistic(context.table)
-    return counts
+def _cells(context: Context[DiagnoseDesign], settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
+    return context.design.statistic(context.table)
 
 
 STEPS = (Step(STEP, Nothing, CellsReply, answer),)

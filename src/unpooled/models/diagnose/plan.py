@@ -65,12 +65,12 @@ class DiagnoseDesign:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Cells of fitted values, and of classes or residuals."""
+        """Return cells of fitted values, and of classes or residuals."""
         p = self.parameters
         return len(p.cuts) + 1, 2 if self.response.categories is not None else len(p.residual_cuts) + 1
 
     def statistic(self, table: Table) -> NDArray[np.int64]:
-        """The exact counts of one party's rows."""
+        """Return the exact counts of one party's rows."""
         rows, columns = self.shape
         total = np.zeros(rows * columns, dtype=np.int64)
         for block in table.blocks((*(column.name for column in self.features), self.response.name)):
@@ -92,7 +92,7 @@ class DiagnoseDesign:
 
 
 def mean_of(link: str, fitted: Floats) -> Floats:
-    """The mean of the response at a linear predictor."""
+    """Return the mean of the response at a linear predictor."""
     if link == Link.LOG:
         return np.exp(np.minimum(fitted, 300.0))
     return expit(fitted) if link == Link.LOGISTIC else fitted
@@ -106,7 +106,7 @@ def _rising(name: str, cuts: tuple[float, ...]) -> None:
 
 def design_of(study: Study) -> DiagnoseDesign:
     """Return the checked design that the study asks for."""
-    p: Parameters = check_parameters(study, Parameters)
+    p = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     response = first.column(p.response)
     features = tuple(column for column in first.columns if column.name != p.response)
@@ -130,7 +130,7 @@ def design_of(study: Study) -> DiagnoseDesign:
 
 
 def compile_plan(study: Study) -> Plan:
-    """One histogram of every party."""
+    """Return one histogram of every party."""
     if study.trust:
         msg = f"model 'diagnose' needs no trust; remove {', '.join(study.trust)}"
         raise UsageError(msg)

@@ -69,7 +69,7 @@ class CalibrationTest:
 
 
 def roc(counts: Floats) -> tuple[Floats, Floats]:
-    """(false positives, true positives) as the threshold falls; noise is kept from making either fall."""
+    """Return (false positives, true positives) as the threshold falls; noise is kept from making either fall."""
     false, true = (np.concatenate([[0.0], np.maximum.accumulate(np.cumsum(part))]) for part in counts[::-1].T)
     false, true = (np.clip(part / max(float(part[-1]), 1e-12), 0.0, 1.0) for part in (false, true))
     return false, true
@@ -81,7 +81,7 @@ def _area(counts: Floats) -> float:
 
 
 def area(counts: Floats, deviation: float) -> Banded:
-    """The area under the ROC curve; its interval holds sampling (Hanley & McNeil 1982) and the noise, drawn again."""
+    """Return the area under the ROC curve; its interval holds sampling (Hanley & McNeil 1982) and the noise, drawn again."""
     value = _area(counts)
     first, second = (max(float(part), 2.0) for part in counts.sum(axis=0))
     q1, q2 = value / (2 - value), 2 * value**2 / (1 + value)
@@ -150,7 +150,7 @@ def _rows_again(counts: Floats, rng: np.random.Generator) -> Floats:
 
 
 def middles(cuts: tuple[float, ...]) -> Floats:
-    """The middles of cells between cuts; an open one is taken to be as wide as its neighbour."""
+    """Return the middles of cells between cuts; an open one is taken to be as wide as its neighbour."""
     edges = np.array(cuts)
     widths = np.diff(edges) if edges.size > 1 else np.ones(1)
     inner = (edges[1:] + edges[:-1]) / 2
@@ -158,7 +158,7 @@ def middles(cuts: tuple[float, ...]) -> Floats:
 
 
 def by_cell(found: Cells) -> list[CellReading]:
-    """Every cell that can be seen, from the lowest fitted value up."""
+    """Return every cell that can be seen, from the lowest fitted value up."""
     counts, s = found.counts.numpy(), found.deviation
     weights = middles(found.residual_cuts) if found.residual_cuts else np.array([0.0, 1.0])
     out = []

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def terms(plan: Plan, found: Cells) -> tuple[ResultTerm, ...]:  # noqa: ARG001 - as every model's
-    """The area under the curve, and every cell."""
+    """Return the area under the curve, and every cell."""
     lines = []
     if not found.residual_cuts:
         area = reading.area(found.counts.numpy(), found.deviation)

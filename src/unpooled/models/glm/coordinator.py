@@ -13,6 +13,7 @@ from unpooled.aggregation.standard import CONSTANT, LARGEST_SQUARE, SCALES, SPRE
 from unpooled.families.gamma import gamma_dispersion
 from unpooled.kernels import noisy_gram
 from unpooled.models.glm.directions import MOMENTS
+from unpooled.models.glm.plan import GlmDesign
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
 from unpooled.models.glm.rounds import CONVERGED, PRIOR, GlmMethod
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from unpooled.aggregation.totals import Total
     from unpooled.models.glm.curvature import Curvature
     from unpooled.models.glm.directions import Directions
-    from unpooled.models.glm.plan import GlmDesign
     from unpooled.models.glm.shapes import GlmShape
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.messages import Ask
@@ -42,7 +42,7 @@ _LONGEST_STEP = 2.0
 
 
 @dataclass
-class GlmFit(Rounds):
+class GlmFit(Rounds[GlmDesign]):
     """A study under way: what was learnt so far, in standardised units."""
 
     standard: Standard | None = None
@@ -55,19 +55,13 @@ class GlmFit(Rounds):
     #: Variance of every coefficient of the rounds, from their own noise and from their pull to the base rate.
     spread: Row | float = 0.0
 
-    @property
-    def design(self) -> GlmDesign:
-        """Return the design that the study asks for."""
-        design: GlmDesign = self.plan.design
-        return design
-
     def at(self, start: Row) -> tuple[float, ...]:
         """Return the numbers that a request over standardised rows carries."""
         return (*self.head, *self.shape.sent(start), *self.units)
 
     @property
     def back(self) -> Matrix:
-        """The linear map from the coefficients that the fit works on to those in the data's own units."""
+        """Return the linear map from the coefficients that the fit works on to those in the data's own units."""
         assert self.standard is not None
         return self.shape.back(self.standard)
 
@@ -79,15 +73,15 @@ class GlmFit(Rounds):
 
     @property
     def penalty(self) -> Row:
-        """The penalty of the sum of losses on every coefficient; a constant has none."""
+        """Return the penalty of the sum of losses on every coefficient; a constant has none."""
         if self.standard is None:
             return np.zeros(self.start.size)
         return self.shape.penalty(self.standard, self.counted)
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[GlmDesign]) -> Conversation:
     """Exchange keys, then the rounds of the plan's method."""
-    design: GlmDesign = plan.design
+    design = plan.design
     fit = GlmFit(plan)
     yield from fit.begin(design.weighting)
     total = yield from fit.total(BASE)
@@ -186,7 +180,7 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, float
 
 
 def _step(fit: GlmFit, estimate: Row, known: Curvature, noises: Row, dispersion: float) -> Estimates:
-    """The estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met (Theorem G.5)."""
+    """Return the estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met (Theorem G.5)."""
     back, inverse = fit.back, known.inverse
     sampling = inverse @ (dispersion * (known.information - np.diag(fit.penalty))) @ inverse
     met = fit.shape.met(estimate - fit.start, known.variance, noises)
@@ -201,7 +195,7 @@ def _step(fit: GlmFit, estimate: Row, known: Curvature, noises: Row, dispersion:
 
 
 def _result(fit: GlmFit, newton: Estimates | None, own: Row | None = None, *, dispersion: float = 1.0) -> GlmResult:
-    """The result; ``own`` are coefficients in the data's own units, or None: those that the fit ended with."""
+    """Return the result; ``own`` are coefficients in the data's own units, or None: those that the fit ended with."""
     design = fit.design
     names, level = design.layout.names, design.parameters.level
     shape, p = fit.shape, len(names)

@@ -33,7 +33,7 @@ class Curvature:
 
 
 def curvature(information: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
-    """The inverse over the directions that the records tell of more than noise does; ``still``: those along which no row varies.
+    """Return the inverse over the directions that the records tell of more than noise does; ``still``: those along which no row varies.
 
     A step along the others would be noise alone, and would carry the Hessian's noise into every other coefficient.
     """
@@ -46,7 +46,7 @@ def curvature(information: Matrix, variance: Matrix, penalty: Row, still: Matrix
 def curvature_of_intervals(
     information: Matrix, variance: Matrix, penalty: Row, still: Matrix, events: Row, prior: Row
 ) -> Curvature:
-    """Slopes first, then intervals, which are eliminated: nobody is in two intervals' corner together, so their own block is diagonal.
+    """Return slopes first, then intervals, which are eliminated: nobody is in two intervals' corner together, so their own block is diagonal.
 
     Held against the noise of the whole matrix a late interval with few events would be unknown, and its hazard kept at the life table's, which is that
     of those who are left and not of a typical person: slopes would be wrong by it. But a single number needs little to be known. It is drawn to what its

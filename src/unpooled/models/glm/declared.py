@@ -99,7 +99,7 @@ def responses_of(parameters: Parameters, columns: dict[str, Column], rows: int) 
 
 
 def _named(parameters: Parameters, columns: dict[str, Column]) -> tuple[Column, Column | None, Column | None]:
-    """The columns of the response, of what it is exposed to, and of an offset."""
+    """Return the columns of the response, of what it is exposed to, and of an offset."""
     found: dict[str, Column | None] = {}
     for role in ("response", "exposure", "offset"):
         name = getattr(parameters, role)
@@ -145,7 +145,7 @@ def _persons(parameters: Parameters, columns: dict[str, Column], response: Colum
 
 
 def _family(parameters: Parameters, response: Column) -> Response:
-    """The family, with what is declared of its response."""
+    """Return the family, with what is declared of its response."""
     check_family(parameters.family)
     if parameters.family == MULTINOMIAL:
         if response.categories is None:

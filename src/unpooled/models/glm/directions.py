@@ -64,12 +64,12 @@ class Directions:
 
     @property
     def columns(self) -> int:
-        """Columns alone."""
+        """Return columns alone."""
         return self.size - self.layout.intercept
 
     @property
     def longest(self) -> float:
-        """The length of a coded row that becomes 1."""
+        """Return the length of a coded row that becomes 1."""
         return 1.0 if self.layout.norm is not None else math.sqrt(len(self.layout.features))
 
     @property
@@ -79,11 +79,11 @@ class Directions:
 
     @cached_property
     def grid(self) -> int:
-        """Steps per unit: sums of products stay inside 64 bits, and blocks of thousands of them are exact in float64."""
+        """Return steps per unit: sums of products stay inside 64 bits, and blocks of thousands of them are exact in float64."""
         return integer_grid(self.rows, 2)
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
-        """Second moments of rows, and their products with classes of +-1."""
+        """Return second moments of rows, and their products with classes of +-1."""
         d, off = self.size, self.size * (self.size - 1) // 2
         unit = float(self.grid**2)
         middle = (Block(off, unit * math.sqrt(0.5)),) if off else ()
@@ -117,7 +117,7 @@ class Directions:
         return found
 
     def statistic(self, table: Table) -> Ints:
-        """The exact moments of one party's rows: diagonal, above it, products with classes."""
+        """Return the exact moments of one party's rows: diagonal, above it, products with classes."""
         d = self.size
         total = np.zeros((d + 1, d + 1), dtype=np.int64)
         for rows, y in self.blocks(table):
@@ -129,7 +129,7 @@ class Directions:
     # --- from the total --------------------------------------------------------------------------------------------------
 
     def decode(self, total: Total, rows: int) -> Floats:
-        """The slopes whose products with a row of the rounds have variance 1; zeros where there is nothing but noise."""
+        """Return the slopes whose products with a row of the rounds have variance 1; zeros where there is nothing but noise."""
         d, unit = self.size, float(self.grid) ** 2
         upper = np.triu_indices(d, 1)
         gram, variance = np.empty((2, d, d))
@@ -151,12 +151,12 @@ class DirectionRows(GlmRows):
 
     @property
     def width(self) -> int:
-        """The slope, and the constant."""
+        """Return the slope, and the constant."""
         return 1 + self.layout.intercept
 
     @cached_property
     def radius(self) -> float:
-        """The length of a typical row."""
+        """Return the length of a typical row."""
         return math.sqrt(1 + CONSTANT**2 * self.layout.intercept)
 
     def along(self, table: Table, slopes: Floats) -> Iterator[tuple[Floats, Floats]]:
@@ -172,7 +172,7 @@ class DirectionRows(GlmRows):
             yield out, np.column_stack([y, np.zeros(y.size)])
 
     def numbers(self, settings: tuple[float, ...]) -> tuple[Floats, Floats, Floats]:
-        """(slopes of z.b, coefficients, units) of a request; refuse another count of numbers, or wild ones."""
+        """Return (slopes of z.b, coefficients, units) of a request; refuse another count of numbers, or wild ones."""
         assert self.directions is not None
         p = self.directions.columns
         found = np.asarray(settings, dtype=np.float64)

@@ -206,7 +206,7 @@ class PrivateGLM(GlmPredictions):
     # --- before the data -------------------------------------------------------------------------------------------------
 
     def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
-        """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
+        """Return the plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
         return self._planned(sites or {ALL: n_samples}, n_features)
 
     def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
@@ -231,7 +231,7 @@ class PrivateGLM(GlmPredictions):
         return () if self.bounds is not None and self.y_bounds is not None else (BOUNDS,)
 
     def _range(self, y: NDArray[Any] | None) -> Column:
-        """The declared range of the response; one that is read off the data begins where the family's does."""
+        """Return the declared range of the response; one that is read off the data begins where the family's does."""
         given = self.y_bounds
         if given is None and y is not None:
             if not np.isfinite(y).all() or y.min() < 0 or (self.family in POSITIVE and y.min() <= 0):

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
 
 
-def fitted(plan: Plan, result: GlmResult) -> PrivateGLM:
+def fitted(plan: Plan[GlmDesign], result: GlmResult) -> PrivateGLM:
     """With the coefficients of the result; exposures and offsets are asked for in predictions, as they were declared."""
-    design: GlmDesign = plan.design
+    design = plan.design
     given, responses = design.parameters, design.responses
     estimator = PrivateGLM(
         result.family,

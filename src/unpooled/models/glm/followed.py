@@ -43,7 +43,7 @@ class Followed:
 
     @available_if(_has_hazards)  # type: ignore[untyped-decorator]
     def cumulative_hazard(self, times: ArrayLike) -> Vector:
-        """The hazards of a row of zeros, added up to these times; none is after the declared end of follow-up."""
+        """Return the hazards of a row of zeros, added up to these times; none is after the declared end of follow-up."""
         check_is_fitted(self)
         asked = np.asarray(times, dtype=np.float64)
         if not ((asked >= 0) & (asked <= self.intervals_[-1])).all():
@@ -54,7 +54,7 @@ class Followed:
 
     @available_if(_has_hazards)  # type: ignore[untyped-decorator]
     def predict_survival(self, X: ArrayLike, times: ArrayLike) -> Vector:
-        """The probability of no event until each of these times: a row for every row of ``X``, a column for every time."""
+        """Return the probability of no event until each of these times: a row for every row of ``X``, a column for every time."""
         risks = np.exp(self.predict(X))  # type: ignore[attr-defined]
         return np.asarray(
             np.exp(-risks[:, None] * self.cumulative_hazard(np.atleast_1d(np.asarray(times, dtype=np.float64))))

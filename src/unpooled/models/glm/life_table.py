@@ -91,7 +91,7 @@ class LifeTable(msgspec.Struct, frozen=True):
         return min(max(sum(self.events), 1.0 + self.noise) / max(self.persons, 1.0), 1.0)
 
     def kaplan_meier(self, level: float = 0.95) -> KaplanMeier:
-        """The curve at the ends of the intervals, with pointwise bands that hold sampling and privacy noise."""
+        """Return the curve at the ends of the intervals, with pointwise bands that hold sampling and privacy noise."""
         events, censored = np.array(self.events), np.array(self.censored)
         logs = _log_survival(events, censored, self.stayed)
         effective = np.maximum(self.at_risk - censored / 2, _CERTAIN)
@@ -148,7 +148,7 @@ class KaplanMeier(Savable):
     _saved_types: ClassVar[tuple[type, ...]] = ()
 
     def at(self, times: Row) -> Row:
-        """The curve as a step function: its value at the last end of an interval that is not after a time."""
+        """Return the curve as a step function: its value at the last end of an interval that is not after a time."""
         place = np.searchsorted(np.array(self.times), np.asarray(times, dtype=np.float64), side="right") - 1
         return np.array(self.survival)[np.clip(place, 0, len(self.times) - 1)]
 

@@ -53,7 +53,7 @@ def losses(design: GlmDesign, result: GlmResult, new: Table, y: Vector, true: Ve
 def _followed(
     design: GlmDesign, family: Hazards, new: Table, risk: Vector, logs: Vector, true: Vector
 ) -> tuple[float, float, float]:
-    """The same of times: minus twice the log likelihood, less that of a hazard for every person alone."""
+    """Return the same of times: minus twice the log likelihood, less that of a hazard for every person alone."""
     time, happened = design.responses.read(tuple(new[name] for name in design.responses.names))
     within = family.within(time)
     place = np.minimum(np.searchsorted(family.edges, time), len(family.edges) - 1)
@@ -71,7 +71,7 @@ def _followed(
 def made_up(
     design: GlmDesign, count: int, assumed: Assumed, rng: np.random.Generator
 ) -> tuple[dict[str, Any], Vector, Vector]:
-    """Columns of a table of the declared shape; the responses as numbers; and their true means."""
+    """Return columns of a table of the declared shape; the responses as numbers; and their true means."""
     if isinstance(design.family, Softmax):
         return _classes(design, design.family, count, assumed, rng)
     if isinstance(design.family, Hazards):
@@ -110,7 +110,7 @@ def _add_weights(design: GlmDesign, columns: dict[str, Any], count: int, rng: np
 def _classes(
     design: GlmDesign, family: Softmax, count: int, assumed: Assumed, rng: np.random.Generator
 ) -> tuple[dict[str, Any], Vector, Vector]:
-    """Classes of which one has the assumed rate and the others share the rest; two linear predictors differ by the assumed deviation."""
+    """Return classes of which one has the assumed rate and the others share the rest; two linear predictors differ by the assumed deviation."""
     signal, rate, correlation, ranges = assumed
     columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng)
     classes = len(family.labels)

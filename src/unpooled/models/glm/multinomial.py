@@ -58,15 +58,15 @@ class Softmax(Response):
 
     @property
     def most(self) -> tuple[float, float]:
-        """The longest pull, and the largest Frobenius norm of a weight."""
+        """Return the longest pull, and the largest Frobenius norm of a weight."""
         return class_rows.LONGEST_PULL, 0.5
 
     def rates_units(self, rates: Floats) -> tuple[float, float]:
-        """(longest pull, Frobenius norm of the weight) of a record with these rates."""
+        """Return (longest pull, Frobenius norm of the weight) of a record with these rates."""
         return class_rows.LONGEST_PULL, float(np.linalg.norm(np.diag(rates) - np.outer(rates, rates)))
 
     def mean(self, u: Floats) -> Floats:
-        """The probabilities of linear predictors, of every row one per class."""
+        """Return the probabilities of linear predictors, of every row one per class."""
         return np.asarray(softmax(u, axis=1))
 
     def deviance(self, y: Floats, mean: Floats) -> Floats:
@@ -75,7 +75,7 @@ class Softmax(Response):
         return np.asarray(-2 * np.log(np.maximum(told, _CERTAIN)))
 
     def drawn(self, mean: Floats, rng: np.random.Generator, shape: float = 2.0) -> Floats:
-        """Made-up classes with these probabilities."""
+        """Return made-up classes with these probabilities."""
         del shape
         below = rng.random((mean.shape[0], 1)) > np.cumsum(mean, axis=1)
         return np.asarray(np.minimum(below.sum(axis=1), mean.shape[1] - 1).astype(np.float64))
@@ -86,7 +86,7 @@ class ClassResponses(Responses):
     """The column of classes."""
 
     def read(self, block: tuple[NDArray[np.float64], ...]) -> tuple[Floats, Floats]:
-        """(the class as a number from 0, no offset) of a block of raw columns."""
+        """Return (the class as a number from 0, no offset) of a block of raw columns."""
         code = Coding((self.response,), 1).code(block[:1])[0]
         return code.argmax(axis=1).astype(np.float64), np.zeros(code.shape[0])
 
@@ -97,18 +97,18 @@ class ClassRates(BaseRate):
 
     @property
     def count(self) -> int:
-        """One for every class."""
+        """Return one for every class."""
         assert self.responses.response.categories is not None
         return len(self.responses.response.categories)
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
-        """The statistic with its noise: a record is in one cell, and one value moves it to another."""
+        """Return the statistic with its noise: a record is in one cell, and one value moves it to another."""
         moved = {Unit.RECORD: adjacency, Unit.ATTRIBUTE: Adjacency.REPLACE}
         reach = {who: Reach(category_counts(how), self.count) for who, how in moved.items()}
         return Summed(BASE, (Block(self.count, 1.0),), reach, 1, share)
 
     def statistic(self, table: Table) -> Ints:
-        """The exact counts of one party's rows."""
+        """Return the exact counts of one party's rows."""
         total = np.zeros(self.count, dtype=np.int64)
         for block in table.blocks(self.responses.names):
             y, _ = self.responses.read(block)
@@ -116,7 +116,7 @@ class ClassRates(BaseRate):
         return total
 
     def rates(self, total: Total, rows: int) -> Floats:
-        """The rates of the classes, each at least as large as its noise."""
+        """Return the rates of the classes, each at least as large as its noise."""
         parts, noise = total.values / rows, total.deviations / rows
         least = np.clip(2 * noise, 1e-4 if noise.any() else _RAREST, 0.5 / self.count)
         found = np.maximum(parts, least)
@@ -141,7 +141,7 @@ class ClassRows(GlmRows):
 
     @property
     def _sizes(self) -> tuple[int, int, int, int]:
-        """(classes, pairs of them, columns, pairs of them)."""
+        """Return (classes, pairs of them, columns, pairs of them)."""
         c, d = self.classes, self.layout.size
         return c, c * (c - 1) // 2, d, d * (d - 1) // 2
 
@@ -179,7 +179,7 @@ class ClassRows(GlmRows):
                 yield part, left, weight, square
 
     def gradients(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
-        """The exact sum of one round of gradients, class after class."""
+        """Return the exact sum of one round of gradients, class after class."""
         c, _, d, _ = self._sizes
         total, longest = np.zeros((c, d), dtype=np.int64), self._steps[0]
         farthest, exact = int(self.farthest * self.grid), max(1, (1 << 53) // longest)
@@ -191,7 +191,7 @@ class ClassRows(GlmRows):
         return total.ravel()
 
     def weighted(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
-        """The exact second moments: of every class the diagonal, then what is above it; of every pair of classes the same."""
+        """Return the exact second moments: of every class the diagonal, then what is above it; of every pair of classes the same."""
         c, pairs, d, _ = self._sizes
         longest = self._steps[1]
         sums = np.zeros((pairs, d, d), dtype=np.int64)
@@ -212,7 +212,7 @@ class ClassRows(GlmRows):
     # --- from the totals -------------------------------------------------------------------------------------------------
 
     def information_of(self, total: Total) -> tuple[Floats, Floats]:
-        """(weighted moments in units of the weight, class after class; everywhere the variance of a diagonal entry's noise)."""
+        """Return (weighted moments in units of the weight, class after class; everywhere the variance of a diagonal entry's noise)."""
         unit = float(self.coarse) ** 2
         c, pairs, d, off = self._sizes
         ends = np.cumsum([c * d, c * off, pairs * d])

@@ -89,9 +89,9 @@ def outlook(
     )
 
 
-def _errors(plan: Plan, assumed: Assumed, rng: np.random.Generator) -> tuple[float, float]:
-    """The error of one made-up study, and that of the true coefficients."""
-    design: GlmDesign = plan.design
+def _errors(plan: Plan[GlmDesign], assumed: Assumed, rng: np.random.Generator) -> tuple[float, float]:
+    """Return the error of one made-up study, and that of the true coefficients."""
+    design = plan.design
     count = min(design.rows, _ROWS)
     columns, y, true = made_up(design, count + _NEW, assumed, rng)
     used, new = (

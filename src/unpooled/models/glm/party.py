@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     Settings = tuple[float, ...]
 
 
-def _base(context: Context, settings: Settings) -> NDArray[np.int64]:
-    design: GlmDesign = context.design
+def _base(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    design = context.design
     no_settings(settings)
     return design.base.statistic(context.table)
 
 
-def _scales(context: Context, settings: Settings) -> NDArray[np.int64]:
-    design: GlmDesign = context.design
+def _scales(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    design = context.design
     no_settings(settings)
     return design.scales.statistic(context.table)
 
 
-def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
-    design: GlmDesign = context.design
+def _descent(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    design = context.design
     if design.directions is None:
         return design.short.descend(*_asked(context, design.short, settings))
     rows = design.along
@@ -49,31 +49,31 @@ def _descent(context: Context, settings: Settings) -> NDArray[np.int64]:
     return rows.gradients(remembered(context.table, by, rows.width, lambda: rows.along(context.table, slopes)), start, units)
 
 
-def _moments(context: Context, settings: Settings) -> NDArray[np.int64]:
-    design: GlmDesign = context.design
+def _moments(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    design = context.design
     no_settings(settings)
     assert design.directions is not None  # it has no such total
     return design.directions.statistic(context.table)
 
 
-def _score(context: Context, settings: Settings) -> NDArray[np.int64]:
-    rows: GlmRows = context.design.long
+def _score(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long
     return rows.gradients(*_asked(context, rows, settings))
 
 
-def _information(context: Context, settings: Settings) -> NDArray[np.int64]:
-    rows: GlmRows = context.design.long
+def _information(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long
     return rows.weighted(*_asked(context, rows, settings))
 
 
-def _spread(context: Context, settings: Settings) -> NDArray[np.int64]:
-    rows: GlmRows = context.design.long
+def _spread(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long
     blocks, start, _ = _asked(context, rows, settings)
     return rows.squared_pulls(blocks, start)
 
 
 def _asked(context: Context, rows: GlmRows, settings: Settings) -> tuple[Blocks, Floats, Floats]:
-    """The standardised rows (of a small table from the round before), the coefficients of a request, and its units."""
+    """Return the standardised rows (of a small table from the round before), the coefficients of a request, and its units."""
     standard, start, units = public_numbers(rows.layout, settings, 2, response=False, coefficients=rows.width)
     by = (context.plan.hash, rows.grid, standard[0].tobytes(), standard[1].tobytes())
     return remembered(context.table, by, rows.layout.size, lambda: rows.blocks(context.table, standard)), start, units

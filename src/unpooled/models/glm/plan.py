@@ -62,7 +62,7 @@ class GlmDesign:
     totals: dict[str, Summed]
 
     def seen(self, table: Table) -> Table:
-        """A party's table with the columns that the formula makes."""
+        """Return a party's table with the columns that the formula makes."""
         return self.layout.seen(table)
 
     @property
@@ -87,21 +87,21 @@ class GlmDesign:
 
     @cached_property
     def directions(self) -> Directions | None:
-        """Rows of bounded length, where one release of moments says the direction of the slopes."""
+        """Return rows of bounded length, where one release of moments says the direction of the slopes."""
         if self.schedule.method is not GlmMethod.MOMENTS:
             return None
         return Directions(self.layout, self.responses, self.rows, self.parameters.rows == UNIT_ROWS)
 
     @cached_property
     def short(self) -> GlmRows:
-        """Rows of a round of gradients."""
+        """Return rows of a round of gradients."""
         if self.directions is not None:
             return self.along
         return self._of(SHORT)
 
     @cached_property
     def along(self) -> DirectionRows:
-        """Rows of a round along one direction."""
+        """Return rows of a round along one direction."""
         rows = DirectionRows(self.layout, self.rows, LONG, self.responses, directions=self.directions)
         return replace(rows, longest=LONG * rows.radius)
 
@@ -112,7 +112,7 @@ class GlmDesign:
 
     @cached_property
     def long(self) -> GlmRows:
-        """Rows of a Newton step, of which fewer are scaled down."""
+        """Return rows of a Newton step, of which fewer are scaled down."""
         return self._of(self.schedule.long)
 
     def _of(self, part: float) -> GlmRows:
@@ -137,7 +137,7 @@ def _check(parameters: Parameters) -> None:
 
 
 def _shifted(parameters: Parameters, layout: MomentsLayout, responses: Responses) -> Responses:
-    """The responses with the offset that a formula makes."""
+    """Return the responses with the offset that a formula makes."""
     if layout.made is None:
         return responses
     if parameters.method == GlmMethod.MOMENTS:
@@ -170,7 +170,7 @@ def _check_rows(parameters: Parameters, responses: Responses) -> None:
 
 
 def _effective(responses: Responses, columns: int) -> float:
-    """The coefficients that a study's rows are counted for: a coefficient of one of C classes is C/2 times as hard to learn.
+    """Return the coefficients that a study's rows are counted for: a coefficient of one of C classes is C/2 times as hard to learn.
 
     A pull is sqrt 2 long, and the weight of C equally frequent classes is 1/C in every direction: with two classes 1/2.
     """
@@ -181,14 +181,14 @@ def _effective(responses: Responses, columns: int) -> float:
 
 
 def _entries(responses: Responses, columns: int) -> int:
-    """Released numbers of one Newton step's second moments."""
+    """Return released numbers of one Newton step's second moments."""
     classes = len(responses.family.labels) if isinstance(responses.family, Softmax) else 1
     return classes * (classes + 1) // 2 * columns * (columns + 1) // 2
 
 
 def design_of(study: Study) -> GlmDesign:
     """Return the checked design that the study asks for."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     _check(parameters)
     rows = sum(card.rows for card in study.parties)
@@ -248,7 +248,7 @@ def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
 
 
 def compile_plan(study: Study) -> Plan:
-    """The releases of a study of a generalised linear model."""
+    """Return the releases of a study of a generalised linear model."""
     design = design_of(study)
     passes = design.schedule.passes + (SPREAD in design.totals) + (WEIGHTS in design.totals)
     return plan_of_totals(study, design, notes=passes_note(design.schedule.method, passes))

@@ -40,7 +40,7 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
 
     @property
     def shifted_by(self) -> dict[str, str]:
-        """The columns of the study that predictions need as ``exposure`` and ``offset``, by these words."""
+        """Return the columns of the study that predictions need as ``exposure`` and ``offset``, by these words."""
         check_is_fitted(self)
         responses = self.plan_.design.responses
         given = self.plan_.design.parameters.offset  # that of a formula follows from other columns
@@ -49,7 +49,7 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
 
     @property
     def _fitted_family(self) -> Response:
-        """The family with the range that was declared of the response."""
+        """Return the family with the range that was declared of the response."""
         check_is_fitted(self)
         family: Response = self.plan_.design.family
         return family
@@ -91,7 +91,7 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         return np.asarray(rows @ self.coef_ + self.intercept_)
 
     def predict(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> NDArray[Any]:
-        """The expected response; of classes the most likely one; of times to an event the log hazard ratio to a row of zeros."""
+        """Return the expected response; of classes the most likely one; of times to an event the log hazard ratio to a row of zeros."""
         u = self.linear_predictor(X, exposure, offset)
         if self.family == SURVIVAL:
             return u
@@ -103,13 +103,13 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def decision_function(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
-        """The linear predictor; positive means ``classes_[1]`` (of more than two classes: one per class, of which the largest wins)."""
+        """Return the linear predictor; positive means ``classes_[1]`` (of more than two classes: one per class, of which the largest wins)."""
         u = self.linear_predictor(X, exposure, offset)
         return u[:, 1] - u[:, 0] if u.ndim > 1 and u.shape[1] == 2 else u  # noqa: PLR2004 - as scikit-learn has it
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
-        """Probabilities of the classes, in the order of ``classes_``."""
+        """Return probabilities of the classes, in the order of ``classes_``."""
         positive = self._fitted_family.mean(self.linear_predictor(X, exposure, offset))
         if self.family == MULTINOMIAL:
             return positive
@@ -123,7 +123,7 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         offset: ArrayLike | None = None,
         event: ArrayLike | None = None,
     ) -> float:
-        """The share of right classes, the part of the deviance that the fit explains (D^2), or of times to an event the concordance."""
+        """Return the share of right classes, the part of the deviance that the fit explains (D^2), or of times to an event the concordance."""
         if self.family == SURVIVAL:
             return concordance(self.predict(X), *times_and_events(y, event))
         predicted, told = self.predict(X, exposure, offset), np.asarray(y)
@@ -144,7 +144,7 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         return found
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-        """scikit-learn's ``LogisticRegression`` with these coefficients (logistic and multinomial family), predicting the same."""
+        """Return scikit-learn's ``LogisticRegression`` with these coefficients (logistic and multinomial family), predicting the same."""
         if not _has_classes(self) or self._shifted or self._by_direction:
             raise UsageError(
                 "to_sklearn is for the logistic family (and the multinomial), without exposure and offset, of rows as they are: use coef_ and intercept_"

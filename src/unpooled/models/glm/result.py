@@ -16,6 +16,7 @@ from unpooled.protocol.step import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm
 
 if TYPE_CHECKING:
+    from unpooled.models.glm.plan import GlmDesign
     from unpooled.privacy.plan import Plan
 
 
@@ -53,7 +54,7 @@ class GlmResult(msgspec.Struct, frozen=True):
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
-    """Estimates with standard errors and tests where there are any, else the values alone; of times to an event also the curve."""
+    """Return estimates with standard errors and tests where there are any, else the values alone; of times to an event also the curve."""
     return (*_estimates(plan, result), *_survived(result))
 
 
@@ -75,8 +76,8 @@ def _estimates(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
     return tuple(t.line for t in found.summary(result.level).terms)
 
 
-def predicting(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
-    """The coefficients that predict: one for every level of a column, shrunk by what is known of their noise."""
+def predicting(plan: Plan[GlmDesign], result: GlmResult) -> tuple[ResultTerm, ...]:
+    """Return the coefficients that predict: one for every level of a column, shrunk by what is known of their noise."""
     found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
     if not plan.design.layout.intercept:
         return found
@@ -87,7 +88,7 @@ def predicting(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
     return tuple(term for a, constant in enumerate(constants) for term in (*found[a * p : (a + 1) * p], constant))
 
 
-def tables(plan: Plan, result: GlmResult) -> Tables | None:
+def tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables | None:
     """Return the tables to publish: the estimates of the Newton step, unshrunk; None where the method makes none."""
     if result.newton is None:
         return None
@@ -111,7 +112,7 @@ def tables(plan: Plan, result: GlmResult) -> Tables | None:
 
 
 def _constants(result: GlmResult) -> tuple[tuple[str, float], ...]:
-    """The constants by name: one, one per class, or the intervals' log hazards."""
+    """Return the constants by name: one, one per class, or the intervals' log hazards."""
     if result.life_table is not None:
         return tuple(zip(result.life_table.interval_names, result.log_hazards, strict=True))
     if result.classes:
@@ -120,7 +121,7 @@ def _constants(result: GlmResult) -> tuple[tuple[str, float], ...]:
 
 
 def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
-    """The lines under the table of the result."""
+    """Return the lines under the table of the result."""
     found = tables(plan, result)
     if found is None:
         lines = [f"method {result.method!r} gives predictions without standard errors; 'newton' gives them"]
@@ -133,7 +134,7 @@ def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
 
 
 def panels(plan: Plan, result: GlmResult) -> tuple[Panel, ...]:
-    """The coefficients, with their intervals and the curves of variables where there are any; of times to an event their curve before them."""
+    """Return the coefficients, with their intervals and the curves of variables where there are any; of times to an event their curve before them."""
     return (*_curve(result), *_bars(plan, result))
 
 

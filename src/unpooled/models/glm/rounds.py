@@ -73,7 +73,7 @@ class GlmSchedule:
 
 
 def schedule_of(method: GlmMethod, k: float, coefficients: int, max_passes: int) -> GlmSchedule:
-    """The rounds of this method, or of the one that serves a study of this k best."""
+    """Return the rounds of this method, or of the one that serves a study of this k best."""
     if method is GlmMethod.MEAN:
         return GlmSchedule(method)
     if method is GlmMethod.MOMENTS:

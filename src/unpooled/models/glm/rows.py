@@ -79,12 +79,12 @@ class Responses:
 
     @property
     def most(self) -> float:
-        """The largest offset."""
+        """Return the largest offset."""
         exposure = 0.0 if self.exposure is None else math.log(self.exposure.range[1])
         return exposure + (0.0 if self.offset is None else self.offset.range[1])
 
     def read(self, block: tuple[NDArray[np.float64], ...]) -> tuple[Floats, Floats]:
-        """(y, offset) of a block of raw columns; classes are 0 and 1."""
+        """Return (y, offset) of a block of raw columns; classes are 0 and 1."""
         raw = dict(zip(self.names, block, strict=True))
         # Refuses what was declared not to occur, without naming it.
         code = Coding(self.columns, 1).code(block)[0]
@@ -117,7 +117,7 @@ class BaseRate:
 
     @cached_property
     def grid(self) -> int:
-        """Steps per unit."""
+        """Return steps per unit."""
         return integer_grid(self.rows, 1, _BASE_GRID)
 
     @property
@@ -126,13 +126,13 @@ class BaseRate:
         return 1 + (self.responses.shifted and not self.responses.family.classes)
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:  # noqa: ARG002 - a record moves these sums alike under both
-        """The statistic with its noise; one value moves one of the sums, and a weight all of them."""
+        """Return the statistic with its noise; one value moves one of the sums, and a weight all of them."""
         moved = 1 if self.responses.weighting is None else self.count
         reach = {Unit.RECORD: Reach(unit_sums(self.count), self.count), Unit.ATTRIBUTE: Reach(unit_sums(moved), moved)}
         return Summed(BASE, (Block(self.count, float(self.grid)),), reach, self.grid, share)
 
     def statistic(self, table: Table) -> Ints:
-        """The exact sums of one party's rows."""
+        """Return the exact sums of one party's rows."""
         total = np.zeros(2, dtype=np.int64)
         for block in table.blocks(self.responses.names):
             y, offset, *parts = np.ascontiguousarray(self.responses.others(block).T)
@@ -143,7 +143,7 @@ class BaseRate:
         return total[: self.count]
 
     def decode(self, total: Total, rows: float) -> tuple[float, float]:
-        """(mean response, mean response per exposure), at least as far from its ends as the noise is; ``rows``: the sum of weights."""
+        """Return (mean response, mean response per exposure), at least as far from its ends as the noise is; ``rows``: the sum of weights."""
         family = self.responses.family
         parts, noise = total.values / self.grid / rows, total.deviations / self.grid / rows
         least = np.clip(2 * noise, 1e-4 if noise.any() else 1e-12, 0.25)
@@ -172,19 +172,19 @@ class GlmRows(StandardRows):
 
     @property
     def bound(self) -> tuple[float, float]:
-        """(longest, heaviest): most of q|z| in units of q, and of w|z|^2 in units of w."""
+        """Return (longest, heaviest): most of q|z| in units of q, and of w|z|^2 in units of w."""
         return (math.inf, math.inf) if self.exact else (self.longest, self.radius**2)
 
     @cached_property
     def grid(self) -> int:
-        """Steps per unit: sums of products stay inside 64 bits, squared lengths and single products below 2^53."""
+        """Return steps per unit: sums of products stay inside 64 bits, squared lengths and single products below 2^53."""
         largest = 1.0 if self.exact else WIDEST
         exact = 1 << ((53 - math.ceil(math.log2(max(largest**2 * (self.width + 1), self.longest, 1.0)))) // 2)
         return min(integer_grid(self.rows * math.ceil(self.longest), 2, _FINEST), exact)
 
     @cached_property
     def coarse(self) -> int:
-        """Steps per unit of weighted rows: so few that blocks of thousands of their products are exact in float64."""
+        """Return steps per unit of weighted rows: so few that blocks of thousands of their products are exact in float64."""
         fine = 1 << (20 - math.ceil(math.log2(max(self.radius, 1.0))))
         return min(self.grid, fine, integer_grid(self.rows * math.ceil(self.radius**2), 2))
 
@@ -197,7 +197,7 @@ class GlmRows(StandardRows):
         return Summed(INFORMATION, blocks, reach, self._steps[1] ** 2, share, count=steps)
 
     def score(self, share: float, adjacency: Adjacency, steps: int) -> Summed:
-        """The gradients of Newton steps."""
+        """Return the gradients of Newton steps."""
         gradients = self.descent(share, adjacency, steps)
         return Summed(SCORE, gradients.blocks, gradients.reach, gradients.per_row, share, count=steps)
 
@@ -241,7 +241,7 @@ class GlmRows(StandardRows):
         return self.responses.family.most[0] if self.exact else _FARTHEST
 
     def gradients(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
-        """The exact sum of one round of gradients."""
+        """Return the exact sum of one round of gradients."""
         parts = ((rows, pull, square) for rows, pull, _, square in self.pulls(blocks, start, units))
         return self.cut_products(parts, self.farthest)
 
@@ -250,7 +250,7 @@ class GlmRows(StandardRows):
         return self.gradients(blocks, start, units)
 
     def weighted(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
-        """The exact second moments of weighted rows: diagonal, above it."""
+        """Return the exact second moments of weighted rows: diagonal, above it."""
         d, longest = self.layout.size, self._steps[1]
         total = np.zeros((d, d), dtype=np.int64)
         for rows, _, weight, square in self.pulls(blocks, start, units):
@@ -260,7 +260,7 @@ class GlmRows(StandardRows):
         return np.concatenate([total.diagonal(), total[np.triu_indices(d, 1)]])
 
     def squared_pulls(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
-        """The exact sum of squared pulls."""
+        """Return the exact sum of squared pulls."""
         parts = self.pulls(blocks, start, np.ones(2), scaled=False)
         total = sum(standard_rows.add_squares(pull, SQUARE_STEPS, self.most) for _, pull, _, _ in parts)
         return np.array([total], dtype=np.int64)
@@ -268,7 +268,7 @@ class GlmRows(StandardRows):
     # --- from the totals -------------------------------------------------------------------------------------------------
 
     def information_of(self, total: Total) -> tuple[Floats, Floats]:
-        """(weighted moments in units of the weight, variances of their noise)."""
+        """Return (weighted moments in units of the weight, variances of their noise)."""
         d, unit = self.layout.size, float(self.coarse) ** 2
         upper = np.triu_indices(d, 1)
         rows, columns = (np.concatenate([np.arange(d), upper[side]]) for side in (0, 1))
@@ -278,6 +278,6 @@ class GlmRows(StandardRows):
         return gram, variance
 
     def declared(self) -> Standard:
-        """Rows as they are coded, nothing released."""
+        """Return rows as they are coded, nothing released."""
         p = len(self.layout.coding.attribute)
         return Standard(np.zeros(p), np.ones(p), 0.0, (math.nan, math.nan))

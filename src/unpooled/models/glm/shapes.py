@@ -47,12 +47,12 @@ class GlmShape:
 
     @property
     def columns(self) -> int:
-        """Coded features."""
+        """Return coded features."""
         return len(self.layout.coding.attribute)
 
     @property
     def start(self) -> Row:
-        """The base rate alone."""
+        """Return the base rate alone."""
         start = np.zeros(self.layout.size)
         if self.layout.intercept:
             start[-1] = self.constant / CONSTANT
@@ -60,26 +60,26 @@ class GlmShape:
 
     @property
     def constant(self) -> float:
-        """The linear predictor of the base rate."""
+        """Return the linear predictor of the base rate."""
         family = self.design.family
         assert isinstance(family, RowFamily)  # the others have shapes of their own
         return family.link(self.rate)
 
     @property
     def slopes(self) -> int:
-        """Slopes of one linear predictor, at least one."""
+        """Return slopes of one linear predictor, at least one."""
         return max(self.layout.size - self.layout.intercept, 1)
 
     def sent(self, start: Row) -> tuple[float, ...]:
-        """The coefficients of a request."""
+        """Return the coefficients of a request."""
         return tuple(start.tolist())
 
     def received(self, gradient: Row) -> Row:
-        """A released gradient as one of the coefficients that the fit works on."""
+        """Return a released gradient as one of the coefficients that the fit works on."""
         return gradient
 
     def stepped(self, gradient: Row) -> Row:
-        """The gradient of a round likewise."""
+        """Return the gradient of a round likewise."""
         return self.received(gradient)
 
     def curvature(self, rows: float) -> Row | float:
@@ -87,7 +87,7 @@ class GlmShape:
         return rows * self.units[1] / self.units[0] * self.design.shrinks
 
     def information(self, gram: Matrix, variance: Matrix) -> tuple[Matrix, Matrix]:
-        """Released second moments and the variances of their noise likewise."""
+        """Return released second moments and the variances of their noise likewise."""
         return gram, variance
 
     def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
@@ -100,20 +100,20 @@ class GlmShape:
         return self.layout.constants
 
     def still(self, standard: Standard) -> Matrix:
-        """The directions, a column each, in the coefficients that the fit works on, along which no row varies."""
+        """Return the directions, a column each, in the coefficients that the fit works on, along which no row varies."""
         return np.asarray(np.linalg.solve(self.one_back(standard), self.layout.still))
 
     @property
     def own_still(self) -> Matrix:
-        """The same in the data's own units."""
+        """Return the same in the data's own units."""
         return self.layout.terms.with_constants(self.constants).still
 
     def met(self, move: Row, variance: Matrix, noises: Row) -> Matrix:
-        """The covariance of e - N d: the noise of a gradient, and what the noise of the second moments meets in a step d (Theorem B.4)."""
+        """Return the covariance of e - N d: the noise of a gradient, and what the noise of the second moments meets in a step d (Theorem B.4)."""
         return noisy_gram.noise_covariance(np.outer(move, move), variance, noises)
 
     def believed(self, spread: Row | float) -> Row | float:
-        """The variance of every coefficient about where the rounds ended."""
+        """Return the variance of every coefficient about where the rounds ended."""
         return spread
 
     @cached_property
@@ -122,7 +122,7 @@ class GlmShape:
         return np.eye(self.layout.size)
 
     def scale(self, standard: Standard) -> Row:
-        """The data's own units per unit of every standardised column, and of the constant."""
+        """Return the data's own units per unit of every standardised column, and of the constant."""
         return np.concatenate(
             [self.layout.half_widths[: self.columns] * standard.width, [1 / CONSTANT] * self.layout.intercept]
         )
@@ -141,7 +141,7 @@ class GlmShape:
         return self.one_back(standard)
 
     def penalty(self, standard: Standard, rows: float) -> Row:
-        """The penalty of the sum of losses on every coefficient that the fit works on; a constant has none."""
+        """Return the penalty of the sum of losses on every coefficient that the fit works on; a constant has none."""
         penalty = rows * self.design.parameters.ridge / self.scale(standard) ** 2
         if self.layout.intercept:
             penalty[-1] = 0.0
@@ -159,7 +159,7 @@ class GlmShape:
         return own * (len(self.names) // len(own))
 
     def of_base(self) -> Row:
-        """The coefficients in the data's own units where the base rate is all that is known: slopes, and then the constant."""
+        """Return the coefficients in the data's own units where the base rate is all that is known: slopes, and then the constant."""
         return np.append(np.zeros(self.columns), self.constant)
 
 
@@ -172,7 +172,7 @@ class Contrasts(GlmShape):
 
     @cached_property
     def _basis(self) -> tuple[Row, Matrix]:
-        """(eigenvalues of the weight at the base rates, its eigenvectors), without the constant one; signs do not depend on the machine."""
+        """Return (eigenvalues of the weight at the base rates, its eigenvectors), without the constant one; signs do not depend on the machine."""
         classes = self.rates.size
         weight = np.diag(self.rates) - np.outer(self.rates, self.rates)
         # The constant direction, whose eigenvalue is 0, is moved to the end of the order.
@@ -183,24 +183,24 @@ class Contrasts(GlmShape):
 
     @property
     def centred(self) -> Row:
-        """The linear predictors of the base rates, which add up to 0."""
+        """Return the linear predictors of the base rates, which add up to 0."""
         logs = np.log(self.rates)
         return np.asarray(logs - logs.mean())
 
     @property
     def start(self) -> Row:
-        """The base rates alone."""
+        """Return the base rates alone."""
         start = np.zeros((self.rates.size - 1, self.layout.size))
         if self.layout.intercept:
             start[:, -1] = self._basis[1].T @ self.centred / CONSTANT
         return start.ravel()
 
     def sent(self, start: Row) -> tuple[float, ...]:
-        """Coefficients of every class."""
+        """Return coefficients of every class."""
         return tuple((self.lift @ start).tolist())
 
     def received(self, gradient: Row) -> Row:
-        """Contrasts of the gradients of the classes."""
+        """Return contrasts of the gradients of the classes."""
         return np.asarray(self.lift.T @ gradient)
 
     def curvature(self, rows: float) -> Row:
@@ -210,12 +210,12 @@ class Contrasts(GlmShape):
         return found
 
     def information(self, gram: Matrix, variance: Matrix) -> tuple[Matrix, Matrix]:
-        """Contrasts of the second moments of the classes; their noise keeps its variance."""
+        """Return contrasts of the second moments of the classes; their noise keeps its variance."""
         size = self.lift.shape[1]
         return self.lift.T @ gram @ self.lift, np.full((size, size), variance[0, 0])
 
     def met(self, move: Row, variance: Matrix, noises: Row) -> Matrix:
-        """The covariance of e - N d where N is symmetric in classes and in columns (Theorem G.8)."""
+        """Return the covariance of e - N d where N is symmetric in classes and in columns (Theorem G.8)."""
         columns = self.layout.size
         d = move.reshape(-1, columns)
         eyes = np.eye(d.shape[0]), np.eye(columns)
@@ -232,7 +232,7 @@ class Contrasts(GlmShape):
         return np.asarray(np.kron(self._basis[1], self.one_back(standard)), dtype=np.float64)
 
     def penalty(self, standard: Standard, rows: float) -> Row:
-        """The same for every contrast: the penalty of the classes' own coefficients."""
+        """Return the same for every contrast: the penalty of the classes' own coefficients."""
         found: Row = np.tile(super().penalty(standard, rows), self.rates.size - 1)
         return found
 
@@ -264,7 +264,7 @@ class Intervals(GlmShape):
 
     @property
     def start(self) -> Row:
-        """The hazards of the life table."""
+        """Return the hazards of the life table."""
         return np.concatenate([np.zeros(self.columns), np.log(self.table.hazards) / CONSTANT])
 
     def stepped(self, gradient: Row) -> Row:
@@ -282,7 +282,7 @@ class Intervals(GlmShape):
         return own
 
     def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
-        """Intervals by themselves, where there is noise."""
+        """Return intervals by themselves, where there is noise."""
         if not variance.any():
             return super().known(gram, variance, penalty, still)
         events = np.array(self.table.events) + 1.0 + self.table.noise
@@ -309,7 +309,7 @@ class Intervals(GlmShape):
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """Intervals by their ends."""
+        """Return intervals by their ends."""
         return self.table.interval_names
 
     def still(self, standard: Standard) -> Matrix:
@@ -317,5 +317,5 @@ class Intervals(GlmShape):
         return np.asarray(np.linalg.solve(self.back(standard), self.own_still))
 
     def of_base(self) -> Row:
-        """The life table alone."""
+        """Return the life table alone."""
         return np.append(np.zeros(self.columns), np.log(self.table.hazards))

@@ -58,7 +58,7 @@ class Hazards(Response):
 
     @property
     def most(self) -> tuple[float, float]:
-        """The longest pull (both signs of it) and the largest weight of a person who is followed to the end."""
+        """Return the longest pull (both signs of it) and the largest weight of a person who is followed to the end."""
         return 1.5 * _EXACTLY, _EXACTLY
 
     @property
@@ -89,7 +89,7 @@ class PersonResponses(Responses):
         return False
 
     def read(self, block: tuple[NDArray[np.float64], ...]) -> tuple[Floats, Floats]:
-        """(times, events as 0 and 1) of a block of raw columns; of two categories the second is the event."""
+        """Return (times, events as 0 and 1) of a block of raw columns; of two categories the second is the event."""
         code = Coding(self.columns, 1).code(block)[0]  # refuses what was declared not to occur, without naming it
         happened = code[:, 2] if self.event.categories is not None else np.asarray(block[1]) > self._middle
         return np.maximum(np.asarray(block[0], dtype=np.float64), 0.0), happened.astype(np.float64)
@@ -111,17 +111,17 @@ class ExitCells(BaseRate):
 
     @property
     def count(self) -> int:
-        """Two cells for every interval: censored, then events; and one of those who were there at the end."""
+        """Return two cells for every interval: censored, then events; and one of those who were there at the end."""
         return 2 * self.ends.size + 1
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
-        """The statistic with its noise: a person is in one cell, and one value moves it to another."""
+        """Return the statistic with its noise: a person is in one cell, and one value moves it to another."""
         moved = {Unit.RECORD: adjacency, Unit.ATTRIBUTE: Adjacency.REPLACE}
         reach = {who: Reach(category_counts(how), self.count) for who, how in moved.items()}
         return Summed(BASE, (Block(self.count, 1.0),), reach, 1, share)
 
     def statistic(self, table: Table) -> Ints:
-        """The exact counts of one party's persons."""
+        """Return the exact counts of one party's persons."""
         total = np.zeros(self.count, dtype=np.int64)
         for block in table.blocks(self.responses.names):
             time, happened = self.responses.read(block)
@@ -153,17 +153,17 @@ class PersonRows(GlmRows):
 
     @property
     def width(self) -> int:
-        """The coefficients of a request: slopes, and the log hazards of the intervals in units of the constant."""
+        """Return the coefficients of a request: slopes, and the log hazards of the intervals in units of the constant."""
         return self.slopes + self.intervals
 
     @property
     def _one(self) -> int:
-        """The constant on the grid."""
+        """Return the constant on the grid."""
         return math.trunc(CONSTANT * self.grid)
 
     @cached_property
     def _fine(self) -> tuple[int, int]:
-        """Steps per unit of rows and of weights in second moments."""
+        """Return steps per unit of rows and of weights in second moments."""
         most = _FINEST if self.exact else _FINE
         whole = integer_grid(self.rows * math.ceil(self.radius**2), 1, most)
         row = 1 << ((whole.bit_length() - 1) // 3)
@@ -171,18 +171,18 @@ class PersonRows(GlmRows):
 
     @property
     def _heaviest(self) -> int:
-        """A person's second moments at their bound, in their own steps."""
+        """Return a person's second moments at their bound, in their own steps."""
         row, weight = self._fine
         return int(self.radius**2 * row**2 * weight)
 
     def score(self, share: float, adjacency: Adjacency, steps: int) -> Summed:
-        """The gradients of Newton steps (Theorem G.9)."""
+        """Return the gradients of Newton steps (Theorem G.9)."""
         longest = self._steps[0]
         reach = {who: Reach(clipped_products(1.0, how), self.width) for who, how in self._moves(adjacency).items()}
         return Summed(SCORE, (Block(self.width, float(longest)),), reach, longest, share, count=steps)
 
     def descent(self, share: float, adjacency: Adjacency, rounds: int) -> Summed:
-        """The gradients of rounds: slopes, and one constant."""
+        """Return the gradients of rounds: slopes, and one constant."""
         found = super().descent(share, adjacency, rounds)
         size = self.layout.size
         reach = {who: Reach(one.distance, size) for who, one in found.reach.items()}
@@ -219,7 +219,7 @@ class PersonRows(GlmRows):
                 yield rows[at : at + _CACHED], pull, weight, square
 
     def descend(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
-        """The exact sum of one round of gradients: of the slopes, and of a constant that all intervals share."""
+        """Return the exact sum of one round of gradients: of the slopes, and of a constant that all intervals share."""
         total, longest = np.zeros(self.layout.size, dtype=np.int64), self._steps[0]
         farthest, exact = int(self.farthest * self.grid), max(1, (1 << 53) // longest)
         for rows, pull, _, square in self.person_pulls(blocks, start, units):
@@ -231,7 +231,7 @@ class PersonRows(GlmRows):
         return total
 
     def gradients(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
-        """The exact sum of the gradients of a Newton step: slopes, then intervals."""
+        """Return the exact sum of the gradients of a Newton step: slopes, then intervals."""
         total, longest = np.zeros(self.width, dtype=np.int64), self._steps[0]
         farthest, exact, p = int(self.farthest * self.grid), max(1, (1 << 53) // longest), self.slopes
         for rows, pull, _, square in self.person_pulls(blocks, start, units):
@@ -244,7 +244,7 @@ class PersonRows(GlmRows):
         return total
 
     def weighted(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
-        """The exact second moments: diagonals of slopes and of intervals, slopes with each other, slopes with intervals."""
+        """Return the exact second moments: diagonals of slopes and of intervals, slopes with each other, slopes with intervals."""
         p, (row, fine) = self.slopes, self._fine
         one, heaviest = math.trunc(CONSTANT * row), self._heaviest
         exact = max(1, (1 << 53) // heaviest)
@@ -264,7 +264,7 @@ class PersonRows(GlmRows):
     # --- from the totals -------------------------------------------------------------------------------------------------
 
     def information_of(self, total: Total) -> tuple[Floats, Floats]:
-        """(weighted moments in units of the weight, variances of their noise): no person is in two intervals' corner together."""
+        """Return (weighted moments in units of the weight, variances of their noise): no person is in two intervals' corner together."""
         p, d, (row, fine) = self.slopes, self.width, self._fine
         unit = float(row) ** 2 * fine
         upper = np.triu_indices(p, 1)

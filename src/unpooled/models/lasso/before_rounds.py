@@ -67,10 +67,10 @@ class BeforeRounds:
     def rounds_outlook(
         self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE
     ) -> ScoreOutlook:
-        """The relative excess risk that a simulation expects of the rounds (``method="frank-wolfe"``), and how many relevant columns they find."""
+        """Return the relative excess risk that a simulation expects of the rounds (``method="frank-wolfe"``), and how many relevant columns they find."""
         return planner.outlook(self._rounds(n_samples, n_features), relevant=relevant, variance=variance)
 
     def _rounds(self, n_samples: int, n_features: int) -> Study:
-        """The study of these parameters in the form of rounds."""
+        """Return the study of these parameters in the form of rounds."""
         study = self.plan(n_samples, n_features).study
         return msgspec.structs.replace(study, parameters={**study.parameters, "method": Form.ROUNDS.value})

@@ -71,14 +71,9 @@ class LassoResult(msgspec.Struct, frozen=True):
     binds: bool = False
 
 
-def _design(plan: Plan) -> LassoDesign:
-    design: LassoDesign = plan.design
-    return design
-
-
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[LassoDesign]) -> Conversation:
     """T rounds, and the refit of what they chose."""
-    study, design = plan.study, _design(plan)
+    study, design = plan.study, plan.design
     cards, rounds = study.parties, design.parameters.rounds
     iterate: Iterate = {}
     released: dict[Slot, ReleasedColumn] = {}
@@ -121,7 +116,7 @@ def coordinate(plan: Plan) -> Conversation:
 
 
 def in_own_units(plan: Plan, terms: tuple[Term, ...], intercept: float) -> tuple[tuple[ColumnCoefficient, ...], float]:
-    """(coefficients in the data's own units, the constant that belongs to them)."""
+    """Return (coefficients in the data's own units, the constant that belongs to them)."""
     codings = {party: Coding(plan.study.card(party).columns, 1) for party in {term.party for term in terms}}
     known = {party: (coding.coded_names, *coding.units) for party, coding in codings.items()}
     found = []
@@ -145,20 +140,20 @@ def _fills(design: LassoDesign, study: Study, iterate: Iterate) -> bool:
     return design.feasible and fills(max(lengths), design.radius(study))
 
 
-def _middle(plan: Plan) -> Generator[Any, Any, float]:
+def _middle(plan: Plan[LassoDesign]) -> Generator[Any, Any, float]:
     """The noisy mean of the response, which one party releases for all."""
     place = Slot(plan.study.parties[0].name, 0)
     (reply,) = yield from everybody([Ask(place.party, MEAN, Nothing())])
     mechanism, steps = _mechanism(plan, place, MEAN), MEAN_GRID * plan.study.parties[0].rows
     (part,) = shrunk(mechanism.decode(reply.mean.values.numpy()) / steps, float(mechanism.deviations[0]) / steps)
-    return float(part) * _design(plan).parameters.response_bound
+    return float(part) * plan.design.parameters.response_bound
 
 
 def _refit(
-    plan: Plan, released: dict[Slot, ReleasedColumn], new: tuple[ReleasedColumn, ...], middle: float
+    plan: Plan[LassoDesign], released: dict[Slot, ReleasedColumn], new: tuple[ReleasedColumn, ...], middle: float
 ) -> Generator[Any, Any, tuple[Iterate, Iterate]]:
     """Ask for the moments of every released column, one column of every party at a time; their coefficients and means."""
-    study, design = plan.study, _design(plan)
+    study, design = plan.study, plan.design
     order = tuple(released)
     waiting = {card.name: [i for i, place in enumerate(order) if place.party == card.name] for card in study.parties}
     values = np.zeros((len(order), design.slots + LEADING))
@@ -178,7 +173,7 @@ def _refit(
 
 
 def stepped(iterate: Iterate, vertices: Sequence[tuple[str, int, float]], gamma: float, radius: float) -> Iterate:
-    """X <- (1 - gamma) x + gamma radius sum of signed vertices. One vertex stays in the ball; one per block stays in the product."""
+    """Return X <- (1 - gamma) x + gamma radius sum of signed vertices. One vertex stays in the ball; one per block stays in the product."""
     moved = {place: (1 - gamma) * value for place, value in iterate.items()}
     for party, column, sign in vertices:
         place = Slot(party, column)
@@ -205,7 +200,7 @@ def _column(plan: Plan, place: Slot, reply: Any) -> ReleasedColumn:  # noqa: ANN
 
 
 def render(result: LassoResult) -> str:
-    """The coefficients as a table."""
+    """Return the coefficients as a table."""
     lines = [f"{'party':<16}{'column':<24}{'coefficient':>14}"]
     lines += [f"{c.party:<16}{c.name:<24}{c.value:>14.6g}" for c in result.coefficients]
     lines.append(f"{'(constant)':<40}{result.intercept:>14.6g}")
@@ -219,7 +214,7 @@ def render(result: LassoResult) -> str:
 
 
 def panels(plan: Plan, result: LassoResult) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
-    """The coefficients that are not zero."""
+    """Return the coefficients that are not zero."""
     chosen = result.coefficients
     if not chosen:
         return ()

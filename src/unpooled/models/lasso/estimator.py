@@ -253,7 +253,7 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
 
     @property
     def sparse_coef_(self) -> Any:  # noqa: ANN401 - scipy ships partial types
-        """The coefficients as a sparse row, as scikit-learn's Lasso has them."""
+        """Return the coefficients as a sparse row, as scikit-learn's Lasso has them."""
         from scipy.sparse import csr_array
 
         check_is_fitted(self)

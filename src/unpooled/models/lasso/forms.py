@@ -36,8 +36,8 @@ _OF_ROUNDS = ("coupling", "rounds", "sampled", "clip", "shares", "refit", "respo
 
 
 def form_of(study: Study) -> Form:
-    """The form of a study: what it asks for, or what suits it (without noise, the rounds are exact in the ball that is named)."""
-    p: Parameters = check_parameters(study, Parameters)
+    """Return the form of a study: what it asks for, or what suits it (without noise, the rounds are exact in the ball that is named)."""
+    p = check_parameters(study, Parameters)
     if p.method not in set(Form):
         msg = f"method is one of {', '.join(Form)}, not {p.method!r}"
         raise UsageError(msg)
@@ -59,7 +59,7 @@ _DEFAULTS = Parameters()
 
 
 def compile_plan(study: Study) -> Plan:
-    """The releases of a LASSO study."""
+    """Return the releases of a LASSO study."""
     return compile_standard(study) if form_of(study) is Form.MOMENTS else compile_rounds(study)
 
 

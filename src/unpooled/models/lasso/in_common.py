@@ -26,7 +26,7 @@ _FINEST = 1e-3
 
 
 def believed_moments(correlations: Matrix, noise: float, told: Vector) -> Matrix:
-    """Second moments of directions of variance one, from noisy correlations; ``told``: each direction's own correlation with the response.
+    """Return second moments of directions of variance one, from noisy correlations; ``told``: each direction's own correlation with the response.
 
     What all have in common, turned so that each rises with the response, is one number that every pair tells of; what is left of a pair is
     shrunk towards it. Both are posterior means. What they leave unknown is added to the diagonal: a fit that believes of a direction that it
@@ -56,6 +56,6 @@ def believed_moments(correlations: Matrix, noise: float, told: Vector) -> Matrix
 
 
 def _believed(values: Vector, likelihood: Vector, prior: Vector | None = None) -> float:
-    """The posterior mean, of log likelihoods."""
+    """Return the posterior mean, of log likelihoods."""
     weights = np.exp(likelihood - likelihood.max()) * (1.0 if prior is None else prior)
     return float(weights @ values / weights.sum())

@@ -71,7 +71,7 @@ def duality_gap(design: LassoDesign, study: Study, tables: dict[str, Table], ter
 
 
 def walked(radius: Any, path: Any) -> list[dict[tuple[str, int], float]]:  # noqa: ANN401 - one or a radius per party, a tuple of steps
-    """The iterates of the rounds."""
+    """Return the iterates of the rounds."""
     iterate: dict[Slot, float] = {}
     iterates = []
     for step in path:

@@ -55,12 +55,12 @@ class Bid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def picked(self) -> int:
-        """The index that was chosen."""
+        """Return the index that was chosen."""
         return int(self.choice.values.numpy()[0])
 
     @property
     def value(self) -> float:
-        """The noisy score; 0 where parties do not compete."""
+        """Return the noisy score; 0 where parties do not compete."""
         return float(self.score[0].values.numpy()[0]) if self.score else 0.0
 
 

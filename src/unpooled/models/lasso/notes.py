@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from unpooled.models.lasso.plan import SQUARED
 
 if TYPE_CHECKING:
-    from unpooled.models.lasso.plan import Parameters
     from unpooled.privacy.plan import Plan
 
 #: A named radius below this many half ranges is said to be small: predictions then span less than half of the declared range.
@@ -16,7 +15,7 @@ _SMALL = 0.5
 
 def notes(plan: Plan) -> tuple[str, ...]:
     """Return what every party must bring, and what a small radius means."""
-    p: Parameters = plan.design.parameters
+    p = plan.design.parameters
     found = []
     if len(plan.study.parties) > 1:
         found.append(

@@ -41,7 +41,7 @@ def outlook(
     seed: int = 0,
     quick: bool = False,
 ) -> Outlook:
-    """Squared error of predictions over the variance of y, against epsilon."""
+    """Return squared error of predictions over the variance of y, against epsilon."""
     check_range("r2", r2, 0.0, 1.0)
     check_range("correlation", correlation, 0.0, 0.999)
     check_range("relevant", relevant, 1, 1e6)
@@ -78,9 +78,9 @@ def outlook(
     )
 
 
-def _error(plan: Plan, relevant: int, r2: float, correlation: float, rng: np.random.Generator) -> float:
-    """One made-up study of the default form: standardised columns with one common factor, sums over rows scaled to the study's."""
-    design: StandardDesign = plan.design
+def _error(plan: Plan[StandardDesign], relevant: int, r2: float, correlation: float, rng: np.random.Generator) -> float:
+    """Return one made-up study of the default form: standardised columns with one common factor, sums over rows scaled to the study's."""
+    design = plan.design
     lost = _mean_error(plan) ** 2
     if design.mean_only:
         return 1 + lost
@@ -133,9 +133,11 @@ def _mean_error(plan: Plan) -> float:
     return float(mechanism.deviations[2 * width] / steps * _RANGE)
 
 
-def _picked(plan: Plan, name: str, own: NDArray[np.intp], cross: Vector, rng: np.random.Generator) -> NDArray[np.intp]:
-    """The columns that noisy picks of the planned epsilon keep."""
-    design: StandardDesign = plan.design
+def _picked(
+    plan: Plan[StandardDesign], name: str, own: NDArray[np.intp], cross: Vector, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """Return the columns that noisy picks of the planned epsilon keep."""
+    design = plan.design
     mechanism: Any = plan.release(name, CHOOSE).mechanism
     epsilon = dict(mechanism.epsilon)[mechanism.unit]
     scale = 4 * PAIR / epsilon / design.rows if math.isfinite(epsilon) else 0.0
@@ -148,8 +150,8 @@ def _picked(plan: Plan, name: str, own: NDArray[np.intp], cross: Vector, rng: np
     return np.delete(own, left)
 
 
-def _noisy(plan: Plan, name: str, gram: Vector, cross: Vector, rng: np.random.Generator) -> OwnMoments:
-    design: StandardDesign = plan.design
+def _noisy(plan: Plan[StandardDesign], name: str, gram: Vector, cross: Vector, rng: np.random.Generator) -> OwnMoments:
+    design = plan.design
     mechanism: Any = plan.release(name, PRODUCTS).mechanism
     noise = mechanism.deviations / (float(design.grid(name)) ** 2 * design.rows)
     count, back = cross.size, CLIP / design.radius(name)
@@ -158,8 +160,8 @@ def _noisy(plan: Plan, name: str, gram: Vector, cross: Vector, rng: np.random.Ge
     return OwnMoments(gram, cross + noise[-1] * back * rng.normal(size=count), float(noise[0]), float(noise[-1]) * back)
 
 
-def _products(plan: Plan, axes: list[Axis], x: list[Vector], rng: np.random.Generator) -> Products:
-    design: StandardDesign = plan.design
+def _products(plan: Plan[StandardDesign], axes: list[Axis], x: list[Vector], rng: np.random.Generator) -> Products:
+    design = plan.design
     first, second = grids(design.rows)
     scores = [np.clip(part @ axis.direction, -AXIS_CAP, AXIS_CAP) for part, axis in zip(x, axes, strict=True)]
     exact = np.array([[float(s @ t) / s.size for t in scores] for s in scores])

@@ -67,7 +67,7 @@ _CODED: WeakKeyDictionary[Table, tuple[tuple[Column, ...], Columns]] = WeakKeyDi
 
 
 def coded_columns(context: Context) -> Columns:
-    """The party's coded columns on the grid of scores: floats that hold integers. Sparse ones stay sparse."""
+    """Return the party's coded columns on the grid of scores: floats that hold integers. Sparse ones stay sparse."""
     table, columns = context.table, context.card.columns
     known = _CODED.get(table)
     if known is not None and (known[0] is columns or known[0] == columns):
@@ -96,7 +96,7 @@ class Parametrised(Protocol):
 
 
 def response_of(context: Context, design: Parametrised) -> Vector:
-    """The response, clipped to its bound."""
+    """Return the response, clipped to its bound."""
     values = context.table[design.parameters.response]
     if values.dtype == object:
         msg = f"the response {design.parameters.response!r} holds text where numbers are needed: convert it"
@@ -119,7 +119,7 @@ def _name(context: Context, party: str, column: int) -> str:
 
 
 def _columns(context: Context, places: Sequence[Slot | Term], new: tuple[ReleasedColumn, ...]) -> list[Vector]:
-    """The released columns in these places. New ones are kept as they arrive, once it is sure that none is missing or wild."""
+    """Return the released columns in these places. New ones are kept as they arrive, once it is sure that none is missing or wild."""
     rows = context.design.length or context.table.n_rows
     arrived = {}
     for shared in new:
@@ -196,7 +196,7 @@ def share(context: Context, request: ColumnRequest) -> ColumnReply:
 
 
 def next_column(context: Context, request: ColumnRequest) -> Vector:
-    """The column that this request releases, in the integers of its code."""
+    """Return the column that this request releases, in the integers of its code."""
     plan, design = context.plan, context.design
     own = _winner(context, design, request).picked
     if not 0 <= own < 2 * design.sampled(context.card) or not 0 <= request.round < design.parameters.rounds:
@@ -230,7 +230,7 @@ def refit(context: Context, request: RefitRequest) -> MomentsReply:
 
 
 def _winner(context: Context, design: LassoDesign, request: ColumnRequest) -> Bid:
-    """The own pick of the round, after everybody's signature and the order of the scores were checked."""
+    """Return the own pick of the round, after everybody's signature and the order of the scores were checked."""
     plan, name = context.plan, context.name
     ball = design.competes
     expected = [card.name for card in plan.study.parties] if ball else [name]
@@ -247,7 +247,7 @@ def _winner(context: Context, design: LassoDesign, request: ColumnRequest) -> Bi
 
 
 def _marks(context: Context, what: str) -> list[int]:
-    """The columns that were released so far, in the order of their requests."""
+    """Return the columns that were released so far, in the order of their requests."""
     return context.kept(f"{what}s").tolist() if context.has(f"{what}s") else []
 
 

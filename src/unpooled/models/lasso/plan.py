@@ -91,7 +91,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def bound(self) -> float | None:
-        """The bound on the sum of absolute coefficients of coded columns, in units of the response (or in log odds); None where none is named."""
+        """Return the bound on the sum of absolute coefficients of coded columns, in units of the response (or in log odds); None where none is named."""
         return None if self.radius_in_half_ranges is None else self.radius_in_half_ranges * self.response_bound
 
 
@@ -127,7 +127,7 @@ class LassoDesign:
 
     @property
     def eta(self) -> float:
-        """The bound on the sum of absolute coefficients, in units of the response: one half range of it where none is named.
+        """Return the bound on the sum of absolute coefficients, in units of the response: one half range of it where none is named.
 
         Coded columns lie in [-1, 1], so that predictions of a ball of one half range lie in a range as wide as the declared one.
         """
@@ -136,7 +136,7 @@ class LassoDesign:
 
     @property
     def longest(self) -> float:
-        """The largest sum of absolute coefficients that an iterate can have."""
+        """Return the largest sum of absolute coefficients that an iterate can have."""
         return self.eta * (1 + 1e-9)
 
     @property
@@ -146,7 +146,7 @@ class LassoDesign:
 
     @property
     def slots(self) -> int:
-        """The most columns that can be released in all."""
+        """Return the most columns that can be released in all."""
         rounds = self.parameters.rounds * (1 if self.coupling is Coupling.BALL else len(self.widths))
         return min(rounds, sum(self.widths.values()))
 
@@ -172,7 +172,7 @@ class LassoDesign:
         return np.sort(np.random.default_rng((study.public_seed, 4, t, place)).choice(width, count, replace=False))
 
     def picked(self, study: Study, card: Card, t: int, choice: int) -> tuple[int, float]:
-        """(coded column, sign of the step) of an index among the 2 tau signed columns."""
+        """Return (coded column, sign of the step) of an index among the 2 tau signed columns."""
         columns, count = self.columns(study, card, t), self.sampled(card)
         return choice % count if columns is None else int(columns[choice % count]), 1.0 if choice < count else -1.0
 
@@ -184,7 +184,7 @@ class LassoDesign:
         return max(self.eta, min(end, self.ceiling))
 
     def radius(self, study: Study) -> float:
-        """The radius of one step: the ball's, or an equal part of it for each party."""
+        """Return the radius of one step: the ball's, or an equal part of it for each party."""
         return self.eta / (len(study.parties) if self.coupling is Coupling.BLOCKS else 1)
 
     def step(self, study: Study, t: int) -> float:
@@ -194,7 +194,7 @@ class LassoDesign:
 
 
 def clip_ceiling(response_bound: float, rows: int, choice_epsilon: float) -> float:
-    """The C at which the Gumbel scale of a pick, 4 (C + Y) / (n eps0), is 1/300 of Y, a tenth or so of a typical score.
+    """Return the C at which the Gumbel scale of a pick, 4 (C + Y) / (n eps0), is 1/300 of Y, a tenth or so of a typical score.
 
     Predictions carry the noise of the released columns. Clipping them tightly biases them, which is what limits accurate picks; clipping
     them loosely makes picks noisier. Simulations (`experiments/lasso/private.py`) are flat around this value.
@@ -263,7 +263,7 @@ def widths_of(study: Study) -> dict[str, int]:
 
 def design_of(study: Study) -> LassoDesign:
     """Return the checked design that the study asks for (Theorem L.3)."""
-    p: Parameters = check_parameters(study, Parameters)
+    p = check_parameters(study, Parameters)
     check_bound(p)
     check(study, p)
     if p.sketch_rows:
@@ -302,7 +302,7 @@ def grids(rows: int) -> tuple[int, int]:
 
 
 def _moments(design: LassoDesign, rows: int) -> GaussianRelease:
-    """The products of one column with the response, itself, the constant, and every released column (L.5)."""
+    """Return the products of one column with the response, itself, the constant, and every released column (L.5)."""
     first, second = grids(rows)
     distance = column_moments(0.0, 1.0, 1.0, Adjacency.REPLACE, may_be_absent=False) * first * second
     size = design.slots + LEADING
@@ -318,7 +318,7 @@ def _gaussian(size: int, either: Reach, multiplier: float) -> GaussianRelease:
 
 
 def shortened(columns: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """(the released columns divided by the norm of their longest row, that norm): rows of norm at most 1, whatever the numbers are."""
+    """Return (the released columns divided by the norm of their longest row, that norm): rows of norm at most 1, whatever the numbers are."""
     top = float(np.abs(columns).max(initial=0.0))
     if not top:
         return columns, 1.0
@@ -328,7 +328,7 @@ def shortened(columns: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]
 
 
 def _per_value(study: Study) -> int:
-    """The most coded columns that one value of a person moves (Theorem L.1)."""
+    """Return the most coded columns that one value of a person moves (Theorem L.1)."""
     return max(
         2 if column.categories is not None or column.missing == "indicator" else 1
         for card in study.parties
@@ -337,7 +337,7 @@ def _per_value(study: Study) -> int:
 
 
 def compile_plan(study: Study) -> Plan:
-    """The releases of a LASSO study (Theorem L.2)."""
+    """Return the releases of a LASSO study (Theorem L.2)."""
     design = design_of(study)
     rounds, rows = design.parameters.rounds, study.parties[0].rows
     ball = design.coupling is Coupling.BALL

@@ -64,7 +64,7 @@ def outlook(
 def recommend(
     study: Study, *, relevant: int = 6, variance: float = VARIANCE, repetitions: int = 40
 ) -> tuple[dict[str, object], ScoreOutlook]:
-    """The settings of this study's rounds and budget whose simulation came out best, and what it came to."""
+    """Return the settings of this study's rounds and budget whose simulation came out best, and what it came to."""
     found = []
     for rounds, refit, shares in product(ROUNDS, REFITS, SHARES):
         settings: dict[str, object] = {"rounds": rounds, "refit": refit, "shares": shares}
@@ -99,7 +99,7 @@ class _Run:
         self._released: dict[int, Vector] = {}
 
     def _blur(self) -> Vector:
-        """The product of every column with n independent standard normal numbers, over n."""
+        """Return the product of every column with n independent standard normal numbers, over n."""
         return self._rng.normal(size=self._truth.size) * math.sqrt(self._variance / self._rows)
 
     def play(self, study: Study) -> tuple[float, float, float]:
@@ -131,7 +131,7 @@ class _Run:
         return self._variance * (self._truth - slope * x) + self._sample - slope * blur, reach, end
 
     def _steps(self, scores: Vector, reach: float) -> list[tuple[int, float]]:
-        """The signed columns that are stepped to: every party's noisy pick, or the best of them."""
+        """Return the signed columns that are stepped to: every party's noisy pick, or the best of them."""
         design, rng = self._asked, self._rng
         scale = 2 * reach / design.choice_epsilon
         picks = []
@@ -144,7 +144,7 @@ class _Run:
         return [(column, sign) for _, column, sign in moving]
 
     def _refitted(self) -> Vector:
-        """The coefficients from noisy products with the response: independent columns need no others."""
+        """Return the coefficients from noisy products with the response: independent columns need no others."""
         p, chosen = self._asked.parameters, list(self._released)
         noise = 2 * self._asked.refit_multiplier * p.response_bound / (RESPONSE_WEIGHT * self._rows)
         correlations = (

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     Known = dict[str, tuple[Vector, Vector]]
 
 
-def coordinate_standard(plan: Plan) -> Conversation:
+def coordinate_standard(plan: Plan[StandardDesign]) -> Conversation:
     """Ask for sums, picks, moments and axes; the fit of what was released."""
-    design: StandardDesign = plan.design
+    design = plan.design
     bound = design.parameters.response_bound
     known, response = yield from _standards(plan)
     logistic = design.parameters.loss == LOGISTIC
@@ -61,14 +61,14 @@ def coordinate_standard(plan: Plan) -> Conversation:
 
 
 def _squares(constant: float, radius: float | None) -> Solve:
-    """The smallest squared error in the ball, or with a penalty."""
+    """Return the smallest squared error in the ball, or with a penalty."""
     if radius is None:
         return lambda gram, cross, penalty, scale: (penalised(gram, cross, penalty, scale), constant)
     return lambda gram, cross, _, scale: (in_ball(gram, cross, scale, radius), constant)
 
 
 def _classes(design: StandardDesign, response: tuple[float, float], radius: float | None) -> Solve:
-    """The smallest logistic loss of two normal classes in the ball, or with a penalty."""
+    """Return the smallest logistic loss of two normal classes in the ball, or with a penalty."""
     share, slope = _share(response[0], design.rows), _slope(response)
 
     def solve(gram: Vector, cross: Vector, penalty: Vector, scale: Vector) -> tuple[Vector, float]:
@@ -83,7 +83,7 @@ def _classes(design: StandardDesign, response: tuple[float, float], radius: floa
 
 
 def _share(mean: float, rows: int) -> float:
-    """The share of the second class, which neither noise nor luck makes nothing or all."""
+    """Return the share of the second class, which neither noise nor luck makes nothing or all."""
     return min(max((1 + mean) / 2, 1 / rows), 1 - 1 / rows)
 
 
@@ -107,9 +107,9 @@ def _numbers(known: tuple[Vector, Vector], response: tuple[float, float], column
     return Standards(tuple(middle.tolist()), tuple(width.tolist()), response)
 
 
-def _standards(plan: Plan) -> Generator[Any, Any, tuple[Known, tuple[float, float]]]:
+def _standards(plan: Plan[StandardDesign]) -> Generator[Any, Any, tuple[Known, tuple[float, float]]]:
     """Means and deviations of every party's columns, and those of the response."""
-    design: StandardDesign = plan.design
+    design = plan.design
     names = design.parties[:1] if design.mean_only else design.parties
     replies = yield from everybody([Ask(name, SUMS, Nothing()) for name in names])
     g, known, response = float(grids(design.rows)[0]), {}, (0.0, 1.0)
@@ -128,9 +128,11 @@ def _standards(plan: Plan) -> Generator[Any, Any, tuple[Known, tuple[float, floa
     return known, response
 
 
-def _chosen(plan: Plan, known: Known, response: tuple[float, float]) -> Generator[Any, Any, dict[str, tuple[int, ...]]]:
+def _chosen(
+    plan: Plan[StandardDesign], known: Known, response: tuple[float, float]
+) -> Generator[Any, Any, dict[str, tuple[int, ...]]]:
     """The columns that every party keeps: all of them, or its picks."""
-    design: StandardDesign = plan.design
+    design = plan.design
     found: dict[str, list[int]] = {name: [] for name in design.parties}
     everything = {name: tuple(range(width)) for name, width in design.widths.items()}
     picking = [name for name in design.parties if design.picks(name)]
@@ -150,9 +152,9 @@ def _chosen(plan: Plan, known: Known, response: tuple[float, float]) -> Generato
     return {name: tuple(sorted(found[name])) if design.picks(name) else everything[name] for name in design.parties}
 
 
-def _own(plan: Plan, name: str, reply: Any) -> OwnMoments:  # noqa: ANN401 - a ProductsReply
-    """A party's moments as correlations."""
-    design: StandardDesign = plan.design
+def _own(plan: Plan[StandardDesign], name: str, reply: Any) -> OwnMoments:  # noqa: ANN401 - a ProductsReply
+    """Return a party's moments as correlations."""
+    design = plan.design
     mechanism: Any = plan.release(name, PRODUCTS).mechanism
     count, unit = design.kept[name], float(design.grid(name)) ** 2 * design.rows
     values, noise = mechanism.decode(reply.products.values.numpy()) / unit, mechanism.deviations / unit
@@ -180,10 +182,10 @@ def _measured(
 
 
 def _products(
-    plan: Plan, requests: dict[str, ProductsRequest], axes: list[Axis], stage: int
+    plan: Plan[StandardDesign], requests: dict[str, ProductsRequest], axes: list[Axis], stage: int
 ) -> Generator[Any, Any, Products]:
     """Return the products of the parties' axes, from their released scores, and the variances of their noise."""
-    design: StandardDesign = plan.design
+    design = plan.design
     first, second = grids(design.rows)
     asked = {
         name: AxisRequest(request.standards, request.columns, tuple(axis.direction.tolist()))

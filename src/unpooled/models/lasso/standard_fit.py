@@ -53,7 +53,7 @@ class OwnMoments:
 
     @property
     def level(self) -> float:
-        """The mean of the diagonal: what shortening left of standardised rows."""
+        """Return the mean of the diagonal: what shortening left of standardised rows."""
         return max(float(self.gram.diagonal().mean()), 0.1)
 
     @property
@@ -169,7 +169,7 @@ def _weighed(common: Matrix, axes: Sequence[Axis], lengths: Vector, solve: Solve
 
 
 def standards_of(first: Vector, second: Vector, noises: tuple[Vector, Vector], *, centred: bool) -> tuple[Vector, Vector]:
-    """Means and deviations from noisy means of values and of squares, at least as far as their noise lets them."""
+    """Return means and deviations from noisy means of values and of squares, at least as far as their noise lets them."""
     middle = np.zeros(first.size)
     if centred:
         middle = np.clip(first * _MEAN_PRIOR**2 / (_MEAN_PRIOR**2 + noises[0] ** 2), -1.0, 1.0)
@@ -179,14 +179,14 @@ def standards_of(first: Vector, second: Vector, noises: tuple[Vector, Vector], *
 
 
 def shared_axes(products: Matrix, variance: Matrix, told: Vector) -> Matrix:
-    """Second moments of axes, from noisy products of each pair, both ways; ``told``: those of each axis with the response."""
+    """Return second moments of axes, from noisy products of each pair, both ways; ``told``: those of each axis with the response."""
     pairs = np.triu_indices(told.size, 1)
     noise = float((variance + variance.T)[pairs].mean() / 4) if told.size > 1 else 0.0
     return believed_moments((products + products.T) / 2 / _KEPT, math.sqrt(noise) / _KEPT, told)
 
 
 def heard_rows(scores: Matrix, noise: float) -> tuple[Matrix, float]:
-    """Rows of others' noisy scores, the longest shortened, and what part of a product with something else that leaves.
+    """Return rows of others' noisy scores, the longest shortened, and what part of a product with something else that leaves.
 
     A release of products has noise in the length of the longest row, which is the largest of all rows' noises: of a typical length nothing is lost
     that matters. By Stein's lemma products are a multiple of the exact ones, of the mean derivative of what shortens.
@@ -199,7 +199,7 @@ def heard_rows(scores: Matrix, noise: float) -> tuple[Matrix, float]:
 
 
 def combined(owns: Sequence[OwnMoments], common: Matrix | None, many: int) -> tuple[Matrix, Vector]:
-    """(Gram, cross) of all parties' columns, on the scale of correlations; ``many``: the number of released products with the response.
+    """Return (Gram, cross) of all parties' columns, on the scale of correlations; ``many``: the number of released products with the response.
 
     Between parties k and l columns have in common what their first axes have: G_k u_k c_kl u_l' G_l, and so has what c_kk is beyond 1 within
     a party. None: nothing.
@@ -218,14 +218,14 @@ def combined(owns: Sequence[OwnMoments], common: Matrix | None, many: int) -> tu
 
 
 def in_ball(gram: Matrix, cross: Vector, scale: Vector, radius: float) -> Vector:
-    """Coefficients x of coded columns with |x|_1 <= radius: ``scale`` is what one standardised coefficient is in them."""
+    """Return coefficients x of coded columns with |x|_1 <= radius: ``scale`` is what one standardised coefficient is in them."""
     if not cross.any():
         return np.zeros(cross.size)
     return np.asarray(quadratic_in_balls(gram / np.outer(scale, scale), cross / scale, radius).coefficients)
 
 
 def penalised(gram: Matrix, cross: Vector, penalty: Vector, scale: Vector) -> Vector:
-    """Coefficients x of coded columns, of the least squares with a penalty of the standardised ones: they do not depend on any units."""
+    """Return coefficients x of coded columns, of the least squares with a penalty of the standardised ones: they do not depend on any units."""
     if not cross.any():
         return np.zeros(cross.size)
     return np.asarray(quadratic_with_penalty(gram, cross, penalty).coefficients * scale)

@@ -48,7 +48,7 @@ _BLOCK = 1 << 14
 
 
 def _numbers(standards: Standards, columns: int) -> tuple[Floats, Floats, tuple[float, float]]:
-    """(middles, widths, those of the response) of a request; refuse another count of numbers, or wild ones."""
+    """Return (middles, widths, those of the response) of a request; refuse another count of numbers, or wild ones."""
     middle, width = np.array(standards.middle, dtype=float), np.array(standards.width, dtype=float)
     numbers = np.concatenate([middle, width, standards.response])
     fits = middle.size == width.size == columns and bool((np.abs(numbers) <= _LARGEST).all())
@@ -58,9 +58,9 @@ def _numbers(standards: Standards, columns: int) -> tuple[Floats, Floats, tuple[
     return middle, width, standards.response
 
 
-def _chosen(context: Context, columns: Sequence[int], count: int | None = None) -> list[int]:
+def _chosen(context: Context[StandardDesign], columns: Sequence[int], count: int | None = None) -> list[int]:
     """Return the columns of a request: distinct ones that the party has, in the number that the plan keeps."""
-    design: StandardDesign = context.design
+    design = context.design
     width = design.widths[context.name]
     if len(set(columns)) != len(columns) or not all(0 <= j < width for j in columns):
         raise ProtocolError("columns that are named twice, or that this party does not have")
@@ -70,15 +70,15 @@ def _chosen(context: Context, columns: Sequence[int], count: int | None = None) 
 
 
 def _response(context: Context, numbers: tuple[float, float]) -> Floats:
-    """The standardised response, clipped."""
+    """Return the standardised response, clipped."""
     coded = response_of(context, context.design) / context.design.parameters.response_bound
     return np.asarray(np.clip((coded - numbers[0]) / numbers[1], -CAP, CAP))
 
 
-def sums(context: Context, request: Nothing) -> StandardSumsReply:  # noqa: ARG001 - the request is no more than its name
+def sums(context: Context[StandardDesign], request: Nothing) -> StandardSumsReply:  # noqa: ARG001 - the request is no more than its name
     """Release sums and sums of squares, of the columns and, at the first party, of the response."""
     context.planned(SUMS)
-    design: StandardDesign = context.design
+    design = context.design
     g, parts = grids(context.table.n_rows)[0], []
     if not design.mean_only:
         coded = coded_columns(context)
@@ -94,10 +94,10 @@ def _square(values: Floats) -> float:
     return float(values @ values)
 
 
-def choose(context: Context, request: ChooseRequest) -> ChooseReply:
+def choose(context: Context[StandardDesign], request: ChooseRequest) -> ChooseReply:
     """Choose among the columns not taken yet by their products with the response, each row's clipped to +-PAIR (Theorem L.10)."""
     context.planned(CHOOSE)
-    design: StandardDesign = context.design
+    design = context.design
     width, g = design.widths[context.name], float(grids(context.table.n_rows)[0])
     taken = set(_chosen(context, request.taken))
     if not len(taken) < design.kept[context.name]:
@@ -123,7 +123,7 @@ def _rows(context: Context, columns: list[int], middle: Floats, width: Floats, g
 
 
 def _shortened(rows: Floats, response: Floats, grid: int, longest: int, clip: int) -> Floats:
-    """Rows of integers shortened to ``longest``, and last the response by the same factor, clipped, in steps of the grid.
+    """Return rows of integers shortened to ``longest``, and last the response by the same factor, clipped, in steps of the grid.
 
     A row that rounding left too long cannot be, and would count as nothing. Squares are exact: at most 2^53, for grids are at most 2^20.
     """
@@ -137,17 +137,17 @@ def _shortened(rows: Floats, response: Floats, grid: int, longest: int, clip: in
 
 
 def _lengths(rows: Floats) -> Floats:
-    """The squared lengths of rows of integers, column by column."""
+    """Return the squared lengths of rows of integers, column by column."""
     total = np.zeros(rows.shape[0])
     for column in rows.T:
         total += column * column
     return total
 
 
-def products(context: Context, request: ProductsRequest) -> ProductsReply:
+def products(context: Context[StandardDesign], request: ProductsRequest) -> ProductsReply:
     """Release second moments of shortened rows: diagonal, above it, products with the response in units of its clip over R."""
     context.planned(PRODUCTS)
-    design: StandardDesign = context.design
+    design = context.design
     name, grid = context.name, design.grid(context.name)
     columns = _chosen(context, request.columns, design.kept[name])
     middle, width, numbers = _numbers(request.standards, len(columns))
@@ -164,9 +164,9 @@ def products(context: Context, request: ProductsRequest) -> ProductsReply:
     return ProductsReply(context.release(PRODUCTS, Statistic(statistic)))
 
 
-def _axis(context: Context, request: AxisRequest) -> Floats:
-    """The rows' scores along a direction, clipped to AXIS_CAP, in steps of the columns' grid."""
-    design: StandardDesign = context.design
+def _axis(context: Context[StandardDesign], request: AxisRequest) -> Floats:
+    """Return the rows' scores along a direction, clipped to AXIS_CAP, in steps of the columns' grid."""
+    design = context.design
     columns = _chosen(context, request.columns, design.kept[context.name])
     middle, width, _ = _numbers(request.standards, len(columns))
     direction = np.array(request.direction, dtype=float)

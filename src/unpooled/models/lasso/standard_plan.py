@@ -74,11 +74,11 @@ class StandardDesign:
         return self.kept[party] < self.widths[party]
 
     def radius(self, party: str) -> float:
-        """The length to which standardised rows are shortened: that of a typical one."""
+        """Return the length to which standardised rows are shortened: that of a typical one."""
         return math.sqrt(self.kept[party])
 
     def grid(self, party: str) -> int:
-        """Steps per unit of a standardised value: sums of products stay inside 64 bits."""
+        """Return steps per unit of a standardised value: sums of products stay inside 64 bits."""
         exact = 1 << ((53 - math.ceil(math.log2(WIDEST**2 * self.kept[party]))) // 2)  # squared lengths below 2^53
         return min(integer_grid(self.rows * math.ceil(4 * max(self.radius(party), CAP) ** 2), 2), exact)
 
@@ -108,7 +108,7 @@ def only_the_mean(study: Study) -> bool:
 
 def design_of(study: Study) -> StandardDesign:
     """Return the checked design that the study asks for."""
-    p: Parameters = check_parameters(study, Parameters)
+    p = check_parameters(study, Parameters)
     check_bound(p)
     check(study, p)
     mean_only, several = only_the_mean(study), len(study.parties) > 1
@@ -119,7 +119,7 @@ def design_of(study: Study) -> StandardDesign:
 
 
 def _stages(study: Study, design: StandardDesign) -> int:
-    """Two where what axes have in common is known well although the budget is halved, none where all pairs tell nothing, else one."""
+    """Return two where what axes have in common is known well although the budget is halved, none where all pairs tell nothing, else one."""
     mus = budgets(study, design)[0]
     noise = noise_of_axes(design, mus[AXIS] * equal_part(study), mus[CROSSING] * equal_part(study))
     if noise / math.sqrt(math.comb(len(design.parties), 2)) > DEAF:
@@ -142,7 +142,7 @@ def longest_row(others: int, noise: float) -> float:
 
 
 def sums_release(design: StandardDesign, card: Card, mu: float) -> GaussianRelease:
-    """Sums and sums of squares of all coded columns; at the first party of the response too (Theorem B.7 with L.7)."""
+    """Return sums and sums of squares of all coded columns; at the first party of the response too (Theorem B.7 with L.7)."""
     g, first, p = float(grids(design.rows)[0]), FIRST, 0 if design.mean_only else design.widths[card.name]
     weight = math.sqrt(max(p, 1)) if card.name == design.parties[0] else 0.0
     blocks = [Block(p, g / first), Block(p, g * g)] if p else []
@@ -155,7 +155,7 @@ def sums_release(design: StandardDesign, card: Card, mu: float) -> GaussianRelea
 
 
 def products_release(design: StandardDesign, party: str, mu: float) -> GaussianRelease:
-    """Second moments of shortened rows and their products with the response, in units of its clip over R (Theorem F.9.3)."""
+    """Return second moments of shortened rows and their products with the response, in units of its clip over R (Theorem F.9.3)."""
     count = design.kept[party]
     off = count * (count - 1) // 2
     unit = float(design.longest(party)[0] ** 2)
@@ -166,13 +166,13 @@ def products_release(design: StandardDesign, party: str, mu: float) -> GaussianR
 
 
 def axis_release(design: StandardDesign, mu: float) -> GaussianRelease:
-    """One number of at most AXIS_CAP for every row (Theorem L.8)."""
+    """Return one number of at most AXIS_CAP for every row (Theorem L.8)."""
     reach = Reach(2.0 * grids(design.rows)[0], 1)
     return GaussianRelease.calibrated((Block(design.rows, 1.0),), dict.fromkeys(ROWWISE, reach), Unit.RECORD, mu)
 
 
 def crossing_release(design: StandardDesign, mu: float) -> GaussianRelease:
-    """The products of an exact axis with the others' released ones (Theorem L.9)."""
+    """Return the products of an exact axis with the others' released ones (Theorem L.9)."""
     first, second = grids(design.rows)
     others = len(design.parties) - 1
     reach = Reach(2.0 * first * second, others)
@@ -180,7 +180,7 @@ def crossing_release(design: StandardDesign, mu: float) -> GaussianRelease:
 
 
 def budgets(study: Study, design: StandardDesign) -> tuple[dict[str, float], float]:
-    """(mu of all parties together for every kind of release, epsilon of one pick; 0: none)."""
+    """Return (mu of all parties together for every kind of release, epsilon of one pick; 0: none)."""
     if study.epsilon == math.inf:
         return dict.fromkeys(SHARES, math.inf), math.inf
     if design.mean_only:
@@ -205,7 +205,7 @@ def budgets(study: Study, design: StandardDesign) -> tuple[dict[str, float], flo
 
 
 def compile_standard(study: Study) -> Plan:
-    """The releases of a LASSO study in the default form."""
+    """Return the releases of a LASSO study in the default form."""
     design = design_of(study)
     mus, epsilon = budgets(study, design)
     choice = NoisyChoice(tuple((unit, epsilon) for unit in ROWWISE), Unit(study.unit))
@@ -239,7 +239,7 @@ def compile_standard(study: Study) -> Plan:
 
 
 def parts_of(study: Study, design: StandardDesign) -> list[float]:
-    """Each party's part of mu where a row is at all of them: by its columns, so that noise is about the same everywhere (L.7)."""
+    """Return each party's part of mu where a row is at all of them: by its columns, so that noise is about the same everywhere (L.7)."""
     if study.unit != Unit.RECORD:
         return [1.0] * len(study.parties)
     total = sum(design.kept.values())
@@ -247,5 +247,5 @@ def parts_of(study: Study, design: StandardDesign) -> list[float]:
 
 
 def equal_part(study: Study) -> float:
-    """The same part for each."""
+    """Return the same part for each."""
     return 1 / math.sqrt(len(study.parties)) if study.unit == Unit.RECORD else 1.0

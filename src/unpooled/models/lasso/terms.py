@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 
 def terms(plan: Plan, result: LassoResult) -> tuple[ResultTerm, ...]:  # noqa: ARG001 - as every model's
-    """Coefficients in the data's own units, each with the party that holds the column; the constant is of the centred response."""
+    """Return coefficients in the data's own units, each with the party that holds the column; the constant is of the centred response."""
     found = tuple(ResultTerm(c.name, c.value, group=c.party) for c in result.coefficients)
     return (*found, ResultTerm("(intercept)", result.intercept))

@@ -55,10 +55,10 @@ class PlsResult(msgspec.Struct, frozen=True):
     more: tuple[StoredMoments, ...] = ()
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[PlsDesign]) -> Conversation:
     """Ask for the moments, and report what follows from them."""
     study = plan.study
-    design: PlsDesign = plan.design
+    design = plan.design
     channels = tuple(column.name for column in design.channels)
     wanted = design.parameters.n_components
     if study.epsilon == math.inf and not design.several:
@@ -100,7 +100,7 @@ def _exact(plan: Plan, design: PlsDesign) -> Generator[list[Ask], Replies, tuple
 
 
 def moments_of(design: PlsDesign, exact: Centred, plan: Plan) -> Moments:
-    """Exact moments in the form of released ones, with no noise in them."""
+    """Return exact moments in the form of released ones, with no noise in them."""
     layout = design.layout
     width = np.append(layout.half_widths[:-1], layout.response.half_width)
     mean = np.append(exact.mean, exact.response - layout.response.centre) / width
@@ -116,7 +116,7 @@ def moments_of(design: PlsDesign, exact: Centred, plan: Plan) -> Moments:
 
 
 def stored(fitted: PlsFit) -> StoredModel:
-    """A fitted model as plain data."""
+    """Return a fitted model as plain data."""
     return StoredModel(
         coefficients=Array.of(fitted.coefficients),
         intercept=fitted.intercept if isinstance(fitted.intercept, float) else tuple(fitted.intercept.tolist()),
@@ -149,7 +149,7 @@ def render(result: PlsResult) -> str:
 
 
 def by_response(result: PlsResult) -> tuple[dict[str, list[float]], tuple[float, ...]]:
-    """The coefficients of every response by its name (empty where there is one alone), and the constants."""
+    """Return the coefficients of every response by its name (empty where there is one alone), and the constants."""
     values, constant = result.model.coefficients.numpy(), result.model.intercept
     if isinstance(constant, tuple):
         return dict(zip(result.responses, values.T.tolist(), strict=True)), constant
@@ -157,7 +157,7 @@ def by_response(result: PlsResult) -> tuple[dict[str, list[float]], tuple[float,
 
 
 def panels(plan: Plan, result: PlsResult) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
-    """The coefficients along the channels."""
+    """Return the coefficients along the channels."""
     columns, _ = by_response(result)
     return tuple(
         Panel(f"coefficients{': ' if name else ''}{name}", result.channels, tuple(values), ordered=True)

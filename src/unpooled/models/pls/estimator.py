@@ -192,13 +192,13 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
     # --- the study -------------------------------------------------------------------------------------------------------
 
     def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
-        """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
+        """Return the plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
         if self.bounds is None or self.y_bounds is None:
             raise UsageError("a plan needs bounds and y_bounds: pass bounds=Bounds(norm=...), y_bounds=(low, high)")
         return self._planned(sites or {ALL: n_samples}, n_features)
 
     def _coded(self, bounds: Bounds, names: Sequence[str]) -> tuple[Column, ...]:
-        """The channels; a bound on projected rows alone lets them be far from the reference."""
+        """Return the channels; a bound on projected rows alone lets them be far from the reference."""
         if bounds.norm is not None and bounds.low is None and bounds.high is None:
             centre = np.zeros(len(names)) if self.reference is None else self._reference(len(names))
             half = _FAR * float(bounds.norm) * self._frame(len(names), centre).stretch
@@ -213,7 +213,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         return reference
 
     def _basis(self) -> tuple[str, list[list[float]]]:
-        """The name of the basis, and the vectors where it is a matrix."""
+        """Return the name of the basis, and the vectors where it is a matrix."""
         if isinstance(self.basis, str):
             if self.basis == MATRIX:
                 raise UsageError("basis: pass the matrix itself, an array of channels x vectors")
@@ -294,7 +294,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         return self._from(result.model)
 
     def _longest(self, features: Table, channels: tuple[Column, ...]) -> float:
-        """The length of the longest projected row: read off the data, after a warning."""
+        """Return the length of the longest projected row: read off the data, after a warning."""
         rows = np.column_stack([features[name] for name in features.names])
         centre = np.array([c.centre for c in channels]) if self.reference is None else self._reference(len(channels))
         frame = self._frame(len(channels), centre)
@@ -308,7 +308,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         n_features: int | None = None,
         **parameters: Any,  # noqa: ANN401
     ) -> Self:
-        """A fitted estimator from moments that were released before: another number of components, free of charge.
+        """Return a fitted estimator from moments that were released before: another number of components, free of charge.
 
         ``basis``, ``basis_size`` and ``reference`` must be those of the release; ``n_features`` is the number of channels where neither
         tells it. Moments of :class:`~unpooled.PrivateLinearRegression` with ``geometry="augmented"`` have ``basis="none"``.

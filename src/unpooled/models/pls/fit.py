@@ -82,7 +82,7 @@ class ResponseMoments:
 
 
 def heard(moments: Moments, n_components: int | str) -> ResponseMoments:
-    """The moments about their means, and how they are to be read.
+    """Return the moments about their means, and how they are to be read.
 
     Where the cross moments stand clear of the noise, what is believed is a mean of the posterior's coefficients and of those of PLS on the
     moments themselves: each is better on some data, and the mean has neither's large errors. The clearer, the less of the posterior
@@ -128,7 +128,7 @@ def heard(moments: Moments, n_components: int | str) -> ResponseMoments:
 
 
 def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> PlsFit:
-    """The model of released moments of coordinates."""
+    """Return the model of released moments of coordinates."""
     found = heard(moments, n_components)
     if found.slopes is None:
         return fit(found.centred, frame, n_components)
@@ -141,7 +141,7 @@ def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> Pls
 def _components_of(
     centred: Centred, frame: Frame, n_components: int | str, noise: _Noise, wanted: Matrix, response: float
 ) -> PlsFit:
-    """The PLS components of a linear model b: those of the moments (H, H b), H the repaired Gram, which lead to b itself."""
+    """Return the PLS components of a linear model b: those of the moments (H, H b), H the repaired Gram, which lead to b itself."""
     size = sized(centred, frame)
     gram = repaired(centred.gram, noise)
     most = most_components(n_components, size, centred.rows)
@@ -156,7 +156,7 @@ def _components_of(
 
 
 def repaired(gram: Matrix, noise: _Noise) -> Matrix:
-    """The Gram without its negative eigenvalues, with a ridge in units of its noise."""
+    """Return the Gram without its negative eigenvalues, with a ridge in units of its noise."""
     return psd_part(gram) + RIDGE * noise_level(noise.gram) * np.eye(gram.shape[0])
 
 
@@ -191,7 +191,7 @@ def chosen(centred: Centred, n_components: int | str, noise: _Noise | None) -> t
 def estimated_errors(
     found: Components, count: int, gram: Matrix, penalised: Matrix, centred: Centred, noise: _Noise | None
 ) -> Matrix:
-    """The criterion of :func:`fit` for 1 .. count components."""
+    """Return the criterion of :func:`fit` for 1 .. count components."""
     b = found.coefficients[:, :count]
     inside = centred.square - 2 * (centred.cross @ b) + np.einsum("ik,ik->k", b, gram @ b)
     residual = max(float(inside.min()), 0.0) / max(centred.rows - count - 1, 1)
@@ -205,7 +205,7 @@ def estimated_errors(
 
 
 def sized(centred: Centred, frame: Frame) -> int:
-    """The number of coordinates, which the basis and the moments agree on."""
+    """Return the number of coordinates, which the basis and the moments agree on."""
     if frame.size != centred.cross.size:
         msg = f"moments of {centred.cross.size} coordinates do not fit a basis of {frame.size}: give the basis they were released in"
         raise UsageError(msg)
@@ -233,7 +233,7 @@ def _nothing(centred: Centred, frame: Frame, response: float, why: str) -> PlsFi
 
 
 def _alone(found: Components, centred: Centred, frame: Frame, response: float, fallback: str = "") -> PlsFit:
-    """The model of one response."""
+    """Return the model of one response."""
     own = found.coefficients[:, -1] if found.y_loadings.size else np.zeros(frame.size)
     return folded(found, own, centred, frame, response, fallback)
 

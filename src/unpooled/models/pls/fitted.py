@@ -9,10 +9,11 @@ from unpooled.models.pls.estimator import PrivatePLSRegression
 
 if TYPE_CHECKING:
     from unpooled.models.pls.coordinator import PlsResult
+    from unpooled.models.pls.plan import PlsDesign
     from unpooled.privacy.plan import Plan
 
 
-def fitted(plan: Plan, result: PlsResult) -> PrivatePLSRegression:
+def fitted(plan: Plan[PlsDesign], result: PlsResult) -> PrivatePLSRegression:
     """With the released coefficients, weights and loadings."""
     estimator = PrivatePLSRegression(epsilon=plan.study.epsilon, delta=plan.study.delta, calibration=plan.study.calibration)
     if result.moments is not None:

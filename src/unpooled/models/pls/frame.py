@@ -36,7 +36,7 @@ class Frame:
 
     @classmethod
     def of(cls, kind: str, channels: int, size: int, reference: Matrix, matrix: Sequence[Sequence[float]] = ()) -> Frame:
-        """The frame of these names; a caller's matrix (channels x vectors) is taken as it is, with the lengths of its vectors."""
+        """Return the frame of these names; a caller's matrix (channels x vectors) is taken as it is, with the lengths of its vectors."""
         if reference.shape != (channels,) or not np.isfinite(reference).all():
             msg = f"reference must be one finite number for each of the {channels} channels"
             raise UsageError(msg)
@@ -57,11 +57,11 @@ class Frame:
 
     @property
     def size(self) -> int:
-        """The number of coordinates."""
+        """Return the number of coordinates."""
         return self.reference.size if self.basis is None else self.basis.shape[1]
 
     def coordinates(self, X: Matrix) -> Matrix:
-        """The coordinates of rows."""
+        """Return the coordinates of rows."""
         return X - self.reference if self.basis is None else (X - self.reference) @ self.basis
 
     def channels(self, values: Matrix) -> Matrix:
@@ -69,11 +69,11 @@ class Frame:
         return values if self.basis is None else self.basis @ values
 
     def spectra(self, values: Matrix) -> Matrix:
-        """The shortest spectra that have these coordinates (one per column): B (B'B)^-1 z, which is B z where B is orthonormal."""
+        """Return the shortest spectra that have these coordinates (one per column): B (B'B)^-1 z, which is B z where B is orthonormal."""
         return values if self.basis is None else self.basis @ np.linalg.solve(self.basis.T @ self.basis, values)
 
     def longest(self, low: Matrix, high: Matrix) -> float:
-        """A bound on the length of the coordinates of rows inside these ranges: by the basis' norm, and entry by entry."""
+        """Return a bound on the length of the coordinates of rows inside these ranges: by the basis' norm, and entry by entry."""
         half = np.maximum(np.abs(low - self.reference), np.abs(high - self.reference))
         length = float(np.linalg.norm(half))
         if self.basis is None:
@@ -99,18 +99,18 @@ def _splines(channels: int, size: int) -> Matrix:
 
 
 def _independent(matrix: ArrayLike, channels: int) -> Matrix:
-    """A caller's vectors as they are: their lengths are the caller's scaling (division by public deviations whitens coordinates)."""
+    """Return a caller's vectors as they are: their lengths are the caller's scaling (division by public deviations whitens coordinates)."""
     given, _ = _factored(matrix, channels)
     return given
 
 
 def _orthonormal(matrix: ArrayLike, channels: int) -> Matrix:
-    """An orthonormal basis of the columns, each along its own column as far as it is independent of those before."""
+    """Return an orthonormal basis of the columns, each along its own column as far as it is independent of those before."""
     return _factored(matrix, channels)[1]
 
 
 def _factored(matrix: ArrayLike, channels: int) -> tuple[Matrix, Matrix]:
-    """The columns, checked, and an orthonormal basis of theirs."""
+    """Return the columns, checked, and an orthonormal basis of theirs."""
     try:
         given = np.asarray(matrix, dtype=np.float64)
     except (TypeError, ValueError):
@@ -127,7 +127,7 @@ def _factored(matrix: ArrayLike, channels: int) -> tuple[Matrix, Matrix]:
 
 
 def _rounded(basis: Matrix) -> Matrix:
-    """Every vector on a grid of its own with entries of at most 2^20: the same at every party, however its linear algebra rounds."""
+    """Return every vector on a grid of its own with entries of at most 2^20: the same at every party, however its linear algebra rounds."""
     step = basis_steps(basis)
     return np.rint(basis / step) * step
 

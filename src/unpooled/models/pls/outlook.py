@@ -74,9 +74,9 @@ def outlook(
     )
 
 
-def _error(plan: Plan, r2: float, ranges: float, decay: float, rng: np.random.Generator) -> float:
-    """One made-up study: moments of its rows, in the units of the plan's layout, with noise of the plan's deviations."""
-    design: PlsDesign = plan.design
+def _error(plan: Plan[PlsDesign], r2: float, ranges: float, decay: float, rng: np.random.Generator) -> float:
+    """Return one made-up study: moments of its rows, in the units of the plan's layout, with noise of the plan's deviations."""
+    design = plan.design
     rows, size, layout = sum(card.rows for card in plan.study.parties), design.frame.size, design.layout
     profile = np.geomspace(1.0, decay, size) if size > 1 else np.ones(1)
     turn = np.linalg.qr(rng.normal(size=(size, size)))[0]

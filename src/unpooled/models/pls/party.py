@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from unpooled.protocol.context import Context
 
 
-def _moments(context: Context, settings: tuple[float, ...]) -> NDArray[np.int64]:
+def _moments(context: Context[PlsDesign], settings: tuple[float, ...]) -> NDArray[np.int64]:
     if settings:
         raise PlanMismatch("moments are those of the declared basis and bounds: their request has no settings")
-    design: PlsDesign = context.design
+    design = context.design
     return design.layout.added_up(design.blocks(context.table))
 
 
-def _exact(context: Context, request: Nothing) -> ExactReply:  # noqa: ARG001 - the request is no more than its name
+def _exact(context: Context[PlsDesign], request: Nothing) -> ExactReply:  # noqa: ARG001 - the request is no more than its name
     context.planned(MOMENTS)  # before anything is computed
     found = Centred.of(*context.design.exact(context.table))
     parts = (found.mean, [found.response], found.gram.ravel(), found.cross, [found.square])

@@ -65,7 +65,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def responses(self) -> tuple[str, ...]:
-        """The responses by name."""
+        """Return the responses by name."""
         return (self.response,) if isinstance(self.response, str) else self.response
 
 
@@ -83,12 +83,12 @@ class PlsDesign:
 
     @property
     def vector(self) -> Summed:
-        """The moments."""
+        """Return the moments."""
         return self.totals[MOMENTS]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns a party reads: channels, then the responses."""
+        """Return the columns a party reads: channels, then the responses."""
         return (*(column.name for column in self.channels), *self.parameters.responses)
 
     @property
@@ -155,7 +155,7 @@ def _span(columns: Sequence[Column], reference: Matrix) -> float:
 
 
 def _channels(study: Study, responses: tuple[str, ...]) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-    """The channels and the responses, which all parties declare alike."""
+    """Return the channels and the responses, which all parties declare alike."""
     first = study.one_card_for_all()
     channels = tuple(column for column in first.columns if column.name not in responses)
     for column in first.columns:
@@ -181,7 +181,7 @@ def _check(parameters: Parameters) -> None:
 
 def design_of(study: Study) -> PlsDesign:
     """Return the checked design that the study asks for (Theorem C.5)."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     _check(parameters)
     channels, (response, *others) = _channels(study, parameters.responses)
     if not channels:
@@ -221,7 +221,7 @@ ALONE = Sentence(
 
 
 def compile_plan(study: Study) -> Plan:
-    """The releases of a PLS study."""
+    """Return the releases of a PLS study."""
     design = design_of(study)
     if study.epsilon < math.inf or design.several:
         return plan_of_totals(study, design, public=(PUBLIC,), assumptions=(ALONE,))
@@ -235,5 +235,5 @@ def compile_plan(study: Study) -> Plan:
 
 
 def exact_size(coordinates: int) -> int:
-    """Numbers of exact moments: mean, cross vector and Gram of the coordinates, mean and square of the response."""
+    """Return numbers of exact moments: mean, cross vector and Gram of the coordinates, mean and square of the response."""
     return coordinates * (coordinates + 2) + 2

@@ -30,7 +30,7 @@ LEARNT = 1e-3
 
 
 def posterior(moments: Moments) -> tuple[Matrix, float, bool]:
-    """(slopes, constant, whether anything was learnt) of the coded response on coded coordinates and a constant.
+    """Return (slopes, constant, whether anything was learnt) of the coded response on coded coordinates and a constant.
 
     The constant is a column like the others, with a prior of its own: so the noise of means is known to the posterior, which centred moments
     would hide. Coordinates are turned to the principal directions of the noisy Gram, which leaves the law of its noise what it is

@@ -66,7 +66,7 @@ class RowWise(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Each row by itself."""
+        """Return each row by itself."""
         check_is_fitted(self)
         return np.asarray(self.transformer_.transform(np.asarray(validate_data(self, X, dtype=np.float64, reset=False))))
 

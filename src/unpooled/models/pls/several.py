@@ -50,7 +50,7 @@ class _Understood:
 
 
 def from_several(moments: Sequence[Moments], frame: Frame, n_components: int | str) -> PlsFit:
-    """The model of the released moments of several responses, which share the Gram of the spectra."""
+    """Return the model of the released moments of several responses, which share the Gram of the spectra."""
     found = [heard(one, n_components) for one in moments]
     centred, noise = found[0].centred, found[0].noise
     size = sized(centred, frame)
@@ -80,7 +80,7 @@ def from_several(moments: Sequence[Moments], frame: Frame, n_components: int | s
 
 
 def _chosen(joint: Components, wants: Sequence[_Understood], gram: Matrix, penalised: Matrix) -> int:
-    """The number of components with the smallest error of all responses, each in its unit; the fewest that are about as good."""
+    """Return the number of components with the smallest error of all responses, each in its unit; the fewest that are about as good."""
     count = int(np.count_nonzero(joint.y_loadings.any(axis=0)))
     total, explained = np.zeros(count), 0.0
     for k, want in enumerate(wants):

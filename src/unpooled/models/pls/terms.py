@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def terms(plan: Plan, result: PlsResult) -> tuple[ResultTerm, ...]:  # noqa: ARG001 - as every model's
-    """Coefficients in the channels' own units; PLS has no standard errors."""
+    """Return coefficients in the channels' own units; PLS has no standard errors."""
     columns, constants = by_response(result)
     return tuple(
         line

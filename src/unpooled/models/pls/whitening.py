@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def whitened(public: ArrayLike, variance: float = 0.999, most: int = 12) -> tuple[Matrix, Matrix, float]:
-    """(basis, reference, R) of public spectra, for ``PrivatePLSRegression(basis=..., reference=..., bounds=Bounds(norm=R))`` (Theorem C.3).
+    """Return (basis, reference, R) of public spectra, for ``PrivatePLSRegression(basis=..., reference=..., bounds=Bounds(norm=R))`` (Theorem C.3).
 
     The basis has the loadings that hold ``variance`` of the public spectra's variance (at most ``most``), each divided by its scores'
     deviation; at least three public spectra stand behind each of them. The reference is their mean, R the length that 95 % of new spectra are

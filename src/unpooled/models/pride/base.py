@@ -110,7 +110,7 @@ class PrideEstimator(StudyEstimator):
         raise NotImplementedError
 
     def _labels(self, response: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """The label columns of an estimating party."""
+        """Return the label columns of an estimating party."""
         return {RESPONSE: response}
 
     # --- plan ------------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class PrideEstimator(StudyEstimator):
         return self._about(rows[ALL], declared)
 
     def _about(self, rows: int, declared: Declared, fitted: str | None = None, predicting: tuple[str, ...] = ()) -> Study:
-        """The study of a fit, or of what some parties predict of new rows by a plan that was fitted."""
+        """Return the study of a fit, or of what some parties predict of new rows by a plan that was fitted."""
         cards = cards_of(self._groups(declared.names), declared, rows, labels=not fitted)
         if not fitted:
             cards = tuple(msgspec.structs.replace(card, labels=self._label_names) for card in cards)
@@ -206,7 +206,7 @@ class PrideEstimator(StudyEstimator):
         return super()._linear(X)
 
     def _decision_at(self, party: str, X: ArrayLike) -> Vector:
-        """Decision values of new rows at one party: the others release perturbed sketches of them (a ledger entry each)."""
+        """Return decision values of new rows at one party: the others release perturbed sketches of them (a ledger entry each)."""
         check_is_fitted(self)
         if not hasattr(self, "kept_"):
             raise UsageError(

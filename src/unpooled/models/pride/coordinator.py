@@ -30,9 +30,9 @@ class PrideResult(msgspec.Struct, frozen=True):
     published: dict[str, tuple[float, ...]] = {}
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[PrideDesign]) -> Conversation:
     """Two rounds (four with global cross-validation, which is not private)."""
-    design: PrideDesign = plan.design
+    design = plan.design
     parameters, parts = design.parameters, design.parts
     replies = yield [Ask(part.card.name, SKETCH, Nothing()) for part in parts]
     _complete(replies)
@@ -91,7 +91,7 @@ def _shaped(names: list[str], given: list[Entrusted], shape: tuple[int, ...]) ->
 
 
 def render(result: PrideResult) -> str:
-    """The result as text."""
+    """Return the result as text."""
     lines = [f"coefficients are kept at {', '.join(result.estimated)}"]
     for name, values in result.published.items():
         lines.append(f"published by {name}: " + ", ".join(f"{v:.4g}" for v in values))

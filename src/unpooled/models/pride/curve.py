@@ -69,7 +69,7 @@ class OwnColumns:
 
     @property
     def rank(self) -> int:
-        """The rank of the own columns."""
+        """Return the rank of the own columns."""
         return self.squares.size
 
     def coordinates(self, columns: Matrix) -> Matrix:
@@ -139,7 +139,7 @@ class Belief:
 
 
 def expected_energies(own: OwnColumns, columns: int, others: str) -> Belief:
-    """The energy of the others' ``columns`` in every direction; ``others`` as the study declares them."""
+    """Return the energy of the others' ``columns`` in every direction; ``others`` as the study declares them."""
     n, p = own.rows.shape
     ratio = columns / p
     most, smallest = own.squares * ratio, RANK * float(own.squares[0])
@@ -167,7 +167,7 @@ def expected_energies(own: OwnColumns, columns: int, others: str) -> Belief:
 
 
 def _halves(own: OwnColumns, columns: int, *, by_rows: bool) -> Vector:
-    """The larger of two curves: halves of neighbours in declared order, both ways; halves at random (public seeds 0, 1, 2)."""
+    """Return the larger of two curves: halves of neighbours in declared order, both ways; halves at random (public seeds 0, 1, 2)."""
     p = own.rows.shape[1]
     square = own.square if own.by_rows == by_rows else _gram(own.rows, by_rows=by_rows)
     orders = [np.random.default_rng(seed).permutation(p) for seed in range(_RANDOM_SPLITS)]
@@ -190,7 +190,7 @@ def _energies_by_rows(own: OwnColumns, square: Matrix, half: Index) -> Vector:
 
 
 def _energies_by_columns(own: OwnColumns, square: Matrix, half: Index) -> Vector:
-    """The same from X'X: u_i = X_half v_i / d_i, so u_i' X_rest = v_i' (X_half' X_rest) / d_i."""
+    """Return the same from X'X: u_i = X_half v_i / d_i, so u_i' X_rest = v_i' (X_half' X_rest) / d_i."""
     rest = np.setdiff1d(np.arange(own.rows.shape[1]), half)
     squares, vectors = _spectrum(square[np.ix_(half, half)], own.degrees)
     towards = product(square[np.ix_(rest, half)], vectors)
@@ -217,7 +217,7 @@ def _smoothed(energies: Vector) -> Vector:
 
 
 def _posterior(power: Vector, expected: Belief, columns: int, noise: float, shift: float) -> tuple[float, Vector]:
-    r"""Log likelihood of the observed energies and posterior mean of the true ones.
+    r"""Return log likelihood of the observed energies and posterior mean of the true ones.
 
     P is the energy of q columns, each of variance g/q + s2 in this direction. Constants are left out.
     """
@@ -254,7 +254,7 @@ def energy_outside(expected: float, observed: float, directions: int, columns: i
 
 
 def calibrated_weight(inside: Vector, square: Matrix, beyond: Matrix, directions: int) -> tuple[float, float]:
-    """(a, mean energy outside): how far the calibrated columns' Gram matrix may be believed (Theorem P.8).
+    """Return (a, mean energy outside): how far the calibrated columns' Gram matrix may be believed (Theorem P.8).
 
     ``inside`` are the c_i, ``square`` is G_c = Z_cal'Z_cal, ``beyond`` what of it lies outside the own span (its ``directions``). a is 1
     less what independent columns of the same energies would show off the diagonal, two standard deviations above their mean.

@@ -168,7 +168,7 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
         return self._linear(X)
 
     def predict_at(self, party: str, X: ArrayLike) -> Vector:
-        """Predictions of new rows at one party, from its own columns and newly released sketches of the others'."""
+        """Return predictions of new rows at one party, from its own columns and newly released sketches of the others'."""
         return self._decision_at(party, X)
 
 
@@ -229,7 +229,7 @@ class PrideClassifier(PrideEstimator, DeclaredClassifier):
         return self._fit(*self._labelled(*self._joined(X, y, on)))
 
     def predict_at(self, party: str, X: ArrayLike) -> NDArray[Any]:
-        """Classes of new rows at one party, from its own columns and newly released sketches of the others'."""
+        """Return classes of new rows at one party, from its own columns and newly released sketches of the others'."""
         return np.asarray(self.classes_[(self._decision_at(party, X) > 0).astype(int)])
 
 

@@ -125,7 +125,7 @@ class Kernel:
 
 
 def _others(own: OwnColumns, heard: Heard, noisy: Matrix, calibrated: Matrix) -> tuple[Vector, float, float]:
-    """(e, e_0, a): steps 1 to 4 (Theorem P.7)."""
+    """Return (e, e_0, a): steps 1 to 4 (Theorem P.7)."""
     rank, none = own.rank, (np.zeros(own.rank), 0.0, 0.0)
     if rank == 0 or heard.columns == 0:
         return none
@@ -165,7 +165,7 @@ class GramPath:
 
     @cached_property
     def _reduced(self) -> tuple[Vector, Matrix, Vector]:
-        """Eigenvalues and eigenvectors on the span of U and H, and y there.
+        """Return eigenvalues and eigenvectors on the span of U and H, and y there.
 
         Outside U an orthonormal basis E of what H has there: H = U T + E S, S = L^(1/2) R' with the eigenpairs of the ``beyond`` Gram.
         """
@@ -197,11 +197,11 @@ class GramPath:
 
     @property
     def squares(self) -> Vector:
-        """Eigenvalues of the kernel on the span of the own and the received columns."""
+        """Return eigenvalues of the kernel on the span of the own and the received columns."""
         return self._reduced[0]
 
     def evidence(self, alpha: float) -> float:
-        """Twice the negative log marginal likelihood of y ~ N(0, s^2 V / alpha), s^2 profiled out, up to a constant."""
+        """Return twice the negative log marginal likelihood of y ~ N(0, s^2 V / alpha), s^2 profiled out, up to a constant."""
         squares, _, rotated = self._reduced
         count, rest = self._beyond
         ratio, outer = squares / alpha, self.kernel.outside / alpha
@@ -212,20 +212,20 @@ class GramPath:
         )
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood, over 16 orders of magnitude around the kernel's own scale."""
+        """Return the penalty of largest marginal likelihood, over 16 orders of magnitude around the kernel's own scale."""
         total = float(self.squares.sum()) + self._beyond[0] * self.kernel.outside
         if not total > 0:
             return 1.0
         return lowest(self.evidence, total / self.kernel.own.degrees * np.logspace(-8, 8, 65))
 
     def solve(self, alpha: float) -> Share:
-        """The party's share at this penalty."""
+        """Return the party's share at this penalty."""
         squares, basis, rotated = self._reduced
         weights = basis @ (rotated / (squares + alpha))
         return self.kernel.share(weights[: self.kernel.own.rank], self.target_mean)
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
-        """Mean squared error of held-out predictions: of the kernel by its features, e_0 as independent noise of each row."""
+        """Return the mean squared error of held-out predictions: of the kernel by its features, e_0 as independent noise of each row."""
         path = RidgePath.of(features(self.kernel), self.target, fit_intercept=self.fit_intercept)
         return path.cross_validated(np.asarray(alphas) + self.kernel.outside, folds)
 
@@ -248,38 +248,38 @@ class GramNewtonPath:
 
     @property
     def squares(self) -> Vector:
-        """Squared singular values of the features."""
+        """Return squared singular values of the features."""
         return self.path.squares
 
     def evidence(self, alpha: float) -> float:
-        """Twice the negative log marginal likelihood by Laplace's approximation, the random effects among the unknowns."""
+        """Return twice the negative log marginal likelihood by Laplace's approximation, the random effects among the unknowns."""
         return self._at(alpha).evidence(alpha)
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood, over 12 orders of magnitude around the features' own scale."""
+        """Return the penalty of largest marginal likelihood, over 12 orders of magnitude around the features' own scale."""
         if self.squares.size == 0:
             return 1.0
         scale = float(self.squares.mean()) * self.path.loss.bend(self.path.target)
         return lowest(self.evidence, scale * np.logspace(-6, 6, 13), 1e-3)
 
     def solve(self, alpha: float) -> Share:
-        """The party's share at this penalty: F's coefficients are F'v, so U'v stands in them."""
+        """Return the party's share at this penalty: F's coefficients are F'v, so U'v stands in them."""
         coefficients, intercept = self._at(alpha).solve(alpha)
         mean = intercept + float(self.path.column_means @ coefficients)
         inside = coefficients[: self.kernel.own.rank] / raised(self.kernel)
         return self.kernel.share(inside, mean, self.path.design @ coefficients + mean)
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
-        """Mean loss of held-out decisions, whose rows' effects nobody knows."""
+        """Return the mean loss of held-out decisions, whose rows' effects nobody knows."""
         held = [self._at(float(alpha)).held_out([float(alpha)], folds)[0] for alpha in alphas]
         return np.array([float(np.mean(self.path.loss.value(row, self.path.target))) for row in held])
 
 
 def features(kernel: Kernel) -> Matrix:
-    """F with F F' = the kernel less e_0 on every row (n x (r + columns)); e is raised to at least e_0, so that F is real."""
+    """Return F with F F' = the kernel less e_0 on every row (n x (r + columns)); e is raised to at least e_0, so that F is real."""
     return np.hstack([kernel.own.left() * raised(kernel), kernel.features])
 
 
 def raised(kernel: Kernel) -> Vector:
-    """The own directions' roots in F."""
+    """Return the own directions' roots in F."""
     return np.asarray(np.sqrt(kernel.own.squares + np.maximum(kernel.inside - kernel.outside, 0.0)))

@@ -48,7 +48,7 @@ class JointFamily(ABC):
 
     @abstractmethod
     def told(self, loss: JointLoss, coefficients: Matrix, shared: Vector) -> tuple[Matrix, Vector]:
-        """Coefficients and constants as they are kept: of the decisions that the family's predictions are made of."""
+        """Return coefficients and constants as they are kept: of the decisions that the family's predictions are made of."""
 
     @abstractmethod
     def check(self, y: Matrix) -> None:
@@ -65,11 +65,11 @@ class Cox(JointFamily):
     )
 
     def loss(self, y: Matrix, *, fit_intercept: bool) -> PartialLikelihood:  # noqa: ARG002 - the baseline hazard takes its place
-        """Breslow's partial likelihood."""
+        """Return Breslow's partial likelihood."""
         return PartialLikelihood(np.ascontiguousarray(y[:, 0]), np.ascontiguousarray(y[:, 1]))
 
     def told(self, loss: JointLoss, coefficients: Matrix, shared: Vector) -> tuple[Matrix, Vector]:  # noqa: ARG002
-        """Log hazard ratios; no constant."""
+        """Return log hazard ratios; no constant."""
         return coefficients[:, 0], np.zeros(1)
 
     def check(self, y: Matrix) -> None:
@@ -93,7 +93,7 @@ class Multinomial(JointFamily):
         return SoftmaxLoss(y[:, 0].astype(np.intp), self.classes, fit_intercept)
 
     def told(self, loss: JointLoss, coefficients: Matrix, shared: Vector) -> tuple[Matrix, Vector]:  # noqa: ARG002
-        """A column, and a constant, for every class."""
+        """Return a column, and a constant, for every class."""
         basis = contrasts(self.classes)
         return coefficients @ basis.T, basis @ shared if shared.size else np.zeros(self.classes)
 
@@ -114,7 +114,7 @@ class Ordinal(JointFamily):
         return ProportionalOdds(y[:, 0].astype(np.intp), self.classes)
 
     def told(self, loss: JointLoss, coefficients: Matrix, shared: Vector) -> tuple[Matrix, Vector]:
-        """The common coefficients; a constant -s_j for every level but the last."""
+        """Return the common coefficients; a constant -s_j for every level but the last."""
         assert isinstance(loss, ProportionalOdds)
         return coefficients[:, 0], -np.clip(loss.thresholds(shared), -_FAR, _FAR)
 
@@ -139,11 +139,11 @@ class JointDesignPath:
 
     @property
     def squares(self) -> Vector:
-        """Squared singular values of the design."""
+        """Return squared singular values of the design."""
         return self.inner.squares
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood."""
+        """Return the penalty of largest marginal likelihood."""
         return self.inner.evidence_alpha()
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
@@ -151,7 +151,7 @@ class JointDesignPath:
         return self.inner.cross_validated(alphas, folds)
 
     def solve(self, alpha: float) -> Share:
-        """The coefficients of the own columns and of the received ones."""
+        """Return the coefficients of the own columns and of the received ones."""
         found = self.inner.minimum(alpha)
         coefficients, mean = self.family.told(self.inner.loss, found.coefficients, found.shared)
         # Decisions at the columns' means are the constants; those of Cox are counted from there.
@@ -176,11 +176,11 @@ class GramJointPath:
 
     @property
     def squares(self) -> Vector:
-        """Squared singular values of the features."""
+        """Return squared singular values of the features."""
         return self.path.squares
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood."""
+        """Return the penalty of largest marginal likelihood."""
         return self.path.evidence_alpha()
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
@@ -188,7 +188,7 @@ class GramJointPath:
         return self.path.cross_validated(alphas, folds)
 
     def solve(self, alpha: float) -> Share:
-        """The party's share: F's coefficients are F'V, so U'V stands in them."""
+        """Return the party's share: F's coefficients are F'V, so U'V stands in them."""
         found = self.path.minimum(alpha)
         coefficients, mean = self.family.told(self.path.loss, found.coefficients, found.shared)
         inside = (coefficients[: self.kernel.own.rank].T / raised(self.kernel)).T

@@ -32,7 +32,7 @@ def check_levels(classes: Sequence[str | float]) -> None:
 
 
 def places(labels: NDArray[np.generic], classes: Sequence[str | float], name: str) -> Vector:
-    """The place of every label among the declared classes, from 0; any other label is refused, unnamed."""
+    """Return the place of every label among the declared classes, from 0; any other label is refused, unnamed."""
     found = np.full(labels.shape[0], -1.0)
     for k, each in enumerate(classes):
         text = text_of(each)
@@ -44,7 +44,7 @@ def places(labels: NDArray[np.generic], classes: Sequence[str | float], name: st
 
 
 def _number(text: str) -> float:
-    """The number that a label stands for, nan for words; booleans are stored as 0 and 1."""
+    """Return the number that a label stands for, nan for words; booleans are stored as 0 and 1."""
     try:
         return float({"false": "0", "true": "1"}.get(text.lower(), text))
     except ValueError:
@@ -84,7 +84,7 @@ class Levels(Classes):
         return tuple(map(text_of, self.labels.tolist()))
 
     def column(self, y: NDArray[Any]) -> NDArray[Any]:
-        """The labels as a party's table holds them; one that is none of the classes is refused, without naming it or its row."""
+        """Return the labels as a party's table holds them; one that is none of the classes is refused, without naming it or its row."""
         known, words = np.zeros(y.shape[0], dtype=np.bool_), np.empty(y.shape[0], dtype=object)
         for label in self.labels:
             same = np.asarray(y == label, dtype=np.bool_)

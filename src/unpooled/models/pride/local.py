@@ -67,13 +67,13 @@ class Penalised(Protocol):
 
     @property
     def squares(self) -> Vector:
-        """Eigenvalues of the kernel, or squared singular values of the design: the scale of a penalty."""
+        """Return eigenvalues of the kernel, or squared singular values of the design: the scale of a penalty."""
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood."""
+        """Return the penalty of largest marginal likelihood."""
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
-        """The held-out loss of every penalty."""
+        """Return the held-out loss of every penalty."""
 
 
 class LocalPath(Penalised, Protocol):
@@ -87,10 +87,10 @@ class LocalProblem(Protocol):
     """The problem that a party fits."""
 
     def path(self, family: Family | JointFamily, response: Vector, *, fit_intercept: bool) -> LocalPath:
-        """Its solutions for a response."""
+        """Return its solutions for a response."""
 
     def of_rows(self, rows: NDArray[np.intp]) -> LocalProblem:
-        """The problem of some rows only."""
+        """Return the problem of some rows only."""
 
 
 @dataclass(frozen=True)
@@ -103,19 +103,19 @@ class DesignPath:
 
     @property
     def squares(self) -> Vector:
-        """Squared singular values of the design."""
+        """Return squared singular values of the design."""
         return self.inner.squares
 
     def evidence_alpha(self) -> float:
-        """The penalty of largest marginal likelihood."""
+        """Return the penalty of largest marginal likelihood."""
         return self.inner.evidence_alpha()
 
     def cross_validated(self, alphas: Sequence[float] | Vector, folds: Sequence[NDArray[np.intp]]) -> Vector:
-        """The held-out loss of every penalty."""
+        """Return the held-out loss of every penalty."""
         return self.inner.cross_validated(alphas, folds)
 
     def solve(self, alpha: float) -> Share:
-        """The coefficients of the own columns and of the received ones."""
+        """Return the coefficients of the own columns and of the received ones."""
         return self.share(*self.inner.solve(alpha))
 
     def share(self, coefficients: Vector, intercept: float) -> Share:
@@ -144,7 +144,7 @@ class DesignProblem:
         return DesignPath(path_of(family, design, response, fit_intercept=fit_intercept), design, self.own.shape[1])
 
     def of_rows(self, rows: NDArray[np.intp]) -> DesignProblem:
-        """Some rows only."""
+        """Return some rows only."""
         return DesignProblem(self.own[rows], self.received[rows])
 
 
@@ -171,12 +171,12 @@ class GramProblem:
         return GramNewtonPath.of(kernel, response, family, fit_intercept=fit_intercept)
 
     def of_rows(self, rows: NDArray[np.intp]) -> GramProblem:
-        """Some rows only."""
+        """Return some rows only."""
         return GramProblem(self.own[rows], self.heard.of_rows(rows))
 
 
 def choose_alpha(path: Penalised, alpha: float | str, folds: list[NDArray[np.intp]]) -> float:
-    """A number as it is; marginal likelihood; or the penalty of smallest cross-validated loss on the party's own design."""
+    """Return a number as it is; marginal likelihood; or the penalty of smallest cross-validated loss on the party's own design."""
     if not isinstance(alpha, str):
         return alpha
     if alpha == "marginal-likelihood":
@@ -186,7 +186,7 @@ def choose_alpha(path: Penalised, alpha: float | str, folds: list[NDArray[np.int
 
 
 def penalty_grid(path: Penalised) -> Vector:
-    """Penalties around the design's own scale."""
+    """Return penalties around the design's own scale."""
     scale = float(path.squares.mean()) if path.squares.size else 1.0
     return scale * RELATIVE_PENALTIES
 

@@ -67,14 +67,14 @@ def responses(parameters: Parameters, signal: Vector, r2: float, rng: np.random.
 
 def admissible_labels(study: Study, count: int, rng: np.random.Generator) -> Mapping[str, NDArray[Any]]:
     """Label columns that a study takes and that mean nothing; none where -1 and 1 suit it."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     if parameters.named in ("squared", "huber", "quantile") or parameters.fitted is not None:
         return {}
     return responses(parameters, rng.normal(size=count), 0.5, rng)
 
 
 def measure(parameters: Parameters) -> tuple[str, float]:
-    """(what an outlook of a family counts, what that is where nothing but the base rate is known)."""
+    """Return (what an outlook of a family counts, what that is where nothing but the base rate is known)."""
     if parameters.named == "cox":
         return "1 - concordance", 0.5
     words = "check loss" if isinstance(parameters.law, Quantile) else "deviance"

@@ -48,7 +48,7 @@ def outlook(
     seed: int = 0,
     quick: bool = False,
 ) -> Outlook:
-    """Squared error of predictions over the variance of y (misclassified rows of two classes, deviance of other families), against epsilon.
+    """Return squared error of predictions over the variance of y (misclassified rows of two classes, deviance of other families), against epsilon.
 
     ``structure`` says how all parties' columns are related, ``correlation`` how closely (of neighbours on a field, in the place of a factor).
     """
@@ -98,7 +98,7 @@ def outlook(
 
 
 def _is_binary(study: Study) -> bool:
-    return bool(check_parameters(study, Parameters).named == "logistic")
+    return check_parameters(study, Parameters).named == "logistic"
 
 
 def _is_straight(study: Study) -> bool:
@@ -107,7 +107,7 @@ def _is_straight(study: Study) -> bool:
 
 
 def _smaller(study: Study) -> Study:
-    """The study in one process over fewer rows and columns; noise is per value, so neither changes it."""
+    """Return the study in one process over fewer rows and columns; noise is per value, so neither changes it."""
     width = sum(len(card.columns) for card in study.parties)
     free = not isinstance(study.parameters.get("sketch_dim", "auto"), int) and study.parameters.get("sketch", "srht") in {
         "srht",
@@ -124,11 +124,11 @@ def _smaller(study: Study) -> Study:
 
 
 def _error(model: Model, study: Study, r2: float, structure: str, correlation: float, rng: np.random.Generator) -> float:
-    """One made-up study: everybody fits, the parts of a prediction are added up over new rows."""
+    """Return one made-up study: everybody fits, the parts of a prediction are added up over new rows."""
     count = study.parties[0].rows
     columns = tuple(column for card in study.parties for column in card.columns)
     values, signal = _rows(columns, count + _NEW, structure, correlation, rng)
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     binary, plain = _is_binary(study), _is_straight(study)
     labels = {} if binary or plain else made_up.responses(parameters, signal, r2, rng)
     truth = signal
@@ -171,7 +171,7 @@ def _error(model: Model, study: Study, r2: float, structure: str, correlation: f
 def _rows(
     columns: tuple[Column, ...], count: int, structure: str, correlation: float, rng: np.random.Generator
 ) -> tuple[dict[str, Any], NDArray[np.float64]]:
-    """Made-up columns inside their ranges, and a signal of variance 1 that a few of them carry."""
+    """Return made-up columns inside their ranges, and a signal of variance 1 that a few of them carry."""
     width = len(columns)
     normal = rng.normal(size=(count, width))
     if structure == "common factor":

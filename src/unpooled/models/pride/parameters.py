@@ -30,7 +30,7 @@ _SHARE, _LARGEST, _FEWEST, _WHOLE = 0.05, 0.5, 2, 8
 
 
 def automatic_size(rows: int, columns: int, epsilon: float) -> int:
-    """Columns of a sketch from what is public before any data: 5 % of the party's, times epsilon above 1, up to half; at most n.
+    """Return columns of a sketch from what is public before any data: 5 % of the party's, times epsilon above 1, up to half; at most n.
 
     A few columns are sketched whole: the next power of two, so that nothing is lost but by the noise.
     """
@@ -207,7 +207,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def named(self) -> str:
-        """The name of the family."""
+        """Return the name of the family."""
         return self.family or self.loss or ("squared" if self.task == "regression" else "logistic")
 
     @property
@@ -222,12 +222,12 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The label columns that an estimating party has."""
+        """Return the label columns that an estimating party has."""
         return (self.response, self.event) if self.event else (self.response,)
 
     @property
     def law(self) -> Family | JointFamily:
-        """The family of the response."""
+        """Return the family of the response."""
         name = self.named
         if name in JOINT:
             return Cox() if name == "cox" else replace(JOINT[name](), classes=len(self.classes))  # type: ignore[call-arg]
@@ -242,5 +242,5 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def unit_threshold(self) -> float:
-        """The threshold in units of the response: what the family calls 1.345, or 0.2, robust deviations."""
+        """Return the threshold in units of the response: what the family calls 1.345, or 0.2, robust deviations."""
         return HALF_WIDTH if self.named == "quantile" else FAMILIES["huber"].slope

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from unpooled.models.pride.gram import Share
     from unpooled.models.pride.local import LocalProblem
     from unpooled.models.pride.parameters import Parameters
+    from unpooled.models.pride.plan import PrideDesign
     from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
@@ -74,15 +75,15 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 4096
 
 
-def part_of(context: Context) -> Part:
+def part_of(context: Context[PrideDesign]) -> Part:
     """Return the part of the design that this party holds and sends."""
-    part: Part = context.design.part(context.name)
+    part = context.design.part(context.name)
+    assert part is not None  # every party of a study has one
     return part
 
 
-def _parameters(context: Context) -> Parameters:
-    parameters: Parameters = context.design.parameters
-    return parameters
+def _parameters(context: Context[PrideDesign]) -> Parameters:
+    return context.design.parameters
 
 
 # --- step 1: the sketch --------------------------------------------------------------------------------------------------
@@ -122,7 +123,7 @@ def sent(context: Context, statistic: Callable[[Context, Part], Statistic]) -> S
 
 
 def exact_sketch(part: Part, table: Table, clip: int | None, block_rows: int = BLOCK_ROWS) -> NDArray[np.int64]:
-    """The integers X_k Pi_k, rows shortened to length ``clip`` where it is given."""
+    """Return the integers X_k Pi_k, rows shortened to length ``clip`` where it is given."""
     assert part.sketch is not None
     out = np.empty((table.n_rows, part.sketch.size), dtype=np.int64)
     at = 0
@@ -142,9 +143,9 @@ def exact_sketch(part: Part, table: Table, clip: int | None, block_rows: int = B
 # --- the local design --------------------------------------------------------------------------------------------------
 
 
-def _own(context: Context, part: Part) -> Own:
-    """The party's own coded columns, private then public: raw, because nothing computed from them leaves."""
-    own: Own = context.design.own(part, context.table)
+def _own(context: Context[PrideDesign], part: Part) -> Own:
+    """Return the party's own coded columns, private then public: raw, because nothing computed from them leaves."""
+    own = context.design.own(part, context.table)
     if not part.public.columns:
         return own
     public = np.concatenate([part.public.real(block) for block in context.table.blocks(part.public.names)])
@@ -152,8 +153,8 @@ def _own(context: Context, part: Part) -> Own:
     return Own(np.hstack([own.rows, public]), np.append(own.mean, np.zeros(width)), np.append(own.deviation, np.ones(width)))
 
 
-def _others(context: Context, received: Sequence[Received]) -> tuple[Matrix, Vector, NDArray[np.bool_]]:
-    """The received columns side by side, the standard deviation of the noise in each (0 for public columns), and which lost something."""
+def _others(context: Context[PrideDesign], received: Sequence[Received]) -> tuple[Matrix, Vector, NDArray[np.bool_]]:
+    """Return the received columns side by side, the standard deviation of the noise in each (0 for public columns), and which lost something."""
     rows = context.table.n_rows
     columns: list[Matrix] = [np.empty((rows, 0))]
     noise, sketched = [np.empty(0)], [np.empty(0, dtype=np.bool_)]
@@ -198,7 +199,7 @@ def _response(context: Context) -> Vector:
     return response_of(_parameters(context), context.table)
 
 
-def _problem(context: Context, own: Matrix, received: Sequence[Received]) -> LocalProblem:
+def _problem(context: Context[PrideDesign], own: Matrix, received: Sequence[Received]) -> LocalProblem:
     """Return the problem that the party fits, noisy columns calibrated where that was asked for; keep the values that new rows will need."""
     parameters = _parameters(context)
     columns_received, noise, sketched = _others(context, received)
@@ -227,7 +228,7 @@ def _lossless(context: Context, part: Part) -> bool:
 
 
 def _kept_energy(context: Context, part: Part, others: Sequence[Part]) -> float:
-    """The share of the energy of a party's columns that its sketch keeps, taken from the own columns: 1 where the sketch is isotropic."""
+    """Return the share of the energy of a party's columns that its sketch keeps, taken from the own columns: 1 where the sketch is isotropic."""
     study, parameters = context.plan.study, _parameters(context)
     isotropic, shortened = parameters.sketch in ("srht", "gaussian"), study.unit == Unit.RECORD and study.epsilon < math.inf
     if isotropic and not shortened:
@@ -254,7 +255,7 @@ def _kept_energy(context: Context, part: Part, others: Sequence[Part]) -> float:
 
 
 def minimum(context: Context, path: RidgePath | NewtonPath, alpha: float) -> tuple[Vector, float]:  # noqa: ARG001 - as other solvers
-    """The solution to machine precision: in closed form, or by Newton's method."""
+    """Return the solution to machine precision: in closed form, or by Newton's method."""
     return path.solve(alpha)
 
 
@@ -339,7 +340,7 @@ def folds(context: Context, request: FoldsRequest) -> Folds:
 
 
 def score(context: Context, request: ScoreRequest) -> PenaltyLosses:
-    """Mean squared error of the summed contributions for every penalty, by a party that knows the response."""
+    """Return the mean squared error of the summed contributions for every penalty, by a party that knows the response."""
     _need_global_cv(_parameters(context), "step 'score'")
     parameters, response = _parameters(context), _response(context)
     total = request.contributions.values.numpy()

@@ -66,7 +66,7 @@ class Part:
 
     @property
     def firsts(self) -> list[int]:
-        """The first coded column of every private column."""
+        """Return the first coded column of every private column."""
         return [int(i) for i in np.searchsorted(self.private.attribute, range(len(self.private.columns)))]
 
 
@@ -109,7 +109,7 @@ class PrideDesign:
 
 
 def data_grid(features: int) -> int:
-    """The grid of coded data: 2^16, or what keeps the sum of a row of integers below 2^30."""
+    """Return the grid of coded data: 2^16, or what keeps the sum of a row of integers below 2^30."""
     return 1 << min(16, 30 - max(features - 1, 1).bit_length())
 
 
@@ -173,7 +173,7 @@ def _columns(parameters: Parameters) -> str:
 
 
 def _readers(study: Study, parameters: Parameters) -> set[str]:
-    """The parties that estimate, or predict: each reads what all others send."""
+    """Return the parties that estimate, or predict: each reads what all others send."""
     names = {card.name for card in study.parties}
     if parameters.fitted is None:
         return {card.name for card in study.parties if knows_response(parameters, card)}
@@ -218,7 +218,7 @@ def _mechanism(study: Study, part: Part, senders: Sequence[Part]) -> Mechanism:
     grid, m = part.private.grid, part.sketch.size
     columns = part.private.columns
     attribute = grid * max(part.sketch.attribute_reach(c, f) for c, f in zip(columns, part.firsts, strict=True))
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     mu = budget_mu(study.epsilon, study.delta) * math.sqrt(1 - parameters.publish)
     if Unit(study.unit) is Unit.ATTRIBUTE:
         mu /= math.sqrt(shared_columns(sender.card for sender in senders))
@@ -239,8 +239,8 @@ def shared_columns(cards: Iterable[Card]) -> int:
 
 
 def _publication(study: Study, part: Part, estimating: list[Part]) -> Mechanism:
-    """The release of one party's own coefficients; an attribute moves those of the parties that hold it, a record those of all."""
-    parameters: Parameters = check_parameters(study, Parameters)
+    """Return the release of one party's own coefficients; an attribute moves those of the parties that hold it, a record those of all."""
+    parameters = check_parameters(study, Parameters)
     # Of several classes, every column has a coefficient for each.
     several = len(parameters.classes) if isinstance(parameters.law, JointFamily) else 1
     size = (len(part.private.attribute) + len(part.public.attribute)) * several
@@ -283,9 +283,9 @@ def unit_of(parameters: Parameters, response: NDArray[np.float64]) -> float:
 
 
 def clip_length(study: Study, part: Part) -> int:
-    """The bound C on a sketched row, in the integers of the sketch (Theorem P.2)."""
+    """Return the bound C on a sketched row, in the integers of the sketch (Theorem P.2)."""
     assert part.sketch is not None
-    parameters: Parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, Parameters)
     bound = parameters.clip_norm
     if bound is None:
         bound = 1.25 * math.sqrt(len(part.private.attribute) / 3)
@@ -293,7 +293,7 @@ def clip_length(study: Study, part: Part) -> int:
 
 
 def compile_plan(study: Study) -> Plan:
-    """The plan of a PRIDE study."""
+    """Return the plan of a PRIDE study."""
     parameters = check_parameters(study, Parameters)
     check(study, parameters)
     parts = parts_of(study)

@@ -56,23 +56,23 @@ class FamilyEstimator(PrideEstimator):
         return np.asarray(decisions + self.intercept_)
 
     def _told(self, decisions: NDArray[np.float64]) -> NDArray[Any]:
-        """The response that decisions lead to expect."""
+        """Return the response that decisions lead to expect."""
         law = self._law
         if self.family in CLASSES:
             return np.asarray(self.classes_[np.argmax(probabilities(self.family, decisions), axis=1)])
         return decisions if isinstance(law, JointFamily) else law.mean(decisions)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The expected response, the quantile, the most likely class; "cox": the log hazard ratio to the columns' means."""
+        """Return the expected response, the quantile, the most likely class; "cox": the log hazard ratio to the columns' means."""
         return self._told(self.linear_predictor(X))
 
     def predict_at(self, party: str, X: ArrayLike) -> NDArray[Any]:
-        """The same of new rows at one party, from its own columns and newly released sketches of the others'."""
+        """Return the same of new rows at one party, from its own columns and newly released sketches of the others'."""
         return self._told(self._decision_at(party, X))
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Matrix:
-        """Probabilities of the classes."""
+        """Return probabilities of the classes."""
         return probabilities(self.family, self.linear_predictor(X))
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
@@ -87,7 +87,7 @@ class FamilyEstimator(PrideEstimator):
 
     @available_if(_is_survival)  # type: ignore[untyped-decorator]
     def predict_survival(self, X: ArrayLike, times: ArrayLike) -> Matrix:
-        """The probability of no event up to each of these times ("cox"), by Breslow's baseline: rows by times."""
+        """Return the probability of no event up to each of these times ("cox"), by Breslow's baseline: rows by times."""
         decisions, at = self.linear_predictor(X), np.atleast_1d(np.asarray(times, dtype=np.float64))
         passed = np.concatenate([[0.0], self.baseline_hazard_])[np.searchsorted(self.baseline_times_, at, side="right")]
         return np.asarray(np.exp(-np.exp(decisions)[:, None] * passed))
@@ -100,7 +100,7 @@ class FamilyEstimator(PrideEstimator):
         return np.asarray(np.exp(self.coef_))
 
     def score(self, X: ArrayLike, y: ArrayLike, event: ArrayLike | None = None) -> float:
-        """The share of right classes, the concordance ("cox"), or the part of the deviance that the fit explains (R^2 of a squared loss)."""
+        """Return the share of right classes, the concordance ("cox"), or the part of the deviance that the fit explains (R^2 of a squared loss)."""
         decisions, told = self.linear_predictor(X), np.asarray(y)
         law = self._law
         if self.family in CLASSES:
@@ -116,7 +116,7 @@ class FamilyEstimator(PrideEstimator):
         return 1 - float(law.excess(decisions, told).sum() / law.excess(best, told).sum())
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-        """scikit-learn's linear model with these coefficients, where it has one: the families "squared" and "logistic"."""
+        """Return scikit-learn's linear model with these coefficients, where it has one: the families "squared" and "logistic"."""
         if self.family not in ("squared", "logistic"):
             raise UsageError("to_sklearn is for the families squared and logistic: use coef_ and intercept_")
         return super().to_sklearn()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def response_of(parameters: Parameters, table: Table) -> NDArray[np.float64]:
-    """The response as the family takes it: a number a row, or a row of them; refused with :class:`DataError` if it is none of it."""
+    """Return the response as the family takes it: a number a row, or a row of them; refused with :class:`DataError` if it is none of it."""
     law = parameters.law
     if parameters.is_joint and parameters.has_classes:
         return places(table[parameters.response], parameters.classes, parameters.response)[:, None]
@@ -45,6 +45,6 @@ def response_of(parameters: Parameters, table: Table) -> NDArray[np.float64]:
 
 
 def baseline(response: Matrix, decisions: Vector) -> tuple[Vector, Vector]:
-    """Breslow's baseline of censored times: the times of events, and the cumulative hazard up to each where the decision is 0."""
+    """Return Breslow's baseline of censored times: the times of events, and the cumulative hazard up to each where the decision is 0."""
     loss = PartialLikelihood(response[:, 0], response[:, 1])
     return loss.event_times, np.cumsum(loss.hazards(decisions))

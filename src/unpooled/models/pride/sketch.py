@@ -72,14 +72,14 @@ class PublicSketch:
         return cls(size, 2.0**-bits, grid, integers=np.trunc(matrix * 2.0**bits), exact=matrix)
 
     def apply(self, coded: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Exact integers X Pi / unit of a block of coded rows."""
+        """Return exact integers X Pi / unit of a block of coded rows."""
         if self.srht is not None:
             return np.asarray(self.srht.apply(coded.astype(np.int32), bound=self.grid), dtype=np.int64)
         assert self.integers is not None
         return (coded.astype(np.float64) @ self.integers).astype(np.int64)
 
     def apply_real(self, real: NDArray[np.float64]) -> NDArray[np.float64]:
-        """X Pi of real rows, for the noise-free algorithm."""
+        """Return X Pi of real rows, for the noise-free algorithm."""
         if self.srht is not None:
             product: NDArray[np.float64] = self.srht.apply(real)
             return product
@@ -98,12 +98,12 @@ class PublicSketch:
         return np.where(parity == 1, -1.0, 1.0) * float(self.srht.signs[j])
 
     def row_norm(self, j: int) -> float:
-        """Its length; exactly sqrt(m) for an SRHT (Theorem P.1)."""
+        """Return its length; exactly sqrt(m) for an SRHT (Theorem P.1)."""
         return math.sqrt(self.size) if self.integers is None else float(np.linalg.norm(self.integers[j]))
 
     @property
     def operator_norm(self) -> float:
-        """The largest stretch of any row vector: sqrt(P) for an SRHT (columns are distinct) (Theorem P.2)."""
+        """Return the largest stretch of any row vector: sqrt(P) for an SRHT (columns are distinct) (Theorem P.2)."""
         if self.srht is not None:
             return math.sqrt(self.srht.padded)
         assert self.integers is not None
@@ -112,7 +112,7 @@ class PublicSketch:
 
     @property
     def mean_square(self) -> float:
-        """The mean squared length of a row of Pi: the share of the energy of unrelated columns that it keeps."""
+        """Return the mean squared length of a row of Pi: the share of the energy of unrelated columns that it keeps."""
         if self.srht is not None:
             return 1.0
         assert self.exact is not None
@@ -155,7 +155,7 @@ class PublicSketch:
 
 
 def low_frequencies(shape: tuple[int, ...], size: int) -> NDArray[np.float64]:
-    """The ``size`` lowest frequencies of an orthonormal DCT-II over an axis or a grid, one basis vector per column.
+    """Return the ``size`` lowest frequencies of an orthonormal DCT-II over an axis or a grid, one basis vector per column.
 
     Frequencies of a grid are ordered by f1^2/n1^2 + f2^2/n2^2; ties by the first index. Columns are the row-major cells.
     """

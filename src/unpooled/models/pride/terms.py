@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 OWN_CONSTANT, AT_THE_MEANS = "(constant of these columns)", "(fit at the columns' means)"
 
 
-def terms(plan: Plan, result: PrideResult) -> tuple[ResultTerm, ...]:
+def terms(plan: Plan[PrideDesign], result: PrideResult) -> tuple[ResultTerm, ...]:
     """Privately published coefficients of coded columns (a range is coded as -1 to 1); the others stay at their parties."""
-    design: PrideDesign = plan.design
+    design = plan.design
     found: tuple[ResultTerm, ...] = ()
     for party, values in result.published.items():
         part = design.part(party)
@@ -32,12 +32,12 @@ def terms(plan: Plan, result: PrideResult) -> tuple[ResultTerm, ...]:
     return found
 
 
-def kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> tuple[ResultTerm, ...]:
-    """Coefficients of the party's own columns, and a constant.
+def kept_terms(plan: Plan[PrideDesign], party: str, kept: Mapping[str, NDArray[Any]]) -> tuple[ResultTerm, ...]:
+    """Return coefficients of the party's own columns, and a constant.
 
     With an intercept, a prediction is the fit at the columns' means plus, over all parties, coefficient times (value - mean of the column).
     """
-    design: PrideDesign = plan.design
+    design = plan.design
     part = design.part(party)
     if part is None or "coded_coefficients" not in kept:
         return ()

@@ -27,7 +27,7 @@ def in_own_units(
     *,
     fit_intercept: bool,
 ) -> tuple[NDArray[np.float64], float | Vector]:
-    """(coefficients, intercept): b / half width, the intercept takes up the centres; nan where a party only sends.
+    """Return (coefficients, intercept): b / half width, the intercept takes up the centres; nan where a party only sends.
 
     ``means`` are those of the coded columns, by which the intercept follows from the parties' mean decision. With a coefficient of every
     class the first has a row for each column and a column for each class; with several constants the second is an array.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def combined(each: Floats, shares: Sequence[float], combiner: str) -> Floats:
-    """Log probabilities of every class, but for a constant, from those of K models (rows x K x C)."""
+    """Return the log probabilities of every class, but for a constant, from those of K models (rows x K x C)."""
     if combiner == "log-odds":
         # What all know of the base rate is counted once, and what each says beside it for a K-th: how much of that they share nobody knows.
         return np.asarray(np.log(np.clip(each, 1e-12, 1.0)).mean(axis=1))

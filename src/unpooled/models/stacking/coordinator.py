@@ -44,7 +44,7 @@ class LowModel(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The party, and the class."""
+        """Return the party, and the class."""
         return f"{self.party}, {self.label}" if self.label else self.party
 
 
@@ -55,9 +55,9 @@ class StackingResult(msgspec.Struct, frozen=True):
     high: tuple[float, ...]
 
 
-def coordinate(plan: Plan) -> Conversation:
+def coordinate(plan: Plan[StackingDesign]) -> Conversation:
     """Low level, predictions of the high-level rows, high level."""
-    design: StackingDesign = plan.design
+    design = plan.design
     blocks = list(design.blocks)
     if design.shares:
         scores = yield from everybody([Ask(block.card.name, SCORE, Nothing()) for block in blocks])
@@ -116,7 +116,7 @@ def _predictions(plan: Plan, design: StackingDesign) -> Generator[list[Ask], Rep
 
 
 def render(result: StackingResult) -> str:
-    """The models as a table."""
+    """Return the models as a table."""
     lines = [f"{'model':<16}{'share':>8}   {'column':<24}{'coefficient':>14}"]
     for model in result.models:
         head = f"{model.name:<16}{model.share:>8.3f}   "
@@ -128,5 +128,5 @@ def render(result: StackingResult) -> str:
 
 
 def panels(plan: Plan, result: StackingResult) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
-    """The coefficients of every low-level model."""
+    """Return the coefficients of every low-level model."""
     return tuple(Panel(f"coefficients of {m.name}", m.names, m.coefficients) for m in result.models)

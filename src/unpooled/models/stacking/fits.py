@@ -61,7 +61,7 @@ class Fit:
 
     @property
     def width(self) -> int:
-        """The numbers of one of them."""
+        """Return the numbers of one of them."""
         return self.columns * (self.classes if self.softmax else 1)
 
     @property
@@ -71,7 +71,7 @@ class Fit:
 
     @property
     def factors(self) -> int:
-        """The rank of what one row adds to a Jacobian."""
+        """Return the rank of what one row adds to a Jacobian."""
         return self.classes - 1 if self.softmax else 1
 
     @property
@@ -84,7 +84,7 @@ class Fit:
         return self.fits * self.factors * math.log1p(self.bend / penalty)
 
     def least_penalty(self, left: float) -> float:
-        """The penalty at which they cost this."""
+        """Return the penalty at which they cost this."""
         return self.bend / expm1(left / (self.fits * self.factors))
 
     def reach(self, adjacency: Adjacency, unit: Unit) -> float:
@@ -151,7 +151,7 @@ class Noise(StrEnum):
 
 
 def penalty_of(penalty: float | str, columns: int, rows: int, epsilon: float, law: Noise = Noise.GAUSSIAN) -> float:
-    """A number as it is; "auto": 0.1 d/(n epsilon), at most one half (scikit-learn's C = 1 without privacy).
+    """Return a number as it is; "auto": 0.1 d/(n epsilon), at most one half (scikit-learn's C = 1 without privacy).
 
     Three times as much under the Gamma law, whose b is longer: in simulations of 486 shapes (d = 5 to 80, n = 1,000 to 16,000, base rates
     .5 to .02, epsilon .3 to 3) that has the smallest mean log-loss of .03, .1, .3, 1 and 3 times d/(n epsilon).

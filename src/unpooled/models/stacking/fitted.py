@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
 
 
-def fitted(plan: Plan, result: StackingResult) -> PrivateStackingClassifier:
-    """A stack of the released models; where columns are split, new rows need all of them in one place."""
-    design: StackingDesign = plan.design
+def fitted(plan: Plan[StackingDesign], result: StackingResult) -> PrivateStackingClassifier:
+    """Return a stack of the released models; where columns are split, new rows need all of them in one place."""
+    design = plan.design
     cards = [block.card for block in design.blocks]
     rows = design.split is Split.HORIZONTAL
     estimator = PrivateStackingClassifier(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def weighed(
     groups: Mapping[str, list[str]], names: Sequence[str], importance: object, *, seed: int | None
 ) -> tuple[dict[str, list[str]], dict[str, float]]:
-    """Columns and importance of every party; no seed where the caller named the parties, else the columns are dealt."""
+    """Return columns and importance of every party; no seed where the caller named the parties, else the columns are dealt."""
     if seed is None:
         given = {} if importance is None else importance
         if not isinstance(given, Mapping):

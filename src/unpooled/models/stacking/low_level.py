@@ -57,7 +57,7 @@ class LowLevel:
 
     @cached_property
     def coding(self) -> Coding:
-        """The code of its columns."""
+        """Return the code of its columns."""
         return Coding(self.columns, 1, self.norm)
 
     @property
@@ -97,7 +97,7 @@ class LowLevel:
 
     @property
     def _constant(self) -> float:
-        """The constant in every scaled row."""
+        """Return the constant in every scaled row."""
         return self.weight * (1 - SAFETY) / math.sqrt(2.0)
 
     @property
@@ -107,7 +107,7 @@ class LowLevel:
         return self.weight * (1 - SAFETY) / shrink / (1.0 if self.norm is not None else self.length)
 
     def rows(self, table: Table, chosen: NDArray[np.intp] | None = None) -> Matrix:
-        """The scaled rows (x, 1) of a table, or some of them."""
+        """Return the scaled rows (x, 1) of a table, or some of them."""
         parts = [self.coding.real(block) for block in self._seen(table).blocks(self.coding.names)]
         coded = table.whole(np.concatenate(parts) if len(parts) > 1 else parts[0])
         coded = coded if chosen is None else coded[chosen]
@@ -140,12 +140,12 @@ class LowLevel:
         return table if self.made is None else self.made.seen(table)
 
     def predicted(self, rows: Matrix, weights: NDArray[np.float64]) -> Matrix:
-        """Probabilities of scaled rows: of the second of two classes, or of every class."""
+        """Return probabilities of scaled rows: of the second of two classes, or of every class."""
         found = self.outcomes.of(rows, weights)
         return found if self.outcomes.several else found[:, 1]
 
     def in_own_units(self, weights: NDArray[np.float64]) -> tuple[Matrix, NDArray[np.float64]]:
-        """(coefficients, intercepts), a row for every linear predictor, for the columns as they are.
+        """Return (coefficients, intercepts), a row for every linear predictor, for the columns as they are.
 
         For unit rows they are of coded rows before they are scaled to one length.
         """

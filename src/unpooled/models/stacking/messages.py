@@ -53,6 +53,6 @@ class RankedRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def ranks_of(claims: tuple[Claim, ...]) -> dict[str, int]:
-    """Places by falling score, counted from 0; of equal ones the earlier party comes first."""
+    """Return places by falling score, counted from 0; of equal ones the earlier party comes first."""
     order = sorted(range(len(claims)), key=lambda k: -int(claims[k].score.values.numpy()[0]))
     return {claims[k].party: rank for rank, k in enumerate(order)}

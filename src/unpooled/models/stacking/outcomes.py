@@ -59,7 +59,7 @@ class Outcomes:
     def minimum(
         self, rows: Matrix, coded: NDArray[Any], penalty: float, *, linear: Vector, centre: Vector, tolerance: float
     ) -> Vector:
-        """The minimiser of the perturbed sum of losses, predictor by predictor; never an error, whatever rounding allows."""
+        """Return the minimiser of the perturbed sum of losses, predictor by predictor; never an error, whatever rounding allows."""
         if self.several and not self.rest:
             shape = (self.classes, rows.shape[1])
             found = softmax_minimum(
@@ -92,7 +92,7 @@ class Outcomes:
         return np.asarray(alone / alone.sum(axis=1, keepdims=True))
 
     def of(self, rows: Matrix, weights: Vector) -> Matrix:
-        """Probabilities of rows by released weights."""
+        """Return probabilities of rows by released weights."""
         return self.probabilities(rows @ weights.reshape(self.predictors, -1).T)
 
 
@@ -112,7 +112,7 @@ def meta_rows(probabilities: list[Matrix], *, intercept: bool) -> Matrix:
 
 
 def _signed(p: Matrix) -> Matrix:
-    """A part of a row, of length at most 1."""
+    """Return a part of a row, of length at most 1."""
     if p.ndim == 1:
         return np.asarray(2 * p - 1)[:, None]
     classes = p.shape[1]

@@ -81,9 +81,11 @@ def outlook(
     )
 
 
-def _errors(plan: Plan, assumed: tuple[float, float, float, float], rng: np.random.Generator) -> tuple[float, float]:
-    """The error of one made-up study, and that of the true probabilities."""
-    design: StackingDesign = plan.design
+def _errors(
+    plan: Plan[StackingDesign], assumed: tuple[float, float, float, float], rng: np.random.Generator
+) -> tuple[float, float]:
+    """Return the error of one made-up study, and that of the true probabilities."""
+    design = plan.design
     cards = plan.study.parties
     rows = sum(card.rows for card in cards) if design.split is Split.HORIZONTAL else cards[0].rows
     count = min(rows, _ROWS)
@@ -102,9 +104,9 @@ def _errors(plan: Plan, assumed: tuple[float, float, float, float], rng: np.rand
     return loss(found) / base, loss(true[count:]) / base
 
 
-def _played(plan: Plan, used: Table, places: Places, new: Table, rng: np.random.Generator) -> Matrix:
-    """Probabilities of new rows by a stack of these rows."""
-    design: StackingDesign = plan.design
+def _played(plan: Plan[StackingDesign], used: Table, places: Places, new: Table, rng: np.random.Generator) -> Matrix:
+    """Return probabilities of new rows by a stack of these rows."""
+    design = plan.design
     outcomes, p, n = design.outcomes, design.parameters, places.size
     coded: NDArray[Any] = places if outcomes.several else np.where(places == 1, 1.0, -1.0)
     order = rng.permutation(n)
@@ -156,7 +158,7 @@ def _fit(
     centre: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """The minimiser with noise in proportion to these rows' part of the study's own."""
+    """Return the minimiser with noise in proportion to these rows' part of the study's own."""
     assert isinstance(mechanism, ObjectivePerturbation)
     b = np.zeros(mechanism.size)
     for k in range(mechanism.fits if mechanism.scale else 0):
@@ -170,9 +172,9 @@ def _fit(
     )
 
 
-def _ranks(plan: Plan, used: Table, places: Places, rng: np.random.Generator) -> dict[str, int]:
-    """The ranks of parties by noisy scores."""
-    design: StackingDesign = plan.design
+def _ranks(plan: Plan[StackingDesign], used: Table, places: Places, rng: np.random.Generator) -> dict[str, int]:
+    """Return the ranks of parties by noisy scores."""
+    design = plan.design
     scores = {}
     for block in design.blocks:
         mechanism = plan.release(block.card.name, SCORE).mechanism
@@ -185,7 +187,7 @@ def _ranks(plan: Plan, used: Table, places: Places, rng: np.random.Generator) ->
 def made_up(
     design: StackingDesign, study: Study, count: int, assumed: tuple[float, float, float, float], rng: np.random.Generator
 ) -> tuple[dict[str, Any], Matrix]:
-    """Columns of a table of the declared shape, and the true probabilities of all classes."""
+    """Return columns of a table of the declared shape, and the true probabilities of all classes."""
     signal, rate, correlation, ranges = assumed
     features = {column.name: column for card in study.parties for column in card.columns}
     columns, rows = made_up_features(tuple(features.values()), count, correlation, ranges, rng)
@@ -202,7 +204,7 @@ def made_up(
 
 
 def made_up_classes(study: Study, count: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Labels for audits by people who hold no data: any of the declared classes."""
-    p: Parameters = check_parameters(study, Parameters)
+    """Return labels for audits by people who hold no data: any of the declared classes."""
+    p = check_parameters(study, Parameters)
     texts = np.array([text_of(c) for c in p.classes], dtype=object)
     return {p.response: texts[rng.integers(0, texts.size, count)]}

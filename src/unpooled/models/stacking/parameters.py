@@ -77,12 +77,12 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The public rates of all classes."""
+        """Return the public rates of all classes."""
         return rates_of(self.prior, len(self.classes))
 
 
 def combiner_of(combiner: str, split: str) -> str:
-    """The combiner that is meant; refuses one that nobody knows."""
+    """Return the combiner that is meant; refuses one that nobody knows."""
     if combiner == AUTO:
         return LOG_ODDS if split == "features" else COMBINERS[0]
     if combiner not in COMBINERS:
@@ -92,7 +92,7 @@ def combiner_of(combiner: str, split: str) -> str:
 
 
 def rates_of(prior: float | Sequence[float] | None, classes: int) -> tuple[float, ...]:
-    """The public rates of all classes; refuses rates that are none."""
+    """Return the public rates of all classes; refuses rates that are none."""
     if prior is None:
         return (1 / classes,) * classes
     rates = tuple(float(r) for r in prior) if isinstance(prior, Sequence) else (1 - float(prior), float(prior))

@@ -17,7 +17,7 @@ from unpooled.models.stacking.messages import (
     Weights,
     ranks_of,
 )
-from unpooled.models.stacking.outcomes import Outcomes, meta_rows
+from unpooled.models.stacking.outcomes import meta_rows
 from unpooled.models.stacking.parameters import BLOCK, GRID, HIGH, LOW, META, META_ROLE, PREDICTIONS
 from unpooled.models.stacking.ranking import RANKED, SCORE, release_of, score_of
 from unpooled.privacy.classes import places
@@ -43,7 +43,13 @@ KEPT, KEPT_RANK = "weights", "rank"
 
 
 def _fit(
-    context: Context, name: str, rows: Matrix, labels: NDArray[Any], centre: Vector, *settings: bytes, level: str = BLOCK
+    context: Context[StackingDesign],
+    name: str,
+    rows: Matrix,
+    labels: NDArray[Any],
+    centre: Vector,
+    *settings: bytes,
+    level: str = BLOCK,
 ) -> Weights:
     """Release the minimiser of a perturbed objective over these rows."""
     mechanism = context.plan.release(context.name, name).mechanism
@@ -54,7 +60,7 @@ def _fit(
     if count != mechanism.rows:
         raise PlanMismatch("the rows of this fit are not as many as the plan was calibrated for")
 
-    outcomes: Outcomes = context.design.outcomes
+    outcomes = context.design.outcomes
 
     def solve(b: Vector) -> Vector:
         # lambda/2 |w - u|^2 + Delta/2 |w|^2 is one square around u lambda / (lambda + Delta), whatever the two are.
@@ -66,15 +72,15 @@ def _fit(
     return Weights(context.release(name, Objective(solve, (rows, labels, centre, *settings))))
 
 
-def _labels(context: Context, chosen: NDArray[np.intp] | None) -> NDArray[Any]:
-    """The response as -1 and 1, or as places among several classes."""
+def _labels(context: Context[StackingDesign], chosen: NDArray[np.intp] | None) -> NDArray[Any]:
+    """Return the response as -1 and 1, or as places among several classes."""
     parameters = context.design.parameters
     labels = context.design.outcomes.coded(context.table[parameters.response], parameters.classes, parameters.response)
     labels = context.table.whole(np.asarray(labels))
     return labels if chosen is None else np.asarray(labels[chosen])
 
 
-def _own(context: Context) -> tuple[StackingDesign, LowLevel]:
+def _own(context: Context[StackingDesign]) -> tuple[StackingDesign, LowLevel]:
     design = context.design
     block = design.block(context.name)
     if block is None:
@@ -83,8 +89,8 @@ def _own(context: Context) -> tuple[StackingDesign, LowLevel]:
     return design, block
 
 
-def _part(context: Context, name: str) -> NDArray[np.intp] | None:
-    design: StackingDesign = context.design
+def _part(context: Context[StackingDesign], name: str) -> NDArray[np.intp] | None:
+    design = context.design
     return design.part(context.table.n_rows, name, context.plan.study.public_seed)
 
 
@@ -110,7 +116,7 @@ def score_columns(context: Context, request: Nothing) -> Score:  # noqa: ARG001
     return Score(score, context.sign(score))
 
 
-def fit_ranked(context: Context, request: RankedRequest) -> Weights:
+def fit_ranked(context: Context[StackingDesign], request: RankedRequest) -> Weights:
     """Release this party's low-level model, with the share of its rank."""
     design, study = context.design, context.plan.study
     _own(context)
@@ -142,20 +148,20 @@ def _probabilities(context: Context) -> Floats:
 
 
 def predict(context: Context, request: Nothing) -> Predictions:  # noqa: ARG001
-    """Probabilities for a trusted coordinator."""
+    """Return probabilities for a trusted coordinator."""
     if not context.plan.study.trusts(META_ROLE):
         raise PlanMismatch("predictions in the clear belong to a plan that trusts the high level with them")
     return Predictions(Entrusted(META_ROLE, Array.of(_probabilities(context))))
 
 
 def predict_noisily(context: Context, request: Nothing) -> NoisyPredictions:  # noqa: ARG001
-    """Probabilities on a grid, with noise."""
+    """Return probabilities on a grid, with noise."""
     context.planned(PREDICTIONS)  # refuses, before anything is computed, where the plan has none
     probabilities = _probabilities(context).ravel()
     return NoisyPredictions(context.release(PREDICTIONS, Statistic(np.trunc(probabilities * GRID).astype(np.int64))))
 
 
-def fit_meta(context: Context, request: MetaRequest) -> Weights:
+def fit_meta(context: Context[StackingDesign], request: MetaRequest) -> Weights:
     """Release the high-level model, learned from predictions of this party's high-level rows."""
     design = context.design
     if context.name != design.holder:

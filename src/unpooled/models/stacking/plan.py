@@ -76,15 +76,15 @@ class StackingDesign:
         return self.blocks[0].columns
 
     def ranked(self, study: Study, party: str, rank: int) -> LowLevel:
-        """The low-level model of a party with this rank, counted from 0."""
+        """Return the low-level model of a party with this rank, counted from 0."""
         return low_level(study, self.parameters, study.card(party), self.shares[rank], self.outcomes)
 
     def of_share(self, study: Study, party: str, share: float) -> LowLevel:
-        """The low-level model that a party was given this share for."""
+        """Return the low-level model that a party was given this share for."""
         return low_level(study, self.parameters, study.card(party), share, self.outcomes)
 
     def block(self, party: str) -> LowLevel | None:
-        """The low-level model of a party, if it has one."""
+        """Return the low-level model of a party, if it has one."""
         return next((block for block in self.blocks if block.card.name == party), None)
 
     @property
@@ -101,16 +101,16 @@ class StackingDesign:
 
     @property
     def each(self) -> tuple[int, ...]:
-        """The shape of one row's predictions: one number of two classes, or one of every class."""
+        """Return the shape of one row's predictions: one number of two classes, or one of every class."""
         return (self.outcomes.classes,) if self.outcomes.several else ()
 
     @property
     def high_columns(self) -> int:
-        """Numbers of one linear predictor of the high-level model."""
+        """Return numbers of one linear predictor of the high-level model."""
         return len(self.blocks) * self.outcomes.predictors + self.parameters.fit_intercept
 
     def part(self, rows: int, name: str, seed: int) -> NDArray[np.intp] | None:
-        """The rows of a part (columns split): a public permutation, independent of all values. None: all of them."""
+        """Return the rows of a part (columns split): a public permutation, independent of all values. None: all of them."""
         if not self.learns or self.split is Split.HORIZONTAL:
             return None
         order = np.random.default_rng(seed).permutation(rows)
@@ -170,7 +170,7 @@ def _check(study: Study, p: Parameters) -> None:
 
 
 def _implied(columns: tuple[Column, ...], norm: float | None, share: float) -> tuple[Column, ...]:
-    """Columns whose range the norm of a whole row implied: a part of the row implies its own, and nothing is clipped to either."""
+    """Return columns whose range the norm of a whole row implied: a part of the row implies its own, and nothing is clipped to either."""
     if norm is None:
         return columns
     end = share * norm
@@ -182,7 +182,7 @@ def _implied(columns: tuple[Column, ...], norm: float | None, share: float) -> t
 
 def design_of(study: Study) -> StackingDesign:
     """Return the checked design that the study asks for."""
-    p: Parameters = check_parameters(study, Parameters)
+    p = check_parameters(study, Parameters)
     _check(study, p)
     rows_split = p.split == "samples"
     try:
@@ -217,7 +217,7 @@ def design_of(study: Study) -> StackingDesign:
 
 
 def low_level(study: Study, p: Parameters, card: Card, q: float, outcomes: Outcomes) -> LowLevel:
-    """The low-level model of a party with a share q of the sensitivity."""
+    """Return the low-level model of a party with a share q of the sensitivity."""
     made = made_of(study, p)
     intercept = p.fit_intercept and (made is None or made.derived.constant)
     columns = _implied(card.columns, p.norm, q) if made is None else features_of(made, intercept=intercept)
@@ -237,7 +237,7 @@ def low_level(study: Study, p: Parameters, card: Card, q: float, outcomes: Outco
 
 
 def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[Sentence, ...] = ()) -> Plan:
-    """The releases of a stacking study, perturbed soundly unless the caller brings its own."""
+    """Return the releases of a stacking study, perturbed soundly unless the caller brings its own."""
     design = design_of(study)
     vertical, learns = design.split is Split.VERTICAL, design.learns
     rows = study.parties[0].rows
@@ -254,34 +254,9 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[Sentence, .
             Release(BLOCK, block.card.name, BLOCK, mechanism, exposure=Exposure(part, label=mechanism.label))
             for block, mechanism in zip(design.blocks, _perturbed(study, design, shapes, perturb), strict=True)
         ]
-    public: tuple[Sentence, ...] = ()
-    trusted: tuple[Sentence, ...] = ()
     if learns:
-        share = 1 - design.parameters.predictions_share if design.meta is Meta.PERTURBED else 1.0
-        count = high or study.card(design.holder).rows
-        outcomes = design.outcomes
-        fit = Fit(design.high_columns, count, 1.0, apart=2.0, classes=outcomes.classes, rest=outcomes.rest)
-        penalties = partial(design.penalty, META, count, study.epsilon)
-        if perturb is fits and share == 1.0:
-            (meta,) = by_law(study, [fit], penalties, Noise(design.parameters.noise))
-        else:
-            (meta,) = perturb(study, [fit], penalties(Noise.GAMMA), study.epsilon * share)
-        if design.meta is Meta.PERTURBED:
-            releases += [_predictions(study, design, block.card.name, high) for block in design.blocks]
-        releases.append(Release(META, design.holder, META, meta, exposure=Exposure(HIGH if high else "", label=meta.label)))
-    if design.meta is Meta.TRUSTED:
-        public = (
-            Sentence(
-                "stacking.predictions-seen",
-                "The coordinator and {holder}, which are trusted, see every party's prediction of {rows} of the rows without noise.",
-                holder=design.holder,
-                rows=high,
-            ),
-        )
-        trusted = (
-            Sentence("trusted.coordinator", "the coordinator"),
-            Sentence("trusted.high-level", "{holder}, which learns the high level", holder=design.holder),
-        )
+        releases += _high_level(study, design, high, perturb)
+    public, trusted = _who_sees(design, high)
     return Plan(
         study,
         design.split,
@@ -301,8 +276,44 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[Sentence, .
     )
 
 
+def _high_level(study: Study, design: StackingDesign, high: int, perturb: Perturb) -> list[Release]:
+    """Return the releases of the high level: the parties' perturbed predictions, where there are any, and its own fit."""
+    share = 1 - design.parameters.predictions_share if design.meta is Meta.PERTURBED else 1.0
+    count = high or study.card(design.holder).rows
+    outcomes = design.outcomes
+    fit = Fit(design.high_columns, count, 1.0, apart=2.0, classes=outcomes.classes, rest=outcomes.rest)
+    penalties = partial(design.penalty, META, count, study.epsilon)
+    if perturb is fits and share == 1.0:
+        (meta,) = by_law(study, [fit], penalties, Noise(design.parameters.noise))
+    else:
+        (meta,) = perturb(study, [fit], penalties(Noise.GAMMA), study.epsilon * share)
+    found = (
+        [_predictions(study, design, block.card.name, high) for block in design.blocks]
+        if design.meta is Meta.PERTURBED
+        else []
+    )
+    return [*found, Release(META, design.holder, META, meta, exposure=Exposure(HIGH if high else "", label=meta.label))]
+
+
+def _who_sees(design: StackingDesign, high: int) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
+    """Return the sentences on what leaves the parties without noise, and on who is trusted with it."""
+    if design.meta is not Meta.TRUSTED:
+        return (), ()
+    seen = Sentence(
+        "stacking.predictions-seen",
+        "The coordinator and {holder}, which are trusted, see every party's prediction of {rows} of the rows without noise.",
+        holder=design.holder,
+        rows=high,
+    )
+    trusted = (
+        Sentence("trusted.coordinator", "the coordinator"),
+        Sentence("trusted.high-level", "{holder}, which learns the high level", holder=design.holder),
+    )
+    return (seen,), trusted
+
+
 def _perturbed(study: Study, design: StackingDesign, shapes: list[Fit], perturb: Perturb) -> Sequence[ObjectivePerturbation]:
-    """The low-level fits: one after the other where rows are split, together where they are of the same rows."""
+    """Return the low-level fits: one after the other where rows are split, together where they are of the same rows."""
     noise = Noise(design.parameters.noise)
 
     def made(together: list[Fit]) -> Sequence[ObjectivePerturbation]:

@@ -53,14 +53,14 @@ class PooledLogistic(Tabled, StackEstimator):
     _saved_types = (*StackEstimator._saved_types, Estimates)  # noqa: SLF001 - its base's
 
     def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
-        """The plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
+        """Return the plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
         return self._planned(sites or {ALL: n_samples}, n_features)
 
     # --- which way -------------------------------------------------------------------------------------------------------
 
     @property
     def _of_perturbation(self) -> list[str]:
-        """The parameters in use that mean something for objective perturbation alone."""
+        """Return the parameters in use that mean something for objective perturbation alone."""
         used = {
             "penalty": self.penalty != AUTO,
             "noise": self.noise != AUTO,
@@ -72,7 +72,7 @@ class PooledLogistic(Tabled, StackEstimator):
 
     @property
     def _of_lengths(self) -> list[str]:
-        """The parameters in use that say how long rows are, which rounds over standardised columns have no use for."""
+        """Return the parameters in use that say how long rows are, which rounds over standardised columns have no use for."""
         norm = isinstance(self.bounds, Bounds) and self.bounds.norm is not None
         return [*(["rows"] if self.rows != SHORTEN else []), *(["norm"] if norm else [])]
 
@@ -123,7 +123,7 @@ class PooledLogistic(Tabled, StackEstimator):
             )
 
     def _perturbed(self, rows: int, declared: Declared) -> Study:
-        """One perturbed fit to the rows of one party."""
+        """Return one perturbed fit to the rows of one party."""
         source = {} if self.source is None else {ALL: [float(w) for w in self.source]}
         cards = cards_of({ALL: declared.names}, declared, rows)
         return self._fits(cards, declared, {"split": "samples", "source": source} | self._formula_parameter, Meta.PUBLIC)
@@ -221,7 +221,7 @@ class PooledLogistic(Tabled, StackEstimator):
         return np.asarray(found if self._outcomes.several else found[:, 0])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of the classes."""
+        """Return probabilities of the classes."""
         check_is_fitted(self)
         if self.method_ != PERTURBATION or not self._outcomes.several:
             return super().predict_proba(X)

@@ -52,7 +52,7 @@ def default_ranks(parties: int) -> tuple[float, ...]:
 
 
 def ranked_shares(p: Parameters, study: Study, *, learns: bool) -> tuple[float, ...]:
-    """The shares by rank, which sum to 1; none where importance is declared."""
+    """Return the shares by rank, which sum to 1; none where importance is declared."""
     if not p.ranks:
         return ()
     falling = all(0 < later <= earlier < math.inf for earlier, later in zip(p.ranks, p.ranks[1:], strict=False))
@@ -71,12 +71,12 @@ def ranked_shares(p: Parameters, study: Study, *, learns: bool) -> tuple[float, 
 
 
 def longest(rates: Sequence[float]) -> float:
-    """The longest e_y - r: how long a row of length 1 can be in a score."""
+    """Return the longest e_y - r: how long a row of length 1 can be in a score."""
     return max(float(np.linalg.norm(np.eye(len(rates))[c] - np.asarray(rates))) for c in range(len(rates)))
 
 
 def score_of(rows: Matrix, places: NDArray[np.intp], rates: Sequence[float]) -> NDArray[np.int64]:
-    """The length of sum (e_y - r) x' over rows of length at most 1, r the public rates: in steps, toward zero."""
+    """Return the length of sum (e_y - r) x' over rows of length at most 1, r the public rates: in steps, toward zero."""
     away = np.eye(len(rates))[places] - np.asarray(rates)
     return np.array([math.trunc(float(np.linalg.norm(away.T @ rows)) * _GRID)], dtype=np.int64)
 
@@ -84,7 +84,7 @@ def score_of(rows: Matrix, places: NDArray[np.intp], rates: Sequence[float]) -> 
 def ranked_releases(
     study: Study, p: Parameters, blocks: Sequence[LowLevel], shares: Sequence[float], penalties: Penalties
 ) -> list[Release]:
-    """A score of every party; and a fit of every party for every rank, of which all parties together make one each."""
+    """Return a score of every party; and a fit of every party for every rank, of which all parties together make one each."""
     unit, rows, outcomes = Unit(study.unit), study.parties[0].rows, blocks[0].outcomes
     row = longest(p.rates) * _GRID
     # A length moves by no more than the sum does; one step more where two truncated ones are apart.

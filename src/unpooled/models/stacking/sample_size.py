@@ -18,7 +18,7 @@ def rows_wanted(
     groups: int = 1,
     constant: float = 1.0,
 ) -> float:
-    r"""Rows above which :math:`\Pr[L(w)\le L(v)+excess]\ge 1-\delta` by Theorem 5 of the PST paper (Yao et al. 2019).
+    r"""Return rows above which :math:`\Pr[L(w)\le L(v)+excess]\ge 1-\delta` by Theorem 5 of the PST paper (Yao et al. 2019).
 
     With ``groups`` = 1 it is Proposition 2 of the PST paper (Yao et al. 2019).
 

@@ -65,7 +65,7 @@ class StackEstimator(DeclaredClassifier):
 
     @property
     def released_(self) -> Any:  # noqa: ANN401 - a mapping from parties to lists
-        """The released weights of every party, which carry their origin to the ``source`` of another fit."""
+        """Return the released weights of every party, which carry their origin to the ``source`` of another fit."""
         if "released_" not in vars(self):
             raise AttributeError("no weights of perturbed fits were released")
         return self.plan_.sourced(SOURCE, vars(self)["released_"])
@@ -93,7 +93,7 @@ class StackEstimator(DeclaredClassifier):
 
 
 def released_weights(result: StackingResult) -> dict[str, list[float]]:
-    """The weights of every party as it released them, class by class."""
+    """Return the weights of every party as it released them, class by class."""
     found: dict[str, list[float]] = {}
     for model in result.models:
         found.setdefault(model.party, []).extend(model.weights)

@@ -48,7 +48,7 @@ class StackedClassifier(StackEstimator):
         return self._weighed(names)[0]
 
     def _weighed(self, names: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, float]]:
-        """Columns and importance of every party."""
+        """Return columns and importance of every party."""
         declared = None if self._ranked else self.importance
         return weighed(
             super()._groups(names),
@@ -83,7 +83,7 @@ class StackedClassifier(StackEstimator):
     # --- fit -----------------------------------------------------------------------------------------------------------------
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
-        """The plan of a fit to data of this shape, without data (rows split: dealt to random groups)."""
+        """Return the plan of a fit to data of this shape, without data (rows split: dealt to random groups)."""
         check({"n_samples": (WHOLE,)}, {"n_samples": n_samples})
         self._validate_params()
         if self.split != "samples":
@@ -151,7 +151,7 @@ class StackedClassifier(StackEstimator):
     # --- predict -------------------------------------------------------------------------------------------------------------
 
     def _low(self, X: ArrayLike) -> list[NDArray[np.float64]]:
-        """Probabilities of every class by every low-level model."""
+        """Return probabilities of every class by every low-level model."""
         check_is_fitted(self)
         new, outcomes, found = self._new(X), self._outcomes, []
         for place, block in enumerate(self._blocks):

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.models.stacking.coordinator import StackingResult
-    from unpooled.models.stacking.outcomes import Outcomes
     from unpooled.models.stacking.plan import StackingDesign
     from unpooled.privacy.plan import Plan
 
@@ -24,12 +23,12 @@ _INTERCEPT = "(intercept)"
 HIGH = "high level"
 
 
-def terms(plan: Plan, result: StackingResult) -> tuple[ResultTerm, ...]:
-    """Log odds per unit of every column, for each party's model; then the weights of the high level, where one was learned."""
+def terms(plan: Plan[StackingDesign], result: StackingResult) -> tuple[ResultTerm, ...]:
+    """Return log odds per unit of every column, for each party's model; then the weights of the high level, where one was learned."""
     found: list[ResultTerm] = []
     for model in result.models:
         found += plain((*model.names, _INTERCEPT), (*model.coefficients, model.intercept), model.name)
-    design: StackingDesign = plan.design
+    design = plan.design
     classes = [text_of(c) for c in design.parameters.classes] if design.outcomes.several else [""]
     if not result.high:
         return tuple(found)
@@ -39,8 +38,8 @@ def terms(plan: Plan, result: StackingResult) -> tuple[ResultTerm, ...]:
     return tuple(found)
 
 
-def kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> tuple[ResultTerm, ...]:
-    """The party's own model, which it also released."""
+def kept_terms(plan: Plan[StackingDesign], party: str, kept: Mapping[str, NDArray[Any]]) -> tuple[ResultTerm, ...]:
+    """Return the party's own model, which it also released."""
     from unpooled.models.stacking.party import KEPT, KEPT_RANK
 
     block = plan.design.block(party)
@@ -48,7 +47,7 @@ def kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> tupl
         return ()
     if KEPT_RANK in kept:
         block = plan.design.ranked(plan.study, party, int(kept[KEPT_RANK][0]))
-    outcomes: Outcomes = plan.design.outcomes
+    outcomes = plan.design.outcomes
     labels = [text_of(c) for c in plan.design.parameters.classes] if outcomes.several else [""]
     found: list[ResultTerm] = []
     for label, own, intercept in zip(labels, *block.in_own_units(kept[KEPT]), strict=True):

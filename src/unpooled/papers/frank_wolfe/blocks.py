@@ -70,7 +70,7 @@ class Blocks(Sampled):
         )  # fmt: skip
 
     def point(self, t: int) -> Iterate:
-        """The iterate, with its gap."""
+        """Return the iterate, with its gap."""
         target = self._problem.target
         if self._logistic:
             objective = float(np.logaddexp(0.0, -target * self._predictions).mean())
@@ -102,7 +102,7 @@ def _turn(  # noqa: C901 - one pass over blocks, one over their supports
     touched: Index,
     mark: NDArray[np.bool_],
 ) -> tuple[int, int, float, float]:
-    """The direction of the sampled blocks in predictions: how many blocks and rows move, n times the slope, squared length."""
+    """Return the direction of the sampled blocks in predictions: how many blocks and rows move, n times the slope, squared length."""
     n, blocks = target.size, 0
     for i in range(columns.size):
         k = owner[columns[i]]
@@ -206,7 +206,7 @@ def _go(
 
 
 def logistic_search(margins: Vector, change: Vector) -> float:
-    """The minimum over [0, 1] of the logistic loss at margins + gamma * change: Newton, bisection where that leaves it."""
+    """Return the minimum over [0, 1] of the logistic loss at margins + gamma * change: Newton, bisection where that leaves it."""
     low, high, gamma = 0.0, 1.0, 1.0
     for _ in range(_NEWTON):
         miss = np.exp(-np.logaddexp(0.0, margins + gamma * change))

@@ -144,7 +144,7 @@ def frank_wolfe(
 
 
 def _exponential(temperature: float, rng: np.random.Generator) -> Oracle:
-    """The exponential mechanism as an oracle: the largest of all scores with Gumbel noise."""
+    """Return the exponential mechanism as an oracle: the largest of all scores with Gumbel noise."""
 
     def oracle(_columns: Index, slopes: Vector) -> Vector:
         ahead, back = (side / temperature + rng.gumbel(size=slopes.size) for side in (slopes, -slopes))

@@ -109,7 +109,7 @@ class Full:
         self._kept[places], self._slots[likely] = likely, places
 
     def _foreseen(self) -> Index:
-        """Columns that the next rounds will likely pick: for somewhat more rounds than the last such look was good for."""
+        """Return columns that the next rounds will likely pick: for somewhat more rounds than the last such look was good for."""
         found = np.empty(_NOISY_AHEAD, dtype=np.int64)
         rounds, self._looked = self._t - self._looked + _AHEAD, self._t
         number = foresee(
@@ -119,7 +119,7 @@ class Full:
         return found[:number]
 
     def point(self, t: int) -> Iterate:
-        """The iterate, with its gap."""
+        """Return the iterate, with its gap."""
         n = self._problem.columns.shape[0]
         scale, square, cross, total, gap = (float(value) for value in self._state)
         support = np.flatnonzero(self._x)
@@ -127,7 +127,7 @@ class Full:
         return Iterate(support, scale * self._x[support], self._x.size, objective, gap / n, t)
 
     def gradient(self) -> Vector:
-        """The gradient of f as it is kept."""
+        """Return the gradient of f as it is kept."""
         found: Vector = (self._state[0] * self._moved - self._moments) / self._problem.columns.shape[0]
         return found
 
@@ -143,7 +143,7 @@ def _list_rows(
     begins: Index,
     ends: Index,
 ) -> tuple[Vector, NDArray[np.int32], Index, Index]:
-    """The lists of rows, extended by the rows that these columns touch: one pass over the nonzeros."""
+    """Return the lists of rows, extended by the rows that these columns touch: one pass over the nonzeros."""
     new = np.zeros(begins.size, dtype=np.uint8)
     for j in columns:
         for e in range(starts[j], starts[j + 1]):

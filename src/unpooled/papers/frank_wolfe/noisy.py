@@ -41,7 +41,7 @@ def _race(  # noqa: C901, PLR0912 - a tile as a whole, then its parts
     temperature: float,
     seed: np.uint64,
 ) -> tuple[int, float]:
-    """A column and the sign of a score, with probability proportional to exp(sign * score / temperature), in these tiles.
+    """Return a column and the sign of a score, with probability proportional to exp(sign * score / temperature), in these tiles.
 
     Every candidate has a clock that rings at exponential times, and a weight w = exp((sign * score - top) / temperature) <= 1:
     the least time / w wins. A tile is left once not even the weight that its bound allows could win. From the first ring
@@ -141,7 +141,7 @@ def foresee(
     rounds: int,
     found: Index,
 ) -> int:
-    """Columns of a dense matrix without a product that the next rounds will likely pick, with the noise of these rounds.
+    """Return columns of a dense matrix without a product that the next rounds will likely pick, with the noise of these rounds.
 
     Steps are standard ones, and a product that is missing is taken to be zero but for the column itself.
     """

@@ -35,12 +35,12 @@ class Problem:
     descend: bool
 
     def step(self, t: int) -> float:
-        """The standard step, or -1 for a line search."""
+        """Return the standard step, or -1 for a line search."""
         return -1.0 if self.search else 2.0 / (self.probability * t + 2.0)
 
 
 def target_of(y: ArrayLike, shape: tuple[int, int], loss: str) -> Vector:
-    """The target as a vector, if it fits the matrix and the loss."""
+    """Return the target as a vector, if it fits the matrix and the loss."""
     target = np.ascontiguousarray(y, dtype=np.float64)
     if target.shape != shape[:1] or min(shape) == 0:
         msg = f"y has shape {target.shape}, the matrix {shape}"
@@ -54,7 +54,7 @@ def target_of(y: ArrayLike, shape: tuple[int, int], loss: str) -> Vector:
 
 
 def labels_of(labels: ArrayLike | None, d: int) -> Index:
-    """The number of every column's block (or group): labels in sorted order, 0 .. k - 1."""
+    """Return the number of every column's block (or group): labels in sorted order, 0 .. k - 1."""
     if labels is None:
         return np.zeros(d, dtype=np.int64)
     given = np.asarray(labels)
@@ -65,7 +65,7 @@ def labels_of(labels: ArrayLike | None, d: int) -> Index:
 
 
 def radii_of(radius: ArrayLike, count: int) -> Vector:
-    """One radius per block; a single number is their sum."""
+    """Return one radius per block; a single number is their sum."""
     given = np.asarray(radius, dtype=np.float64)
     radii = np.full(count, float(given) / count) if given.ndim == 0 else given
     if radii.shape != (count,) or not (radii > 0).all() or not np.isfinite(radii).all():

@@ -46,7 +46,7 @@ class Sampled(ABC):
 
     @abstractmethod
     def point(self, t: int) -> Iterate:
-        """The iterate, with its gap."""
+        """Return the iterate, with its gap."""
 
     def _chosen(self, columns: Index, slopes: Vector) -> Vector:
         return slopes if self._oracle is None else np.asarray(self._oracle(columns, slopes / self._problem.target.size))
@@ -84,7 +84,7 @@ class Ball(Sampled):
         )  # fmt: skip
 
     def point(self, t: int) -> Iterate:
-        """The iterate, with its gap."""
+        """Return the iterate, with its gap."""
         target = self._problem.target
         residuals = self._state[0] * self._predictions - target
         return self._point(t, self._state[0] * self._x, residuals, float(residuals @ residuals) / (2 * target.size))

@@ -17,7 +17,7 @@ ROUNDING = 1e-14
 
 @njit(nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
 def tile_top(moved: Vector, moments: Vector, scale: float, order: Index, low: int, high: int) -> float:
-    """The largest score's magnitude at these positions."""
+    """Return the largest score's magnitude at these positions."""
     top = 0.0
     if order.size:
         for j in order[low:high]:
@@ -31,7 +31,7 @@ def tile_top(moved: Vector, moments: Vector, scale: float, order: Index, low: in
 
 @njit(inline="always")
 def column_at(order: Index, position: int) -> int:
-    """The column at a position; columns are in order already where no order is given."""
+    """Return the column at a position; columns are in order already where no order is given."""
     return order[position] if order.size else position
 
 
@@ -77,7 +77,7 @@ def vertices(
     chosen: Index,
     weights: Vector,
 ) -> float:
-    """The best vertex of every block; n times the gradient times all of them."""
+    """Return the best vertex of every block; n times the gradient times all of them."""
     downhill, begin = 0.0, 0
     for k in range(radii.size):
         j = _largest(moved, moments, scale, bounds, order, edges, begin, ends[k])

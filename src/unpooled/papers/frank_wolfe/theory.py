@@ -36,7 +36,7 @@ class Sampling:
 
     @property
     def least(self) -> float:
-        """The smallest inclusion probability."""
+        """Return the smallest inclusion probability."""
         return float(self.probabilities.min())
 
     @classmethod
@@ -47,12 +47,12 @@ class Sampling:
 
     @classmethod
     def uniform(cls, d: int) -> Sampling:
-        """One column, each with the same probability."""
+        """Return one column, each with the same probability."""
         return cls.nice(d, 1)
 
     @classmethod
     def nice(cls, d: int, tau: int) -> Sampling:
-        """A set of tau columns, each such set with the same probability."""
+        """Return a set of tau columns, each such set with the same probability."""
         return cls.distributed(np.zeros(d, dtype=np.int64), tau)
 
     @classmethod
@@ -101,7 +101,7 @@ class Sampling:
 
 @njit(nogil=True)
 def _shuffle(permutation: Index, starts: Index, sizes: Index, uniforms: Matrix) -> Index:
-    """The first steps of a Fisher-Yates shuffle in every group: a uniform subset, wherever the last one left the order."""
+    """Return the first steps of a Fisher-Yates shuffle in every group: a uniform subset, wherever the last one left the order."""
     groups, tau = uniforms.shape
     out = np.empty(groups * tau, dtype=np.int64)
     for k in range(groups):
@@ -130,7 +130,7 @@ def interactions(
     exact: bool = False,
     smoothness: float = 1.0,
 ) -> tuple[float, float, float]:
-    r"""The constants of Propositions 3 and 4 of Lou & Cheung: how far blocks move predictions, alone and together.
+    r"""Return the constants of Propositions 3 and 4 of Lou & Cheung: how far blocks move predictions, alone and together.
 
     :math:`\mu_1` is the largest :math:`|A_k (s - x)|^2/n` of one block, :math:`\mu_2` the largest product
     :math:`(A_k(s-x))\cdot(A_l(s-x))/n` of two blocks of one group, :math:`\mu_3` of two blocks of different groups. A ball's differences are

@@ -47,7 +47,7 @@ class Coding:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The declared columns this coding reads."""
+        """Return the declared columns this coding reads."""
         return tuple(column.name for column in self.columns)
 
     @property
@@ -66,7 +66,7 @@ class Coding:
 
     @property
     def units(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(width, centre) of every coded column: a number z is coded as (z - centre) / width, categories and indicators as 0 and 1."""
+        """Return (width, centre) of every coded column: a number z is coded as (z - centre) / width, categories and indicators as 0 and 1."""
         numbers = [c.categories is None for c in self.columns]
         first = np.searchsorted(self.attribute, np.flatnonzero(numbers))
         width, centre = np.ones(len(self.attribute)), np.zeros(len(self.attribute))
@@ -79,13 +79,13 @@ class Coding:
         return len(column.categories or " ") + (column.missing == "indicator")
 
     def real(self, block: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-        """The same code without rounding, in [-1, 1] and column-major: for what a party computes and keeps for itself."""
+        """Return the same code without rounding, in [-1, 1] and column-major: for what a party computes and keeps for itself."""
         out = np.empty((block[0].size, len(self.attribute)), order="F")
         replace(self, grid=1)._fill(block, out, rounded=False)  # noqa: SLF001 - its own
         return out
 
     def natural(self, block: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-        """The same columns in the data's own units: numbers as they are (the centre where missing), categories as 0 and 1."""
+        """Return the same columns in the data's own units: numbers as they are (the centre where missing), categories as 0 and 1."""
         out = Coding(self.columns, 1).real(block)
         at = 0
         for column, raw in zip(self.columns, block, strict=True):
@@ -95,16 +95,16 @@ class Coding:
         return out
 
     def code(self, block: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """(coded integers, which declared values are present) of a block of raw columns."""
+        """Return (coded integers, which declared values are present) of a block of raw columns."""
         out = np.empty((block[0].size, len(self.attribute)), dtype=np.int64)
         return out, self.code_into(block, out)
 
     def code_into(self, block: Sequence[NDArray[Any]], out: NDArray[Any]) -> NDArray[np.bool_]:
-        """The same integers into an array of the caller's (int64, or float64 that BLAS is to work on); what is present."""
+        """Return the same integers into an array of the caller's (int64, or float64 that BLAS is to work on); what is present."""
         return self._fill(block, out, rounded=True)
 
     def code_sparse(self, matrix: csc_array) -> csc_array:
-        """The same integers, as floats, of columns that are held sparse, in the order of ``columns``: only stored values are looked at.
+        """Return the same integers, as floats, of columns that are held sparse, in the order of ``columns``: only stored values are looked at.
 
         Missing values become zero where the column says "absent".
         """
@@ -145,7 +145,7 @@ class Coding:
         return present
 
     def _shortened(self, block: Sequence[NDArray[Any]], out: NDArray[Any], *, rounded: bool) -> NDArray[np.bool_]:
-        """Rows in units of the norm, shortened to it where they are longer: their direction stays what it is.
+        """Return rows in units of the norm, shortened to it where they are longer: their direction stays what it is.
 
         Values are clipped to declared ranges first, but not to a range that the norm alone implies.
         """
@@ -266,7 +266,7 @@ def check(table: Table, columns: Sequence[Column]) -> None:
 
 
 def integer_grid(n_rows: int, degree: int, largest: int = 1 << 20) -> int:
-    """The finest power-of-two grid on which a sum of n products of ``degree`` coded values stays below 2^61."""
+    """Return the finest power-of-two grid on which a sum of n products of ``degree`` coded values stays below 2^61."""
     exponent = (61 - math.ceil(math.log2(max(n_rows, 2)))) // degree
     if exponent < 1:
         raise UsageError("so many rows that 64-bit integers do not hold their sums: the cards name too many rows")

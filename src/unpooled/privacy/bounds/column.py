@@ -61,7 +61,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def calendar(self) -> tuple[date, float] | None:
-        """The first day that a column of dates counts from, and the days in its unit; None of other columns."""
+        """Return the first day that a column of dates counts from, and the days in its unit; None of other columns."""
         said = _DATES.fullmatch(self.dates)
         try:
             return None if said is None else (date.fromisoformat(said[2]), _DAYS[said[1]])
@@ -70,7 +70,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def centre(self) -> float:
-        """The middle of the range, where coded values are zero."""
+        """Return the middle of the range, where coded values are zero."""
         return self.range[0] / 2 + self.range[1] / 2
 
     @property
@@ -80,7 +80,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def range(self) -> tuple[float, float]:
-        """(low, high) of a numeric column."""
+        """Return (low, high) of a numeric column."""
         if self.low is None or self.high is None:
             msg = f"column {self.name!r} has categories, not a range"
             raise UsageError(msg).at(column=self.name)
@@ -102,13 +102,13 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 def truth_words(categories: tuple[str, ...]) -> tuple[str, str] | None:
-    """(false, true) as these categories write them, or None: a file's yes-or-no column holds the words themselves, not 0 and 1."""
+    """Return (false, true) as these categories write them, or None: a file's yes-or-no column holds the words themselves, not 0 and 1."""
     words = {category.lower(): category for category in categories}
     return (words["false"], words["true"]) if words.keys() == {"false", "true"} else None
 
 
 def text_of(value: object) -> str:
-    """A value as a category: text as it is; 1, 1.0 and True (all stored as 1.0) are '1'."""
+    """Return a value as a category: text as it is; 1, 1.0 and True (all stored as 1.0) are '1'."""
     if not isinstance(value, Real | np.bool_):
         return str(value)
     number = float(value)

@@ -59,12 +59,12 @@ class Bounds:
 
     @property
     def origins(self) -> tuple[Any, ...]:
-        """The releases that these bounds come from; none where they were declared."""
+        """Return the releases that these bounds come from; none where they were declared."""
         return (*self.paid, *origins_of(self.low, self.high))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that are declared by name, in the order of their declarations; none where they are declared by place."""
+        """Return the columns that are declared by name, in the order of their declarations; none where they are declared by place."""
         return tuple(str(name) for name in self.low) if isinstance(self.low, Mapping) else ()
 
     def undeclared(self, names: Sequence[str]) -> list[str]:
@@ -83,7 +83,7 @@ class Bounds:
             raise UsageError(msg).at(column=undeclared[0])
 
     def columns(self, names: Sequence[str]) -> tuple[Column, ...]:
-        """One :class:`Column` per name; whatever is undeclared or does not fit is an error that names the column."""
+        """Return one :class:`Column` per name; whatever is undeclared or does not fit is an error that names the column."""
         if self.norm is not None and not 0 < real("norm", self.norm) < math.inf:
             msg = "norm must be a positive finite number"
             raise UsageError(msg)
@@ -135,7 +135,7 @@ class Bounds:
 
     @classmethod
     def from_data(cls, table: Table, *, warn: bool = True) -> Bounds:
-        """Ranges and categories read off the data, with a warning: for exploration, no guarantee holds."""
+        """Return ranges and categories read off the data, with a warning: for exploration, no guarantee holds."""
         if warn:
             message = (
                 "no bounds were declared, so they were read off the data: the result is for exploration only and carries no "
@@ -162,7 +162,7 @@ class Bounds:
 
 
 def _end(name: str, value: object) -> float | None:
-    """One end of a range that is declared by name."""
+    """Return one end of a range that is declared by name."""
     if value is None or (isinstance(value, Real) and not isinstance(value, bool)):
         return None if value is None else float(value)
     msg = f"column {name!r}: declare two numbers (low, high), or a list of categories"

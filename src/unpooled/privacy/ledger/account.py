@@ -52,12 +52,12 @@ class Ledger:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Ledger:
-        """A new ledger with a new root key. Refused where any file of a ledger is found; a failure leaves none."""
+        """Return a new ledger with a new root key. Refused where any file of a ledger is found; a failure leaves none."""
         return cls(Store.create(Path(path).absolute()))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, moved: bool = False) -> Ledger:
-        """The ledger at this path, every row and every stored reply verified. Never creates anything.
+        """Return the ledger at this path, every row and every stored reply verified. Never creates anything.
 
         A ledger knows its place. One that is elsewhere is a copy, which would spend its budget a second time, and is refused, until its
         owner says that it was ``moved``.
@@ -75,7 +75,7 @@ class Ledger:
 
     @classmethod
     def in_memory(cls, root_key: bytes | None = None) -> Ledger:
-        """A ledger that ends with the process, for simulation: the same rules, no files."""
+        """Return a ledger that ends with the process, for simulation: the same rules, no files."""
         root_key = os.urandom(32) if root_key is None else root_key
         check_digest("root key", root_key)
         return cls(Store(None, root_key, new=True))
@@ -181,7 +181,7 @@ class Ledger:
                 raise ReleaseConflict(msg)
 
     def reply(self, plan: str, step: str, index: int, request: bytes) -> bytes | None:
-        """The stored reply of a step, or None while there is none."""
+        """Return the stored reply of a step, or None while there is none."""
         check_step(plan, step, index)
         check_digest("request", request)
         with self._store.locked() as history:
@@ -249,7 +249,7 @@ class Ledger:
 
     @property
     def data(self) -> tuple[tuple[str, bytes], ...]:
-        """The files whose budget it keeps, each with the SHA-256 of what it held when it was recorded."""
+        """Return the files whose budget it keeps, each with the SHA-256 of what it held when it was recorded."""
         with self._store.locked() as history:
             found = [msgspec.json.decode(row.detail) for row in history.rows if row.kind == "data"]
         return tuple((one["file"], bytes.fromhex(one["digest"])) for one in found)
@@ -304,18 +304,18 @@ class Ledger:
             return key in history.charges
 
     def entries(self) -> tuple[Entry, ...]:
-        """The charges, approvals and withdrawals, oldest first."""
+        """Return the charges, approvals and withdrawals, oldest first."""
         with self._store.locked() as history:
             return history.entries()
 
     def export(self) -> bytes:
-        """Every row of the chain as text, for an auditor: no reply and no key, and yet enough to recompute the head."""
+        """Return every row of the chain as text, for an auditor: no reply and no key, and yet enough to recompute the head."""
         with self._store.locked() as history:
             return export(history.rows, history.head.digest.hex())
 
     @property
     def head(self) -> str:
-        """The end of the chain. Written down elsewhere, it shows later that no row was taken back."""
+        """Return the end of the chain. Written down elsewhere, it shows later that no row was taken back."""
         with self._store.locked() as history:
             return history.head.digest.hex()
 

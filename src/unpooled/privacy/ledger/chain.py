@@ -106,13 +106,13 @@ class Row(NamedTuple):
 
     @classmethod
     def of(cls, charge: Charge) -> Row:
-        """The row that debits a charge."""
+        """Return the row that debits a charge."""
         key, kind = charge.key, "shared" if charge.shared else "charge"
         return cls(0, 0, kind, key.plan, key.step, key.index, key.name, charge.fingerprint, b"", spell_costs(charge.costs))
 
     @property
     def charge(self) -> Charge:
-        """The charge that a row debits."""
+        """Return the charge that a row debits."""
         return Charge(self.key, self.fingerprint, read_costs(self.detail), self.kind == "shared")
 
     @property
@@ -122,7 +122,7 @@ class Row(NamedTuple):
 
     @property
     def key(self) -> ReleaseKey:
-        """The release that a charge's row is about."""
+        """Return the release that a charge's row is about."""
         return ReleaseKey(self.plan, self.step, self.number, self.name)
 
 
@@ -134,7 +134,7 @@ _SPELLING: dict[type, Callable[[Any], bytes]] = {
 
 
 def link(previous: bytes, columns: Iterable[Any]) -> bytes:
-    """The digest of a row. Every column goes in with its type and length, so no two rows are spelled alike."""
+    """Return the digest of a row. Every column goes in with its type and length, so no two rows are spelled alike."""
     digest = sha256(previous)
     for value in columns:
         spelled = _SPELLING[type(value)](value)

@@ -18,7 +18,7 @@ _LARGEST_INTEGER = 2**63 - 1
 
 
 def where(plan: str, step: str, index: int) -> str:
-    """A step in words, for messages."""
+    """Return a step in words, for messages."""
     return f"step {step!r}, index {index} of plan {plan[:12]}"
 
 
@@ -122,7 +122,7 @@ class Entry:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The units that it prices."""
+        """Return the units that it prices."""
         return tuple(unit for unit in Unit if any(cost.unit is unit for cost in self.costs))
 
     def words(self, unit: Unit) -> str:

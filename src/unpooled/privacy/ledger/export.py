@@ -23,13 +23,13 @@ class _Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def export(rows: Sequence[Row], head: str) -> bytes:
-    """The rows and their head. Bytes stand as hexadecimal text; replies are not among them, nor the key."""
+    """Return the rows and their head. Bytes stand as hexadecimal text; replies are not among them, nor the key."""
     told = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in rows]
     return msgspec.json.format(msgspec.json.encode(_Export(_FORMAT, head, told)))
 
 
 def read_export(raw: bytes) -> History:
-    """The history that an export tells, every row tied to the one before; refused where its rows do not make its head."""
+    """Return the history that an export tells, every row tied to the one before; refused where its rows do not make its head."""
     history = History()
     try:
         told = msgspec.json.decode(raw, type=_Export, strict=True)

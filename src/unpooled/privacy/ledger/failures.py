@@ -40,7 +40,7 @@ def must_be_posix() -> None:
 
 
 def ledger_at(path: Path | None) -> str:
-    """A ledger in words."""
+    """Return a ledger in words."""
     return "the ledger in memory" if path is None else f"ledger {path}"
 
 

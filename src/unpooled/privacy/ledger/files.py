@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def beside(database: Path, ending: str) -> Path:
-    """The file of a ledger with this ending."""
+    """Return the file of a ledger with this ending."""
     return database.with_name(database.name + ending)
 
 

@@ -40,12 +40,12 @@ class Old(NamedTuple):
 
 
 def tables(connection: sqlite3.Connection) -> list[tuple[str]]:
-    """The tables of a database, and whatever else it holds, as they were made."""
+    """Return the tables of a database, and whatever else it holds, as they were made."""
     return connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
 
 
 def read(database: Path, anchor: Path, root_key: bytes) -> Old:
-    """Every row and reply, verified like format 1 verified them; raises ValueError where anything is not as it should be."""
+    """Return every row and reply, verified like format 1 verified them; raises ValueError where anything is not as it should be."""
     connection = sqlite3.connect(database.as_uri() + "?mode=ro", uri=True)
     try:
         if tables(connection) != FORMAT_1:

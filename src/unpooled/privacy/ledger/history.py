@@ -72,7 +72,7 @@ class History:
         self.heads.add(digest.hex())
 
     def new(self, charges: Iterable[Charge], *, fingerprints: bool) -> dict[ReleaseKey, Charge]:
-        """The charges that are not yet in the ledger. One that is there with other content is a conflict."""
+        """Return the charges that are not yet in the ledger. One that is there with other content is a conflict."""
         new: dict[ReleaseKey, Charge] = {}
         for charge in charges:
             require(type(charge) is Charge, f"only a Charge can be debited, not {type(charge).__name__}")
@@ -98,7 +98,7 @@ class History:
         return tuple(self.entry(row) for row in self.rows if row.kind in {"charge", "shared", "approval", "withdrawal"})
 
     def entry(self, row: Row) -> Entry:
-        """A charge, an approval or a withdrawal as people read it."""
+        """Return a charge, an approval or a withdrawal as people read it."""
         if row.kind in {"approval", "withdrawal"}:
             said: Literal["approval", "withdrawal"] = "approval" if row.kind == "approval" else "withdrawal"
             told = row.approval

@@ -51,7 +51,7 @@ class StudyLine:
 
     @property
     def approval(self) -> Entry | None:
-        """The last approval of the plan, if the ledger holds one."""
+        """Return the last approval of the plan, if the ledger holds one."""
         return next((entry for entry in reversed(self.entries) if entry.kind == "approval"), None)
 
     @property

@@ -99,7 +99,7 @@ class Store:
 
     @classmethod
     def open(cls, database: Path, *, moved: bool = False) -> Self:
-        """The files at this path, every row and every stored reply verified."""
+        """Return the files at this path, every row and every stored reply verified."""
         failures.must_be_posix()
         parts = database, files.beside(database, ".anchor"), files.beside(database, ".key")
         try:
@@ -168,7 +168,7 @@ class Store:
         self.connection.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (content, body))
 
     def body(self, content: bytes) -> bytes:
-        """The stored reply of this digest."""
+        """Return the stored reply of this digest."""
         found = self.connection.execute("SELECT body FROM replies WHERE content = ?", (content,)).fetchone()
         body = found[0] if found else None
         if not isinstance(body, bytes) or sha256(body).digest() != content:

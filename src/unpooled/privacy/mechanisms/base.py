@@ -51,7 +51,7 @@ class Mechanism(ABC):
 
         @property
         def scale(self) -> float | None:
-            """The scale of its noise; None where it is known during the run only."""
+            """Return the scale of its noise; None where it is known during the run only."""
 
     def prices(self, unit: Unit) -> bool:
         """Return True if the mechanism prices this unit. Only mechanisms made for it know the joint loss of all rows of an id."""
@@ -76,7 +76,7 @@ class Mechanism(ABC):
             raise UsageError(msg)
 
     def content(self, given: Given) -> bytes:
-        """A digest of everything that the released value depends on apart from the noise: the noise key depends on it."""
+        """Return a digest of everything that the released value depends on apart from the noise: the noise key depends on it."""
         total = sha256()
         for part in given.content():
             total.update(len(part).to_bytes(8, "big"))
@@ -92,14 +92,14 @@ class Mechanism(ABC):
         return None
 
     def describe(self) -> tuple[object, ...]:
-        """Everything that defines this mechanism, for the plan's hash: its class and all its fields."""
+        """Return everything that defines this mechanism, for the plan's hash: its class and all its fields."""
         kind = type(self)
         own = [(f.name, _plain(getattr(self, f.name))) for f in dataclasses.fields(self)]  # type: ignore[arg-type]
         return (f"{kind.__module__}.{kind.__qualname__}", *own)
 
 
 def _plain(value: object) -> object:
-    """A field as plain data; a dataclass as its class and fields."""
+    """Return a field as plain data; a dataclass as its class and fields."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return (type(value).__qualname__, *((f.name, _plain(getattr(value, f.name))) for f in dataclasses.fields(value)))
     if isinstance(value, tuple | list):

@@ -63,7 +63,7 @@ class Blocked(Mechanism):
 
     @property
     def size(self) -> int:
-        """The number of released integers."""
+        """Return the number of released integers."""
         return sum(block.size for block in self.blocks)
 
     def prices(self, unit: Unit) -> bool:
@@ -71,7 +71,7 @@ class Blocked(Mechanism):
         return unit in dict(self.reach)
 
     def sensitivity(self, unit: Unit) -> float:
-        """L2 reach of the unit in the same units as ``scale``."""
+        """Return the L2 reach of the unit in the same units as ``scale``."""
         return dict(self.reach)[unit].distance
 
     @property
@@ -83,21 +83,21 @@ class Blocked(Mechanism):
         return max(0, math.ceil(math.log2(self.scale * block.width / self._LARGEST))) if self.scale else 0
 
     def _step(self, block: Block) -> float:
-        """The standard deviation of a block's noise in floored steps."""
+        """Return the standard deviation of a block's noise in floored steps."""
         return math.ldexp(self.scale * block.width, -self._shift(block))
 
     @property
     def steps(self) -> NDArray[np.float64]:
-        """The standard deviation of every coordinate's noise in the steps in which it is released."""
+        """Return the standard deviation of every coordinate's noise in the steps in which it is released."""
         return np.concatenate([np.full(block.size, self._step(block)) for block in self.blocks])
 
     def _mu(self, reach: Reach) -> float:
-        """(distance + flooring) / scale."""
+        """Return (distance + flooring) / scale."""
         step = max((1 / self._step(b) if self._shift(b) else 0.0) for b in self.blocks)
         return reach.distance / self.scale + step * math.sqrt(reach.coordinates)
 
     def widened(self, reach: Reach, cost: float, limit: float) -> Self:
-        """The same with a scale that is larger by as much as the cost, in units of 1/scale, exceeds its limit."""
+        """Return the same with a scale that is larger by as much as the cost, in units of 1/scale, exceeds its limit."""
         # One floored step per coordinate costs up to 2^-18 at any scale: far below that, no scale would ever do.
         if self.floored and limit < 2.0**-16 * math.sqrt(reach.coordinates):
             msg = "epsilon is too small for a release of this size on this grid: ask for more, or release less"
@@ -111,7 +111,7 @@ class Blocked(Mechanism):
         check_integers(given.values, self.size)
 
     def floor(self, statistic: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The statistic in the steps in which it is released."""
+        """Return the statistic in the steps in which it is released."""
         check_integers(statistic, self.size)
         out, at = statistic.copy(), 0
         for block in self.blocks:
@@ -122,7 +122,7 @@ class Blocked(Mechanism):
     def _noisy(
         self, statistic: NDArray[np.int64], bits: RandomBits, law: Callable[..., NDArray[np.int64]]
     ) -> NDArray[np.int64]:
-        """The floored statistic plus noise of this law; exactly the statistic where the scale is 0."""
+        """Return the floored statistic plus noise of this law; exactly the statistic where the scale is 0."""
         out, at = self.floor(statistic), 0
         for block in self.blocks if self.scale else ():
             out[at : at + block.size] += law(self._step(block), block.size, stream=bits, start=at)
@@ -147,7 +147,7 @@ class Blocked(Mechanism):
 
     @property
     def deviations(self) -> NDArray[np.float64]:
-        """Standard deviation of every released coordinate in the statistic's units: noise, and rounding to a step."""
+        """Return the standard deviation of every released coordinate in the statistic's units: noise, and rounding to a step."""
         if not self.scale:
             return np.zeros(self.size)
         rounding = 1 / math.sqrt(12)

@@ -43,7 +43,7 @@ class NoisyChoice(Mechanism):
         return
 
     def event(self, unit: Unit) -> Event:
-        """The cost of one choice."""
+        """Return the cost of one choice."""
         epsilon = dict(self.epsilon)[unit]
         if epsilon == math.inf:
             return UNBOUNDED
@@ -58,7 +58,7 @@ class NoisyChoice(Mechanism):
             raise AccountingError(msg)
 
     def draw(self, given: Scores, bits: RandomBits) -> NDArray[np.int64]:
-        """The index of the choice, as an array of one number."""
+        """Return the index of the choice, as an array of one number."""
         self.check(given)
         scores, epsilon = given.values, dict(self.epsilon)[self.unit]
         if epsilon == math.inf:

@@ -29,11 +29,11 @@ class LossShape(NamedTuple):
 
     @property
     def unit(self) -> float:
-        """The longest gradient of a row in this unit."""
+        """Return the longest gradient of a row in this unit."""
         return math.sqrt(2.0) if self.loss is LossSign.SOFTMAX else 1.0
 
     def corners(self, *, replaces: bool) -> tuple[tuple[int, float], ...]:
-        """(how many, how long) of the corners but the one at 0, the longest first.
+        """Return (how many, how long) of the corners but the one at 0, the longest first.
 
         The unit is the longest gradient of a row, for a softmax the longest row.
         """

@@ -55,7 +55,7 @@ class DistributedGaussian(Blocked):
     def calibrated(
         cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, rho: float, honest: int
     ) -> DistributedGaussian:
-        """The fragment whose event for ``unit`` is at most rho-zCDP (infinite: no noise)."""
+        """Return the fragment whose event for ``unit`` is at most rho-zCDP (infinite: no noise)."""
         fragment = cls(tuple(blocks), tuple(sorted(reach.items())), 0.0, honest)
         if rho == math.inf:
             return fragment
@@ -72,7 +72,7 @@ class DistributedGaussian(Blocked):
 
     @property
     def name(self) -> str:
-        """Its name in plans and ledgers."""
+        """Return its name in plans and ledgers."""
         return "distributed Gaussian" if self.scale else "no noise"
 
     def event(self, unit: Unit) -> Event:
@@ -88,11 +88,11 @@ class DistributedGaussian(Blocked):
         return Event(Kind.ZCDP, epsilon**2 / 2, 1, d * self.honest * noise.TOTAL_VARIATION)
 
     def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
-        """The statistic plus this party's fragment of the noise: private only inside the secure sum."""
+        """Return the statistic plus this party's fragment of the noise: private only inside the secure sum."""
         return self._noisy(given.values, bits, noise.discrete_gaussian)
 
     def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
-        """The rho by which two fragments with equal noise differ once they are summed with the honest others."""
+        """Return the rho by which two fragments with equal noise differ once they are summed with the honest others."""
         return self._distance(one, other) ** 2 / (2 * self.honest)
 
     def total_deviations(self, fragments: int) -> NDArray[np.float64]:
@@ -112,17 +112,17 @@ class Contribution(Mechanism):
 
     @property
     def name(self) -> str:
-        """Its name in plans and ledgers."""
+        """Return its name in plans and ledgers."""
         return "noise at the total"
 
     @property
     def size(self) -> int:
-        """The number of integers."""
+        """Return the number of integers."""
         return self.total.size
 
     @property
     def scale(self) -> float:
-        """The scale of the noise that the aggregator adds."""
+        """Return the scale of the noise that the aggregator adds."""
         return self.total.scale
 
     def prices(self, unit: Unit) -> bool:
@@ -130,11 +130,11 @@ class Contribution(Mechanism):
         return self.total.prices(unit)
 
     def sensitivity(self, unit: Unit) -> float:
-        """L2 reach of the unit in the total."""
+        """Return the L2 reach of the unit in the total."""
         return self.total.sensitivity(unit)
 
     def event(self, unit: Unit) -> Event:
-        """The event of the total's release."""
+        """Return the event of the total's release."""
         return self.total.event(unit)
 
     def check(self, given: Given) -> None:
@@ -144,11 +144,11 @@ class Contribution(Mechanism):
         check_integers(given.values, self.size)
 
     def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
-        """The statistic itself."""
+        """Return the statistic itself."""
         del bits
         self.check(given)
         return np.copy(given.values)
 
     def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
-        """The mu by which two totals with equal noise differ."""
+        """Return the mu by which two totals with equal noise differ."""
         return self.total.change(*(self.total.floor(vector) for vector in (one, other)))

@@ -32,7 +32,7 @@ class GaussianRelease(Blocked):
 
     @classmethod
     def calibrated(cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, mu: float) -> GaussianRelease:
-        """The release whose event for ``unit`` is at most the Gaussian ``mu`` (infinite: no noise)."""
+        """Return the release whose event for ``unit`` is at most the Gaussian ``mu`` (infinite: no noise)."""
         release = cls(tuple(blocks), tuple(sorted(reach.items())), 0.0)
         if mu == math.inf:
             return release
@@ -48,7 +48,7 @@ class GaussianRelease(Blocked):
 
     @property
     def name(self) -> str:
-        """Its name in plans and ledgers."""
+        """Return its name in plans and ledgers."""
         return "rounded Gaussian" if self.scale else "no noise"
 
     def event(self, unit: Unit) -> Event:
@@ -59,9 +59,9 @@ class GaussianRelease(Blocked):
         return Event(Kind.GAUSSIAN, self._mu(reach), 1, reach.coordinates * noise.TOTAL_VARIATION)
 
     def draw(self, given: Vector, bits: RandomBits) -> NDArray[np.int64]:
-        """The released integers; :meth:`decode` puts them back into the statistic's units."""
+        """Return the released integers; :meth:`decode` puts them back into the statistic's units."""
         return self._noisy(given.values, bits, noise.rounded_gaussian)
 
     def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
-        """The mu by which two released vectors with equal noise differ."""
+        """Return the mu by which two released vectors with equal noise differ."""
         return self._distance(one, other)

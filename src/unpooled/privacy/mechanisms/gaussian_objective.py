@@ -60,7 +60,7 @@ class GaussianObjective(ObjectivePerturbation):
 
     @property
     def longest(self) -> float:
-        """The unit of the corners, for rows of length 1: L, or 1 for a softmax."""
+        """Return the unit of the corners, for rows of length 1: L, or 1 for a softmax."""
         return self.slope / self.shape.unit
 
     def _term(self, bits: RandomBits, lane: int) -> NDArray[np.float64]:

@@ -74,7 +74,7 @@ class ObjectivePerturbation(Mechanism):
 
     @property
     def residual(self) -> float:
-        """The gradient norm, for the mean loss, at which the solver stops: above all rounding, and known before any data (S.2)."""
+        """Return the gradient norm, for the mean loss, at which the solver stops: above all rounding, and known before any data (S.2)."""
         pull = self._pull / self.rows
         farthest = self.centre + (self.bound * self.slope + pull) / self.penalty
         # A margin has as many terms as there are columns; of a softmax's Jacobian in its margins the norm is one half.
@@ -99,7 +99,7 @@ class ObjectivePerturbation(Mechanism):
 
     @property
     def name(self) -> str:
-        """Its name in plans and ledgers."""
+        """Return its name in plans and ledgers."""
         return "objective perturbation" if self.scale else "no noise"
 
     def sensitivity(self, unit: Unit) -> float:
@@ -117,7 +117,7 @@ class ObjectivePerturbation(Mechanism):
 
     @property
     def jacobian(self) -> float:
-        """The logarithm of how far one row may change the determinant of one fit."""
+        """Return the logarithm of how far one row may change the determinant of one fit."""
         return self.factors * math.log1p(self.curvature * self.bound**2 / (self.rows * self.penalty))
 
     @property
@@ -134,7 +134,7 @@ class ObjectivePerturbation(Mechanism):
         return Event(Kind.PURE, moved / self.scale + jacobian + self.covering, self.fits, 0.0)
 
     def draw(self, given: Objective, bits: RandomBits) -> NDArray[np.float64]:
-        """The minimiser for a fresh b, with its residual covered."""
+        """Return the minimiser for a fresh b, with its residual covered."""
         return self._covered(given.solve(self._every(lambda k: self._term(bits, 4 * k))), bits)
 
     def _every(self, drawn: Callable[[int], NDArray[np.float64]]) -> NDArray[np.float64]:

@@ -77,11 +77,11 @@ class ScaledGaussian(Mechanism):
             raise UsageError(msg)
 
     def step(self, sensitivity: float) -> float:
-        """The grid of the released numbers, a power of two."""
+        """Return the grid of the released numbers, a power of two."""
         return 2.0 ** math.floor(math.log2(self.multiplier * sensitivity) - 12)
 
     def draw(self, given: Vector, bits: RandomBits) -> NDArray[np.float64]:
-        """The released numbers, multiples of the step; as they were given where there is no noise."""
+        """Return the released numbers, multiples of the step; as they were given where there is no noise."""
         self.check(given)
         if not self.multiplier:
             return given.values

@@ -60,14 +60,14 @@ class EngineSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
             raise _wrong(party, "cuts are values of the column that `by` names")
 
     def moved(self, old: Path, new: Path) -> EngineSection:
-        """The same for a party file in another folder."""
+        """Return the same for a party file in another folder."""
         there = {
             name: os.path.relpath(old / said, new) for name in ("ca", "certificate", "key") if (said := getattr(self, name))
         }
         return msgspec.structs.replace(self, **there)
 
     def files(self, party: str, folder: Path) -> dict[str, str]:
-        """The certificates of this client as the engine takes them; refused where the key is not the party's alone."""
+        """Return the certificates of this client as the engine takes them; refused where the key is not the party's alone."""
         found = {}
         for name, said in (
             ("tls_ca_file", self.ca),

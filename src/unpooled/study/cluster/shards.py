@@ -94,7 +94,7 @@ class ShardTable(SourceTable):
 
 
 def file_address(path: Path) -> QueryAddress:
-    """A Parquet file as a query, with the numbers of its rows."""
+    """Return a Parquet file as a query, with the numbers of its rows."""
     told = str(path.resolve()).replace("'", "''")
     return QueryAddress(
         f"SELECT * FROM read_parquet('{told}', {ROW_NUMBER} = true)",  # noqa: S608 - the party's own file
@@ -104,7 +104,7 @@ def file_address(path: Path) -> QueryAddress:
 
 
 def cut(address: QueryAddress, by: str, cuts: tuple[str, ...], rows: int) -> tuple[Query, tuple[Shard, ...], int]:
-    """The query, its shards, and the number of its rows."""
+    """Return the query, its shards, and the number of its rows."""
     connection = address.connection()
     try:
         query = looked_at(address.name, address.query, connection.raw, address.people)

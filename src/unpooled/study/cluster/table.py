@@ -139,7 +139,7 @@ class ClusterTable(Table):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of what the shards gave when they were opened, block by block in their order."""
+        """Return SHA-256 of what the shards gave when they were opened, block by block in their order."""
         return digest_of_parts(self._parts, self.n_rows)
 
     def verify(self) -> None:
@@ -164,7 +164,7 @@ def cluster_table(
     party: str,
     folder: Path,
 ) -> ClusterTable:
-    """The data of a party file with ``[engine]``."""
+    """Return the data of a party file with ``[engine]``."""
     said.check(party)
     by = said.by
     if isinstance(data, QueryAddress):

@@ -61,7 +61,7 @@ class Sent:
 
     @classmethod
     def of(cls, work: OverRows) -> OverRows:
-        """A pass without what cannot travel."""
+        """Return a pass without what cannot travel."""
         if not isinstance(work, Pass):
             return work
         context = work.context
@@ -143,7 +143,7 @@ def _served(task: ShardTask, scratch: str | None) -> ShardAnswer:
 
 
 def _opened(task: ShardTask, scratch: str | None) -> ShardTable:
-    """The table of the task's shard: the same as before, if it is small and still there."""
+    """Return the table of the task's shard: the same as before, if it is small and still there."""
     key, at = task.reading.key, (task.reading.key, task.shard.number)
     line = _LINES[key] = _LINES.pop(key) if key in _LINES else Line()
     while len(_LINES) > _PARTIES:

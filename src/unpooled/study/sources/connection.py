@@ -122,7 +122,7 @@ class Connection:
 
 
 def engine() -> Any:  # noqa: ANN401 - a module
-    """The query engine, or what to install."""
+    """Return the query engine, or what to install."""
     try:
         import duckdb
         import nanoarrow  # noqa: F401 - what its rows come through
@@ -148,7 +148,7 @@ def extension(name: str) -> Path:
 
 
 def kind_of(address: str) -> tuple[str, bool]:
-    """The extension that reads a database, and whether its address is a path."""
+    """Return the extension that reads a database, and whether its address is a path."""
     return DATABASES[address.partition(":")[0]]
 
 

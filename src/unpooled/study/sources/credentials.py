@@ -41,7 +41,7 @@ class Credentials:
         return self._found(name, {part: f"UNPOOLED_{name.upper()}_{part.upper()}" for part in LOGIN})
 
     def store(self) -> dict[str, str]:
-        """The keys of an object store."""
+        """Return the keys of an object store."""
         return self._found(S3, STORE)
 
     def _found(self, name: str, variables: Mapping[str, str]) -> dict[str, str]:

@@ -70,7 +70,7 @@ class Query:
         return ids is not None and self.keys[:1] == (ids,) and self.ways[0] == "ASC"
 
     def reading(self, names: tuple[str, ...], ids: str | None, where: str = "") -> str:
-        """The statement that reads these columns, the same rows in the same order whenever it runs: those of a shard, if one is said."""
+        """Return the statement that reads these columns, the same rows in the same order whenever it runs: those of a shard, if one is said."""
         parts = [self._column(name, ids) for name in names]
         some = f" WHERE {where}" if where else ""
         told = f"SELECT {', '.join(parts)} FROM (\n{self.text}\n) AS source{some}"  # noqa: S608 - the query is the party's own, and names are quoted
@@ -119,7 +119,7 @@ class Query:
         return f"CASE WHEN {own} IS NULL OR {own} BETWEEN -{most} AND {most} THEN {read} ELSE error('{INEXACT}{place}') END"
 
     def inexact(self, error: Exception) -> str | None:
-        """The column of which the engine said so."""
+        """Return the column of which the engine said so."""
         found = re.search(rf"{INEXACT}(\d+)", str(error))
         return list(self.types)[int(found[1])] if found else None
 
@@ -148,7 +148,7 @@ def looked_at(label: str, text: str, raw: DuckDBPyConnection, people: tuple[str,
 
 
 def _order(label: str, node: dict[str, Any], names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """The keys of a query's own ORDER BY that are columns of its result, and whether it orders by all of them."""
+    """Return the keys of a query's own ORDER BY that are columns of its result, and whether it orders by all of them."""
     known, keys = {name.lower(): name for name in names}, {}
     for modifier in node.get("modifiers", []):
         for order in modifier.get("orders", []) if modifier["type"] == "ORDER_MODIFIER" else []:

@@ -54,7 +54,7 @@ class Snapshot:
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of everything that was added, of the names and of the number of rows."""
+        """Return SHA-256 of everything that was added, of the names and of the number of rows."""
         return digest_of_parts(self.parts, self._rows)
 
     @property
@@ -88,12 +88,12 @@ class Snapshot:
 
 
 def new_key() -> bytes:
-    """A key of fingerprints."""
+    """Return a key of fingerprints."""
     return secrets.token_bytes(4 * KEYS)
 
 
 def digest_of_parts(parts: Iterable[bytes], rows: int) -> bytes:
-    """SHA-256 of the blocks of a source in their order, by any reader, and of the number of rows."""
+    """Return SHA-256 of the blocks of a source in their order, by any reader, and of the number of rows."""
     total = hashlib.sha256()
     for part in parts:
         total.update(part)
@@ -106,7 +106,7 @@ def _hashed(words: Words) -> bytes:
 
 
 def words_of(series: pl.Series, *, one_nan: bool = True) -> Words:
-    """A column's block as 64-bit words; different blocks of one kind have different words.
+    """Return a column's block as 64-bit words; different blocks of one kind have different words.
 
     Which nan stands for a missing number no statistic sees, and databases do not keep it: ``one_nan`` takes all for the same.
     """

@@ -59,7 +59,7 @@ class Source(QueryAddress):
 
     @property
     def written(self) -> str:
-        """The query as a party file writes it."""
+        """Return the query as a party file writes it."""
         return SQL + self.query
 
     def section(self, folder: Path) -> SourceSection:
@@ -69,14 +69,14 @@ class Source(QueryAddress):
         return SourceSection(self.attach, self.settings, secrets, "" if base == "." else base)
 
     def read(self, *names: str) -> Any:  # noqa: ANN401 - a polars frame
-        """The named columns (default: all) as a polars DataFrame in memory, for estimators that are given rows."""
+        """Return the named columns (default: all) as a polars DataFrame in memory, for estimators that are given rows."""
         import polars as pl
 
         return pl.concat(list(SourceTable(self, names).frames()), rechunk=True)
 
 
 def source_of(data: str, said: SourceSection, folder: Path, name: str) -> Source | None:
-    """The source that a party file's ``data`` and ``[source]`` describe; None where its data are a file."""
+    """Return the source that a party file's ``data`` and ``[source]`` describe; None where its data are a file."""
     if not data.startswith(SQL):
         if said != SourceSection():
             msg = f'party {name!r}: [source] belongs to data = "sql:...", and its data are a file'

@@ -101,7 +101,7 @@ class SourceTable(Table):
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The query's columns, and the engine's types of them."""
+        """Return the query's columns, and the engine's types of them."""
         return dict(self._query.types)
 
     def _disorder(self) -> str:
@@ -139,7 +139,7 @@ class SourceTable(Table):
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of what the query gave when it was opened."""
+        """Return SHA-256 of what the query gave when it was opened."""
         return self._snapshot.digest
 
     def verify(self) -> None:

@@ -48,12 +48,12 @@ class Run:
 
     @property
     def terms(self) -> tuple[ResultTerm, ...]:
-        """The result line by line; empty where it stays at the parties."""
+        """Return the result line by line; empty where it stays at the parties."""
         return self.model.terms(self.plan, self.result)
 
     @classmethod
     def read(cls, folder: Path) -> Run:
-        """The run whose files are in this folder."""
+        """Return the run whose files are in this folder."""
         path = folder / "transcript"
         if not path.is_file():
             if (folder / RECORD).is_file():
@@ -122,7 +122,7 @@ class Run:
 
     @classmethod
     def _recorded(cls, folder: Path) -> Run:
-        """The run as its record tells it."""
+        """Return the run as its record tells it."""
         model, plan, result, record = read_record(folder)
         agrees, about = _agrees(folder, result), read_about(folder)
         return cls(model, plan, result, record.communication, record.steps, agrees, recomputed=False, about=about)
