@@ -77,25 +77,25 @@ def _made(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture
 def case(request: pytest.FixtureRequest) -> Any:
-    """One case of the module's ``CASES``."""
+    """Return one case of the module's ``CASES``."""
     return _made(request)
 
 
 @pytest.fixture
 def form(request: pytest.FixtureRequest) -> Any:
-    """One case of the module's ``CASES`` or ``FORMS``."""
+    """Return one case of the module's ``CASES`` or ``FORMS``."""
     return _made(request)
 
 
 @pytest.fixture
 def variant(request: pytest.FixtureRequest) -> Any:
-    """One case of the module under one unit, one adjacency and one of its ways."""
+    """Return one case of the module under one unit, one adjacency and one of its ways."""
     return _made(request)
 
 
 @pytest.fixture
 def fitting(request: pytest.FixtureRequest) -> Any:
-    """One function of the module's ``ESTIMATORS``."""
+    """Return one function of the module's ``ESTIMATORS``."""
     if not hasattr(request, "param"):
         pytest.skip(f"{request.module.__name__} has no ESTIMATORS")
     return request.param

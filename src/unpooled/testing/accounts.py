@@ -23,7 +23,7 @@ def people(case: Case, rules: Policy | None = None) -> dict[str, Party]:
 
 
 def test_a_completed_study_costs_what_it_states(variant: Case) -> None:
-    """Theorem F.17."""
+    """The ledgers of a completed study hold the cost that its statement has (Theorem F.17)."""
     model, made = load(variant.model), people(variant)
     plan = model.compile(variant.study)
     drive(model, plan, in_process(made))

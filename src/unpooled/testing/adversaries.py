@@ -40,7 +40,7 @@ def test_attacks_are_right_without_noise_and_no_better_than_the_claim_with_it(ca
 @pytest.mark.no_cover
 @pytest.mark.minutes
 def test_a_log_ratio_says_no_more_than_the_truth(case: Case) -> None:
-    """E exp(-log ratio) = 1 under the first world: one seed in few may lie off, a wrong sign or scale of any part lies far off."""
+    """E exp(-log ratio) is 1 under the first world. One seed in few may lie off; a wrong sign or scale of any part lies far off."""
     model = load(case.model)
     study, tables = made_up(model, msgspec.structs.replace(case.study, epsilon=0.3, delta=case.study.delta), 12)
     stage = Stage(model, study, load)
@@ -57,7 +57,7 @@ def test_a_log_ratio_says_no_more_than_the_truth(case: Case) -> None:
 
 
 def test_equal_worlds_have_no_ratio(case: Case) -> None:
-    """The requests of a run, put to parties anew: what they do over equal tables is what they did."""
+    """Parties with equal tables do the same when the requests of a run are put to them again."""
     model = load(case.model)
     study, tables = made_up(model, case.study, 12)
     stage = Stage(model, study, load)

@@ -51,7 +51,7 @@ class Case:
 
     @property
     def model(self) -> str:
-        """The row of the registry that the study asks for."""
+        """Return the row of the registry that the study asks for."""
         return self.study.row
 
 

@@ -19,7 +19,7 @@ from unpooled.protocol.entries import names
 
 
 def calls(work: Callable[[], object]) -> int:
-    """How many functions were entered, of Python and of C."""
+    """Return the number of functions that the work enters, of Python and of C."""
     count = 0
 
     def seen(_frame: object, event: str, _argument: object) -> None:
@@ -70,7 +70,7 @@ BYTES = (
 
 
 def spoilt(blob: bytes, rng: random.Random, others: list[bytes], *, text: bool) -> bytes:
-    """The input with one to four things wrong."""
+    """Return the input with one to four things wrong."""
     for _ in range(rng.choice((1, 1, 2, 4))):
         at = rng.randrange(len(blob) + 1)
         length = rng.choice((1, 2, 4, 16, 64))
@@ -98,7 +98,7 @@ def spoilt(blob: bytes, rng: random.Random, others: list[bytes], *, text: bool) 
 
 
 def in_lines(blob: bytes, rng: random.Random) -> bytes:
-    """A line lost, doubled, moved or put in; a value exchanged for another."""
+    """Return a text with a line lost, doubled, moved or put in, or with a value exchanged for another."""
     lines = blob.split(b"\n")
     at, kind = rng.randrange(len(lines)), rng.randrange(6)
     if kind == 0:
@@ -114,7 +114,7 @@ def in_lines(blob: bytes, rng: random.Random) -> bytes:
 
 
 class Attacked(NamedTuple):
-    """What is attacked: honest inputs, what is done with an input, what must not change, and which inputs are text."""
+    """Hold honest inputs, the function that takes one, the state that must not change, and a flag for text."""
 
     honest: list[bytes]
     act: Callable[[bytes], object]
@@ -123,7 +123,7 @@ class Attacked(NamedTuple):
 
 
 def forget() -> None:
-    """Empty what the package has kept of earlier results: a new number in a study is calibrated anew."""
+    """Empty every cache of the package, so that a new number in a study is calibrated anew."""
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "unpooled":
             for kept in vars(module).values():
@@ -132,7 +132,7 @@ def forget() -> None:
 
 
 def campaign(target: Attacked, seed: str, count: int) -> Counter[str]:
-    """Damage, and look at what came of it: the kinds of answers."""
+    """Damage inputs, take them, and return the number of answers of each kind."""
     rng, answers, most = random.Random(seed), Counter[str](), (0.0, b"")
     for blob in target.honest:
         target.act(blob)  # whatever is loaded at the first call; and an honest input is taken

@@ -61,13 +61,13 @@ def test_killed_at_any_line_and_started_again(case: Case, tmp_path: Path, reques
 
 
 def room(free: int) -> None:
-    """No file of this process may grow beyond so many bytes."""
+    """Let no file of this process grow beyond this number of bytes."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (free, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
 def study_in(world: World, transcript: str = "transcript") -> Callable[[int], None]:
-    """The whole study in one process; the result is said, an error of ours ends it."""
+    """Return a function that runs the whole study in one process and writes its result to a pipe; an error of ours ends the process."""
 
     def work(pipe: int) -> None:
         record = Transcript.open(world.folder / transcript)
@@ -80,7 +80,7 @@ def study_in(world: World, transcript: str = "transcript") -> Callable[[int], No
 
 @forking
 def test_files_that_may_not_grow_refuse_in_words_and_nothing_is_lost(case: Case, tmp_path: Path) -> None:
-    """The kernel refuses to write beyond so many bytes: into ledgers, kept values or the transcript, whichever is first."""
+    """The kernel refuses to write beyond a number of bytes, into ledgers, kept values or the transcript, whichever is first."""
     world = World(tmp_path / "world", case)
     calm = world.calm()
     size = max(world.ledger(name).stat().st_size for name in world.names)
@@ -106,7 +106,7 @@ def test_files_that_may_not_grow_refuse_in_words_and_nothing_is_lost(case: Case,
 def test_a_clock_that_jumps_changes_times_and_nothing_else(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Back to the year 1, forward beyond 9999, a leap with every look: what is spent does not depend on when."""
+    """The clock goes back to the year 1, forward beyond 9999, and jumps with every look. The sum that is spent does not depend on it."""
     world, random, real = World(tmp_path / "world", case), Random(case.name), time.time
     calm, looks = world.calm(), []
 
@@ -132,7 +132,7 @@ def test_a_clock_that_jumps_changes_times_and_nothing_else(
 
 @forking
 def test_two_coordinators_at_once_hear_the_same_and_it_is_paid_for_once(case: Case, tmp_path: Path) -> None:
-    """Each with its own processes of the parties over the same ledgers; once with the noise that parties draw from keys nobody else has."""
+    """Each coordinator has its own processes of the parties over the same ledgers, once with noise from keys that nobody else has."""
     world = World(tmp_path / "world", case)
     for study in (case.study, msgspec.structs.replace(case.study, simulation_seed=None)):
         world.plan = world.row.compile(study)

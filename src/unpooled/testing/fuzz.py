@@ -41,7 +41,7 @@ def spoken(case: Case) -> Spoken:
 
 @pytest.mark.no_cover
 def test_messages_are_read_or_refused(case: Case) -> None:
-    """Replies, as the coordinator reads them."""
+    """The coordinator reads a damaged reply, or refuses it."""
     row, said = load(case.model), spoken(case).replies
 
     def act(blob: bytes) -> None:
@@ -56,7 +56,7 @@ def test_messages_are_read_or_refused(case: Case) -> None:
 
 @pytest.mark.no_cover
 def test_a_party_answers_or_refuses_and_a_refusal_leaves_no_trace(case: Case) -> None:
-    """Requests, at a party with a ledger that has answered the honest ones: whatever it still says was said before."""
+    """A party that has answered the honest requests says nothing new to damaged ones."""
     said = spoken(case).requests
     parties = fresh_parties(case.study, case.tables, load)
     name = said[-1][1]

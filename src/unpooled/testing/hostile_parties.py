@@ -27,7 +27,7 @@ MUTANTS = sized(6000, 100)
 
 
 def honest(case: Case) -> list[tuple[Ask, bytes]]:
-    """Every request of an honest run, in order, with its reply."""
+    """Return every request of an honest run, in order, with its reply."""
     people, seen = parties(case, Policy.in_process()), []
     model = load(case.model)
 
@@ -41,7 +41,7 @@ def honest(case: Case) -> list[tuple[Ask, bytes]]:
 
 
 def outcome(case: Case, place: tuple[Ask, int], mutant: bytes) -> str:
-    """How a study ends in which one reply is replaced; everybody else is honest and alive."""
+    """Return the end of a study in which one reply is replaced: the name of an error, or a result. Everybody else is honest and alive."""
     model, people, seen = load(case.model), parties(case, Policy.in_process()), Counter()
     ask, number = place
 
@@ -157,7 +157,7 @@ def test_other_names_and_numbers_of_a_release_are_refused(form: Case) -> None:
 
 
 def test_a_refused_reply_is_not_in_the_transcript_and_is_asked_for_again(case: Case) -> None:
-    """What was accepted before the spoilt reply is played, the spoilt one is asked for anew."""
+    """A resumed run plays the replies before the spoilt one, and asks for the spoilt one again."""
     model, seen = load(case.model), honest(case)
     plan = model.compile(case.study)
     for at in range(len(seen)) if FULL else sorted({0, len(seen) // 2, len(seen) - 1}):

@@ -20,7 +20,7 @@ def changed(table: Table, name: str) -> Table | None:
 
 
 def statistic(act) -> bytes:
-    """What the released value is a function of, beside noise and plan, as it is felt: the minimiser without a linear term, or the numbers."""
+    """Return the statistic of an act as bytes: the minimiser without a linear term, or the numbers."""
     given = act.given
     numbers = given.solve(np.zeros(act.mechanism.size)) if isinstance(given, Objective) else given.values
     return np.ascontiguousarray(numbers).tobytes()

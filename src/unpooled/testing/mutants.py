@@ -15,6 +15,7 @@ from unpooled.testing.cases import Case
 
 
 def parts_of(reply: msgspec.Struct) -> list[object]:
+    """Return the parts of a reply, those of tuples one by one."""
     values = [getattr(reply, name) for name in reply.__struct_fields__]
     return [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
 
@@ -26,7 +27,7 @@ WILD_INTEGERS = (-1, 0, 2**31, 2**53 + 1, 2**63 - 1, -(2**63))
 
 
 def places(tree: object, path: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
-    """Where something can be changed in plain data: numbers, texts, bytes, lists, and arrays as wholes."""
+    """Return every place in plain data that can be changed: numbers, texts, bytes, lists, and arrays as wholes."""
     if isinstance(tree, dict) and set(tree) == {"dtype", "shape", "data"}:
         return [path]
     inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
@@ -35,7 +36,7 @@ def places(tree: object, path: tuple[object, ...] = ()) -> list[tuple[object, ..
 
 
 def wild(value: object, rng: np.random.Generator) -> object:
-    """Something of the same kind that no honest coordinator sends."""
+    """Return a value of the same kind that no honest coordinator sends."""
     if isinstance(value, dict):
         array = np.frombuffer(value["data"], dtype=value["dtype"]).copy()
         limits = None if array.dtype.kind == "f" else np.iinfo(array.dtype)
@@ -143,7 +144,7 @@ def in_content(reply: bytes, rng: np.random.Generator, words: list[str], others:
 
 
 def mutants(seen: list[tuple[Ask, bytes]], case: Case, rng: np.random.Generator, count: int) -> Iterator[tuple[int, bytes]]:
-    """Positions in an honest run, and what stands there instead of the honest reply."""
+    """Yield positions in an honest run, and replies to stand there instead of the honest ones."""
     plan = load(case.model).compile(case.study)
     words = [
         *{r.name for r in plan.releases},

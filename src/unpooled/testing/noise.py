@@ -34,7 +34,7 @@ KEYS = 12
 
 @dataclass
 class DrawnAct:
-    """One act of a mechanism: what it was, its stream, what it was given and gave."""
+    """Hold one act of a mechanism: the mechanism, its stream, its statistic and its answer."""
 
     mechanism: Any
     stream: bytes
@@ -45,7 +45,7 @@ class DrawnAct:
 
 @dataclass
 class Notes:
-    """Everything that was drawn in one run, in order, and all streams that were derived."""
+    """Hold all acts of one run, in order, and all streams that were derived."""
 
     drawn: list[DrawnAct] = field(default_factory=list)
     streams: dict[tuple[Any, ...], list[bytes]] = field(default_factory=lambda: defaultdict(list))
@@ -84,7 +84,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Notes]:
 
 
 def run(case: Case, seed: int, monkeypatch: pytest.MonkeyPatch, tables: dict[str, Table] | None = None) -> Notes:
-    """One run with root keys that follow from ``seed`` and the party's place."""
+    """Run the case once, with root keys that follow from ``seed`` and the party's place."""
     model = load(case.model)
     study = msgspec.structs.replace(case.study, simulation_seed=None)
     people = {}
@@ -103,7 +103,7 @@ def runs(case: Case, monkeypatch: pytest.MonkeyPatch) -> list[Notes]:
 
 
 def deviations(drawn: DrawnAct) -> np.ndarray | None:
-    """What was added, in standard deviations of the planned law; None where the act adds nothing to a vector."""
+    """Return the noise of an act in standard deviations of the planned law; None if the act adds nothing to a vector."""
     mechanism = drawn.mechanism
     if isinstance(mechanism, GaussianRelease | DistributedGaussian):
         # Rounding to an integer adds a variance of 1/12 to a rounded Gaussian.
@@ -159,7 +159,7 @@ def test_another_statistic_under_the_same_key_gets_unrelated_noise(case: Case, m
 def test_two_parties_with_equal_data_draw_different_noise_even_in_a_simulation(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A simulation's keys are the same everywhere: the party's name alone tells them apart."""
+    """The keys of a simulation are the same everywhere, so the party's name alone makes them different."""
     model = load(case.model)
     if model.compile(case.study).split is Split.VERTICAL:
         pytest.skip("parties of a vertical study hold different columns")
@@ -182,7 +182,7 @@ def test_two_parties_with_equal_data_draw_different_noise_even_in_a_simulation(
 
 
 def test_every_draw_follows_its_own_debit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever happens after a draw, a crash included, was paid for (FINDINGS G19)."""
+    """Every draw is paid for before it happens, so a crash after it costs nothing more (FINDINGS G19)."""
     log: list[str] = []
     inside = 0
 

@@ -47,14 +47,14 @@ ENTRY = tuple[str, str, int, str, str, str]
 
 
 class Ended(NamedTuple):
-    """How a process ended, what it said, and how many lines it counted."""
+    """Hold the end of a process: its code, its output, and the number of lines that it counted."""
 
     code: int
     said: bytes
 
 
 class Calm(NamedTuple):
-    """The same study without faults, with the same keys: what is recorded, what comes out, what is debited."""
+    """Hold the same study without faults, with the same keys: its record, its result and its debits."""
 
     recorded: list[tuple[str, bytes, bytes | None]]
     result: bytes
@@ -62,7 +62,7 @@ class Calm(NamedTuple):
 
 
 def entries_of(ledger: Ledger) -> list[ENTRY]:
-    """What a ledger lists, but for times."""
+    """Return the entries of a ledger without their times."""
     found: list[ENTRY] = []
     for e in ledger.entries():
         assert e.key is not None, "a study without approvals has charges alone"
@@ -75,7 +75,7 @@ def recorded(transcript: Transcript) -> list[tuple[str, bytes, bytes | None]]:
 
 
 class World:
-    """The disk: ledgers and kept values of all parties, the coordinator's transcript."""
+    """Hold the disk: ledgers and kept values of all parties, and the coordinator's transcript."""
 
     def __init__(self, folder: Path, case: Case, rules: Policy | None = None) -> None:
         folder.mkdir(exist_ok=True)
@@ -96,7 +96,7 @@ class World:
         return Party(name, case.tables[name], case.study.card(name), ledger, keys, self.rules, load, keeper)
 
     def calm(self, study: Study | None = None) -> Calm:
-        """What must come out."""
+        """Return the outcome without faults, which every other run must have."""
         plan, record = self.plan if study is None else self.row.compile(study), Transcript()
         parties = {name: self.party(name, Ledger.in_memory(self.roots[name]), MemoryKeeper()) for name in self.names}
         result = drive(self.row, plan, in_process(parties), record).result
@@ -105,7 +105,7 @@ class World:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[dict[str, Party]]:
-        """All parties in this process, on their disk."""
+        """Open all parties in this process, on their disk."""
         with contextlib.ExitStack() as stack:
             yield {
                 name: self.party(
@@ -166,7 +166,7 @@ class World:
         record.close()
 
     def inspect(self, calm: Calm, transcript: str = "transcript", *, over: bool) -> None:
-        """After every death: ledgers open, say no less than was released and nothing twice; what is recorded is what it would have been."""
+        """Hold the disk after a death against the calm run: ledgers hold all that was released and nothing twice, and the record is a part of the calm one."""
         record = Transcript.open(self.folder / transcript)
         record.close()
         found = recorded(record)
@@ -199,7 +199,7 @@ def _say(stream: BufferedRWPair, body: bytes) -> None:
 
 
 def _heard(stream: BufferedRWPair) -> bytes | None:
-    """A message, or None at the end, and where its sender died in the middle of it."""
+    """Return a message, or None at the end and where its sender died in the middle of it."""
     try:
         header = stream.read(8)
         body = stream.read(int.from_bytes(header, "big")) if len(header) == 8 else None
@@ -209,7 +209,7 @@ def _heard(stream: BufferedRWPair) -> bytes | None:
 
 
 def fork(work: Callable[[int], None]) -> tuple[int, int]:
-    """Run ``work(pipe)`` in a child; its process id and the other end of the pipe."""
+    """Run ``work(pipe)`` in a child, and return its process id and the other end of the pipe."""
     reading, writing = os.pipe()
     child = os.fork()
     if child:
@@ -232,14 +232,14 @@ def fork(work: Callable[[int], None]) -> tuple[int, int]:
 
 
 def gather(child: int, pipe: int) -> Ended:
-    """Everything a child wrote before it ended, and how it ended."""
+    """Return everything that a child wrote before it ended, and its end."""
     with os.fdopen(pipe, "rb") as stream:
         said = stream.read()
     return Ended(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said)
 
 
 def counting(work: Callable[[int], None], at: int | None) -> Callable[[int], None]:
-    """``work`` that dies at this line; at -1 it says at its end how many there are; without one nothing is counted."""
+    """Return ``work`` so that it dies at this line; at -1 it says at its end how many lines there are, and without one nothing is counted."""
     if at is None:
         return work
 

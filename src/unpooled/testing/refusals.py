@@ -102,7 +102,7 @@ def test_changed_data_under_an_old_key_are_refused(case: Case) -> None:
 
 
 def test_changed_data_between_debit_and_reply_are_refused(case: Case, monkeypatch) -> None:
-    """Reserved over one statistic, released over another: the fingerprint in the ledger catches it."""
+    """The fingerprint in the ledger catches a release over another statistic than the one that was debited."""
     transcript = transcript_of(case)
     own = [e for e in transcript.entries if e.to == transcript.entries[0].to]
     party = parties(case)[own[0].to]

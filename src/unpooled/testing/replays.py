@@ -22,14 +22,14 @@ def test_a_case_has_tables_that_fit_its_cards(case: Case) -> None:
 
 
 def quick(study: Study) -> Study:
-    """At reduced size a Cox model's penalty is chosen on its own data alone: that takes most of the time for each neighbour."""
+    """Return the study with a fixed penalty if it is a Cox model at reduced size: choosing one takes most of the time."""
     given = {} if FULL or study.parameters.get("family") != "cox" else {"alpha": 1.0}
     return msgspec.structs.replace(study, parameters={**study.parameters, **given})
 
 
 @pytest.mark.no_cover
 def test_every_model_passes_on_its_own_data(case: Case) -> None:
-    """Under the study's own unit; under the other one on data that are made up."""
+    """The case's own data are audited under its own unit; data that are made up under the other one."""
     for unit in ROWWISE if FULL else [case.study.unit]:
         study = msgspec.structs.replace(case.study, unit=str(unit))
         report = replay(load(case.model), study, case.tables, registry=load, rounds=sized(8, 2))
@@ -38,7 +38,7 @@ def test_every_model_passes_on_its_own_data(case: Case) -> None:
 
 
 def offered(model: Model, study: Study) -> bool:
-    """Whether the model compiles for this unit and adjacency."""
+    """Return True if the model compiles for this unit and adjacency."""
     try:
         model.compile(study)
     except UsageError:
@@ -48,7 +48,7 @@ def offered(model: Model, study: Study) -> bool:
 
 @pytest.mark.no_cover
 def test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing(case: Case) -> None:
-    """Under the other unit than its own, on whose data the test above audits, and under the other adjacency where it has one; at full size all on both."""
+    """Made-up data are audited under the other unit, and under the other adjacency if the model has it; at full size under all of them."""
     model = load(case.model)
     own = (case.study.unit, case.study.adjacency)
     every = list(itertools.product(ROWWISE, Adjacency))

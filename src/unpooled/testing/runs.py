@@ -52,7 +52,7 @@ def test_runs_are_bitwise_equal_in_process_redelivered_and_replayed(case: Case) 
 
 @pytest.mark.parametrize("how", ["the ledger", "the policy", "nobody"])
 def test_every_party_debits_what_the_statement_says_whoever_approved_the_plan(case: Case, how: str) -> None:
-    """V5: of a column-split study the whole plan, over all its parties; a study that the ledger approved was tried nowhere."""
+    """Each party of a column-split study debits the whole plan, over all its parties; a study that the ledger approved was tried nowhere."""
     model = load(case.model)
     plan = model.compile(case.study)
     approved = {"the ledger": frozenset[str](), "the policy": frozenset({plan.hash}), "nobody": None}[how]
@@ -115,7 +115,7 @@ def test_a_crash_after_any_message_and_a_resume_draw_no_second_noise(case: Case,
 
 
 def test_a_party_that_dies_between_debit_and_reply_repeats_its_noise(case: Case, monkeypatch) -> None:
-    """The ledger keeps the reservation, the stored reply is lost: the same noise is drawn again and nothing is debited."""
+    """The ledger keeps the reservation and the stored reply is lost: the same noise is drawn again and nothing is debited."""
     whole = transcript_of(case)
     people = parties(case)
 

@@ -24,7 +24,7 @@ Fitting = Callable[[int, int], Any]
 
 
 def fits(fitting: Fitting, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, Any]:
-    """An estimator fitted to some rows; to others, with the messages of the first; and to these with messages of their own."""
+    """Return an estimator fitted to some rows; to others, with the messages of the first; and to these with messages of their own."""
 
     def fitted(seed: int, noise: int) -> Any:
         with warnings.catch_warnings():
@@ -68,14 +68,14 @@ def fits(fitting: Fitting, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, A
 
 
 def shown_by(model: Any) -> list[str]:
-    """Every name that is no parameter and no method."""
+    """Return every public name of an estimator that is no parameter and no method."""
     parameters = model.get_params() if hasattr(model, "get_params") else {}
     names = (name for name in dir(model) if not name.startswith("_") and name not in parameters)
     return [name for name in names if not callable(getattr(type(model), name, None)) and there_is(model, name)]
 
 
 def there_is(model: Any, name: str) -> bool:
-    """Some answer with a refusal where they do not apply (the ROC curve of a number): they are there."""
+    """Return True if the attribute exists, also if it refuses where it does not apply (the ROC curve of a number)."""
     try:
         return hasattr(model, name)
     except UnpooledError:
@@ -83,7 +83,7 @@ def there_is(model: Any, name: str) -> bool:
 
 
 def content(value: Any) -> Any:  # noqa: PLR0911 - one line per kind
-    """What is in it, to be compared; digests under a secret key left out."""
+    """Return the content of a value, to be compared, without digests under a secret key."""
     if isinstance(value, np.ndarray):
         return (str(value.dtype), value.shape, value.tolist() if value.dtype == object else value.tobytes())
     if hasattr(value, "toarray"):

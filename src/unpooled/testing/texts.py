@@ -41,7 +41,7 @@ EXAMPLES = settings(
 
 @st.composite
 def studies(draw: st.DrawFn, study: Study) -> Study:
-    """A study of a registered model that somebody could ask for: other promises, other numbers of rows."""
+    """Return a study that somebody could ask for: other promises and other numbers of rows than the given one has."""
     rows = draw(st.integers(10, 10**6))
     return msgspec.structs.replace(
         study,
@@ -63,6 +63,7 @@ Place = tuple[Any, ...]
 
 
 def places(value: Any, before: Place = ()) -> Iterator[Place]:
+    """Yield the keys that lead to every place of a study's text."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
     for key, part in inside:
         yield from places(part, (*before, key))
@@ -71,7 +72,7 @@ def places(value: Any, before: Place = ()) -> Iterator[Place]:
 
 
 def changed(value: Any, place: Place, wild: Any) -> Any:
-    """The same study text with another value at one place."""
+    """Return the same study text with another value at one place."""
     if not place:
         return wild
     copy = dict(value) if isinstance(value, dict) else list(value)
@@ -80,6 +81,7 @@ def changed(value: Any, place: Place, wild: Any) -> Any:
 
 
 def compiled(model: str, text: Any) -> str:
+    """Return the plan of a study's text as text, or the words of its refusal."""
     try:
         study = msgspec.convert(text, Study)
     except (msgspec.ValidationError, UnpooledError) as error:
@@ -118,7 +120,7 @@ def test_rows_beyond_all_counting_are_refused(case: Case, rows: int) -> None:
 
 
 def planned(study: Study) -> Plan | None:
-    """Its plan, unless the model does not offer it."""
+    """Return the plan of a study; None if the model does not offer it."""
     try:
         return load(study.row).compile(study)
     except UsageError:

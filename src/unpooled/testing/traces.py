@@ -28,7 +28,7 @@ def test_every_byte_of_a_study_is_a_release_public_or_entrusted(case: Case) -> N
 def test_a_run_leaves_no_value_behind(
     case: Case, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Transcript, results, report, logs and whatever was printed."""
+    """No value stands in the transcript, the results, the report, the logs or the printed text."""
     model = load(case.model)
     study, tables = made_up(model, case.study, 12)
     public = study.parameters.get("public", ())
