@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 # The lines that a module runs when it is imported count as covered only if no test without measurement (no_cover) imports it first.
+from elsewhere import Declare, declaring
+
 import unpooled.privacy.statement  # noqa: F401
 from unpooled.protocol.entries import OWN
 
@@ -35,3 +38,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _is_variant(item):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Declare]:
+    """Install a made-up distribution with one entry point and one module."""
+    with declaring(tmp_path, monkeypatch) as made:
+        yield made
