@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-import unpooled
 from cases import COLUMNS, two_clinics
 from private_correlation import MODEL, PrivateCorrelation
 from private_correlation.coordinator import correlation
 from private_correlation.plan import BLOCKS, compile_plan, distances
 
+import unpooled
 from unpooled.audit.replay import replay
 from unpooled.errors import PlanMismatch, PolicyRefusal, UsageError
 from unpooled.models import load
@@ -81,6 +81,7 @@ def test_a_reach_that_is_a_tenth_too_short_is_caught_by_the_audit(adjacency: Adj
 
 
 def test_without_noise_it_is_the_correlation_and_its_slopes_are_derivatives() -> None:
+    """The standard error of Theorem R.2 against finite differences."""
     x = np.random.default_rng(2).multivariate_normal([0.1, -0.2], [[0.04, 0.02], [0.02, 0.06]], 500)
     moments = np.array([*x.mean(axis=0), (x[:, 0] * x[:, 1]).mean(), *(x**2).mean(axis=0)])
     found = correlation(moments, np.zeros(5), 500)
@@ -150,9 +151,7 @@ def test_a_party_lists_the_model_in_its_policy() -> None:
 def test_what_it_cannot_do_is_refused() -> None:
     cards = study().parties
     other = msgspec.structs.replace(cards[1], columns=(COLUMNS[0], Column("pressure", 70.0, 300.0)))
-    words = msgspec.structs.replace(
-        cards[0], columns=(COLUMNS[0], Column("pressure", categories=("a", "b")))
-    )
+    words = msgspec.structs.replace(cards[0], columns=(COLUMNS[0], Column("pressure", categories=("a", "b"))))
     for changes, match in (
         ({"parameters": {"column": "age"}}, "column"),
         ({"parameters": {"columns": ["age", "age"]}}, "one column twice"),
