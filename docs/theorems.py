@@ -82,7 +82,8 @@ SAID = {
     "L.8": "An axis, one clipped number for every row, moves by at most twice its cap, at either unit.",
     "L.9": "Products of an axis with the others' released axes of length at most 1 move by at most twice the cap.",
     "L.10": r"Scores of products clipped to 4 have sensitivity 8, so that a pick at $\varepsilon_0$ is $\varepsilon_0^2/8$-zCDP.",
-    "M.1": "The sum of one coded column moves by at most $2 g$ under replace and by $g$ under zero-out; both are attained.",
+    "R.1": r"A row moves the five weighted sums by at most $2 \sqrt{2}$ under replace and by 2 under zero-out; both are attained.",
+    "R.2": "The standard error of the correlation on Fisher's scale: that of sampling, and the noise by the delta method.",
     "P.1": r"Every row of the subsampled randomised Hadamard sketch has norm exactly 1 if its entries are $\pm 1/\sqrt{m}$.",
     "P.2": "Sketched rows of length at most $C$ move a party's release by at most $2C$; rows shortened to $R$ before, by $2R$ times the sketch's norm.",
     "P.3": r"The published deviation is private for public $\theta$, $\delta < 1/2$ and $\varepsilon > 0$; it is larger than needed.",
@@ -164,7 +165,7 @@ def pages() -> list[Path]:
     found = [SOURCE / "privacy" / "THEORY.md"]
     found += sorted(SOURCE.glob("privacy/mechanisms/*.md")) + sorted(SOURCE.glob("models/*/THEORY.md"))
     found += [page for page in sorted(SOURCE.rglob("*.md")) if page not in found]
-    return found + sorted(ROOT.glob("examples/*/THEORY.md"))
+    return found + sorted(ROOT.glob("examples/*/src/*/THEORY.md"))
 
 
 def theorems() -> list[Theorem]:
@@ -249,11 +250,14 @@ def named_code(one: Theorem, defined: dict[str, list[tuple[str, str]]]) -> Itera
 def places() -> tuple[Places, Places]:
     """Return the code that uses each theorem and the tests that check it."""
     known = {one.number: one for one in sorted(theorems(), key=lambda one: one.order)}
-    modules = sorted(SOURCE.rglob("*.py"))
+    # The contract that ships with the package is tests; so are those of the example.
+    contract, example = sorted((SOURCE / "testing").glob("*.py")), sorted((ROOT / "examples").glob("*/tests/*.py"))
+    modules = [file for file in sorted(SOURCE.rglob("*.py")) if file not in contract]
     code = citing(modules, SOURCE, known)
-    for number, found in citing(sorted((ROOT / "examples").rglob("*.py")), ROOT, known).items():
+    for number, found in citing(sorted((ROOT / "examples").glob("*/src/**/*.py")), ROOT, known).items():
         code.setdefault(number, {}).update(found)
-    tests = citing([file for file in sorted((ROOT / "tests").rglob("*.py")) if file.name not in NO_CHECKS], ROOT, known)
+    checks = [*sorted((ROOT / "tests").rglob("*.py")), *contract, *example]
+    tests = citing([file for file in checks if file.name not in NO_CHECKS], ROOT, known)
     defined: dict[str, list[tuple[str, str]]] = {}
     for file in modules:
         for _, _, name in names(ast.parse(file.read_text(encoding="utf-8"))):

@@ -17,6 +17,7 @@ import pytest  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+pytest_plugins = ["unpooled.testing"]
 
 #: Tests that took more than a second or so when `make seconds` ran last: they are in `make test-slow`, a line each.
 SLOW = Path(__file__).with_name("slow.txt")

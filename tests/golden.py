@@ -16,12 +16,12 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "contract")
 
 import msgspec
 from test_hostile_parties import STUDIES
-from test_models import parties
 
 from unpooled.models import load
 from unpooled.privacy.policy import Policy
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.transcript import Transcript
+from unpooled.testing.cases import parties
 
 
 def digests(name: str) -> dict[str, str]:

@@ -6,9 +6,9 @@ Examples follow from the test's own text, so a failure comes again; `make test-f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -19,8 +19,6 @@ from world import sized
 
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.events import Event, Kind
-from unpooled.privacy.plan import Study
-from unpooled.privacy.unit import ROWWISE, Adjacency
 from unpooled.protocol.messages import Array, Disclosed, Entrusted, Partial, Public, Released, Sealed, Signed
 
 
@@ -133,23 +131,6 @@ def coded_tables(draw: st.DrawFn) -> Coded:
 
 
 # --- studies ------------------------------------------------------------------------------------------------------------------
-
-
-@st.composite
-def studies(draw: st.DrawFn, cases: Mapping[str, Callable[[], Any]], model: str) -> Study:
-    """A study of a registered model that somebody could ask for: other promises, other numbers of rows."""
-    study = cases[model]().study
-    rows = draw(st.integers(10, 10**6))
-    return msgspec.structs.replace(
-        study,
-        parties=tuple(msgspec.structs.replace(card, rows=rows) for card in study.parties),
-        epsilon=draw(st.sampled_from([0.1, 0.5, 1.0, 3.0, 10.0])),
-        delta=draw(st.sampled_from([1e-9, 1e-6, 1e-3])),
-        unit=str(draw(st.sampled_from(list(ROWWISE)))),
-        adjacency=str(draw(st.sampled_from(list(Adjacency)))),
-        public_seed=draw(st.integers(0, 2**31)),
-        run=draw(st.integers(1, 5)),
-    )
 
 
 # --- ledger histories ---------------------------------------------------------------------------------------------------------

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable
-
 from unpooled.privacy.mechanisms import Objective, Scores, Summand, Vector
-
-#: `make test-full`: statistical tests, audits and random searches at full size; `make test` runs the same assertions on less.
-FULL = os.environ.get("UNPOOLED_FULL") == "1"
-
-
-def sized(full: int, reduced: int) -> int:
-    """How often to repeat what may be repeated less in `make test`."""
-    return full if FULL else reduced
-
+from unpooled.testing.cases import FULL as FULL
+from unpooled.testing.cases import sized as sized
+from unpooled.testing.damage import calls as calls
 
 # --- mechanisms, as tests call them ----------------------------------------------------------------------------------------
 
@@ -38,23 +28,3 @@ def chosen(mechanism, scores, sensitivity, bits, *, signed=False):
 def minimised(mechanism, solve, bits):
     """The minimiser that is released."""
     return mechanism.draw(Objective(solve, ()), bits)
-
-
-# --- work, counted and not timed ----------------------------------------------------------------------------------------
-
-
-def calls(work: Callable[[], object]) -> int:
-    """How many functions were entered, of Python and of C."""
-    count = 0
-
-    def seen(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    before = sys.getprofile()
-    sys.setprofile(seen)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count

@@ -5,16 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
-
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "contract")]
-
-from cases import CASES, Case  # noqa: E402 - found through the line above
 
 # The lines that a module runs when it is imported count as covered only if no test without measurement (no_cover) imports it first.
 import unpooled.privacy.statement  # noqa: E402, F401
-
-
-@pytest.fixture(params=sorted(CASES))
-def case(request: pytest.FixtureRequest) -> Case:
-    return CASES[request.param]()

@@ -8,14 +8,10 @@ is in proportion to the input.
 
 from __future__ import annotations
 
-import functools
 import io
 import random
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,158 +19,30 @@ import polars as pl
 import pytest
 from cases import CASES
 from scipy.sparse import csc_array
-from world import calls, sized
+from world import sized
 
-from unpooled.audit.account import fresh_parties
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.models import load
 from unpooled.network.signing import check_request, open_answer, read_request, sign_answer, sign_refusal, sign_request
 from unpooled.privacy.bounds import Column, check
 from unpooled.privacy.unit import Target
-from unpooled.protocol.conversation import find_step
 from unpooled.protocol.identity import Identity
-from unpooled.protocol.local import drive, in_process
-from unpooled.protocol.messages import open_body, open_envelope
-from unpooled.protocol.registry import names
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.data import read_table, write_sparse
 from unpooled.study.files import policy_of, read_party, read_study, write_card
 from unpooled.study.party import create_party, open_party
 from unpooled.study.reading import DataFormat
+from unpooled.testing.damage import Attacked, campaign
+from unpooled.testing.fuzz import *
 
 pytestmark = pytest.mark.no_cover
 COUNT = sized(100_000, 2_000)
 #: Models whose messages, between them, hold every kind of part.
 SPOKEN = ("describe", "pride", "bayes", "stacking")
-#: What stands in the place of a value of a text.
-WORDS = b"""0 1 -1 1e308 -0.0 nan inf 1e-320 9223372036854775807 99999999999999999999 "" "x" "record" true false [] {} [1] [[]] {a=1} 2020-01-01
-'/' "../../x" "\\u0000" """.split()
-LINES = (
-    b"[study]",
-    b"[privacy]",
-    b"[policy]",
-    b"[[columns]]",
-    b"[format]",
-    b"x = 1",
-    b"epsilon = 1",
-    b'name = "x"',
-    b"]",
-    b"\xff\xfe",
-    b"[a.b]",
-)
-BYTES = (
-    b"\x00",
-    b"\xff",
-    b"\x91" * 40,
-    b"\xc0",
-    b"\xdd\xff\xff\xff\xff",
-    b"\xc6\x7f\xff\xff\xff",
-    b"\n",
-    b",",
-    b'"',
-    b"\xcb\x7f\xf0" + bytes(6),
-)
-
-
-def spoilt(blob: bytes, rng: random.Random, others: list[bytes], *, text: bool) -> bytes:
-    """The input with one to four things wrong."""
-    for _ in range(rng.choice((1, 1, 2, 4))):
-        at = rng.randrange(len(blob) + 1)
-        length = rng.choice((1, 2, 4, 16, 64))
-        kind = rng.randrange(10 if text else 7)
-        if kind == 0 and blob:
-            at = min(at, len(blob) - 1)
-            blob = blob[:at] + bytes([blob[at] ^ 1 << rng.randrange(8)]) + blob[at + 1 :]
-        elif kind == 1:
-            blob = blob[:at] + blob[at + length :]
-        elif kind == 2:
-            blob = blob[:at] + blob[at : at + length] * rng.choice((2, 3, 50)) + blob[at + length :]
-        elif kind == 3:
-            blob = blob[:at] + rng.choice(BYTES) + blob[at + rng.choice((0, length)) :]
-        elif kind == 4:
-            other = rng.choice(others)
-            start = rng.randrange(len(other) + 1)
-            blob = blob[:at] + other[start : start + length] + blob[at + length :]
-        elif kind == 5:
-            blob = blob[:at]
-        elif kind == 6:
-            blob = blob[:at] + rng.randbytes(length) + blob[at + length :]
-        else:
-            blob = _in_lines(blob, rng)
-    return blob
-
-
-def _in_lines(blob: bytes, rng: random.Random) -> bytes:
-    """A line lost, doubled, moved or put in; a value exchanged for another."""
-    lines = blob.split(b"\n")
-    at, kind = rng.randrange(len(lines)), rng.randrange(6)
-    if kind == 0:
-        del lines[at]
-    elif kind == 1:
-        lines.insert(at, lines[rng.randrange(len(lines))])
-    elif kind == 2:
-        lines.insert(at, rng.choice(LINES))
-    elif b" = " in lines[at]:
-        key, _, value = lines[at].partition(b" = ")
-        lines[at] = key + b" = " + (rng.choice(WORDS) if kind < 5 else value.replace(b"1", rng.choice(WORDS)))
-    return b"\n".join(lines)
-
-
-class Attacked(NamedTuple):
-    """What is attacked: honest inputs, what is done with an input, what must not change, and which inputs are text."""
-
-    honest: list[bytes]
-    act: Callable[[bytes], object]
-    state: Callable[[], object]
-    text: bool
-
-
-def forget() -> None:
-    """Empty what the package has kept of earlier results: a new number in a study is calibrated anew."""
-    for name, module in list(sys.modules.items()):
-        if name.split(".")[0] == "unpooled":
-            for kept in vars(module).values():
-                if isinstance(kept, functools._lru_cache_wrapper):
-                    kept.cache_clear()
-
-
-def campaign(target: Attacked, seed: str, count: int) -> Counter[str]:
-    """Damage, and look at what came of it: the kinds of answers."""
-    rng, answers, most = random.Random(seed), Counter(), (0.0, b"")
-    for blob in target.honest:
-        target.act(blob)  # whatever is loaded at the first call; and an honest input is taken
-    dearest = 0
-    for blob in target.honest:
-        forget()
-        dearest = max(dearest, calls(lambda blob=blob: target.act(blob)))
-    names()  # entry points are read once in a process, where an unknown model is asked for
-    before = target.state()
-    for number in range(count):
-        blob = spoilt(rng.choice(target.honest), rng, target.honest, text=target.text)
-        said = "taken"
-
-        def act(blob: bytes = blob) -> None:
-            nonlocal said
-            try:
-                target.act(blob)
-            except UnpooledError as error:
-                said = f"{type(error).__name__}: {error}"
-
-        try:
-            most = max(most, (calls(act) / (3 * dearest + 20 * len(blob)), blob))
-        except BaseException as error:
-            msg = f"input {number} of {seed!r} ended in {type(error).__name__}: {error}\n{blob[:3000]!r}"
-            raise AssertionError(msg) from error
-        assert len(said) < 2000, "a stranger's words are repeated at length"
-        answers[said] += 1
-        if number % 50 == 0:
-            assert target.state() == before, f"something changed by input {number} of {seed!r}"
-    assert target.state() == before
-    print(
-        f"{seed}: {count} inputs, {answers['taken']} taken, {len(answers)} different answers, work {most[0]:.2f} of what is allowed"
-    )
-    assert most[0] <= 1, f"more work than in proportion to the input: {most[1][:3000]!r}"
-    return answers
+ONLY = {
+    "test_messages_are_read_or_refused": SPOKEN,
+    "test_a_party_answers_or_refuses_and_a_refusal_leaves_no_trace": SPOKEN,
+}
 
 
 def held(seed: str, target: Attacked) -> None:
@@ -184,59 +52,6 @@ def held(seed: str, target: Attacked) -> None:
 
 
 # --- messages and frames --------------------------------------------------------------------------------------------------------
-
-
-class Spoken(NamedTuple):
-    requests: list[tuple[str, str, bytes]]
-    replies: list[tuple[str, str, bytes]]
-
-
-def spoken(model: str) -> Spoken:
-    """Everything that is said in an honest run: the step, to or from whom, the bytes."""
-    case, record = CASES[model](), Transcript()
-    row = load(case.model)
-    drive(row, row.compile(case.study), in_process(fresh_parties(case.study, case.tables, load)), record)
-    steps = [open_envelope(entry.request).step for entry in record.entries]
-    sent = [(step, entry.to, entry.request) for step, entry in zip(steps, record.entries, strict=True)]
-    came = [
-        (step, entry.to, entry.reply) for step, entry in zip(steps, record.entries, strict=True) if entry.reply is not None
-    ]
-    return Spoken(sent, came)
-
-
-@pytest.mark.parametrize("model", SPOKEN)
-def test_messages_are_read_or_refused(model: str) -> None:
-    """Replies, as the coordinator reads them."""
-    row, said = load(model), spoken(model).replies
-
-    def act(blob: bytes) -> None:
-        envelope = open_envelope(blob)
-        open_body(envelope, find_step(row, envelope.step).reply)
-
-    answers = campaign(
-        Attacked([blob for _, _, blob in said], act, lambda: None, text=False), f"replies of {model}", COUNT // 4
-    )
-    assert len(answers) >= 5
-
-
-@pytest.mark.parametrize("model", SPOKEN)
-def test_a_party_answers_or_refuses_and_a_refusal_leaves_no_trace(model: str) -> None:
-    """Requests, at a party with a ledger that has answered the honest ones: whatever it still says was said before."""
-    case, said = CASES[model](), spoken(model).requests
-    parties = fresh_parties(case.study, case.tables, load)
-    name = said[-1][1]
-    party, heard = parties[name], {}
-    for _, to, blob in said:
-        if to == name:
-            heard[blob] = party.answer(blob)
-
-    def state() -> tuple[object, ...]:
-        return party.ledger.entries(), party.ledger.guesses, tuple(party.answer(blob) for blob in heard)
-
-    before = state()
-    assert before[2] == tuple(heard.values())
-    answers = campaign(Attacked(list(heard), party.answer, state, text=False), f"requests of {model}", COUNT // 4)
-    assert len(answers) >= 5
 
 
 def test_frames_of_the_network_are_read_or_refused() -> None:
@@ -260,7 +75,9 @@ def test_transcripts_are_played_cut_where_they_are_torn_or_refused(tmp_path: Pat
     file, honest = tmp_path / "transcript", []
     for model in ("describe", "pride"):
         record = Transcript.open(file)
-        for (_, to, request), (_, _, reply) in zip(spoken(model).requests, spoken(model).replies, strict=True):
+        for (_, to, request), (_, _, reply) in zip(
+            spoken(CASES[model]()).requests, spoken(CASES[model]()).replies, strict=True
+        ):
             record.record(to, request, reply)
         record.close()
         honest.append(file.read_bytes())

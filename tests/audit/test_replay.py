@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 
 import msgspec
 import numpy as np
 import pytest
-from cases import CASES, Case
-from world import FULL, sized
+from cases import CASES
 
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.totals import Quantity
-from unpooled.audit.made_up import made_up
 from unpooled.audit.replay import Report, differences, replay
-from unpooled.errors import DataError, UsageError
+from unpooled.errors import DataError
 from unpooled.kernels import standard_rows
 from unpooled.models import load
 from unpooled.models.describe.messages import SumsReply
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.privacy.unit import ROWWISE, Unit
 from unpooled.protocol.messages import Array, Ask, Disclosed, Entrusted, Nothing, Public, Released, Sealed
-from unpooled.protocol.step import Model, Step
+from unpooled.protocol.step import Step
+from unpooled.testing.replays import *
 
 COLUMNS = (Column("age", 18.0, 100.0), Column("dose", -1.0, 3.0, missing="absent"))
 RNG = np.random.default_rng(3)
@@ -127,58 +125,6 @@ def test_shapes_names_and_forms_that_depend_on_data_are_caught() -> None:
     for words, (ours, theirs) in pairs.items():
         assert any(words in found for found in differences(ours, theirs)), words
         assert not list(differences(ours, ours))
-
-
-def test_every_registered_case_has_tables_that_fit_its_cards() -> None:
-    for make in CASES.values():
-        case = make()
-        assert {card.name for card in case.study.parties} == set(case.tables)
-
-
-def quick(study: Study) -> Study:
-    """At reduced size a Cox model's penalty is chosen on its own data alone: that takes most of the time for each neighbour."""
-    given = {} if FULL or study.parameters.get("family") != "cox" else {"alpha": 1.0}
-    return msgspec.structs.replace(study, parameters={**study.parameters, **given})
-
-
-@pytest.mark.no_cover
-def test_every_model_passes_on_its_own_data(case: Case) -> None:
-    """Under the study's own unit; under the other one on data that are made up."""
-    for unit in ROWWISE if FULL else [case.study.unit]:
-        study = msgspec.structs.replace(case.study, unit=str(unit))
-        report = replay(load(case.model), study, case.tables, registry=load, rounds=sized(8, 2))
-        assert report.passed, str(report)
-        assert max(report.largest.values()) > 0.3  # the bound is not vacuous
-
-
-def offered(model: Model, study: Study) -> bool:
-    """Whether the model compiles for this unit and adjacency."""
-    try:
-        model.compile(study)
-    except UsageError:
-        return False
-    return True
-
-
-@pytest.mark.no_cover
-@pytest.mark.parametrize("name", CASES)
-def test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing(name: str) -> None:
-    """Under the other unit than its own, on whose data the test above audits, and under the other adjacency where it has one; at full size all on both."""
-    case = CASES[name]()
-    model = load(case.model)
-    own = (case.study.unit, case.study.adjacency)
-    every = list(itertools.product(ROWWISE, Adjacency))
-    for unit, adjacency in (
-        every if FULL else [pair for pair in every if sum(a != b for a, b in zip(pair, own, strict=True)) == 1]
-    ):
-        asked = quick(msgspec.structs.replace(case.study, unit=str(unit), adjacency=str(adjacency)))
-        if not offered(model, asked):
-            continue
-        study, tables = made_up(model, asked, rows=12)
-        assert all(table.n_rows == card.rows <= 12 for card, table in zip(study.parties, tables.values(), strict=True))
-        report = replay(model, study, tables, registry=load, rounds=1)
-        assert report.passed, str(report)
-        assert report.neighbours > 10
 
 
 @pytest.mark.no_cover

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 import sys
 import warnings
@@ -10,59 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import CASES
+from cases import CASES as CASES
+from test_interface import ESTIMATORS as FITTED
 from test_interface import fits
 from world import FULL
 
-from unpooled.audit.made_up import made_up
-from unpooled.audit.transcripts import audit_transcript, canaries
+from unpooled.audit.transcripts import canaries
 from unpooled.errors import UnpooledError
-from unpooled.models import load
 from unpooled.privacy.table import Table
-from unpooled.report.page import page
-from unpooled.study.finished import Run
+from unpooled.testing.traces import *
 
 sys.path[:0] = [str(Path(__file__).parents[1] / part) for part in ("unit", "contract")]
 
 from test_estimation import ESTIMATORS  # noqa: E402 - of another folder
-from test_report import ran  # noqa: E402
 
 #: Estimators that keep what belongs to a party: their pickles say so (`docs/guarantee.md`).
 KEEPING = ("pride", "pride-classifier", "pride-counts")
-
-
-@pytest.mark.no_cover
-@pytest.mark.parametrize("name", CASES)
-def test_every_byte_of_a_study_is_a_release_public_or_entrusted(name: str) -> None:
-    case = CASES[name]()
-    model = load(case.model)
-    study, tables = made_up(model, case.study, 12)
-    _, others = made_up(model, case.study, 12, seed=1)
-    assert audit_transcript(model, study, tables, others, registry=load) == []
-
-
-@pytest.mark.no_cover
-@pytest.mark.minutes
-@pytest.mark.parametrize("name", CASES)
-def test_a_run_leaves_no_value_behind(
-    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Transcript, results, report, logs and whatever was printed."""
-    case = CASES[name]()
-    model = load(case.model)
-    study, tables = made_up(model, case.study, 12)
-    public = study.parameters.get("public", ())
-    hidden = {value for table in tables.values() for value in canaries(table, public if isinstance(public, list) else ())}
-    assert len(hidden) > 30
-    with caplog.at_level(logging.DEBUG):
-        folder = ran(tmp_path, study, tables)
-        written = {"report": page(Run.read(folder)).encode()}
-    printed = capfd.readouterr()
-    written |= {"log": caplog.text.encode(), "printed": (printed.out + printed.err).encode()}
-    written |= {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert len(written) > 4
-    found = {place for place, text in written.items() if any(value in text for value in hidden)}
-    assert not found
 
 
 @pytest.mark.no_cover
@@ -72,7 +34,7 @@ def test_a_saved_model_has_no_value_of_the_data(name: str, monkeypatch: pytest.M
     """A control beside it: the same search finds a table that was pickled."""
     from test_interface import rows
 
-    fitted = fits(name, monkeypatch)[0]
+    fitted = fits(FITTED[name], monkeypatch)[0]
     X, _ = rows(name, 1)
     hidden = canaries(Table({f"x{j}": X[:, j] for j in range(X.shape[1])}))
     assert any(value in pickle.dumps(X) for value in hidden)

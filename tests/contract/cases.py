@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-from joined import joined
 
 from unpooled.datasets.hospitals import make_hospitals
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
+from unpooled.testing.cases import Case
 
 Tables = dict[str, Table]
-
-
-@dataclass(frozen=True)
-class Case:
-    name: str
-    study: Study
-    tables: Tables
-
-    @property
-    def model(self) -> str:
-        """The row of the registry that the study asks for."""
-        return self.study.row
 
 
 HOSPITAL_COLUMNS = (
@@ -391,7 +378,6 @@ CASES: dict[str, Callable[[], Case]] = {
     "pls, two responses": pls_several_case,
     "diagnose": diagnose_case,
     "diagnose, classes": diagnose_classes_case,
-    **{name: (lambda name=name, made=made: Case(name, *made())) for name, made in joined().items()},
 }
 
 #: The first case of every model, where one of each is enough.

@@ -144,7 +144,7 @@ def test_a_file_that_does_not_exist_is_found(made_up: str) -> None:
     [
         "as `gaussian.md` says",
         "`mechanisms/*.md`",
-        "[it](../../examples/private_mean/plan.py)",
+        "[it](../../examples/private_correlation/pyproject.toml)",
         "`pyproject.toml`, `A/study.toml`",
     ],
 )

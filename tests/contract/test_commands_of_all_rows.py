@@ -9,7 +9,6 @@ from __future__ import annotations
 import html
 import json
 import math
-import os
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +16,7 @@ import pytest
 from cases import CASES, FIRST
 from commands import command
 
-from unpooled.models import load, row_names
+from unpooled.models import row_names
 from unpooled.privacy.unit import Target, Unit
 from unpooled.study.party import create_party
 
@@ -41,8 +40,6 @@ UNPREDICTED = {
     "describe": "releases nothing that predicts",
     "diagnose": "releases nothing that predicts",
 }
-#: What a row of another package says of both: of itself, whether there is an outlook; nothing of it is in `unpooled predict`.
-JOINED = set(filter(None, os.environ.get("UNPOOLED_MODELS", "").split(",")))
 #: Rows of unknown cost.
 UNBOUNDED = {"pride-published", "lasso-published", "pls-published"}
 #: Rows that release no model, and rows of which a party keeps one.
@@ -216,7 +213,7 @@ EXPECTED = {"describe", "pride", "bayes", "glm", "stacking", "lasso", "pls"}
 def test_a_plan_says_what_to_expect_or_that_nobody_knows(parties: Parties) -> None:
     """X1: a published row had the outlook of the sound form, which refused its studies or said the error of other noise."""
     parties.new()
-    expected = load(parties.row).outlook is not None if parties.row in JOINED else parties.row in EXPECTED
+    expected = parties.row in EXPECTED
     said = command(parties.root, "plan", "study.toml", "--utility", code=0 if expected else 2)
     assert ("<- asked" if expected else "has no outlook: leave --utility out") in said
 
@@ -235,7 +232,7 @@ def predicted(parties: Parties) -> None:
         }
     ).write_csv(root / "new.csv")
     words = ("predict", "study.run", "--data", "new.csv")
-    if (why := UNPREDICTED.get(parties.row, UNPREDICTED["describe"] if parties.row in JOINED else None)) is not None:
+    if (why := UNPREDICTED.get(parties.row)) is not None:
         assert why in command(root, *words, code=2)
         return
     found = data_of(root, *words)

@@ -1,126 +1,36 @@
-"""The worked example of "Adding a model in an hour": it runs, it is short, and the contract holds for it as for any model."""
+"""The worked example of "Adding a model in an hour": it runs, its page is true, and its own tests pass where it is installed as a package."""
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
 import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+import sysconfig
+import venv
 from pathlib import Path
 
-import msgspec
-import numpy as np
 import pytest
-from scipy import stats
+from elsewhere import Declare
 
-from unpooled.audit.replay import replay
-from unpooled.errors import UsageError
 from unpooled.estimation.base import StudyEstimator
-from unpooled.privacy.bounds import Column
-from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import GaussianRelease, Reach
-from unpooled.privacy.noise import KeySource
-from unpooled.privacy.plan import Card, Plan, Study
-from unpooled.privacy.policy import Policy
-from unpooled.privacy.table import Table
-from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
-from unpooled.protocol.local import drive, in_process
-from unpooled.protocol.party import Party
 from unpooled.protocol.step import Model
-from unpooled.protocol.transcript import Transcript
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples"
+EXAMPLE = ROOT / "examples" / "private_correlation"
+SOURCE = EXAMPLE / "src" / "private_correlation"
 PAGE = ROOT / "docs" / "adding-a-model.md"
-COLUMN = Column("age", 18.0, 100.0)
-TABLES = {"north": Table({"age": np.linspace(10, 90, 30)}), "south": Table({"age": np.linspace(40, 120, 20)})}
 
 
-@pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    import private_mean
-
-    yield private_mean.MODEL
-    for name in [name for name in sys.modules if name.startswith("private_mean")]:
+def test_it_runs_from_a_checkout(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SOURCE.parent))
+    runpy.run_path(str(ROOT / "examples" / "run_private_correlation.py"))
+    for name in [name for name in sys.modules if name.startswith("private_correlation")]:
         monkeypatch.delitem(sys.modules, name)
-
-
-def study(**changes: object) -> Study:
-    cards = tuple(Card(name, table.n_rows, (COLUMN,)) for name, table in TABLES.items())
-    asked = Study("private_mean", cards, 1.0, 1e-5, parameters={"column": "age"}, derived=())
-    return msgspec.structs.replace(asked, **changes)
-
-
-def parties(model: Model, plan: Plan) -> dict[str, Party]:
-    made = {}
-    for card in plan.study.parties:
-        ledger = Ledger.in_memory()
-        keys = KeySource(ledger.root_key)
-        made[card.name] = Party(card.name, TABLES[card.name], card, ledger, keys, Policy.in_process(), lambda _: model)
-    return made
-
-
-def test_it_is_short_and_runs(model: Model, capsys: pytest.CaptureFixture[str]) -> None:
-    files = [*(EXAMPLES / "private_mean").glob("*.py"), EXAMPLES / "run_private_mean.py"]
-    assert sum(len(file.read_text().splitlines()) for file in files) < 240
-    runpy.run_path(str(EXAMPLES / "run_private_mean.py"))
     shown = capsys.readouterr().out
-    assert shown.startswith("mean ")
+    assert "correlation of age and pressure" in shown
     assert "Differentially private with epsilon = 1" in shown
-
-
-def contract(package: str, places: list[str], where: list[Path]) -> subprocess.CompletedProcess[str]:
-    """Run the contract tests of these places over the cases of a package that lies in one of these folders, as its author does."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
-    joined = {"UNPOOLED_MODELS": package, "PYTHONPATH": os.pathsep.join(map(str, where))}
-    options = ["-q", "-n0", "-p", "no:cacheprovider", "-m", "", "-k", "private_mean", "--ignore", __file__]
-    command = [sys.executable, "-m", "pytest", *options, *places]
-    return subprocess.run(command, cwd=ROOT, env=kept | joined, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize(
-    ("place", "least"), [("tests/contract", 45), pytest.param("tests/audit", 18, marks=pytest.mark.slow)]
-)
-def test_the_whole_contract_holds_for_it(place: str, least: int) -> None:
-    """Every test that runs over the rows of the registry runs over the example, in a process of its own."""
-    done = contract("private_mean", [place], [EXAMPLES])
-    assert done.returncode == 0, done.stdout
-    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) >= least, done.stdout
-
-
-def test_the_contract_fails_for_a_model_whose_record_cannot_be_read(tmp_path: Path) -> None:
-    """The example without ``results=``, as it once was."""
-    package = tmp_path / "forgetful"
-    package.mkdir()
-    (package / "__init__.py").write_text(
-        "from dataclasses import replace\nimport private_mean\nMODEL = replace(private_mean.MODEL, results=())\n"
-    )
-    (package / "case.py").write_text("from private_mean.case import CASES as CASES\n")
-    places = ["tests/contract/test_results.py"]
-    assert contract("private_mean", places, [EXAMPLES]).returncode == 0
-    done = contract("forgetful", places, [EXAMPLES, tmp_path])
-    assert done.returncode == 1, done.stdout
-    assert "test_a_record_tells_what_the_transcript_tells[private_mean]" in done.stdout
-
-
-def test_the_outlook_is_the_planned_noise_with_the_error_of_sampling(model: Model) -> None:
-    asked = study()
-    assert model.outlook is not None
-    found, quick = model.outlook(asked, ranges=4.0), model.outlook(asked, quick=True)
-    result = drive(model, model.compile(asked), in_process(parties(model, model.compile(asked)))).result
-    assert found.error == pytest.approx(math.hypot(result.deviation / COLUMN.half_width * 4.0, 1 / math.sqrt(50)))
-    assert found.at.low == found.at.high == found.error
-    assert [point.error for point in found.points] == sorted((point.error for point in found.points), reverse=True)
-    assert quick.points == (quick.at,)
-    assert quick.at.low < quick.error < quick.at.high
-    (line,) = model.terms(model.compile(asked), result)
-    assert (line.term, line.estimate, line.privacy) == ("age: mean", result.mean, result.deviation)
 
 
 def test_the_page_says_which_letters_are_taken_and_which_hooks_there_are() -> None:
@@ -130,7 +40,7 @@ def test_the_page_says_which_letters_are_taken_and_which_hooks_there_are() -> No
     page = PAGE.read_text()
     (said,) = re.findall(r"letters ([A-Z, ]+ and [A-Z]) are taken", page)
     assert re.findall("[A-Z]", said) == sorted({number[0] for number in headings(pages())})
-    (own,) = {number[0] for number in headings({"": (EXAMPLES / "private_mean" / "THEORY.md").read_text()})}
+    (own,) = {number[0] for number in headings({"": (SOURCE / "THEORY.md").read_text()})}
     assert own not in said
     table = page.partition("| hook of the estimator |")[2].partition("\n\n")[0]
     hooks = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
@@ -140,56 +50,62 @@ def test_the_page_says_which_letters_are_taken_and_which_hooks_there_are() -> No
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(Model.__dataclass_fields__)[5:]
 
 
-def test_equal_bits_from_the_parties_again_and_from_the_transcript(model: Model) -> None:
-    plan = model.compile(study())
-    people, transcript = parties(model, plan), Transcript()
-    first = drive(model, plan, in_process(people), transcript).result
-    assert drive(model, plan, in_process(people)).result == first
-    assert drive(model, plan, lambda _: pytest.fail("asked"), transcript.replay()).result == first
-    assert drive(model, plan, in_process(parties(model, plan))).result != first  # other keys, other noise
-    assert [len(party.ledger.entries()) for party in people.values()] == [1, 1]
+def pytest_of(python: Path | str, folder: Path, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a folder in a process of its own, as the author of a package does."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_", "PYTHONPATH"))}
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    return subprocess.run(command, cwd=folder, env=kept | more, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("adjacency", list(Adjacency))
-def test_the_sensitivity_is_attained_and_never_exceeded(model: Model, adjacency: Adjacency) -> None:
-    """Theorem M.1 by brute force over the coded values, and two studies on the audit: as planned, and with half of the reach."""
-    plan = model.compile(study(adjacency=str(adjacency)))
-    ends = plan.design.code([np.array([-5.0, 18.0, 40.0, 59.0, 100.0, 1e9])])[0][:, 0].astype(float)
-    others = [0.0] if adjacency is Adjacency.ZERO_OUT else ends
-    farthest = max(abs(a - b) for a, b in itertools.product(ends, others))
-    declared = plan.releases[0].sensitivity(Unit.RECORD)
-    assert farthest == declared
-    assert replay(model, study(adjacency=str(adjacency)), TABLES, registry=lambda _: model, rounds=4).passed
-
-    def halved(asked: Study) -> Plan:
-        sound = model.compile_plan(asked)
-        short = GaussianRelease.calibrated(
-            sound.releases[0].mechanism.blocks, dict.fromkeys(ROWWISE, Reach(declared / 2, 1)), Unit.RECORD, 1.0
+@pytest.mark.slow
+@pytest.mark.no_cover
+def test_its_tests_pass_in_a_fresh_environment_into_which_it_is_installed(tmp_path: Path) -> None:
+    """The environment sees the pinned packages of this one; unpooled and the example are installed into it, without a network."""
+    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
+    python = tmp_path / "env" / "bin" / "python"
+    (site,) = (tmp_path / "env" / "lib").glob("python3*/site-packages")
+    pinned = [place for place in sys.path if place.endswith("site-packages")]
+    (site / "zz_pinned.pth").write_text("\n".join([*pinned, sysconfig.get_paths()["purelib"]]) + "\n")
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-build-isolation",
+    ]
+    for package in (ROOT, EXAMPLE):
+        subprocess.run(
+            [*install, "--no-index", "--prefix", str(tmp_path / "env"), "--ignore-installed", str(package)], check=True
         )
-        return replace(sound, releases=tuple(replace(r, mechanism=short) for r in sound.releases))
-
-    broken = replace(model, compile_plan=halved)
-    assert not replay(broken, study(adjacency=str(adjacency)), TABLES, registry=lambda _: broken, rounds=4).passed
-
-
-def test_the_noise_is_there_with_its_law_under_every_key(model: Model) -> None:
-    plan = model.compile(study())
-    results = [drive(model, plan, in_process(parties(model, plan))).result for _ in range(300)]
-    clipped = np.concatenate([np.clip(table["age"], 18, 100) for table in TABLES.values()])
-    deviations = [(result.mean - clipped.mean()) / result.deviation for result in results]
-    assert stats.kstest(deviations, "norm").pvalue > 1e-6
-    assert stats.kstest(np.array(deviations) / 2, "norm").pvalue < 1e-6
+    where = "import unpooled, private_correlation as p; print(unpooled.__file__, p.__file__, p.MODEL.compile is not None)"
+    found = subprocess.run([python, "-c", where], cwd=tmp_path, env={}, capture_output=True, text=True, check=True).stdout
+    assert found.count(str(site)) == 2, "both are installed, and none is read from the checkout"
+    done = pytest_of(python, EXAMPLE, "-n", "2")
+    assert done.returncode == 0, done.stdout
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) >= 90, done.stdout
 
 
-def test_what_it_cannot_do_is_refused(model: Model) -> None:
-    cards = study().parties
-    other = msgspec.structs.replace(cards[1], columns=(Column("age", 0.0, 100.0),))
-    words = msgspec.structs.replace(cards[0], columns=(Column("age", categories=("young", "old")),))
-    for changes, match in (
-        ({"parameters": {"colum": "age"}}, "colum"),
-        ({"parties": (cards[0], other)}, "agree on one range"),
-        ({"parties": (words,)}, "needs low and high"),
-        ({"calibration": "published"}, "another form"),
-    ):
-        with pytest.raises(UsageError, match=match):
-            model.compile(study(**changes))
+FORGETFUL = """
+from dataclasses import replace
+from unpooled.models import load
+MODEL = replace(load("describe"), name="forgetful", results={results})
+"""
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_the_contract_fails_for_a_model_whose_record_cannot_be_read(forgets: bool, tmp_path: Path, declare: Declare) -> None:
+    results = "()" if forgets else 'load("describe").results'
+    folder = declare("somebodys", "forgetful", "made_up_row_forgetful", FORGETFUL.format(results=results))
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["unpooled.testing"]\n')
+    (tmp_path / "test_forgetful.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT / 'tests' / 'contract')!r})\n"
+        "import cases\nfrom msgspec.structs import replace\nfrom unpooled.testing.results import *\n"
+        "case = cases.CASES['describe']()\nCASES = {'forgetful': lambda: (replace(case.study, model='forgetful'), case.tables)}\n"
+    )
+    path = os.pathsep.join([str(folder), *sys.path])
+    done = pytest_of(sys.executable, tmp_path, "-n0", "-k", "record", PYTHONPATH=path)
+    assert done.returncode == int(forgets), done.stdout
+    assert ("test_a_record_tells_what_the_transcript_tells[forgetful]" in done.stdout) == forgets

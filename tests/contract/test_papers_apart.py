@@ -8,18 +8,18 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 from cases import CASES
+from elsewhere import ROW, Declare
 from test_templates import written
 
 import unpooled
 from unpooled.errors import UsageError
 from unpooled.models import REGISTRY, load, row_names
-from unpooled.protocol.registry import names
+from unpooled.protocol.entries import names
 
 SOURCE = Path(unpooled.__file__).parent
 FORMS = ("pride", "bayes", "stacking", "lasso", "pls")
@@ -125,7 +125,7 @@ def test_the_commands_say_so_without_the_papers(model: str, without: Path, tmp_p
 
 def test_a_form_that_no_distribution_declares_is_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation may lack the entry points too."""
-    monkeypatch.setattr("unpooled.protocol.registry._declared", lambda _: {})
+    monkeypatch.setattr("unpooled.protocol.entries._declared", lambda _: {})
     with pytest.raises(UsageError, match=SENTENCE):
         load("pride-published")
     assert row_names() == tuple(REGISTRY)
@@ -173,31 +173,6 @@ def test_neither_an_import_nor_a_model_of_our_own_reads_entry_points() -> None:
 
 
 # --- rows of other distributions ---------------------------------------------------------------------------------------------
-
-Declare = Callable[..., None]
-ROW = """
-from dataclasses import replace
-from unpooled.models import load
-MODEL = replace(load("describe"), name={name!r})
-"""
-
-
-@pytest.fixture
-def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declare:
-    """Install a made-up distribution with one entry point and one module."""
-
-    def made(distribution: str, name: str, module: str, source: str) -> None:
-        folder = tmp_path / distribution
-        about = folder / f"{distribution.replace('-', '_')}-1.0.dist-info"
-        about.mkdir(parents=True)
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-        (about / "entry_points.txt").write_text(f"[unpooled.models]\n{name} = {module}:MODEL\n")
-        (folder / f"{module}.py").write_text(source)
-        monkeypatch.syspath_prepend(str(folder))
-
-    yield made
-    for module in [name for name in sys.modules if name.startswith("made_up_row")]:
-        del sys.modules[module]
 
 
 def test_a_row_of_another_distribution_is_loaded_and_listed(declare: Declare) -> None:

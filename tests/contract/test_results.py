@@ -10,44 +10,13 @@ import msgspec
 import numpy as np
 import pytest
 from cases import CASES
-from test_report import ran
-from world import FULL
 
 from unpooled.errors import DataError, UsageError
 from unpooled.models import load
-from unpooled.protocol.terms import FIELDS, ResultTerm, as_csv, as_table
-from unpooled.report.page import page
+from unpooled.protocol.terms import ResultTerm, as_csv
 from unpooled.study.finished import Run
 from unpooled.study.record import RECORD, read_record
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_record_tells_what_the_transcript_tells(name: str, tmp_path: Path) -> None:
-    case = CASES[name]()
-    folder = ran(tmp_path, case.study, case.tables)
-    whole = Run.read(folder)
-    (folder / "transcript").unlink()
-    told = Run.read(folder)
-    assert whole.recomputed
-    assert not told.recomputed
-    assert told.agrees
-    assert told.plan.hash == whole.plan.hash
-    assert msgspec.msgpack.encode(told.result) == msgspec.msgpack.encode(whole.result)
-    assert told.terms == whole.terms
-    assert told.communication == whole.communication
-    if FULL or name == "describe":
-        text = page(told)
-        assert "from the record that it sent" in text
-        assert "worked out from the run's transcript alone" not in text
-    # A model either names its numbers or leaves them all at the parties.
-    if told.terms:
-        assert all(np.isfinite(term.estimate) for term in told.terms)
-        assert len({(term.group, term.term) for term in told.terms}) == len(told.terms)
-        rows = list(csv.DictReader(io.StringIO(as_csv(told.terms))))
-        assert tuple(rows[0]) == FIELDS
-        assert [float(row["estimate"]) for row in rows] == [term.estimate for term in told.terms]
-        assert len(as_table(told.terms).splitlines()) == len(rows) + 1
-        assert msgspec.json.decode(msgspec.json.encode(told.terms), type=tuple[type(told.terms[0]), ...]) == told.terms
+from unpooled.testing.results import *
 
 
 def test_a_record_holds_no_message(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Self
 
 import msgspec
 import pytest
+from elsewhere import ROW, declaring
 from worlds import Rehearsal, kept_digests, make_rehearsal
 
 from unpooled.models import REGISTRY
@@ -34,6 +35,24 @@ def test_every_model_has_the_bits_of_its_in_process_run(model: str, tmp_path: Pa
     assert result["communication"] == local.communication
     assert kept_digests(world, world.study) == world.kept_in_process
     assert world.fully_charged(world.study)
+
+
+def test_processes_find_a_model_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes of every kit resolve it through the registry, and the parties' policies list it."""
+    with declaring(tmp_path, monkeypatch) as declare:
+        folder = declare("somebodys", "census", "made_up_row_network", ROW.format(name="census"))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")])))
+        made = make_rehearsal(tmp_path / "network", "describe")
+        world = made.worlds["describe"]
+        study = world.variant(model="census")
+        for name in world.names:
+            file = world.party(name)
+            file.write_text(file.read_text().replace('# models = ["describe", "glm"]', 'models = ["census"]'))
+        assert world.approve(study).maker == "somebodys 1.0"
+        with up(made.kits):
+            run_networked(study, made.user, tmp_path / "out", lambda _: None)
+        assert "model census of somebodys 1.0" in (tmp_path / "out" / "plan.txt").read_text()
+        assert world.fully_charged(study)
 
 
 @pytest.fixture

@@ -7,26 +7,17 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from unpooled.errors import UsageError
-from unpooled.protocol.registry import check_own, entry_of, form_of, joined, names
+from unpooled.protocol.entries import LINK, OWN, entry_of, maker, names
+from unpooled.protocol.registry import check_own, form_of, joined
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Model
 
 #: Our own rows, in the order in which they are listed, each with the package of its ``MODEL``. All other rows are found through entry points.
-REGISTRY: dict[str, str] = {
-    "describe": "unpooled.models.describe",
-    "pride": "unpooled.models.pride",
-    "bayes": "unpooled.models.bayes",
-    "glm": "unpooled.models.glm",
-    "stacking": "unpooled.models.stacking",
-    "lasso": "unpooled.models.lasso",
-    "pls": "unpooled.models.pls",
-    "diagnose": "unpooled.models.diagnose",
-}
-
-#: What a study may ask for that is no system: it links rows, releases nothing and predicts nothing.
-LINK = "link"
+REGISTRY: dict[str, str] = {name: f"unpooled.models.{name}" for name in OWN}
 
 
 def row_names() -> tuple[str, ...]:
@@ -48,6 +39,21 @@ def load(name: str) -> Model:
         msg = f"unknown model {name!r}: choose one of {', '.join(row for row in row_names() if row.rpartition('-')[0] not in REGISTRY)}, or {LINK!r}"
         raise UsageError(msg)
     return row
+
+
+def check_runnable(listed: Sequence[str]) -> None:
+    """Refuse a policy's list of models that is empty or holds a name that is no model here."""
+    if not listed:
+        raise UsageError("models lists no model, so no study could run: leave it out to run unpooled's own models")
+    for name in listed:
+        if name == LINK:
+            raise UsageError('models does not list "link": psi = "intersection" allows it')
+        if name not in REGISTRY and name in names() and not maker(name):
+            msg = f"models lists {name!r}, which is a form of a model: list {name.rpartition('-')[0]!r}, and name the form under calibrations"
+            raise UsageError(msg)
+        if name not in REGISTRY and name not in names():
+            msg = f"models lists {name!r}, which is no model here: install its package, or take it off the list"
+            raise UsageError(msg)
 
 
 def fitted(plan: Plan, result: Any) -> Any:  # noqa: ANN401 - a result of this model, an estimator of it
@@ -77,3 +83,6 @@ def _package(name: str) -> str:
     entry = entry_of(name)
     assert entry is not None, "its plan was compiled"
     return entry.module
+
+
+__all__ = ["LINK", "REGISTRY", "check_runnable", "fitted", "load", "row_names"]

@@ -87,6 +87,8 @@ class Plan(Releases, Generic[Design]):
     links: bool = field(default=False, compare=False)
     #: The hash under which an older version of unpooled ran this study: then results of that run are read, and nothing is run.
     formerly: str = field(default="", compare=False)
+    #: The distribution and version of a model that is not one of unpooled's own, such as "private-correlation 0.1.0".
+    maker: str = ""
 
     def __post_init__(self) -> None:
         for name in _SENTENCES:
@@ -119,6 +121,7 @@ class Plan(Releases, Generic[Design]):
             "split": self.split,
             "releases": releases,
             "sentences": {name: [_exact(s.identity) for s in said] for name in _SENTENCES if (said := getattr(self, name))},
+            **({"maker": self.maker} if self.maker else {}),
         }
         return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 
@@ -199,7 +202,7 @@ class Plan(Releases, Generic[Design]):
     def __str__(self) -> str:
         study = self.study
         lines = [
-            f"plan {self.hash[:16]} · model {study.model} · {self.split} · {study.calibration}",
+            f"plan {self.hash[:16]} · model {study.model}{f' of {self.maker}' if self.maker else ''} · {self.split} · {study.calibration}",
             f"  asked: {study.target}, adjacency {study.adjacency}",
             f"  {'release':<12}{'party':<12}{'mechanism':<26}{'numbers':>9}{'sensitivity':>14}{'scale':>14}",
         ]

@@ -23,6 +23,8 @@ HARMLESS = frozenset(
 
 #: What is made of a household card that says that its ids are nowhere else.
 BELIEVED, COUNTED = "believed", "counted"
+#: A name in the list of models that stands for all of them (in-process estimators only: no party file may say it).
+EVERY = "*"
 #: The one way in which rows are linked, that they are not, and how many times the own rows another party may bring if nothing else is said.
 INTERSECTION, NO, _FOLD = "intersection", "no", 10
 
@@ -52,6 +54,8 @@ class Policy:
     psi_max_rows: int | None = None
     #: The most ids that all other parties may test against this one's set, over all studies and all parties; None is no limit.
     psi_max_guesses: int | None = None
+    #: The models that this party runs. None is every model of unpooled itself, and none of another distribution.
+    models: frozenset[str] | None = None
     #: Whether cards are believed that say that no other party holds rows of the same ids ("believed"), or not ("counted").
     elsewhere: str = BELIEVED
 
@@ -67,6 +71,7 @@ class Policy:
             allow_unpinned=True,
             approved=None,
             psi=INTERSECTION,
+            models=frozenset({EVERY}),
         )
 
     @property
@@ -91,9 +96,27 @@ class Policy:
                 msg = f"party {card.name!r} brings {card.rows} rows, each of them a guess; this party's policy allows {most} (psi_max_rows)"
                 raise PolicyRefusal(msg)
 
+    def _check_model(self, plan: Plan) -> None:
+        """Refuse a model that this party does not run. Studies that link rows are a matter of ``psi``."""
+        # A form of one of our models that another distribution makes is listed by its own name.
+        name = plan.study.row if plan.maker else plan.study.model
+        if plan.links or (self.models is None and not plan.maker) or (self.models or frozenset()) & {EVERY, name}:
+            return
+        if self.models is None:
+            msg = (
+                f"model {name!r} is of distribution {plan.maker}, and this party's policy runs unpooled's own models only: to allow it, "
+                f'add models = ["{name}"] under [policy], with every other model that this party runs'
+            )
+        else:
+            listed = ", ".join(f'"{one}"' for one in sorted({*self.models, name}))
+            whose = f" of distribution {plan.maker}" if plan.maker else ""
+            msg = f"this party's policy does not list model {name!r}{whose}: to allow it, write models = [{listed}] under [policy]"
+        raise PolicyRefusal(msg)
+
     def check(self, plan: Plan, *, approved_in_ledger: bool, party: str = "this party") -> None:
         """Refuse a plan that these rules do not allow."""
         study = plan.study
+        self._check_model(plan)
         if Calibration(study.calibration) not in self.calibrations:
             allowed = ", ".join(sorted(self.calibrations))
             msg = f"this party's policy allows calibration {allowed}, not {study.calibration}: ask for a sound study"

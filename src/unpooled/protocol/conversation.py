@@ -18,6 +18,7 @@ import msgspec
 from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted, UsageError
 from unpooled.privacy.plan import ALIGNED, PLAN_VERSION, Study
 from unpooled.protocol import alignment
+from unpooled.protocol.entries import OURS
 from unpooled.protocol.messages import UNREADABLE, Ask, Dropped, Public, open_body
 from unpooled.protocol.step import Step
 
@@ -37,10 +38,12 @@ class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OpenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The public text of the study, from which the party compiles its own plan, and what version of plans the coordinator means."""
+    """The public text of the study, from which the party compiles its own plan, and the version of plans that the coordinator means."""
 
     study: Study
     version: int = PLAN_VERSION
+    #: The coordinator's distribution and version of a model that is not one of unpooled's own; not sent for our own models.
+    maker: str | msgspec.UnsetType = msgspec.UNSET
 
 
 def open_request(envelope: Envelope) -> OpenRequest:
@@ -58,6 +61,22 @@ def open_request(envelope: Envelope) -> OpenRequest:
         )
         raise PlanMismatch(msg)
     return open_body(envelope, OpenRequest)
+
+
+def check_claim(plan: Plan, claimed: str, asked: OpenRequest, party: str) -> None:
+    """Refuse an opening whose plan is not the one that this party compiles, and name both versions of the model's distribution if they differ."""
+    if plan.hash == claimed:
+        return
+    theirs = plan.maker if asked.maker is msgspec.UNSET else asked.maker
+    if plan.maker != theirs:
+        msg = (
+            f"model {plan.study.row!r} is of {theirs or OURS} at the coordinator, and of {plan.maker or OURS} at party {party!r}: "
+            "install equal versions everywhere"
+        )
+        raise PlanMismatch(msg)
+    here = f" (model {plan.study.row!r} is of {plan.maker} here: install equal versions everywhere)" if plan.maker else ""
+    msg = f"the request claims plan {claimed[:16]}, this party compiles {plan.hash[:16]} from the same study{here}"
+    raise PlanMismatch(msg)
 
 
 def _open(context: Context, request: OpenRequest) -> Opened:  # noqa: ARG001 - Party.answer has compiled and checked it already
@@ -90,7 +109,7 @@ def everybody(asks: list[Ask]) -> Generator[list[Ask], Replies, Replies]:
 
 def converse(model: Model, plan: Plan) -> Conversation:
     """The whole conversation of a study: every party agrees to the plan, then the model's coordinator runs."""
-    request = OpenRequest(plan.study)
+    request = OpenRequest(plan.study, maker=plan.maker or msgspec.UNSET)
     opened = yield [Ask(card.name, OPEN.name, request) for card in plan.study.parties]
     for card, reply in zip(plan.study.parties, opened, strict=True):
         if isinstance(reply, Dropped):

@@ -25,7 +25,7 @@ from unpooled.privacy.table import is_complete
 from unpooled.privacy.unit import Split
 from unpooled.protocol.claims import signed_parts
 from unpooled.protocol.context import serving
-from unpooled.protocol.conversation import OPEN, find_step, open_request
+from unpooled.protocol.conversation import OPEN, OpenRequest, check_claim, find_step, open_request
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.keeper import MAP_DATA, ROW_MAP, Keeper, MemoryKeeper
 from unpooled.protocol.messages import (
@@ -126,7 +126,7 @@ class Party:
             envelope = open_envelope(blob, limit)
             if envelope.step == OPEN.name:
                 try:
-                    self._agree(envelope.plan, open_request(envelope).study)
+                    self._agree(envelope.plan, open_request(envelope))
                 except RowsError as error:
                     raise error.told() from None
             plan = self._plans.get(envelope.plan)
@@ -164,12 +164,10 @@ class Party:
         own = (r for r in plan.releases if r.party == self.name)
         return max((r.count for r in own if r.step == step.name or r.name == step.of), default=1)
 
-    def _agree(self, claimed: str, study: Study) -> None:
+    def _agree(self, claimed: str, asked: OpenRequest) -> None:
         """Compile the study here, compare hashes, consider the plan; remember it."""
-        plan = self.model(study.row).compile(study)
-        if plan.hash != claimed:
-            msg = f"the request claims plan {claimed[:16]}, this party compiles {plan.hash[:16]} from the same study"
-            raise PlanMismatch(msg)
+        plan = self.model(asked.study.row).compile(asked.study)
+        check_claim(plan, claimed, asked, self.name)
         self.consider(plan, approved=self.ledger.approved(plan.hash))
         self._plans[plan.hash] = plan
 

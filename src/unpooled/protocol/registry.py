@@ -6,21 +6,14 @@ A distribution declares a row in the group ``unpooled.models``: its name, and th
 
 from __future__ import annotations
 
-import sys
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from unpooled.errors import UsageError, listed
+from unpooled.errors import UsageError
+from unpooled.protocol.entries import OURS, distribution, entry_of, names
 from unpooled.protocol.step import Model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from importlib.metadata import EntryPoint
-
-#: The group of entry points.
-GROUP = "unpooled.models"
-#: The distribution of this package.
-_OURS = "unpooled"
 
 
 def joined(name: str) -> Model | None:
@@ -28,12 +21,12 @@ def joined(name: str) -> Model | None:
     entry = entry_of(name)
     if entry is None:
         return None
-    whose = _distribution(entry)
+    whose = distribution(entry)
     try:
         row = entry.load()
     except Exception as error:
         system, _, form = name.rpartition("-")
-        if whose == _OURS and isinstance(error, ModuleNotFoundError) and f"{entry.module}.".startswith(f"{error.name}."):
+        if whose == OURS and isinstance(error, ModuleNotFoundError) and f"{entry.module}.".startswith(f"{error.name}."):
             raise UsageError(_absent(system, form)) from None
         msg = (
             f"model {name!r} cannot be loaded from distribution {whose!r} ({entry.value}): {type(error).__name__}: {error}. "
@@ -60,43 +53,14 @@ def form_of(system: str, form: str) -> Model:
     raise UsageError(msg)
 
 
-def names() -> tuple[str, ...]:
-    """Return the names of all rows that distributions declare, in alphabetical order."""
-    return tuple(_declared(tuple(sys.path)))
-
-
-def entry_of(name: str) -> EntryPoint | None:
-    """Return the entry point of the row of this name; None if there is none. A name that several distributions declare is refused."""
-    found = _declared(tuple(sys.path)).get(name, ())
-    if len(found) > 1:
-        msg = f"model {name!r} is declared by {listed([_distribution(entry) for entry in found])}, and nobody can tell which one is meant: uninstall all but one"
-        raise UsageError(msg)
-    return found[0] if found else None
-
-
 def check_own(own: Mapping[str, str]) -> None:
     """Refuse distributions that declare a row of our own name, which is never loaded from them, and names that several of them declare."""
     for name in names():
         entry = entry_of(name)
         if entry is not None and name in own:
-            msg = f"distribution {_distribution(entry)!r} declares model {name!r}, which is one of unpooled's own: uninstall it, or give its model another name"
+            msg = f"distribution {distribution(entry)!r} declares model {name!r}, which is one of unpooled's own: uninstall it, or give its model another name"
             raise UsageError(msg)
 
 
 def _absent(system: str, form: str) -> str:
     return f"model {system!r} has no {form} form here: the {form} forms are not part of this installation of unpooled, so leave calibration out"
-
-
-def _distribution(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else "unknown"
-
-
-@lru_cache(maxsize=1)
-def _declared(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:  # noqa: ARG001 - the answer is good for one search path
-    """Return the entry points of the group by name, one of each distribution and value."""
-    from importlib.metadata import entry_points
-
-    found: dict[str, dict[tuple[str, str], EntryPoint]] = {}
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
-        found.setdefault(entry.name, {})[_distribution(entry), entry.value] = entry
-    return {name: tuple(entries.values()) for name, entries in found.items()}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unpooled.errors import UsageError
 from unpooled.privacy.unit import Calibration, Unit
+from unpooled.protocol.entries import maker
 from unpooled.protocol.messages import Ask, check_reply_type
 from unpooled.protocol.terms import ResultTerm, as_table
 
@@ -175,6 +176,8 @@ class Model:
     defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
     #: The parameters of an estimator that a study of this form calls otherwise, and the study's names of them.
     renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
+    #: The places of classes that ``unpooled.load`` reads for a model of another distribution, each as ``module:CLASS``.
+    saved: tuple[str, ...] = ()
 
     def filled(self, name: str, given: Any, left: str) -> Any:  # noqa: ANN401 - the parameter's own type
         """Return the value of a parameter: this form's own one where the given value is the word that leaves it to the model."""
@@ -185,7 +188,7 @@ class Model:
         return self.render(result) or "\n".join((as_table(self.terms(plan, result)), *self.foot(plan, result)))
 
     def compile(self, study: Study) -> Plan:
-        """Return the plan of a study of this model, in this form."""
+        """Return the plan of a study of this model, in this form. A model of another distribution is named in it, with its version."""
         if study.row != self.name:
             msg = f"model {self.name!r} is asked for {study.model!r} with calibration {study.calibration!r}, which is another form or none at all"
             raise UsageError(msg)
@@ -195,4 +198,6 @@ class Model:
         if study.unit == Unit.HOUSEHOLD and not self.households:
             msg = f'model {study.row!r} has no proof for unit "household": describe, bayes, glm, pls and diagnose in their sound form have one'
             raise UsageError(msg)
-        return self.compile_plan(study)
+        plan = self.compile_plan(study)
+        made = maker(self.name)
+        return replace(plan, maker=made) if made else plan

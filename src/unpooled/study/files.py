@@ -14,7 +14,7 @@ import msgspec
 import tomli_w
 
 from unpooled.errors import StudyError, UsageError
-from unpooled.models import LINK, load
+from unpooled.models import LINK, check_runnable, load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Household, Study, default_delta
 from unpooled.privacy.policy import BELIEVED, COUNTED, INTERSECTION, NO, Policy
@@ -123,6 +123,8 @@ class PolicySection(_Section, frozen=True):
     delta: float
     unit: str = "record"
     calibrations: tuple[str, ...] = ("sound",)
+    #: The models that this party runs; left out: every model of unpooled itself, and none of another distribution.
+    models: tuple[str, ...] | None = None
     trust: tuple[str, ...] = ()
     #: Of a column-split study the total bounds what all its parties release about a person ("person"), or what this one does ("party").
     bounds: str = "person"
@@ -244,6 +246,8 @@ def policy_of(text: PartyFile) -> Policy:
     if policy.psi not in {NO, INTERSECTION} or min(limits) < 1:
         msg = f'psi is "{INTERSECTION}" or "{NO}", and psi_runs, psi_max_rows and psi_max_guesses are at least 1'
         raise UsageError(msg)
+    if policy.models is not None:
+        check_runnable(policy.models)
     if policy.elsewhere not in {BELIEVED, COUNTED}:
         msg = f'elsewhere is "{BELIEVED}" or "{COUNTED}"'
         raise UsageError(msg)
@@ -269,6 +273,7 @@ def policy_of(text: PartyFile) -> Policy:
         psi_max_rows=policy.psi_max_rows,
         psi_max_guesses=policy.psi_max_guesses,
         elsewhere=policy.elsewhere,
+        models=None if policy.models is None else frozenset(policy.models),
     )
 
 
@@ -333,6 +338,8 @@ def write_party(
 # Of a column-split study that counts what all its parties release about a person; bounds = "party": what this party does.
 bounds = "person"
 calibrations = ["sound"]
+# The models that may run; without this line every model of unpooled itself, and none of another package.
+# models = ["describe", "glm"]
 trust = []
 # Approved with `unpooled party check --approve`; or a list of the hashes of the plans that may run.
 approval = "ask"

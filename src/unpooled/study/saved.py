@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from unpooled.aggregation.saving import read_saved
-from unpooled.errors import DataError
+from unpooled.errors import DataError, UsageError, listed
+from unpooled.models import load as row_of
+from unpooled.protocol.entries import maker, names
 
 _ESTIMATORS = {
     "PrideClassifier": "pride",
@@ -25,7 +27,8 @@ _ESTIMATORS = {
     "DescribedBounds": "describe",
     "Diagnosis": "diagnose",
 }
-#: Class -> the module that defines it. A file names one of these; nothing else is ever imported for it.
+#: Class -> the module that defines it. A file names one of these, or a class that an installed model of another distribution
+#: declares (``Model.saved``). Nothing else is ever imported for it.
 HOMES = {
     **{name: f"unpooled.models.{model}.estimator" for name, model in _ESTIMATORS.items()},
     "GlmSummary": "unpooled.aggregation.glm_summary",
@@ -50,12 +53,34 @@ def load(path: str | Path) -> Any:  # noqa: ANN401 - whatever was saved
     True
     """
     file = read_saved(path)
-    if file.kind not in HOMES:
-        msg = f"{Path(path).name}: it holds a class that this version of unpooled does not know"
+    home = HOMES.get(file.kind) or _elsewhere(file.kind)
+    if home is None:
+        msg = f"{Path(path).name}: it holds a class that this version of unpooled does not know, and no installed model declares it"
         raise DataError(msg)
-    kind = getattr(importlib.import_module(HOMES[file.kind]), file.kind)
+    kind = getattr(importlib.import_module(home), file.kind)
     try:
         return kind._of_saved(file.body)  # noqa: SLF001 - of all savable classes
     except DataError as error:
         msg = f"{Path(path).name}: {error}"
         raise DataError(msg) from None
+
+
+def _elsewhere(kind: str) -> str | None:
+    """Return the module of a class that a model of another distribution declares; None if none does. A class that two declare is refused."""
+    homes: dict[str, str] = {}
+    unusable: list[UsageError] = []
+    for name in names():
+        if not maker(name):
+            continue
+        try:
+            row = row_of(name)
+        except UsageError as error:
+            unusable.append(error)
+            continue
+        homes |= {home: maker(name) for home, _, said in (place.partition(":") for place in row.saved) if said == kind}
+    if len(homes) > 1:
+        msg = f"class {kind!r} is declared by {listed(sorted(homes.values()))}, and nobody can tell which one is meant: uninstall all but one"
+        raise UsageError(msg)
+    if not homes and unusable:
+        raise unusable[0]
+    return next(iter(homes), None)

@@ -13,12 +13,13 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
+from io import BufferedRWPair
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
-from cases import Case
 
 import unpooled
 from unpooled.audit.account import Made, released_in, undebited
@@ -34,6 +35,7 @@ from unpooled.protocol.messages import Ask, Dropped
 from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.party import DiskKeeper
+from unpooled.testing.cases import Case
 
 ROOT = Path(unpooled.__file__).parent
 #: Where a death can leave something half done.
@@ -45,14 +47,14 @@ ENTRY = tuple[str, str, int, str, str, str]
 
 
 class Ended(NamedTuple):
-    """How a process ended, what it said, and how many lines it counted."""
+    """Hold the end of a process: its code, its output, and the number of lines that it counted."""
 
     code: int
     said: bytes
 
 
 class Calm(NamedTuple):
-    """The same study without faults, with the same keys: what is recorded, what comes out, what is debited."""
+    """Hold the same study without faults, with the same keys: its record, its result and its debits."""
 
     recorded: list[tuple[str, bytes, bytes | None]]
     result: bytes
@@ -60,8 +62,12 @@ class Calm(NamedTuple):
 
 
 def entries_of(ledger: Ledger) -> list[ENTRY]:
-    """What a ledger lists, but for times."""
-    return [(e.kind, e.key.step, e.key.index, e.key.name, e.key.plan, e.state) for e in ledger.entries()]
+    """Return the entries of a ledger without their times."""
+    found: list[ENTRY] = []
+    for e in ledger.entries():
+        assert e.key is not None, "a study without approvals has charges alone"
+        found.append((e.kind, e.key.step, e.key.index, e.key.name, e.key.plan, e.state))
+    return found
 
 
 def recorded(transcript: Transcript) -> list[tuple[str, bytes, bytes | None]]:
@@ -69,7 +75,7 @@ def recorded(transcript: Transcript) -> list[tuple[str, bytes, bytes | None]]:
 
 
 class World:
-    """The disk: ledgers and kept values of all parties, the coordinator's transcript."""
+    """Hold the disk: ledgers and kept values of all parties, and the coordinator's transcript."""
 
     def __init__(self, folder: Path, case: Case, rules: Policy | None = None) -> None:
         folder.mkdir(exist_ok=True)
@@ -90,7 +96,7 @@ class World:
         return Party(name, case.tables[name], case.study.card(name), ledger, keys, self.rules, load, keeper)
 
     def calm(self, study: Study | None = None) -> Calm:
-        """What must come out."""
+        """Return the outcome without faults, which every other run must have."""
         plan, record = self.plan if study is None else self.row.compile(study), Transcript()
         parties = {name: self.party(name, Ledger.in_memory(self.roots[name]), MemoryKeeper()) for name in self.names}
         result = drive(self.row, plan, in_process(parties), record).result
@@ -99,7 +105,7 @@ class World:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[dict[str, Party]]:
-        """All parties in this process, on their disk."""
+        """Open all parties in this process, on their disk."""
         with contextlib.ExitStack() as stack:
             yield {
                 name: self.party(
@@ -116,12 +122,8 @@ class World:
         sockets, children = {}, {}
         for name in self.names:
             sockets[name], theirs = socket.socketpair()
-            children[name] = fork(
-                counting(
-                    lambda pipe, name=name, theirs=theirs: self._serve(name, theirs, list(sockets.values())),
-                    deaths.get(name),
-                )
-            )
+            serve = partial(self._serve, name, theirs, list(sockets.values()))
+            children[name] = fork(counting(serve, deaths.get(name)))
             theirs.close()
         children[COORDINATOR] = fork(
             counting(lambda pipe: self._lead(plan, self.folder / transcript, sockets, pipe), deaths.get(COORDINATOR))
@@ -130,7 +132,7 @@ class World:
             own.close()
         return {name: gather(*child) for name, child in children.items()}
 
-    def _serve(self, name: str, connection: socket.socket, others: list[socket.socket]) -> None:
+    def _serve(self, name: str, connection: socket.socket, others: list[socket.socket], _: int) -> None:
         for other in others:  # the coordinator's ends: a party must notice that it is gone
             other.close()
         with Ledger.open(self.ledger(name)) as ledger, connection.makefile("rwb") as stream:
@@ -164,7 +166,7 @@ class World:
         record.close()
 
     def inspect(self, calm: Calm, transcript: str = "transcript", *, over: bool) -> None:
-        """After every death: ledgers open, say no less than was released and nothing twice; what is recorded is what it would have been."""
+        """Hold the disk after a death against the calm run: ledgers hold all that was released and nothing twice, and the record is a part of the calm one."""
         record = Transcript.open(self.folder / transcript)
         record.close()
         found = recorded(record)
@@ -174,7 +176,7 @@ class World:
             if reply is not None:
                 made.update(released_in(self.row, self.plan, to, request, reply))
         with self.opened() as parties:
-            stubs = {name: SimpleNamespace(ledger=party.ledger) for name, party in parties.items()}
+            stubs: dict[str, Any] = {name: SimpleNamespace(ledger=party.ledger) for name, party in parties.items()}
             assert undebited(self.plan, stubs, made, len(found)) == []
             for name, party in parties.items():
                 listed = entries_of(party.ledger)
@@ -191,13 +193,13 @@ def spelled(result: object) -> bytes:
     return msgspec.msgpack.encode(result)
 
 
-def _say(stream: object, body: bytes) -> None:
+def _say(stream: BufferedRWPair, body: bytes) -> None:
     stream.write(len(body).to_bytes(8, "big") + body)
     stream.flush()
 
 
-def _heard(stream: object) -> bytes | None:
-    """A message, or None at the end, and where its sender died in the middle of it."""
+def _heard(stream: BufferedRWPair) -> bytes | None:
+    """Return a message, or None at the end and where its sender died in the middle of it."""
     try:
         header = stream.read(8)
         body = stream.read(int.from_bytes(header, "big")) if len(header) == 8 else None
@@ -207,7 +209,7 @@ def _heard(stream: object) -> bytes | None:
 
 
 def fork(work: Callable[[int], None]) -> tuple[int, int]:
-    """Run ``work(pipe)`` in a child; its process id and the other end of the pipe."""
+    """Run ``work(pipe)`` in a child, and return its process id and the other end of the pipe."""
     reading, writing = os.pipe()
     child = os.fork()
     if child:
@@ -230,21 +232,21 @@ def fork(work: Callable[[int], None]) -> tuple[int, int]:
 
 
 def gather(child: int, pipe: int) -> Ended:
-    """Everything a child wrote before it ended, and how it ended."""
+    """Return everything that a child wrote before it ended, and its end."""
     with os.fdopen(pipe, "rb") as stream:
         said = stream.read()
     return Ended(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said)
 
 
 def counting(work: Callable[[int], None], at: int | None) -> Callable[[int], None]:
-    """``work`` that dies at this line; at -1 it says at its end how many there are; without one nothing is counted."""
+    """Return ``work`` so that it dies at this line; at -1 it says at its end how many lines there are, and without one nothing is counted."""
     if at is None:
         return work
 
     def traced(pipe: int) -> None:
         lines = 0
 
-        def trace(frame: object, event: str, _: object) -> object:
+        def trace(frame: Any, event: str, _: object) -> Any:
             nonlocal lines
             if not frame.f_code.co_filename.startswith(COUNTED):
                 return None

@@ -1,0 +1,22 @@
+"""The row of the registry: everything of this model."""
+
+from private_correlation.coordinator import Correlation, coordinate, foot, terms
+from private_correlation.outlook import outlook
+from private_correlation.party import STEPS
+from private_correlation.plan import compile_plan
+from private_correlation.template import TEMPLATE
+from unpooled.protocol.step import Model, of_terms
+
+MODEL = Model(
+    "private_correlation",
+    compile_plan,
+    STEPS,
+    coordinate,
+    panels=lambda plan, result: of_terms(terms(plan, result)),
+    outlook=outlook,
+    results=(Correlation,),
+    terms=terms,
+    foot=foot,
+    template=TEMPLATE,
+    saved=("private_correlation.estimator:PrivateCorrelation",),
+)

@@ -1,0 +1,65 @@
+"""Replays of every case on neighbouring data with the noise frozen: nothing moves farther than declared, and nothing else moves at all."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+
+from unpooled.audit.made_up import made_up
+from unpooled.audit.replay import replay
+from unpooled.errors import UsageError
+from unpooled.models import load
+from unpooled.privacy.plan import Study
+from unpooled.privacy.unit import ROWWISE, Adjacency
+from unpooled.protocol.step import Model
+from unpooled.testing.cases import FULL, Case, sized
+
+
+def test_a_case_has_tables_that_fit_its_cards(case: Case) -> None:
+    assert {card.name for card in case.study.parties} == set(case.tables)
+
+
+def quick(study: Study) -> Study:
+    """Return the study with a fixed penalty if it is a Cox model at reduced size: choosing one takes most of the time."""
+    given = {} if FULL or study.parameters.get("family") != "cox" else {"alpha": 1.0}
+    return msgspec.structs.replace(study, parameters={**study.parameters, **given})
+
+
+@pytest.mark.no_cover
+def test_every_model_passes_on_its_own_data(case: Case) -> None:
+    """The case's own data are audited under its own unit; data that are made up under the other one."""
+    for unit in ROWWISE if FULL else [case.study.unit]:
+        study = msgspec.structs.replace(case.study, unit=str(unit))
+        report = replay(load(case.model), study, case.tables, registry=load, rounds=sized(8, 2))
+        assert report.passed, str(report)
+        assert max(report.largest.values()) > 0.3  # the bound is not vacuous
+
+
+def offered(model: Model, study: Study) -> bool:
+    """Return True if the model compiles for this unit and adjacency."""
+    try:
+        model.compile(study)
+    except UsageError:
+        return False
+    return True
+
+
+@pytest.mark.no_cover
+def test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing(case: Case) -> None:
+    """Made-up data are audited under the other unit, and under the other adjacency if the model has it; at full size under all of them."""
+    model = load(case.model)
+    own = (case.study.unit, case.study.adjacency)
+    every = list(itertools.product(ROWWISE, Adjacency))
+    for unit, adjacency in (
+        every if FULL else [pair for pair in every if sum(a != b for a, b in zip(pair, own, strict=True)) == 1]
+    ):
+        asked = quick(msgspec.structs.replace(case.study, unit=str(unit), adjacency=str(adjacency)))
+        if not offered(model, asked):
+            continue
+        study, tables = made_up(model, asked, rows=12)
+        assert all(table.n_rows == card.rows <= 12 for card, table in zip(study.parties, tables.values(), strict=True))
+        report = replay(model, study, tables, registry=load, rounds=1)
+        assert report.passed, str(report)
+        assert report.neighbours > 10

@@ -1,0 +1,69 @@
+"""Results of every case: the record of a run gives what its transcript gives, and a run becomes a page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from unpooled.protocol.terms import FIELDS, as_csv, as_table
+from unpooled.report.page import page
+from unpooled.study.finished import Run
+from unpooled.testing.cases import FULL, Case, ran
+
+
+def test_a_record_tells_what_the_transcript_tells(case: Case, tmp_path: Path) -> None:
+    folder = ran(tmp_path, case.study, case.tables)
+    whole = Run.read(folder)
+    (folder / "transcript").unlink()
+    told = Run.read(folder)
+    assert whole.recomputed
+    assert not told.recomputed
+    assert told.agrees
+    assert told.plan.hash == whole.plan.hash
+    assert msgspec.msgpack.encode(told.result) == msgspec.msgpack.encode(whole.result)
+    assert told.terms == whole.terms
+    assert told.communication == whole.communication
+    if FULL or case.name == "describe":
+        text = page(told)
+        assert "from the record that it sent" in text
+        assert "worked out from the run's transcript alone" not in text
+    # A model either names its numbers or leaves them all at the parties.
+    if told.terms:
+        assert all(np.isfinite(term.estimate) for term in told.terms)
+        assert len({(term.group, term.term) for term in told.terms}) == len(told.terms)
+        rows = list(csv.DictReader(io.StringIO(as_csv(told.terms))))
+        assert tuple(rows[0]) == FIELDS
+        assert [float(row["estimate"]) for row in rows] == [term.estimate for term in told.terms]
+        assert len(as_table(told.terms).splitlines()) == len(rows) + 1
+        assert msgspec.json.decode(msgspec.json.encode(told.terms), type=tuple[type(told.terms[0]), ...]) == told.terms
+
+
+@pytest.mark.slow
+@pytest.mark.no_cover
+def test_every_model_has_a_page(case: Case, tmp_path: Path) -> None:
+    has_a_page(case, tmp_path)
+
+
+def has_a_page(case: Case, tmp_path: Path, *, simulated: bool = False) -> None:
+    """Run the case, with the noise of a simulation if ``simulated``, and read its page."""
+    study = case.study if simulated else msgspec.structs.replace(case.study, simulation_seed=None)
+    run = Run.read(ran(tmp_path, study, case.tables))
+    text = page(run)
+    assert run.agrees
+    if FULL or case.name == "describe":
+        assert text == page(Run.read(tmp_path))
+    assert ("No privacy guarantee holds" in text) == simulated
+    assert ("no published result becomes more than e^epsilon" in text) == (not simulated)
+    cells = re.sub(r' (data-l|class)="[^"]*"', "", text)
+    for release in run.plan.releases:
+        assert f"<td>{release.name}</td><td>{release.party}</td>" in cells
+    for sentence in (*run.plan.statement.not_protected, *run.plan.statement.assumptions):
+        assert sentence.replace("'", "&#39;").replace(">", "&gt;") in text
+    assert sum(count.received for count in run.steps) == sum(part["received"] for part in run.communication.values())
+    assert not re.search(r"<script|<link|<img|@import|src=|url\((?!#)|href=\"(?!#)", text)
