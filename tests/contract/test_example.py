@@ -109,3 +109,14 @@ def test_the_contract_fails_for_a_model_whose_record_cannot_be_read(forgets: boo
     done = pytest_of(sys.executable, tmp_path, "-n0", "-k", "record", PYTHONPATH=path)
     assert done.returncode == int(forgets), done.stdout
     assert ("test_a_record_tells_what_the_transcript_tells[forgetful]" in done.stdout) == forgets
+
+
+@pytest.mark.slow
+@pytest.mark.no_cover
+def test_a_module_without_cases_fails_in_words_and_markers_are_declared(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["unpooled.testing"]\n')
+    (tmp_path / "test_nothing.py").write_text("from unpooled.testing.keys import *\nfrom unpooled.testing.shown import *\n")
+    done = pytest_of(sys.executable, tmp_path, "-n0", "--strict-markers", "-rs", PYTHONPATH=os.pathsep.join(sys.path))
+    assert done.returncode == 1
+    assert "test_nothing has no CASES: functions by name that return a study and the parties' tables" in done.stdout
+    assert "test_nothing has no ESTIMATORS" in done.stdout

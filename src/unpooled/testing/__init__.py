@@ -15,15 +15,14 @@ Tests are run at reduced size; the variable ``UNPOOLED_FULL=1`` runs them at ful
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-try:
-    import pytest
-except ModuleNotFoundError:
-    _message = (
-        "unpooled.testing needs pytest and hypothesis: install unpooled with its extra, pip install 'unpooled[testing]'"
-    )
-    raise ModuleNotFoundError(_message, name="pytest") from None
+if any(find_spec(name) is None for name in ("pytest", "hypothesis")):
+    _message = "unpooled.testing needs pytest and hypothesis: install unpooled with its extra, pip install 'unpooled[testing]'"
+    raise ModuleNotFoundError(_message)
+
+import pytest
 
 if TYPE_CHECKING:
     from unpooled.testing.cases import Case
