@@ -1,4 +1,4 @@
-"""CPU seconds of each lane of tests by folder: ``make seconds`` measures them and writes ``tests/cpu_seconds.toml``.
+"""CPU seconds of each lane of tests by folder: every lane writes them, and ``make seconds`` puts them into ``tests/cpu_seconds.toml``.
 
 Each issue sees in the difference of that file what it adds. Seconds depend on the machine, so nothing compares them with a clock while tests run;
 ``tests/contract/test_lanes.py`` holds their sums against the limits, and the numbers of tests against those that are collected.

@@ -170,8 +170,8 @@ def test_every_mechanism_has_its_page() -> None:
     for name in modules:
         text = (folder / f"{name}.md").read_text()
         assert "*Precondition.*" in text, name
-        assert "*Theorem.*" in text, name
-        assert "*Proof" in text, name
+        assert "**Theorem.**" in text, name
+        assert "**Proof.**" in text, name
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,6 @@ def test_a_study_says_how_its_models_are_put_together(tmp_path: Path) -> None:
         )
     assert added == pytest.approx(expit(total / 2))  # the mean of the log odds, not of the probabilities
     with pytest.raises(UsageError, match="combiner is auto or one of"):
-        combiner_of("loudest", 0.5, "features")
+        combiner_of("loudest", "features")
     with pytest.raises(UsageError, match="prior lies between"):
         rates_of(1.0, 2)

@@ -261,7 +261,7 @@ class Statement:
         if self.holds:
             head = (
                 f"Differentially private with epsilon = {self.epsilon_per_unit[self.unit]:.4g}, delta = {self.delta:g}: "
-                f"if {moves}, no published result becomes more than e^epsilon times as likely, except with probability delta."
+                f"if {moves}, the probability of any published result grows by at most a factor of e^epsilon, plus delta."
             )
         else:
             head = "NO privacy guarantee holds for this result."

@@ -19,7 +19,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if any(find_spec(name) is None for name in ("pytest", "hypothesis")):
-    _message = "unpooled.testing needs pytest and hypothesis: install unpooled with its extra, pip install 'unpooled[testing]'"
+    _message = (
+        "unpooled.testing needs pytest and hypothesis: install unpooled with its extra, pip install 'unpooled[testing]'"
+    )
     raise ModuleNotFoundError(_message)
 
 import pytest
