@@ -131,6 +131,14 @@ def test_a_form_that_no_distribution_declares_is_refused_alike(monkeypatch: pyte
     assert row_names() == tuple(REGISTRY)
 
 
+def test_an_entry_point_of_our_own_without_its_module_is_refused_alike(declare: Declare) -> None:
+    """Such is an installation without the folder, whose distribution still declares the rows."""
+    folder = declare("unpooled", "glm-published", "made_up_row_absent", "")
+    (folder / "made_up_row_absent.py").unlink()
+    with pytest.raises(UsageError, match=SENTENCE):
+        load("glm-published")
+
+
 def test_no_sound_code_names_a_published_form() -> None:
     """The word stays in the enumeration, in policies and in prose."""
     admitted = {"privacy/unit.py", "privacy/policy.py", "kernels/frank_wolfe.py"}
