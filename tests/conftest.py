@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 pytest_plugins = ["unpooled.testing"]
 
-#: Tests that took more than a second or so when `make seconds` ran last: they are in `make test-slow`, a line each.
+#: Tests that took long when `make seconds` ran last: they are in `make test-slow`, a line each.
 SLOW = Path(__file__).with_name("slow.txt")
 #: Where the seconds that every test took when it was last run here are kept between runs.
 SECONDS = "unpooled/seconds"

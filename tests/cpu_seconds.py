@@ -15,10 +15,10 @@ import tomli_w
 
 FILE = Path(__file__).with_name("cpu_seconds.toml")
 #: Tests of the lane `test` that take more CPU seconds than this move to the lane `slow` (tests/slow.txt), where they stay.
-MOST = 0.7
+MOST = 1.5
 SLOW = Path(__file__).with_name("slow.txt")
-#: Files of the lane `test` whose tests stay there however long they take: they cover branches that `make test` must cover.
-KEPT: tuple[str, ...] = ()
+#: Tests of the lane `test` that stay there however long they take: they cover branches that `make test` must cover.
+KEPT = ("tests/unit/test_classes.py::test_a_plan_without_data", "tests/unit/test_front_door.py::test_the_page_of_a_party")
 LANES = ("test", "slow", "audit", "network")
 
 
