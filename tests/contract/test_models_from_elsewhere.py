@@ -107,6 +107,20 @@ def test_a_policy_without_a_list_runs_our_own_models_alone(declare: Declare) -> 
         assert party(rules).answer(opened(plan))
 
 
+def test_a_model_that_the_policy_does_not_list_is_not_even_imported(declare: Declare) -> None:
+    """A coordinator may name any model that is installed at a party; its code runs there only if the policy lists it."""
+    declare("somebodys", "census", "made_up_row_unlisted", CENSUS)
+    case = Case("census", census(), CASES["describe"]().tables)
+    request = encode("0" * 64, "open", 0, OpenRequest(census(), maker="somebodys 1.0"))
+    for rules in (policy(case, models=None), policy(case, models=frozenset({"describe"}))):
+        with pytest.raises(PolicyRefusal, match="census"):
+            party(rules).answer(request)
+        assert "made_up_row_unlisted" not in sys.modules
+    with pytest.raises(PlanMismatch):  # listed, it is imported, and its plan has another hash
+        party(policy(case, models=frozenset({"census"}))).answer(request)
+    assert "made_up_row_unlisted" in sys.modules
+
+
 def test_a_list_is_the_whole_list(declare: Declare) -> None:
     declare("somebodys", "glm-published", "made_up_row_e", ROW.format(name="glm-published"))
     case = CASES["describe"]()

@@ -12,7 +12,7 @@ from unpooled.privacy.plan import AGGREGATION
 from unpooled.privacy.unit import Calibration, Scope
 
 if TYPE_CHECKING:
-    from unpooled.privacy.plan import Plan
+    from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.unit import Target
 
 
@@ -96,27 +96,27 @@ class Policy:
                 msg = f"party {card.name!r} brings {card.rows} rows, each of them a guess; this party's policy allows {most} (psi_max_rows)"
                 raise PolicyRefusal(msg)
 
-    def _check_model(self, plan: Plan) -> None:
-        """Refuse a model that this party does not run. Studies that link rows are a matter of ``psi``."""
+    def check_model(self, study: Study, maker: str, *, links: bool) -> None:
+        """Refuse a model that this party does not run, by its name and distribution alone. Studies that link rows are a matter of ``psi``."""
         # A form of one of our models that another distribution makes is listed by its own name.
-        name = plan.study.row if plan.maker else plan.study.model
-        if plan.links or (self.models is None and not plan.maker) or (self.models or frozenset()) & {EVERY, name}:
+        name = study.row if maker else study.model
+        if links or (self.models is None and not maker) or (self.models or frozenset()) & {EVERY, name}:
             return
         if self.models is None:
             msg = (
-                f"model {name!r} is of distribution {plan.maker}, and this party's policy runs unpooled's own models only: to allow it, "
+                f"model {name!r} is of distribution {maker}, and this party's policy runs unpooled's own models only: to allow it, "
                 f'add models = ["{name}"] under [policy], with every other model that this party runs'
             )
         else:
             listed = ", ".join(f'"{one}"' for one in sorted({*self.models, name}))
-            whose = f" of distribution {plan.maker}" if plan.maker else ""
+            whose = f" of distribution {maker}" if maker else ""
             msg = f"this party's policy does not list model {name!r}{whose}: to allow it, write models = [{listed}] under [policy]"
         raise PolicyRefusal(msg)
 
     def check(self, plan: Plan, *, approved_in_ledger: bool, party: str = "this party") -> None:
         """Refuse a plan that these rules do not allow."""
         study = plan.study
-        self._check_model(plan)
+        self.check_model(study, plan.maker, links=plan.links)
         if Calibration(study.calibration) not in self.calibrations:
             allowed = ", ".join(sorted(self.calibrations))
             msg = f"this party's policy allows calibration {allowed}, not {study.calibration}: ask for a sound study"

@@ -26,6 +26,7 @@ from unpooled.privacy.unit import Split
 from unpooled.protocol.claims import signed_parts
 from unpooled.protocol.context import serving
 from unpooled.protocol.conversation import OPEN, OpenRequest, check_claim, find_step, open_request
+from unpooled.protocol.entries import LINK, maker
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.keeper import MAP_DATA, ROW_MAP, Keeper, MemoryKeeper
 from unpooled.protocol.messages import (
@@ -166,6 +167,8 @@ class Party:
 
     def _agree(self, claimed: str, asked: OpenRequest) -> None:
         """Compile the study here, compare hashes, consider the plan; remember it."""
+        # Before anything of another distribution is imported: a coordinator may ask for any model that is installed here.
+        self.policy.check_model(asked.study, maker(asked.study.row), links=asked.study.row == LINK)
         plan = self.model(asked.study.row).compile(asked.study)
         check_claim(plan, claimed, asked, self.name)
         self.consider(plan, approved=self.ledger.approved(plan.hash))
