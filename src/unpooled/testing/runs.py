@@ -51,7 +51,7 @@ def test_runs_are_bitwise_equal_in_process_redelivered_and_replayed(case: Case) 
 
 
 @pytest.mark.parametrize("how", ["the ledger", "the policy", "nobody"])
-def test_every_party_debits_what_the_statement_says_whoever_approved_the_plan(case: Case, how: str) -> None:
+def test_every_party_debits_what_the_statement_says_however_it_was_approved(case: Case, how: str) -> None:
     """Each party of a column-split study debits the whole plan, over all its parties; a study that the ledger approved was tried nowhere."""
     model = load(case.model)
     plan = model.compile(case.study)
