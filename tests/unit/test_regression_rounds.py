@@ -12,7 +12,8 @@ import pytest
 
 from unpooled import Bounds, PrivateBayesianRegression
 from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.standard import CONSTANT, WIDEST, Scales, StandardRows, public_numbers
+from unpooled.aggregation.row_blocks import public_numbers
+from unpooled.aggregation.standard import CONSTANT, WIDEST, Scales, StandardRows
 from unpooled.aggregation.totals import Total
 from unpooled.errors import PlanMismatch, StudyAborted, UsageError
 from unpooled.kernels import standard_rows

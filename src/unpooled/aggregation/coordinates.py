@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.clipping import Clipping
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -27,6 +29,7 @@ class StoredCoordinates(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     variance: tuple[float, float]
     least: float
     mean_weight: float = 1.0
+    clipping: Clipping | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,13 @@ class Coordinates:
     least: float = 0.0
     #: The mean weight of the rows as a part of the largest; 1 without weights.
     mean_weight: float = 1.0
+    #: The parts of rows and residuals that the last round cut off; None where there was none, or in files of version 0.3.0 and before.
+    clipping: Clipping | None = None
+
+    @property
+    def tail_deviation(self) -> float:
+        """Return the deviation of the constant's coordinate that the mean of what the clip took away has."""
+        return 0.0 if self.clipping is None else self.clipping.tail[1] * float(self.widths[-1])
 
     @property
     def refined(self) -> bool:
@@ -66,11 +76,12 @@ class Coordinates:
         """As plain data."""
         widths, centres, start = (tuple(row.tolist()) for row in (self.widths, self.centres, self.start))
         rest = (self.response_width, self.response_centre, start, self.squares, self.variance, self.least, self.mean_weight)
+        rest = (*rest, self.clipping)
         return StoredCoordinates(widths, centres, *rest)
 
     @classmethod
     def of(cls, stored: StoredCoordinates) -> Coordinates:
         """Return coordinates made from plain data."""
         widths, centres, start = (np.array(row) for row in (stored.widths, stored.centres, stored.start))
-        rest = (start, stored.squares, stored.variance, stored.least, stored.mean_weight)
+        rest = (start, stored.squares, stored.variance, stored.least, stored.mean_weight, stored.clipping)
         return cls(widths, centres, stored.response_width, stored.response_centre, *rest)

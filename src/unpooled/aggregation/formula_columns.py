@@ -136,6 +136,11 @@ class Seen(Table):
         self.names = tuple(feature.column.name for feature in formula.features)
         self.n_rows, self.household = table.n_rows, table.household
 
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """Return the numbers that the table gives to its ids."""
+        return self._raw.owners
+
     def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
         """Derived columns by their names, and any others as the table has them."""
         derived, offset = self._formula.derived, self._formula.derived.offset_column

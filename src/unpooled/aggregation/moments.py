@@ -15,6 +15,7 @@ from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.estimates import Estimates
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.moments_file import FORMAT, StoredMoments, decoded, parts_of, read, write
 from unpooled.aggregation.once import once
 from unpooled.aggregation.precisions import ESTIMATE, is_estimated, positive
@@ -57,6 +58,9 @@ class Moments:
     standard: Coordinates | None = field(default=None)
     #: Whether the statement of the plan that released them holds.
     holds: bool = False
+    #: What the standard errors assume, and (second moments of scores, variances of their noise) where they rest on some.
+    covariance: str = Covariance.MODEL
+    meat: tuple[Matrix, Matrix] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Moments) and self.stored() == other.stored()

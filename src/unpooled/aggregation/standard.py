@@ -5,7 +5,9 @@ its declared range. m and s were released (``scales``), so they are public, and 
 
 * ``descent``: r z with r = v - z.b, scaled down until |r||z| <= C (Theorem B.5);
 * ``spread``: r^2, at most ``square`` (Theorem B.6);
-* ``residual``: zz' and rz of the row shortened to length R with its residual by the same factor, |r| <= C (Theorem F.9.3).
+* ``cells``: the row's cell of (shortened or not) x (its residual) (Theorem F.2);
+* ``residual``: zz' and rz of the row shortened to length R with its residual by the same factor, |r| <= C (Theorem F.9.3);
+* ``meat``: (rz)(rz)' of the same row and residual (Theorem F.9.4), or of their sums over an id (Theorem B.12).
 """
 
 from __future__ import annotations
@@ -14,14 +16,16 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from unpooled.aggregation.meat import Meat
+from unpooled.aggregation.residual_cells import ResidualCells
+from unpooled.aggregation.row_blocks import coded_blocks, coded_rows, feature_rows
 from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import Summed
-from unpooled.errors import PlanMismatch
 from unpooled.kernels import standard_rows
+from unpooled.kernels.moments import add_gram
 from unpooled.privacy.bounds import Coding, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import clipped_products, moments_ball, standardising_sums
@@ -58,16 +62,8 @@ _NARROWEST = 0.003
 WIDEST = 2 / _NARROWEST
 #: Steps of a squared residual per unit.
 SQUARE_STEPS = 1024.0
-#: Public numbers of a request are below this, so that no residual overflows.
-_LARGEST = 1e6
-#: What a request divides by is not below this: a quotient of it is finite, and 0 times that is 0.
-_SMALLEST = 1e-100
 #: Rows that are worked on at a time.
 _CACHED = 2048
-#: Coded rows of up to so many values are kept between the rounds of one study.
-KEPT = 1 << 23
-#: The standardised rows of a table and by what, so that a small one is not coded again in every round; forgotten with the table.
-_MADE: WeakKeyDictionary[Table, tuple[object, list[Any]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -134,7 +130,7 @@ class Scales:
 
     def _added_up(self, blocks: Iterable[tuple[Any, ...]]) -> Ints:
         total = np.zeros(2 * (self.count + self.response), dtype=np.int64)
-        for coded, *response in _coded(self.layout, blocks) if self.response else _features(self.layout, blocks):
+        for coded, *response in coded_rows(self.layout, blocks) if self.response else feature_rows(self.layout, blocks):
             rows = np.column_stack([coded, *response]).astype(np.int64)
             total += np.concatenate([rows.sum(axis=0), (rows * rows).sum(axis=0)])
         return total
@@ -164,11 +160,15 @@ class StandardRows:
     longest: float
     #: The largest squared residual.
     square: float = field(default=LARGEST_SQUARE, kw_only=True)
+    #: The bound on rows in second moments, in lengths of a typical row.
+    stretch: float = field(default=1.0, kw_only=True)
+    #: The most rows of an id that count, where the scores of one id are added up; else 0.
+    clusters: int = field(default=0, kw_only=True)
 
     @cached_property
     def radius(self) -> float:
-        """R: the length to which rows are shortened for second moments, that of a typical row."""
-        return math.sqrt(len(self.layout.coding.attribute) + CONSTANT**2 * self.layout.intercept)
+        """R: the length to which rows are shortened for second moments."""
+        return self.stretch * math.sqrt(len(self.layout.coding.attribute) + CONSTANT**2 * self.layout.intercept)
 
     @property
     def width(self) -> int:
@@ -194,7 +194,7 @@ class StandardRows:
     def descent(self, share: float, adjacency: Adjacency, rounds: int) -> Summed:
         """Return the sum of gradients of clipped residuals, for ``rounds`` rounds, each a release of its own."""
         d, longest = self.width, self._steps[0]
-        move = {unit: clipped_products(1.0, how) for unit, how in self._moves(adjacency).items()}
+        move = {unit: clipped_products(1.0, how) for unit, how in self.moves(adjacency).items()}
         reach = {unit: Reach(distance, d) for unit, distance in move.items()}
         return Summed(DESCENT, (Block(d, float(longest)),), reach, longest, share, count=rounds)
 
@@ -215,12 +215,22 @@ class StandardRows:
         unit = float(self._steps[1] ** 2)
         middle = (Block(off, unit * math.sqrt(0.5)),) if off else ()
         blocks = (Block(d, unit), *middle, Block(d, unit))
-        move = {who: moments_ball(1.0, 1.0, how) for who, how in self._moves(adjacency).items()}
+        move = {who: moments_ball(1.0, 1.0, how) for who, how in self.moves(adjacency).items()}
         reach = {who: Reach(distance, d + off + d) for who, distance in move.items()}
         return Summed(RESIDUAL, blocks, reach, self._steps[1] ** 2, share)
 
+    @property
+    def cells(self) -> ResidualCells:
+        """Return the histogram of residuals, in their deviations."""
+        return ResidualCells()
+
+    @property
+    def meat(self) -> Meat:
+        """Return the second moments of scores: a shortened row times its residual in units of the clip, no longer than the row."""
+        return Meat(self.layout.size, self._steps[1], self.clusters)
+
     @staticmethod
-    def _moves(adjacency: Adjacency) -> dict[Unit, Adjacency]:
+    def moves(adjacency: Adjacency) -> dict[Unit, Adjacency]:
         # One value moves its whole row: to another row, not to none.
         return {Unit.RECORD: adjacency, Unit.ATTRIBUTE: Adjacency.REPLACE}
 
@@ -259,18 +269,37 @@ class StandardRows:
 
     def products(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, clip: float) -> Ints:
         """Return the exact second moments of shortened rows and residuals: diagonal, above it, products with residuals."""
-        from unpooled.kernels.moments import add_gram
-
         d, longest, most = self.layout.size, self._steps[1], self._clip(clip)
         total = np.zeros((d + 1, d + 1), dtype=np.int64)
-        for rows, residual, square in self._left(blocks, start, longer=True):
-            out = np.empty((residual.size, d + 1), order="F")
-            finer = self.coarse / self.grid, float(self.grid)
-            standard_rows.shorten_rows(rows, residual, square, *finer, longest, most, out)
+        for out in self._shortened(blocks, start, clip):
             # In units of clip / R, so that residuals are as long as rows; toward zero once more.
             out[:, d] = np.clip(np.trunc(out[:, d] * (longest / most)), -longest, longest)
             add_gram(out, longest, total)
         return np.concatenate([total.diagonal()[:d], total[:d, :d][np.triu_indices(d, 1)], total[:d, d]])
+
+    def scores(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, clip: float) -> Iterator[Floats]:
+        """Shortened rows times their clipped residuals in units of the clip, some thousand rows at a time: no longer than the rows."""
+        d, most = self.layout.size, self._clip(clip)
+        for out in self._shortened(blocks, start, clip):
+            yield np.trunc(out[:, :d] * (out[:, d] / most)[:, None])
+
+    def residual_cells(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, deviation: float) -> Ints:
+        """Return the exact counts of shortened rows and of the residuals that go with them, in these deviations."""
+        total = np.zeros(2 * self.cells.each, dtype=np.int64)
+        far = self.radius * self.grid
+        for _, residual, square in self._left(blocks, start, longer=True):
+            length = np.sqrt(square)
+            factor = np.minimum(1.0, np.divide(far, length, out=np.ones_like(length), where=length > 0))
+            total += self.cells.added_up(residual * factor / deviation, length > far)
+        return total
+
+    def _shortened(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, clip: float) -> Iterator[Floats]:
+        """Rows of at most R, and last their residuals scaled by the same factor and clipped."""
+        longest, most, finer = self._steps[1], self._clip(clip), (self.coarse / self.grid, float(self.grid))
+        for rows, residual, square in self._left(blocks, start, longer=True):
+            out = np.empty((residual.size, self.layout.size + 1), order="F")
+            standard_rows.shorten_rows(rows, residual, square, *finer, longest, most, out)
+            yield out
 
     def _left(
         self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, *, whole: bool = False, longer: bool = False
@@ -311,6 +340,12 @@ class StandardRows:
         """Return the deviation of the noise of one sum of z r, for residuals that are clipped to 1."""
         return float(deviations[-1]) / (self._steps[1] * self.coarse)
 
+    def meat_of(self, total: Total, clip: float) -> tuple[Floats, Floats]:
+        """Return second moments of scores in standardised units, and the variances of their noise."""
+        unit = (self._clip(clip) / self.grid / self.coarse) ** 2
+        found, variance = self.meat.decode(total)
+        return found * unit, variance * unit**2
+
     def products_of(self, total: Total, clip: float) -> tuple[Floats, Floats]:
         """Return (moments, variances of their noise) of (z, r), with nan for the sum of r^2."""
         d, unit = self.layout.size, float(self.coarse) ** 2
@@ -325,62 +360,3 @@ class StandardRows:
         gram[rows, columns] = gram[columns, rows] = total.values * back
         variance[rows, columns] = variance[columns, rows] = (total.deviations * back) ** 2
         return gram, variance
-
-
-def coded_blocks(layout: MomentsLayout, table: Table) -> Iterator[tuple[Floats, ...]]:
-    """Coded features and responses of a table, block by block, as floats that hold integers; last the parts of weights."""
-    yield from _coded(layout, table.blocks(layout.names_read))
-
-
-def _coded(layout: MomentsLayout, blocks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Floats, ...]]:
-    coding, response = layout.coding, Coding((layout.response,), layout.grid)
-    count = len(coding.names)
-    for block in blocks:
-        coded = np.empty((block[0].size, len(coding.attribute)), order="F")
-        if coding.columns:
-            coding.code_into(block[:count], coded)
-        own = np.empty((block[0].size, 1))
-        response.code_into(block[count : count + 1], own)
-        weighting = layout.weighting
-        yield coded, own[:, 0], *([weighting.parts(block[-1])] if weighting is not None and len(block) > count + 1 else [])
-
-
-def coded_features(layout: MomentsLayout, table: Table, others: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Coded features of a table, block by block, and after them other columns as they are."""
-    yield from _features(layout, table.blocks((*layout.coding.names, *others)))
-
-
-def _features(layout: MomentsLayout, blocks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    coding = layout.coding
-    for block in blocks:
-        coded = np.empty((block[0].size, len(coding.attribute)), order="F")
-        coding.code_into(block[: len(coding.columns)], coded)
-        yield coded, *block[len(coding.columns) :]
-
-
-def remembered(table: Table, by: object, size: int, make: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-    """Return the blocks made of a table in the round before, if they are small and of the same public numbers; else make them anew."""
-    if table.n_rows * size > KEPT:
-        return make()
-    known = _MADE.get(table)
-    if known is None or known[0] != by:
-        known = _MADE[table] = by, list(make())
-    return iter(known[1])
-
-
-def public_numbers(
-    layout: MomentsLayout, settings: tuple[float, ...], more: int, *, response: bool = True, coefficients: int | None = None
-) -> tuple[tuple[Floats, Floats], Floats, Floats]:
-    """Return ((means, deviations), coefficients, other numbers) of a request; refuse another count of numbers, or wild ones.
-
-    No sensitivity depends on them. Their bounds only keep every number of a record finite.
-    """
-    p, d = layout.size - layout.intercept + response, layout.size if coefficients is None else coefficients
-    numbers = np.asarray(settings, dtype=np.float64)
-    if numbers.size != 2 * p + d + more or not (np.abs(numbers) <= _LARGEST).all():
-        msg = f"a request over standardised rows carries {2 * p + d + more} finite numbers"
-        raise PlanMismatch(msg)
-    middle, width, start, rest = np.split(numbers, [p, 2 * p, 2 * p + d])
-    if not (width >= 1 / _LARGEST).all() or not (rest >= _SMALLEST).all():
-        raise PlanMismatch("the deviations and the clip of a request must be positive")
-    return (middle, width), start, rest

@@ -91,7 +91,7 @@ def of_units(study: Study, moved: Mapping[Adjacency, Summed]) -> Summed:
     """
     adjacency = Adjacency(study.adjacency)
     found = moved[adjacency]
-    if study.unit != Unit.HOUSEHOLD:
+    if study.unit != Unit.HOUSEHOLD or Unit.HOUSEHOLD in found.reach:  # a vector that knows how far a household moves it
         return found
     rows = [moved[how].reach[Unit.RECORD] for how in {adjacency, Adjacency.ZERO_OUT}]
     one = Reach(max(reach.distance for reach in rows), max(reach.coordinates for reach in rows))

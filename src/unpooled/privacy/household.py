@@ -49,6 +49,11 @@ class BoundedTable(Table):
             at += kept.size
             yield tuple(values[kept] for values in block)
 
+    @cached_property
+    def owners(self) -> NDArray[np.int64]:  # type: ignore[override] - computed once
+        """Return a number for every row that counts, the same for rows of one id."""
+        return np.asarray(np.unique(self._owners, return_inverse=True)[1], dtype=np.int64)
+
     def __getitem__(self, name: str) -> NDArray[Any]:
         self._check(name)
         values: NDArray[Any] = self._table[name][self._kept]

@@ -106,6 +106,11 @@ class Table:
         for start in range(0, self._held, rows):
             yield tuple(self._rows(name, start, min(start + rows, self._held)) for name in names)
 
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """Return a number for every row of :meth:`blocks`, the same for rows of one id; without ids every row has a number of its own."""
+        return np.arange(self._held)
+
     def passed(self, work: OverRows) -> NDArray[np.int64]:
         """Return the result of the work over all rows, which a subclass may compute elsewhere. Here: in this process."""
         return work.over(self)

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.clipping import Clipping
 from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
+from unpooled.aggregation.residual_cells import CELLS
 from unpooled.aggregation.rounds import Rounds, descend
 from unpooled.aggregation.standard import CONSTANT, RESIDUAL, SCALES, SPREAD, Standard
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, NAIVE, SQUARE
-from unpooled.models.bayes.rounds import Method
+from unpooled.models.bayes.rounds import Method, clip_of
 from unpooled.protocol.terms import finite
 
 if TYPE_CHECKING:
@@ -31,11 +34,6 @@ if TYPE_CHECKING:
     from unpooled.protocol.step import Conversation, Replies
 
     Row = NDArray[np.float64]
-
-#: Residuals are clipped to so many of their deviations in the last round: normal ones rarely, however large the noise.
-_CLIP = 3.0
-#: And farther where the noise is small: what is cut off tails then costs about what the noise does.
-_CLIP_ROOT = 0.5
 
 
 class Coefficient(msgspec.Struct, frozen=True):
@@ -117,25 +115,43 @@ def _standardised(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, 
     total = yield from rounds.total(SPREAD, settings)
     squares, noise = rows.square_of(total)
     plan = rounds.plan
-    farthest = rows.noise_of_products(design.totals[RESIDUAL].deviations(plan)) / rounds.rows
+    # For rows of typical length: what longer ones cost is the stretch's.
+    farthest = rows.noise_of_products(design.totals[RESIDUAL].deviations(plan)) / rounds.rows / rows.stretch
     spread = math.sqrt(max(squares, noise) / rounds.rows)
     whole = 2 / float(standard.width[-1])  # the declared range: a fit that stays inside it leaves no more
     clip = min(clip_of(farthest) * spread, whole) if spread else whole
+    clipping = yield from _cut_off(rounds, standard, settings, spread or whole, clip)
     total = yield from rounds.total(RESIDUAL, (*settings, clip))
     gram, variance = rows.products_of(total, clip)
-    frame = _frame(design, standard, start, (squares, noise**2), least, rounds.weight)
+    meat = None
+    if MEAT in design.totals:
+        total = yield from rounds.total(MEAT, (*settings, clip))
+        meat = rows.meat_of(total, clip)
+    if design.layout.intercept:
+        start = start.copy()
+        start[-1] += clipping.tail[0] / CONSTANT
+    frame = replace(_frame(design, standard, start, (squares, noise**2), least, rounds.weight), clipping=clipping)
     promise = plan.statement
-    moments = Moments(design.layout, rounds.rows, gram, variance, plan.hash, str(promise), frame, promise.holds)
+    released = Moments(design.layout, rounds.rows, gram, variance, plan.hash, str(promise), frame, promise.holds)
+    moments = replace(released, covariance=design.covariance, meat=meat)
     return moments.posterior(), moments
 
 
-def clip_of(noise: float) -> float:
-    """Where residuals are clipped, in their deviations; ``noise``: that of their mean, for a clip of one deviation.
-
-    Tails that are cut bias what is estimated, and a wider clip has more noise. Of normal, exponential and log-normal residuals, whose spread grows
-    with a column or does not, the worst loses least compared with its own best clip at about this one, for 1,000 to 10^6 rows (THEORY.md, section 9).
-    """
-    return max(_CLIP, _CLIP_ROOT * noise ** (-1 / 3)) if noise else math.inf
+def _cut_off(
+    rounds: Rounds[BayesDesign], standard: Standard, settings: tuple[float, ...], spread: float, clip: float
+) -> Generator[list[Ask], Replies, Clipping]:
+    """Ask for the histogram of residuals; return the shares that the last round cuts off, and the mean that its clip takes away."""
+    design = rounds.design
+    rows = design.standard
+    total = yield from rounds.total(CELLS, (*settings, spread))
+    counts = rows.cells.decode(total, rounds.rows)
+    middle, width = float(standard.middle[-1]), float(standard.width[-1]) * spread
+    tail = (0.0, 0.0)
+    if design.layout.intercept and design.weighting is None:  # of rows that count alike
+        ends = (1 - middle) / width, (1 + middle) / width
+        mean, deviation = counts.missing_mean(clip / spread, ends)
+        tail = mean * spread, deviation * spread
+    return Clipping(counts.shortened, counts.beyond(clip / spread), rows.stretch, clip / spread, tail)
 
 
 def _descent(rounds: Rounds[BayesDesign], standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.aggregation.keys import KEYS
+from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.modes import steps_of
-from unpooled.aggregation.standard import DESCENT, RESIDUAL, SCALES, SPREAD, public_numbers, remembered
+from unpooled.aggregation.residual_cells import CELLS
+from unpooled.aggregation.row_blocks import public_numbers, remembered
+from unpooled.aggregation.standard import DESCENT, RESIDUAL, SCALES, SPREAD
 from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
 from unpooled.aggregation.weights import WEIGHTS, weights_added_up
@@ -98,6 +101,21 @@ def _residual(context: Context[BayesDesign], settings: Settings) -> NDArray[np.i
     return shared_out(_rows(context, standard), lambda own: design.standard.products(own, start, float(clip)))
 
 
+def _cells(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
+    design = context.design
+    standard, start, (deviation,) = public_numbers(design.standard.layout, settings, 1)
+    return shared_out(_rows(context, standard), lambda own: design.standard.residual_cells(own, start, float(deviation)))
+
+
+def _meat(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.standard
+    standard, start, (clip,) = public_numbers(rows.layout, settings, 1)
+    blocks = _rows(context, standard)
+    if rows.clusters:  # whose rows lie in several blocks
+        return rows.meat.added_up(rows.scores(blocks, start, float(clip)), context.table)
+    return shared_out(blocks, lambda own: rows.meat.added_up(rows.scores(own, start, float(clip)), context.table))
+
+
 def _rows(context: Context[BayesDesign], standard: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Blocks:
     """Return the standardised rows, of a small table from the round before."""
     design = context.design
@@ -115,7 +133,9 @@ STATISTICS = {
     SCALES: _scales,
     DESCENT: _descent,
     SPREAD: _spread,
+    CELLS: _cells,
     RESIDUAL: _residual,
+    MEAT: _meat,
 }
 
 STEPS = (KEYS, *(step for name, statistic in STATISTICS.items() for step in steps_of(name, statistic)))

@@ -10,6 +10,7 @@ import msgspec
 
 from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import Geometry, MomentsLayout
+from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
@@ -17,11 +18,11 @@ from unpooled.aggregation.standard import Scales, StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.aggregation.weights import Weighting
 from unpooled.errors import UsageError
-from unpooled.models.bayes.rounds import ROUNDS, Method, Schedule, schedule_of
+from unpooled.models.bayes.rounds import ROUNDS, Method, Schedule, schedule_of, stretch_of
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
-from unpooled.privacy.sensitivity import column_moments
+from unpooled.privacy.sensitivity import column_moments, moments_ball
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 
 if TYPE_CHECKING:
@@ -56,10 +57,12 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prior_precision: float | str = ESTIMATE
     noise_precision: float | str = ESTIMATE
     posterior: str = AWARE
+    #: What standard errors assume: "model", "robust", "cluster", or "auto" (``aggregation/meat.py``).
+    covariance: str = Covariance.AUTO
     #: "auto" is decided before data (``rounds.py``).
     method: str = Method.AUTO
     #: The most passes over the data.
-    max_passes: int = ROUNDS + 3
+    max_passes: int = ROUNDS + 5
     #: Share of the squared budget for the marginal deviations of Algorithm 2; 0 projects nothing.
     projection: float = 0.0
     #: Projection thresholds in deviations; None: the best on synthetic data.
@@ -84,6 +87,7 @@ class BayesDesign:
     #: What is added up, by name and in this order.
     totals: dict[str, Summed]
     standard: StandardRows
+    covariance: Covariance = Covariance.MODEL
     #: The best multiple of deviations for so many rows, once it was simulated: public, and a tenth of a second of work.
     multiples: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
 
@@ -222,7 +226,9 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
     wanted = Method(method or (Method.MOMENTS if _paper(parameters) else parameters.method))
     coefficients = len(layout.coding.attribute) + 1
     k = strength(study, aggregation, layout.weighting) / coefficients
-    schedule = schedule_of(wanted, k, coefficients, parameters.max_passes)
+    covariance = covariance_of(parameters.covariance, study)
+    meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
+    schedule = schedule_of(wanted, k, coefficients, parameters.max_passes, meat)
     used = layout
     if schedule.method is Method.MEAN:
         if not layout.intercept:
@@ -231,9 +237,14 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
             schedule = schedule_of(Method.GRADIENT, k, coefficients, parameters.max_passes)
         else:
             used = replace(layout, features=())
-    design = BayesDesign(
-        parameters, aggregation, layout, schedule, {}, StandardRows(used, rows, schedule.longest, square=schedule.square)
-    )
+    if not schedule.meat:
+        covariance = _without_meat(parameters, schedule.method)
+    clusters = study.household_rows if covariance is Covariance.CLUSTER else 0
+    standard = StandardRows(used, rows, schedule.longest, square=schedule.square, clusters=clusters)
+    if schedule.products:  # of a typical row, whose residual is clipped to one deviation
+        noise = moments_ball(1.0, 1.0, Adjacency(study.adjacency)) * standard.radius / (k * coefficients * math.sqrt(schedule.products))
+        standard = replace(standard, stretch=stretch_of(noise, rows))
+    design = BayesDesign(parameters, aggregation, layout, schedule, {}, standard, covariance)
 
     def vectors(adjacency: Adjacency) -> Iterator[Summed]:
         if schedule.method is Method.MOMENTS:
@@ -241,6 +252,14 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
         return _rounds(design, adjacency)
 
     return replace(design, totals=totals_of(study, vectors, layout.weighting))
+
+
+def _without_meat(parameters: Parameters, method: Method) -> Covariance:
+    """Return the model's covariance, for a method that releases no scores; refused where another one was asked for by name."""
+    if parameters.covariance not in {Covariance.AUTO, Covariance.MODEL}:
+        msg = f"covariance {parameters.covariance!r} is of method 'refinement', and this study's is {method!r}: ask for more epsilon, or leave it out"
+        raise UsageError(msg)
+    return Covariance.MODEL
 
 
 def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
@@ -252,7 +271,10 @@ def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
         yield rows.descent(schedule.descent, adjacency, schedule.rounds)
     if schedule.products:
         yield rows.spread(schedule.spread)
+        yield rows.cells.vector(schedule.cells, rows.moves(adjacency))
         yield rows.residual(schedule.products, adjacency)
+    if schedule.meat:
+        yield rows.meat.vector(schedule.meat, rows.moves(adjacency))
 
 
 def _moments(design: BayesDesign, adjacency: Adjacency, *, estimates: bool) -> Iterator[Summed]:

@@ -40,6 +40,16 @@ _MEAN_ROUNDS, _MEAN_UNIT, _MEAN_STEP = 30, 2.8, 2.0
 _SQUARE_ROOT, _SQUARE_MOST = 1.3, 400.0
 #: Fewer rounds than this do not arrive: one release is then better.
 _FEWEST = 8
+#: Residuals are clipped to so many of their deviations in the last round: normal ones rarely, however large the noise.
+_CLIP_LEAST = 3.0
+#: And farther where the noise is small: what is cut off tails then costs about what the noise does.
+_CLIP_ROOT = 0.5
+#: The noise of the last round over the sampling error, up to which rows are left longer: their standard errors are then 12 % larger.
+_AFFORDED = 0.5
+#: No row is longer than this many typical ones for the bound's purpose: beyond it integers would become coarse.
+_LONGEST_ROW = 64.0
+#: Passes of a refinement in addition to its rounds.
+_BESIDE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +57,13 @@ class Schedule:
     """The rounds of a study."""
 
     method: Method
-    #: Shares of the squared budget: means and deviations, gradients, residual variance, second moments.
+    #: Shares of the squared budget: means and deviations, gradients, residual variance, histogram of residuals, second moments, those of scores.
     scales: float = 0.0
     descent: float = 0.0
     spread: float = 0.0
+    cells: float = 0.0
     products: float = 0.0
+    meat: float = 0.0
     rounds: int = 0
     #: |r||z| of one record in a round, and the length of a step.
     longest: float = 1.0
@@ -62,11 +74,11 @@ class Schedule:
     @property
     def passes(self) -> int:
         """Return the number of times that every party's data are read."""
-        return sum(share > 0 for share in (self.scales, self.spread, self.products)) + self.rounds
+        return sum(share > 0 for share in (self.scales, self.spread, self.cells, self.products, self.meat)) + self.rounds
 
 
-def schedule_of(method: Method, k: float, coefficients: int, max_passes: int) -> Schedule:
-    """Return the rounds of this method, or of the one that serves a study of this k best."""
+def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, meat: float = 0.0) -> Schedule:
+    """Return the rounds of this method, or of the one that serves a study of this k best; ``meat``: the share that a sandwich covariance takes."""
     if method is Method.AUTO:
         method = _best(k, max_passes)
     if method is Method.MEAN:
@@ -76,8 +88,9 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int) ->
     if method is Method.MOMENTS:
         return Schedule(method, products=1.0)
     refined = method is Method.REFINEMENT
-    rounds = max(1, min(ROUNDS if k >= MANY_FROM else FEW, max_passes - (3 if refined else 1)))
-    shares = (0.1, 0.42, 0.1, 0.38) if refined else (0.15, 0.85, 0.0, 0.0)
+    rounds = max(1, min(ROUNDS if k >= MANY_FROM else FEW, max_passes - (_BESIDE + (meat > 0) if refined else 1)))
+    shares = (0.1, 0.42, 0.06, 0.05, 0.37) if refined else (0.15, 0.85, 0.0, 0.0, 0.0)
+    shares = (*(share * (1 - meat) for share in shares), meat) if refined else (*shares, 0.0)
     # Small clips work like signs of gradients: many small noisy steps, whose errors the mean of the later half averages out.
     # Where noise is negligible the clip grows, so that it cuts nothing of what is not normal.
     root = math.sqrt(coefficients)
@@ -85,6 +98,25 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int) ->
     step = min(1.0, 0.6 * max(1.0, FEW / rounds), 12 / coefficients)
     quiet = math.sqrt(shares[2]) * k * coefficients  # 1 over the noise of the mean square, for a bound of 1
     return Schedule(method, *shares, rounds, longest, step, square_of(quiet))
+
+
+def clip_of(noise: float) -> float:
+    """Where residuals are clipped, in their deviations; ``noise``: that of their mean, for a clip of one deviation and rows of typical length.
+
+    Tails that are cut bias what is estimated, and a wider clip has more noise. Of normal, exponential and log-normal residuals, whose spread grows
+    with a column or does not, the worst loses least compared with its own best clip at about this one, for 1,000 to 10^6 rows (THEORY.md, section 9).
+    """
+    return max(_CLIP_LEAST, _CLIP_ROOT * noise ** (-1 / 3)) if noise else math.inf
+
+
+def stretch_of(noise: float, rows: int) -> float:
+    """Return the bound on rows in typical lengths: what the clip leaves of a noise of half the sampling error, and at least 1 (THEORY.md, section 9).
+
+    Rows that are shortened count less. Where the mean is not linear this changes what is estimated, so the bound opens with the budget.
+    """
+    if not noise:
+        return _LONGEST_ROW
+    return min(max(_AFFORDED / (clip_of(noise) * noise * math.sqrt(rows)), 1.0), _LONGEST_ROW)
 
 
 def square_of(quiet: float) -> float:
@@ -102,6 +134,6 @@ def _best(k: float, max_passes: int) -> Method:
     if k < WORTH_SLOPES:
         return Method.MEAN
     refined = k >= WORTH_ERRORS
-    if max_passes < _FEWEST + (3 if refined else 1):
+    if max_passes < _FEWEST + (_BESIDE if refined else 1):
         return Method.MOMENTS
     return Method.REFINEMENT if refined else Method.GRADIENT

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
-from unpooled.aggregation.standard import DESCENT, SCALES, SPREAD, public_numbers, remembered
+from unpooled.aggregation.row_blocks import public_numbers, remembered
+from unpooled.aggregation.standard import DESCENT, SCALES, SPREAD
 from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
 from unpooled.aggregation.weights import WEIGHTS, weights_added_up
 from unpooled.models.glm.directions import MOMENTS

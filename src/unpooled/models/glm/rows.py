@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.standard import CAP, CONSTANT, SQUARE_STEPS, WIDEST, Standard, StandardRows, coded_features
+from unpooled.aggregation.row_blocks import coded_features
+from unpooled.aggregation.standard import CAP, CONSTANT, SQUARE_STEPS, WIDEST, Standard, StandardRows
 from unpooled.aggregation.totals import Summed
 from unpooled.aggregation.weights import Weighting
 from unpooled.families import Response, RowFamily

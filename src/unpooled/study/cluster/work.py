@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unpooled import errors
-from unpooled.aggregation.standard import KEPT
+from unpooled.aggregation.row_blocks import KEPT
 from unpooled.aggregation.threads import alone
 from unpooled.errors import ClusterError, RowsError, UnpooledError
 from unpooled.models import load

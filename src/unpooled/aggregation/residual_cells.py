@@ -1,0 +1,110 @@
+r"""One histogram of signed residuals: how many rows have a residual in each cell, and how many of them are longer than the bound on rows.
+
+Every row is in one cell of {short, whole} x {signed residual}, so the counts are one vector of category counts (Theorem F.2). The shares of
+shortened rows and of clipped residuals, the tails beyond the clip and a dispersion all follow from this one release.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.aggregation.totals import Summed
+from unpooled.kernels.pareto_tail import missing_mean
+from unpooled.privacy.mechanisms import Block, Reach
+from unpooled.privacy.sensitivity import category_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.totals import Total
+    from unpooled.privacy.unit import Adjacency, Unit
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+#: The name of the release, and its share of the squared budget.
+CELLS, CELLS_SHARE = "cells", 0.05
+#: Where cells begin on each side of 0, in released deviations of the residuals.
+TAIL_CUTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
+
+
+@dataclass(frozen=True)
+class ResidualCells:
+    """Cells of signed residuals, in units that a request carries, for rows that are shortened and for those that are not."""
+
+    cuts: tuple[float, ...] = TAIL_CUTS
+
+    @property
+    def each(self) -> int:
+        """Return the number of cells of residuals: those of both sides, and the middle one."""
+        return 2 * len(self.cuts) + 1
+
+    def vector(self, share: float, moves: Mapping[Unit, Adjacency]) -> Summed:
+        """Return the counts with their noise: a row is in one cell, and whatever changes in it may move it to another (Theorem F.2)."""
+        count = 2 * self.each
+        reach = {who: Reach(category_counts(how), count) for who, how in moves.items()}
+        return Summed(CELLS, (Block(count, 1.0),), reach, 1, share)
+
+    def added_up(self, residual: Floats, shortened: NDArray[np.bool_]) -> Ints:
+        """Return the exact counts of these rows: cells of whole rows from the lowest residual to the highest, then those of shortened ones."""
+        place = np.searchsorted(np.array(self.cuts), np.abs(residual), side="right")
+        cell = len(self.cuts) + np.where(residual < 0, -place, place)
+        return np.bincount(cell + self.each * shortened, minlength=2 * self.each).astype(np.int64)
+
+    def decode(self, total: Total, rows: int) -> ResidualCounts:
+        """Return the released counts of this number of rows."""
+        whole, short = total.values.reshape(2, self.each)
+        return ResidualCounts(self.cuts, whole, short, float(total.deviations.max()) ** 2, rows)
+
+
+@dataclass(frozen=True)
+class ResidualCounts:
+    """Released counts, a number for each cell from the lowest residual to the highest, with the variance of the noise of each number."""
+
+    cuts: tuple[float, ...]
+    whole: Floats
+    short: Floats
+    variance: float
+    rows: int
+
+    @cached_property
+    def both(self) -> Floats:
+        """Return the counts of shortened and of whole rows together; their noise has twice the variance."""
+        return self.whole + self.short
+
+    @property
+    def shortened(self) -> tuple[float, float]:
+        """Return the share of shortened rows, and the deviation of its noise."""
+        noise = math.sqrt(self.variance * self.short.size) / self.rows
+        return float(np.clip(self.short.sum() / self.rows, 0.0, 1.0)), noise
+
+    def side(self, sign: int) -> Floats:
+        """Return the counts of one side (+1 upper, -1 lower) from its first cut outwards."""
+        middle = len(self.cuts)
+        return self.both[middle + 1 :] if sign > 0 else self.both[:middle][::-1]
+
+    def missing_mean(self, clip: float, ends: tuple[float, float]) -> tuple[float, float]:
+        """Return the mean of the parts of residuals beyond the clip and its deviation; ``ends``: the farthest residuals above and below 0."""
+        above, below = (
+            missing_mean(self.side(sign), self.cuts, self.rows, 2 * self.variance, clip, end)
+            for sign, end in zip((1, -1), ends, strict=True)
+        )
+        return above[0] - below[0], math.hypot(above[1], below[1])
+
+    def beyond(self, clip: float) -> tuple[float, float]:
+        """Return the share of residuals beyond the clip on both sides, and the deviation of its noise; a cell that the clip divides counts in part."""
+        ends = np.array([*self.cuts[1:], np.inf])
+        starts = np.array(self.cuts)
+        # Inside a cell the density of a tail falls about like the inverse square of the distance.
+        part = np.clip((1 / np.maximum(starts, clip) - 1 / ends) / (1 / starts - 1 / ends), 0.0, 1.0)
+        part[ends <= clip] = 0.0
+        counted = part @ (self.side(1) + self.side(-1)) / self.rows
+        noise = math.sqrt(4 * self.variance * float(part @ part)) / self.rows
+        return float(np.clip(counted, 0.0, 1.0)), noise
