@@ -22,14 +22,19 @@ class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: (estimate, deviation) of the mean residual beyond the clip, in the units of the fit's response.
     tail: tuple[float, float] = (0.0, 0.0)
 
+    def in_units_of(self, width: float) -> Clipping:
+        """Return the same with the tail in the response's own units, of which the fit's unit has this many."""
+        return msgspec.structs.replace(self, tail=(self.tail[0] * width, self.tail[1] * width))
+
     def sentences(self, *, curved: bool = False) -> tuple[str, ...]:
         """Return what a table says about them; ``curved``: the mean is not a linear function of the columns even where the model is right."""
         said = []
         share, noise = self.shortened
         if share > max(_LEAST_SHORTENED, _SEEN * noise):
             scale = "on the scale of the link " if curved else ""
+            length = "a typical row" if self.longest == 1 else f"{self.longest:.3g} typical rows"
             said.append(
-                f"{share:.1%} of rows are longer than {self.longest:.3g} times a typical row and were scaled down: if the mean is linear {scale}"
+                f"{share:.1%} of rows are longer than {length} and were scaled down: if the mean is linear {scale}"
                 "in the columns, the coefficients keep their values; if it is not, the target is the fit of the rows so weighted"
             )
         share, noise = self.clipped

@@ -72,12 +72,16 @@ class Coordinates:
             back[-1] -= self.centres * back.diagonal()
         return back
 
+    def of_own_units(self, coefficients: Row, *, intercept: bool) -> tuple[Row, float]:
+        """Return (slopes, intercept) in the data's own units."""
+        own = self.back(intercept=intercept) @ coefficients
+        return own[: own.size - intercept], float(own[-1]) + self.response_centre if intercept else 0.0
+
     def stored(self) -> StoredCoordinates:
         """As plain data."""
         widths, centres, start = (tuple(row.tolist()) for row in (self.widths, self.centres, self.start))
         rest = (self.response_width, self.response_centre, start, self.squares, self.variance, self.least, self.mean_weight)
-        rest = (*rest, self.clipping)
-        return StoredCoordinates(widths, centres, *rest)
+        return StoredCoordinates(widths, centres, *rest, self.clipping)
 
     @classmethod
     def of(cls, stored: StoredCoordinates) -> Coordinates:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
+from unpooled.aggregation.meat import Covariance
 from unpooled.errors import UsageError, listed
 from unpooled.kernels import noisy_gram
 
@@ -112,6 +113,14 @@ def lasso(gram: Matrix, cross: Row, penalties: Row, rows: float) -> Row:
     raise UsageError("the moments are too noisy for a lasso of so small a penalty: raise alpha")
 
 
+def lasso_of(moments: _Released, gram: Matrix, cross: Row, alpha: float, rows: float) -> Row:
+    """Return l1-penalised coefficients in the moments' coordinates; ``alpha`` is in the data's own units, and the constant is free."""
+    penalties = alpha / (moments.frame.widths * moments.frame.response_width)
+    if moments.layout.intercept:
+        penalties[-1] = 0.0
+    return lasso(gram, cross, penalties, rows)
+
+
 def submodel(moments: M, columns: Sequence[str]) -> M:
     """Return the moments of a model of some of the declared columns alone."""
     layout, d = moments.layout, moments.layout.size
@@ -141,10 +150,13 @@ def submodel(moments: M, columns: Sequence[str]) -> M:
         start=frame.start[kept],
         squares=(float(squares), float(spread)),
     )
+    # Scores of the whole model's residuals say little of a smaller one, whose residuals hold what was left out.
     return replace(
         moments,
         layout=replace(layout, features=features),
         gram=np.ascontiguousarray(gram[np.ix_(at, at)]),
         variance=np.ascontiguousarray(variance[np.ix_(at, at)]),
         standard=frame,
+        covariance=Covariance.MODEL,
+        meat=None,
     )

@@ -137,7 +137,7 @@ class Seen(Table):
         self.n_rows, self.household = table.n_rows, table.household
 
     @property
-    def owners(self) -> NDArray[np.int64]:
+    def owners(self) -> NDArray[Any]:
         """Return the numbers that the table gives to its ids."""
         return self._raw.owners
 

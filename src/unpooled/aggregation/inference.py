@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from unpooled.aggregation.estimates import wald
+from unpooled.aggregation.meat import ASSUMED, Covariance
 from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.aggregation.summary import SummaryTable, SummaryTerm
 from unpooled.aggregation.tables import Anova, JointTest, Tables
@@ -49,6 +50,8 @@ class FittedMoments(Protocol):
     def rows(self) -> int: ...  # noqa: D102
     @property
     def statement(self) -> str: ...  # noqa: D102
+    @property
+    def covariance(self) -> str: ...  # noqa: D102
     @property
     def frame(self) -> Coordinates: ...  # noqa: D102
     @property
@@ -137,7 +140,8 @@ class LinearTables(Tables):
 
 def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> LinearTables:
     """Return the tables of released moments."""
-    layout = moments.layout
+    layout, clipping = moments.layout, moments.frame.clipping
+    weighted = () if layout.weighting is None else (ASSUMPTION,)
     return LinearTables(
         moments.estimates(),
         layout.terms.with_constants(layout.constants),
@@ -147,8 +151,9 @@ def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str 
         moments.statement,
         reference=reference,
         coding=coding,
-        assumed=() if layout.weighting is None else (ASSUMPTION,),
+        assumed=(*weighted, ASSUMED[Covariance(moments.covariance)]),
         made=layout.made,
+        cut=None if clipping is None else clipping.in_units_of(moments.frame.response_width),
         moments=moments,
     )
 

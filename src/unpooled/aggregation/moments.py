@@ -16,10 +16,11 @@ from unpooled.aggregation.estimates import Estimates
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.meat import Covariance
-from unpooled.aggregation.moments_file import FORMAT, StoredMoments, decoded, parts_of, read, write
+from unpooled.aggregation.moments_file import FORMAT, StoredMoments, decoded, meat_of, parts_of, read, write
 from unpooled.aggregation.once import once
 from unpooled.aggregation.precisions import ESTIMATE, is_estimated, positive
 from unpooled.aggregation.printed_terms import TREATMENT
+from unpooled.aggregation.sampling import sampling_covariance
 from unpooled.errors import UsageError
 from unpooled.kernels import noisy_gram
 from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
@@ -217,9 +218,9 @@ class Moments:
 
     def least_squares(self, noise_precision: float | str = ESTIMATE) -> tuple[Row, Matrix, float]:
         """Return (coefficients in coordinates, what their sampling covariance is times, residual variance) over the known directions."""
-        inverse, frame = self.known.inverse, self.frame
         noise = self._noise_variance(noise_precision)
-        return frame.start + inverse @ self._cross, noise * (self.weight / self.rows) * inverse, noise
+        sampling = sampling_covariance(self.known, noise * (self.weight / self.rows), self.meat)
+        return self.frame.start + self.known.inverse @ self._cross, sampling, noise
 
     def met(self, coefficients: Row) -> Matrix:
         """Return the covariance that privacy noise gives to least squares coefficients about these."""
@@ -242,7 +243,7 @@ class Moments:
             own[-1] += self.frame.response_centre
         names = (*layout.names, *layout.constants)
         alone = back @ sampling @ back.T
-        whole = alone + back @ self.met(mean) @ back.T
+        whole = alone + back @ (self.met(mean) + self._tail) @ back.T
         slopes = [name not in layout.constants for name in names]
         return Estimates.of(names, own, whole, alone, back, self.known.unknown, layout.still, slopes)
 
@@ -299,15 +300,21 @@ class Moments:
         free = max(self.rows - self.layout.size + int(self.layout.still.shape[1]), 1)
         return max(squares, math.sqrt(variance), 1e-12) / free
 
+    @property
+    def _tail(self) -> Matrix:
+        """Return the covariance of what is added to the constant for the residuals beyond the clip."""
+        found = np.zeros((self.layout.size, self.layout.size))
+        found[-1, -1] = self.frame.tail_deviation**2
+        return found
+
     def _in_own_units(self, mean: Row, covariance: Matrix, noise: float, *, prior: bool = True) -> LinearFit:
         """beta_j = Y b_j / h_j; the intercept takes up the centres."""
         layout, frame = self.layout, self.frame
         back = frame.back(intercept=layout.intercept)
-        own, spread = back @ mean, back @ covariance @ back.T
-        p = own.size - layout.intercept
-        intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
-        known = self.known.determined(back)[:p]
-        return LinearFit(own[:p], intercept, spread, known, prior, noise * self._unit)
+        spread = back @ (covariance + self._tail) @ back.T
+        own, intercept = frame.of_own_units(mean, intercept=layout.intercept)
+        known = self.known.determined(back)[: own.size]
+        return LinearFit(own, intercept, spread, known, prior, noise * self._unit)
 
     # --- other models and tables, all post-processing ----------------------------------------------------------------------
 
@@ -343,16 +350,12 @@ class Moments:
         """Return scikit-learn's lasso (``alpha`` in the data's own units, the intercept free), without standard errors."""
         if not 0 <= alpha < math.inf:
             raise UsageError("alpha must be a finite number >= 0")
-        frame, layout = self.frame, self.layout
+        frame = self.frame
         m = noisy_gram.repaired(self.known.matrix, self.xx[1])
-        penalties = alpha / (frame.widths * frame.response_width)
-        if layout.intercept:
-            penalties[-1] = 0.0
-        found = derived.lasso(m, self._cross + m @ frame.start, penalties, self.weight * frame.mean_weight)
-        own = frame.back(intercept=layout.intercept) @ found
-        p = own.size - layout.intercept
-        intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
-        return LinearFit.without_errors(own[:p], intercept, has_intercept=layout.intercept)
+        found = derived.lasso_of(self, m, self._cross + m @ frame.start, alpha, self.weight * frame.mean_weight)
+        return LinearFit.without_errors(
+            *frame.of_own_units(found, intercept=self.layout.intercept), has_intercept=self.layout.intercept
+        )
 
     def submodel(self, columns: Sequence[str]) -> Moments:
         """Return the moments of a model of some of the declared columns alone."""
@@ -367,14 +370,17 @@ class Moments:
         released = (Array.of(self.gram), Array.of(self.variance), self.plan, self.statement)
         frame = None if self.standard is None else self.standard.stored()
         weights = None if d.weighting is None else d.weighting.column
-        return StoredMoments(*head, *released, frame, self.holds, d.formula, d.sources, weights)
+        meat = (None, None) if self.meat is None else tuple(Array.of(numbers) for numbers in self.meat)
+        own = (frame, self.holds, d.formula, d.sources, weights, str(self.covariance), *meat)
+        return StoredMoments(*head, *released, *own)
 
     @classmethod
     def of(cls, stored: StoredMoments) -> Self:
         """Return moments made from plain data; refuse data that do not fit together."""
         layout, frame, gram, variance = parts_of(stored)
         holds = stored.statement.startswith("Differentially private") if stored.holds is None else stored.holds
-        return cls(layout, stored.rows, gram, variance, stored.plan, stored.statement, frame, holds)
+        own = (stored.plan, stored.statement, frame, holds, stored.covariance)
+        return cls(layout, stored.rows, gram, variance, *own, meat_of(stored, layout.size))
 
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""

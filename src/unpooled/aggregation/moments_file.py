@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+import numpy as np
 
 from unpooled.aggregation.coordinates import Coordinates, StoredCoordinates
 from unpooled.aggregation.layout import Geometry, MomentsLayout
+from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.saving import read_saved, write_saved
 from unpooled.aggregation.weights import Weighting
 from unpooled.errors import DataError
@@ -18,7 +20,6 @@ from unpooled.protocol.messages import UNREADABLE, Array
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from numpy.typing import NDArray
 
     Parts = tuple[MomentsLayout, Coordinates | None, NDArray[np.float64], NDArray[np.float64]]
@@ -51,6 +52,10 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sources: tuple[Column, ...] = ()
     #: The declared column of weights, where the rows have some.
     weights: Column | None = None
+    #: What the standard errors assume, and the second moments of scores behind them with the variances of their noise.
+    covariance: str = Covariance.MODEL
+    meat: Array | None = None
+    meat_variance: Array | None = None
 
 
 def parts_of(stored: StoredMoments) -> Parts:
@@ -68,6 +73,18 @@ def parts_of(stored: StoredMoments) -> Parts:
     if not fits or any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
         raise DataError("moments whose matrices do not fit their columns")
     return layout, frame, stored.gram.numpy(), stored.variance.numpy()
+
+
+def meat_of(stored: StoredMoments, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return the second moments of scores of plain data, with the variances of their noise; refuse what does not fit the columns."""
+    if stored.covariance not in set(Covariance):
+        raise DataError("moments with an unknown kind of covariance: install the version of unpooled that wrote them")
+    if stored.meat is None or stored.meat_variance is None:
+        return None
+    found = stored.meat.numpy(), stored.meat_variance.numpy()
+    if any(array.shape != (size, size) or array.dtype != np.float64 for array in found):
+        raise DataError("moments whose second moments of scores do not fit their columns")
+    return found
 
 
 def write(path: str | Path, stored: StoredMoments) -> None:

@@ -34,6 +34,13 @@ CELLS, CELLS_SHARE = "cells", 0.05
 #: Where cells begin on each side of 0, in released deviations of the residuals.
 TAIL_CUTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 
+#: Counting a mean square ends beyond this many deviations, at the first cell with fewer rows than this many deviations of its noise.
+_CORE, _HIDDEN = 2.0, 3.0
+#: A count whose noise has a deviation of less than one over this many rows is exact once it is rounded.
+_EXACT = 12.0
+#: The same for Pearson residuals of counts, whose dispersion is learnt from them.
+COUNT_CUTS = (0.25, 0.5, *TAIL_CUTS, 48.0, 64.0)
+
 
 @dataclass(frozen=True)
 class ResidualCells:
@@ -85,10 +92,46 @@ class ResidualCounts:
         noise = math.sqrt(self.variance * self.short.size) / self.rows
         return float(np.clip(self.short.sum() / self.rows, 0.0, 1.0)), noise
 
+    def mean_square(self) -> float:
+        """Return the mean square of residuals, counted outwards on each side up to the first cell beyond 2 that its noise hides."""
+        starts = np.array([0.0, *self.cuts])
+        ends = np.array([*self.cuts, self.cuts[-1]])
+        even = (starts**2 + starts * ends + ends**2) / 3  # of a cell whose rows lie evenly in it
+        squares = np.where(starts < 1, even, starts * ends)  # farther out their density falls like the inverse square
+        total = squares[0] * self.both[len(self.cuts)]
+        hidden = _HIDDEN * math.sqrt(2 * self.variance)
+        for sign in (1, -1):
+            for start, square, count in zip(self.cuts, squares[1:].tolist(), self.side(sign).tolist(), strict=True):
+                total += square * count
+                if start >= _CORE and count < hidden:
+                    break
+        return max(float(total) / self.rows, 0.0)
+
     def side(self, sign: int) -> Floats:
         """Return the counts of one side (+1 upper, -1 lower) from its first cut outwards."""
         middle = len(self.cuts)
         return self.both[middle + 1 :] if sign > 0 else self.both[:middle][::-1]
+
+    def end(self) -> float:
+        """Return where residuals end, if the noise of a count is so small that it says so exactly; else infinity."""
+        if _EXACT * math.sqrt(self.variance) > 1:
+            return math.inf
+        farthest = np.flatnonzero((self.side(1) > 0.5) | (self.side(-1) > 0.5))  # noqa: PLR2004 - half a row
+        ends = (*self.cuts[1:], math.inf)
+        return max(ends[farthest[-1]], _CORE) if farthest.size else _CORE
+
+    def from_cut(self, deviation: float) -> ResidualCounts:
+        """Return the same in units of this deviation, its middle cell wide enough for one of them on each side."""
+        first = min(sum(cut < deviation for cut in self.cuts), len(self.cuts) - 2)
+        cuts = tuple(cut / deviation for cut in self.cuts[first:])
+
+        def joined(counts: Floats) -> Floats:
+            middle = len(self.cuts)
+            found = np.concatenate([counts[: middle - first], [0.0], counts[middle + 1 + first :]])
+            found[len(cuts)] = counts[middle - first : middle + 1 + first].sum()
+            return found
+
+        return ResidualCounts(cuts, joined(self.whole), joined(self.short), self.variance, self.rows)
 
     def missing_mean(self, clip: float, ends: tuple[float, float]) -> tuple[float, float]:
         """Return the mean of the parts of residuals beyond the clip and its deviation; ``ends``: the farthest residuals above and below 0."""

@@ -36,6 +36,7 @@ def coded_blocks(layout: MomentsLayout, table: Table) -> Iterator[tuple[Floats, 
 
 
 def coded_rows(layout: MomentsLayout, blocks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Floats, ...]]:
+    """Coded features and responses of these raw blocks, and the parts of weights where there are some."""
     coding, response = layout.coding, Coding((layout.response,), layout.grid)
     count = len(coding.names)
     for block in blocks:
@@ -54,6 +55,7 @@ def coded_features(layout: MomentsLayout, table: Table, others: tuple[str, ...] 
 
 
 def feature_rows(layout: MomentsLayout, blocks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Coded features of these raw blocks, and whatever else they hold."""
     coding = layout.coding
     for block in blocks:
         coded = np.empty((block[0].size, len(coding.attribute)), order="F")

@@ -26,13 +26,13 @@ from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import Summed
 from unpooled.kernels import standard_rows
 from unpooled.kernels.moments import add_gram
-from unpooled.privacy.bounds import Coding, integer_grid
+from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import clipped_products, moments_ball, standardising_sums
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -231,7 +231,7 @@ class StandardRows:
 
     @staticmethod
     def moves(adjacency: Adjacency) -> dict[Unit, Adjacency]:
-        # One value moves its whole row: to another row, not to none.
+        """Return how each unit moves a row: one value moves its whole row, to another row and not to none."""
         return {Unit.RECORD: adjacency, Unit.ATTRIBUTE: Adjacency.REPLACE}
 
     # --- at a party ------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.aggregation.clipping import TAIL_PART, Clipping
 from unpooled.aggregation.estimates import chi2_tail, wald, wald_lines
 from unpooled.aggregation.glm_summary import RATIOS, GlmSummary
 from unpooled.aggregation.printed_terms import TREATMENT, printed_terms
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from unpooled.aggregation.summary import SummaryTable, SummaryTerm
 
     Matrix = NDArray[np.float64]
+
+#: The family whose mean is the linear predictor itself.
+_STRAIGHT = "linear"
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,6 +147,8 @@ class Tables:
     assumed: tuple[str, ...] = ()
     #: The columns that the fit's formula makes of the declared ones; None without a formula.
     made: FormulaColumns | None = None
+    #: What the fit cut off of rows and residuals, its tail in the units of the intercept; None where it cut nothing.
+    cut: Clipping | None = None
 
     def printed(
         self, reference: Mapping[str, str] | None = None, coding: str | None = None, against: object = None
@@ -190,6 +196,14 @@ class Tables:
             words.append(f"the intercept is that of a row with {names}, and 0 in every number")
         return (*words, *self.assumed)
 
+    def cut_off(self, printed: PrintedTerms, lines: Sequence[SummaryTerm]) -> tuple[str, ...]:
+        """Return the sentences about rows and residuals that were cut, and about the tail where a line without columns rests on it."""
+        if self.cut is None:
+            return ()
+        constants = {name for name, term in zip(printed.names, printed.terms, strict=True) if not term}
+        rests = any(line.term in constants and self.cut.tail[1] > TAIL_PART * line.std_error for line in lines)
+        return (*self.cut.sentences(curved=self.family != _STRAIGHT), *([self.cut.tail_sentence()] if rests else []))
+
     def summary(
         self,
         level: float = 0.95,
@@ -203,10 +217,11 @@ class Tables:
         """Return estimates with standard errors, tests and intervals."""
         printed, ratio = self.printed(reference, coding, against), self.ratio(exponentiate=exponentiate)
         lines, without = self.estimates.lines(printed, level, adjust)
+        compared = (*self.compared(printed, without), *self.cut_off(printed, lines))
         if ratio:
             lines = tuple(line.exponential() for line in lines)
         facts = (self.rows, self.family, self.dispersion, level, self.statement, adjust)
-        return GlmSummary(lines, *facts, not_determined=without, compared=self.compared(printed, without), ratio=ratio)
+        return GlmSummary(lines, *facts, not_determined=without, compared=compared, ratio=ratio)
 
     def contrast(
         self,

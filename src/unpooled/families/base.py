@@ -119,9 +119,12 @@ class Response:
     dispersed: ClassVar[bool] = False
     #: Whether a response of 0 is none of this family.
     positive: ClassVar[bool] = False
+    #: Whether a response may be far from its mean, so that residuals have tails, and whether they tell the family's dispersion.
+    tailed: ClassVar[bool] = False
+    scattered: ClassVar[bool] = False
     low: float = 0.0
     high: float = math.inf
-    #: The factor of the variance, or of a negative binomial: the variance is m + dispersion m^2.
+    #: Of counts: the variance is dispersion m (Poisson), or m + dispersion m^2 (negative binomial).
     dispersion: float = 1.0
 
     @property
@@ -151,7 +154,9 @@ class RowFamily(Response, Family):
 
     def __post_init__(self) -> None:
         if not 0 < self.dispersion < math.inf:
-            raise UsageError("dispersion must be a positive finite number: the variance is mean + dispersion * mean^2")
+            raise UsageError(
+                "dispersion must be a positive finite number: of counts, the variance is dispersion * mean (Poisson) or mean + dispersion * mean^2"
+            )
         self.check_range()
 
     def check_range(self) -> None:
@@ -168,6 +173,14 @@ class RowFamily(Response, Family):
     @abstractmethod
     def pulls(self, u: Vector, y: Vector, weight: Vector, usual: Vector) -> None:
         """Replace ``u`` by the pulls dl/du, and fill the weights -E d^2 l/du^2 and a bound on most absolute pulls, element by element."""
+
+    def pearson(self, pull: Vector, weight: Vector) -> Vector:
+        """Return residuals over their standard deviations at a dispersion of 1, from pulls and weights."""
+        return np.asarray(pull / np.sqrt(weight))
+
+    def scatter(self, square: float, mean: float) -> float:  # noqa: ARG002 - of counts alone
+        """Return the dispersion at which squared Pearson residuals have this mean, for responses of this mean."""
+        return self.dispersion
 
     def link(self, mean: float) -> float:
         """Return the linear predictor of a mean."""

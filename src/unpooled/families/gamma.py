@@ -40,6 +40,7 @@ class Gamma(RowFamily):
     curvature: ClassVar[float] = math.inf
     dispersed: ClassVar[bool] = True
     positive: ClassVar[bool] = True
+    tailed: ClassVar[bool] = True
     cap: float = CAP
 
     def value(self, u: Vector, y: Vector) -> Vector:

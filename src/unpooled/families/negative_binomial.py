@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
+#: A dispersion that is estimated is not below this (a Poisson law is at 0), and what a weight leaves of its bound is not either.
+_LEAST_DISPERSION, _SMALL = 0.01, 1e-12
+
+
 @njit(nogil=True)
 def _pulls(dispersion: float, ends: tuple[float, float], u: Vector, y: Vector, weight: Vector, usual: Vector) -> None:
     for i in range(u.size):
@@ -35,6 +39,8 @@ class NegativeBinomial(RowFamily):
     name: ClassVar[str] = "negative-binomial"
     slope: ClassVar[float] = math.inf
     curvature: ClassVar[float] = math.inf
+    tailed: ClassVar[bool] = True
+    scattered: ClassVar[bool] = True
 
     def _at(self, u: Vector) -> Vector:
         return u + math.log(self.dispersion)
@@ -90,6 +96,15 @@ class NegativeBinomial(RowFamily):
     def pulls(self, u: Vector, y: Vector, weight: Vector, usual: Vector) -> None:
         """Replace ``u`` by (y - m) / (1 + dispersion m), and fill the weights m / (1 + dispersion m) and the bound on most pulls."""
         _pulls(self.dispersion, self.ends, u, y, weight, usual)
+
+    def pearson(self, pull: Vector, weight: Vector) -> Vector:
+        """Return residuals over their Poisson deviations, (y - m) / sqrt m: from pulls (y - m) / (1 + k m) and weights m / (1 + k m)."""
+        mean = weight / np.maximum(1 - self.dispersion * weight, _SMALL)
+        return np.asarray(pull * (1 + self.dispersion * mean) / np.sqrt(mean))
+
+    def scatter(self, square: float, mean: float) -> float:
+        """Return k of 1 + k m = the mean square of (y - m) / sqrt m, at least a hundredth."""
+        return max((square - 1) / mean, _LEAST_DISPERSION)
 
     def drawn(self, mean: Vector, rng: np.random.Generator, shape: float = 2.0) -> Vector:  # noqa: ARG002 - the dispersion is its shape
         """Return made-up counts of these means inside the declared range."""

@@ -20,21 +20,23 @@ if TYPE_CHECKING:
 
 
 @njit(nogil=True)
-def _pulls(ends: tuple[float, float], u: Vector, y: Vector, weight: Vector, usual: Vector) -> None:
+def _pulls(root: float, ends: tuple[float, float], u: Vector, y: Vector, weight: Vector, usual: Vector) -> None:
     for i in range(u.size):
         mean = math.exp(min(max(u[i], ends[0]), ends[1]))
         u[i] = y[i] - mean
         weight[i] = mean
-        usual[i] = 1.0 + DEVIATIONS * math.sqrt(mean)
+        usual[i] = 1.0 + DEVIATIONS * root * math.sqrt(mean)
 
 
 @dataclass(frozen=True)
 class Poisson(RowFamily):
-    """e^u - y u of counts y >= 0, a straight line for u above the cap."""
+    """e^u - y u of counts y >= 0, a straight line for u above the cap; a quasi-likelihood where their variance is dispersion times the mean."""
 
     name: ClassVar[str] = "poisson"
     slope: ClassVar[float] = math.inf
     curvature: ClassVar[float] = math.inf
+    tailed: ClassVar[bool] = True
+    scattered: ClassVar[bool] = True
     cap: float = CAP
 
     def value(self, u: Vector, y: Vector) -> Vector:
@@ -80,8 +82,12 @@ class Poisson(RowFamily):
         return self.high * ABOVE, self.high * ABOVE
 
     def pulls(self, u: Vector, y: Vector, weight: Vector, usual: Vector) -> None:
-        """Replace ``u`` by y - m, and fill the weights m and 1 + 2 sqrt m."""
-        _pulls(self.ends, u, y, weight, usual)
+        """Replace ``u`` by y - m, and fill the weights m and 1 + 2 sqrt(dispersion m)."""
+        _pulls(math.sqrt(self.dispersion), self.ends, u, y, weight, usual)
+
+    def scatter(self, square: float, mean: float) -> float:  # noqa: ARG002 - whatever the mean
+        """Return the mean squared Pearson residual: the variance over the mean, at least 1."""
+        return max(square, 1.0)
 
     def drawn(self, mean: Vector, rng: np.random.Generator, shape: float = 2.0) -> Vector:  # noqa: ARG002 - counts have no shape
         """Return made-up counts of these means inside the declared range."""

@@ -76,6 +76,25 @@ def pulls(
 
 
 @njit(nogil=True)
+def are_scaled_down(
+    left: Floats, square: Floats, grid: float, limits: tuple[float, float, float], p: Floats, scaled: Floats
+) -> None:
+    """Fill ``scaled`` with 1 for each record that :func:`pulls` would scale down at these limits, and with 0 for the others."""
+    classes = left.shape[0]
+    unit, longest, heaviest = limits
+    for i in range(left.shape[1]):
+        probabilities(left, i, p)
+        heavy = 0.0
+        for a in range(classes):
+            heavy += (p[a] * (1.0 - p[a])) ** 2
+            for b in range(a + 1, classes):
+                heavy += 2.0 * (p[a] * p[b]) ** 2
+        length = math.sqrt(square[i]) / grid
+        short = LONGEST_PULL * length > longest * unit or math.sqrt(heavy) * length * length > heaviest
+        scaled[i] = 1.0 if short else 0.0
+
+
+@njit(nogil=True)
 def cut_vectors(pull: Floats, square: Floats, fine: float, farthest: int, longest: int) -> None:
     """Pulls in integers, rounded toward zero, whose length times that of their row is at most ``longest``, in place."""
     classes = pull.shape[0]

@@ -101,6 +101,22 @@ def pulls(
 
 
 @njit(nogil=True)
+def are_scaled_down(
+    left: Floats, whole: float, square: Floats, grid: float, limits: tuple[float, float, float, float, float], scaled: Floats
+) -> None:
+    """Fill ``scaled`` with 1 for each person whom :func:`pulls` would scale down at these limits, and with 0 for the others.
+
+    ``whole`` is the hazard of all intervals together of a person whose linear predictor is 0.
+    """
+    unit, longest, heaviest, cap, constant = limits
+    for i in range(left.size):
+        most = min(whole * math.exp(min(max(-left[i], -_FARTHEST), _FARTHEST)), cap)
+        row = square[i] / (grid * grid)
+        long = max(1.0, most) * math.sqrt(row + 2.0 * constant * constant) > longest * unit
+        scaled[i] = 1.0 if long or most * (row + constant * constant) > heaviest else 0.0
+
+
+@njit(nogil=True)
 def cut_totals(pull: Floats, square: Floats, fine: float, one: float, farthest: int, longest: int, whole: Floats) -> None:
     """Pulls of every interval in integers, rounded toward zero, so that (``one`` times each, their sum times the row) is at most ``longest`` long.
 

@@ -50,7 +50,7 @@ class BoundedTable(Table):
             yield tuple(values[kept] for values in block)
 
     @cached_property
-    def owners(self) -> NDArray[np.int64]:  # type: ignore[override] - computed once
+    def owners(self) -> NDArray[np.int64]:
         """Return a number for every row that counts, the same for rows of one id."""
         return np.asarray(np.unique(self._owners, return_inverse=True)[1], dtype=np.int64)
 

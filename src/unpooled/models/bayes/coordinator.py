@@ -121,6 +121,7 @@ def _standardised(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, 
     whole = 2 / float(standard.width[-1])  # the declared range: a fit that stays inside it leaves no more
     clip = min(clip_of(farthest) * spread, whole) if spread else whole
     clipping = yield from _cut_off(rounds, standard, settings, spread or whole, clip)
+    clip = clipping.clip * (spread or whole)
     total = yield from rounds.total(RESIDUAL, (*settings, clip))
     gram, variance = rows.products_of(total, clip)
     meat = None
@@ -145,6 +146,7 @@ def _cut_off(
     rows = design.standard
     total = yield from rounds.total(CELLS, (*settings, spread))
     counts = rows.cells.decode(total, rounds.rows)
+    clip = min(clip, counts.end() * spread)
     middle, width = float(standard.middle[-1]), float(standard.width[-1]) * spread
     tail = (0.0, 0.0)
     if design.layout.intercept and design.weighting is None:  # of rows that count alike

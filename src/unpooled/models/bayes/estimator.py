@@ -77,7 +77,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         "gradient": without the last, for predictions alone. "moments": one release inside the declared ranges, as in the paper.
         "mean": of y alone. "auto" chooses by rows, columns and privacy, before data; with any of the parameters from ``geometry`` to
         ``noise_precision`` set it is "moments".
-    max_passes : int, default 103
+    max_passes : int, default 105
         The most passes over every party's data.
     geometry : {"ball", "box", "augmented"}, default "ball"
         Which bound sets the noise. "augmented" also releases the sums and y^2, for models that need them.
@@ -87,6 +87,9 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         Share of the squared budget that first narrows the ranges to multiples of private standard deviations (Algorithm 2). 0: declared ranges.
     multiple : float, optional
         Those multiples. None picks the best on synthetic data of the model.
+    covariance : {"auto", "model", "robust", "cluster"}, default "auto"
+        What standard errors assume: independent rows of equal variance, independent rows, or independent ids of several rows each. The last two
+        release second moments of scores, and are of method "refinement". "auto" is "cluster" where an id may have several rows, else "model".
     prior_precision : float or "estimate", default "estimate"
         Precision (one over variance) of the prior of every coefficient in the data's own units, or what the release says of it.
     noise_precision : float or "estimate", default "estimate"
@@ -152,7 +155,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
     _model = MODEL
     _parameter_constraints: ClassVar = (
         SHARED
-        | taking("geometry posterior method", WORD)
+        | taking("geometry posterior covariance method", WORD)
         | taking("projection", NUMBER)
         | taking("prior_precision noise_precision", NUMBER, WORD)
         | taking("max_passes", WHOLE)
@@ -176,9 +179,10 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         tolerate: int = 0,
         nodes: Sequence[str] = (),
         method: str = "auto",
-        max_passes: int = ROUNDS + 3,
+        max_passes: int = ROUNDS + 5,
         geometry: str = "ball",
         posterior: str = "noise-aware",
+        covariance: str = "auto",
         projection: float = 0.0,
         multiple: float | None = None,
         prior_precision: float | str = ESTIMATE,
@@ -201,6 +205,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         self.max_passes = max_passes
         self.geometry = geometry
         self.posterior = posterior
+        self.covariance = covariance
         self.projection = projection
         self.multiple = multiple
         self.prior_precision = prior_precision
@@ -229,6 +234,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
             "method": self.method,
             "max_passes": int(self.max_passes),
             "posterior": self.posterior,
+            "covariance": self.covariance,
             "projection": float(self.projection),
             "multiple": None if self.multiple is None else float(self.multiple),
             **self._formula_parameter,

@@ -10,7 +10,7 @@ import msgspec
 
 from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import Geometry, MomentsLayout
-from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of
+from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
@@ -238,11 +238,15 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
         else:
             used = replace(layout, features=())
     if not schedule.meat:
-        covariance = _without_meat(parameters, schedule.method)
+        covariance = without_meat(parameters.covariance, schedule.method, Method.REFINEMENT)
     clusters = study.household_rows if covariance is Covariance.CLUSTER else 0
     standard = StandardRows(used, rows, schedule.longest, square=schedule.square, clusters=clusters)
     if schedule.products:  # of a typical row, whose residual is clipped to one deviation
-        noise = moments_ball(1.0, 1.0, Adjacency(study.adjacency)) * standard.radius / (k * coefficients * math.sqrt(schedule.products))
+        noise = (
+            moments_ball(1.0, 1.0, Adjacency(study.adjacency))
+            * standard.radius
+            / (k * coefficients * math.sqrt(schedule.products))
+        )
         standard = replace(standard, stretch=stretch_of(noise, rows))
     design = BayesDesign(parameters, aggregation, layout, schedule, {}, standard, covariance)
 
@@ -252,14 +256,6 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
         return _rounds(design, adjacency)
 
     return replace(design, totals=totals_of(study, vectors, layout.weighting))
-
-
-def _without_meat(parameters: Parameters, method: Method) -> Covariance:
-    """Return the model's covariance, for a method that releases no scores; refused where another one was asked for by name."""
-    if parameters.covariance not in {Covariance.AUTO, Covariance.MODEL}:
-        msg = f"covariance {parameters.covariance!r} is of method 'refinement', and this study's is {method!r}: ask for more epsilon, or leave it out"
-        raise UsageError(msg)
-    return Covariance.MODEL
 
 
 def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:

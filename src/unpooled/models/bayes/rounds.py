@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from unpooled.aggregation.affordable import AFFORDED, opened
 from unpooled.aggregation.standard import LARGEST_SQUARE
 
 
@@ -44,9 +45,7 @@ _FEWEST = 8
 _CLIP_LEAST = 3.0
 #: And farther where the noise is small: what is cut off tails then costs about what the noise does.
 _CLIP_ROOT = 0.5
-#: The noise of the last round over the sampling error, up to which rows are left longer: their standard errors are then 12 % larger.
-_AFFORDED = 0.5
-#: No row is longer than this many typical ones for the bound's purpose: beyond it integers would become coarse.
+#: The bound on rows is never more than this many typical ones: beyond it integers would become coarse.
 _LONGEST_ROW = 64.0
 #: Passes of a refinement in addition to its rounds.
 _BESIDE = 4
@@ -89,15 +88,16 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, me
         return Schedule(method, products=1.0)
     refined = method is Method.REFINEMENT
     rounds = max(1, min(ROUNDS if k >= MANY_FROM else FEW, max_passes - (_BESIDE + (meat > 0) if refined else 1)))
-    shares = (0.1, 0.42, 0.06, 0.05, 0.37) if refined else (0.15, 0.85, 0.0, 0.0, 0.0)
-    shares = (*(share * (1 - meat) for share in shares), meat) if refined else (*shares, 0.0)
+    names = ("scales", "descent", "spread", "cells", "products")
+    found = zip(names, (0.1, 0.42, 0.06, 0.05, 0.37) if refined else (0.15, 0.85), strict=False)
+    shares = {name: share * (1 - meat * refined) for name, share in found} | ({"meat": meat} if refined else {})
     # Small clips work like signs of gradients: many small noisy steps, whose errors the mean of the later half averages out.
     # Where noise is negligible the clip grows, so that it cuts nothing of what is not normal.
     root = math.sqrt(coefficients)
     longest = min(_CLIP, max(_SHORTEST, _CLIP_PER_K * k) * root) if k <= _QUIET else min(4.0, _CLIP * math.sqrt(k / _QUIET))
     step = min(1.0, 0.6 * max(1.0, FEW / rounds), 12 / coefficients)
-    quiet = math.sqrt(shares[2]) * k * coefficients  # 1 over the noise of the mean square, for a bound of 1
-    return Schedule(method, *shares, rounds, longest, step, square_of(quiet))
+    quiet = math.sqrt(shares.get("spread", 0.0)) * k * coefficients  # 1 over the noise of the mean square, for a bound of 1
+    return Schedule(method, **shares, rounds=rounds, longest=longest, step=step, square=square_of(quiet))
 
 
 def clip_of(noise: float) -> float:
@@ -114,9 +114,7 @@ def stretch_of(noise: float, rows: int) -> float:
 
     Rows that are shortened count less. Where the mean is not linear this changes what is estimated, so the bound opens with the budget.
     """
-    if not noise:
-        return _LONGEST_ROW
-    return min(max(_AFFORDED / (clip_of(noise) * noise * math.sqrt(rows)), 1.0), _LONGEST_ROW)
+    return min(opened(AFFORDED / (clip_of(noise) * noise * math.sqrt(rows))), _LONGEST_ROW) if noise else _LONGEST_ROW
 
 
 def square_of(quiet: float) -> float:

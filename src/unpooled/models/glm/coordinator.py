@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unpooled.aggregation.estimates import Estimates, wald_lines
-from unpooled.aggregation.rounds import Rounds, descend
-from unpooled.aggregation.standard import CONSTANT, LARGEST_SQUARE, SCALES, SPREAD, Standard
-from unpooled.families.gamma import gamma_dispersion
+from unpooled.aggregation.meat import MEAT
+from unpooled.aggregation.rounds import descend
+from unpooled.aggregation.standard import CONSTANT, SCALES
 from unpooled.kernels import noisy_gram
+from unpooled.kernels.sandwich import drawn_to_model
+from unpooled.models.glm.cutting import Cutting
 from unpooled.models.glm.directions import MOMENTS
-from unpooled.models.glm.plan import GlmDesign
+from unpooled.models.glm.fit import GlmFit
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
-from unpooled.models.glm.rounds import CONVERGED, PRIOR, GlmMethod
+from unpooled.models.glm.rounds import CONVERGED, PRIOR, ROUNDED, GlmMethod
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
 from unpooled.models.glm.shapes import Contrasts, Intervals
 from unpooled.models.glm.shaping import shape_of
@@ -26,10 +28,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.clipping import Clipping
     from unpooled.aggregation.totals import Total
     from unpooled.models.glm.curvature import Curvature
     from unpooled.models.glm.directions import Directions
-    from unpooled.models.glm.shapes import GlmShape
+    from unpooled.models.glm.plan import GlmDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Conversation, Replies
@@ -41,44 +44,6 @@ if TYPE_CHECKING:
 _LONGEST_STEP = 2.0
 
 
-@dataclass
-class GlmFit(Rounds[GlmDesign]):
-    """A study under way: what was learnt so far, in standardised units."""
-
-    standard: Standard | None = None
-    #: What a request begins with: means and deviations, or the slopes along which the rounds are.
-    head: tuple[float, ...] = ()
-    #: What the coefficients are of, the coefficients, and the (q, w) of a typical record.
-    shape: GlmShape = field(init=False)
-    start: Row = field(default_factory=lambda: np.zeros(0))
-    units: tuple[float, float] = (1.0, 1.0)
-    #: Variance of every coefficient of the rounds, from their own noise and from their pull to the base rate.
-    spread: Row | float = 0.0
-
-    def at(self, start: Row) -> tuple[float, ...]:
-        """Return the numbers that a request over standardised rows carries."""
-        return (*self.head, *self.shape.sent(start), *self.units)
-
-    @property
-    def back(self) -> Matrix:
-        """Return the linear map from the coefficients that the fit works on to those in the data's own units."""
-        assert self.standard is not None
-        return self.shape.back(self.standard)
-
-    @property
-    def still(self) -> Matrix:
-        """Directions, a column each, along which no row varies whatever the data."""
-        assert self.standard is not None
-        return self.shape.still(self.standard)
-
-    @property
-    def penalty(self) -> Row:
-        """Return the penalty of the sum of losses on every coefficient; a constant has none."""
-        if self.standard is None:
-            return np.zeros(self.start.size)
-        return self.shape.penalty(self.standard, self.counted)
-
-
 def coordinate(plan: Plan[GlmDesign]) -> Conversation:
     """Exchange keys, then the rounds of the plan's method."""
     design = plan.design
@@ -86,13 +51,13 @@ def coordinate(plan: Plan[GlmDesign]) -> Conversation:
     yield from fit.begin(design.weighting)
     total = yield from fit.total(BASE)
     fit.shape = shape_of(design, total, fit.rows, fit.counted)
-    fit.units = fit.shape.units
+    fit.units = (*fit.shape.units, design.family.dispersion)
     if design.schedule.method is GlmMethod.MEAN:
         return _result(fit, None, fit.shape.of_base())
     if design.directions is not None:
         return (yield from _along(fit, design.directions))
     if design.schedule.exact:
-        fit.standard, fit.units = design.long.declared(), (1.0, design.family.most[1])
+        fit.standard, fit.units = design.long.declared(), (1.0, design.family.most[1], design.family.dispersion)
     else:
         total = yield from fit.total(SCALES)
         fit.standard = design.scales.decode(total, fit.rows)
@@ -101,8 +66,8 @@ def coordinate(plan: Plan[GlmDesign]) -> Conversation:
         yield from _descent(fit)
     if design.schedule.method is not GlmMethod.NEWTON:
         return _result(fit, None)
-    newton, dispersion = yield from _newton(fit)
-    return _result(fit, newton, dispersion=dispersion)
+    newton, cutting = yield from _newton(fit)
+    return _result(fit, newton, dispersion=cutting.dispersion, clipping=cutting.clipping)
 
 
 def _descent(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
@@ -141,9 +106,12 @@ def _along(fit: GlmFit, directions: Directions) -> Generator[list[Ask], Replies,
     return _result(fit, None, np.append(own, intercept - (0.0 if directions.unit else float(centre @ own))))
 
 
-def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, float]]:
-    """Take one Newton step from where the rounds ended, or without noise all the steps that convergence takes."""
-    design = fit.design
+def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutting]]:
+    """Take Newton steps from where the rounds ended: as many as the plan has, or without noise all that convergence takes."""
+    design, exact = fit.design, fit.design.schedule.exact
+    cutting = Cutting(fit)
+    size = math.inf
+    yield from cutting.before()
     for index in range(design.schedule.steps):
         total = yield from fit.total(SCORE, fit.at(fit.start), index)
         score, noise = design.long.gradient_of(total)
@@ -154,38 +122,64 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, float
         score = score - fit.penalty * fit.start
         known = fit.shape.known(gram, variance, fit.penalty, fit.still)
         move = known.inverse @ score
-        if design.schedule.exact:
+        if exact:
             move *= min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(move)), 1e-300))
+        if exact or index < design.schedule.steps - 1:
             fit.start = fit.start + move
-            if float(np.abs(move).max()) <= CONVERGED * (1 + float(np.abs(fit.start).max())):
+        before, size = size, float(np.abs(move).max()) / (1 + float(np.abs(fit.start).max()))
+        if exact and (
+            size <= CONVERGED or before / 2 <= size <= ROUNDED
+        ):  # no longer shorter: the grid of the rows is all that is left
+            again = yield from cutting.converged()
+            if not again:
                 break
-    # Of the parts of weights, and of the weights themselves: a record of the largest weight has a part of 1.
-    largest = 1.0 if design.responses.weighting is None else design.responses.weighting.largest
-    own = 1 / largest
-    if design.family.dispersed:
-        total = yield from fit.total(SPREAD, fit.at(fit.start))
-        square, deviation = design.long.square_of(total)
-        own = gamma_dispersion(min(max(square, deviation, 1.0) / fit.rows, LARGEST_SQUARE / 2), LARGEST_SQUARE)
-    dispersion = own * largest
-    estimate = fit.start if design.schedule.exact else fit.start + move
+    estimate = fit.start if exact else fit.start + move
+    meat: tuple[Matrix, Matrix] | None = None
+    if MEAT in design.totals:
+        total = yield from fit.total(MEAT, fit.at(fit.start))
+        squares, variances = design.long.meat_of_pulls(total)
+        meat = squares * fit.units[0] ** 2, variances * fit.units[0] ** 4
     noises = np.full(score.size, noise**2)
-    found = _step(fit, estimate, known, noises, own)
-    if not design.schedule.exact:
+    tail = (0.0, 0.0) if cutting.clipping is None else cutting.clipping.tail
+    if not exact and design.layout.intercept:
+        cutting.moved(float(move[-1]) * CONSTANT + tail[0])
+    found = _step(fit, estimate, known, noises, cutting.own, tail, meat)
+    if not exact:
         # For predictions: as far along as the noise of the step allows, beside that of the rounds (THEORY.md, section 3).
         weighted = noisy_gram.psd_part(known.information)
         believed = weighted * fit.shape.believed(fit.spread)
         met = fit.shape.met(move, known.variance, noises)
         fit.start = fit.start + believed.T @ np.linalg.solve(believed @ weighted + met, score)
-    return found, dispersion
+        if design.layout.intercept:
+            fit.start[-1] += tail[0] / CONSTANT
+    return found, cutting
 
 
-def _step(fit: GlmFit, estimate: Row, known: Curvature, noises: Row, dispersion: float) -> Estimates:
-    """Return the estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met (Theorem G.5)."""
+def _step(
+    fit: GlmFit,
+    estimate: Row,
+    known: Curvature,
+    noises: Row,
+    dispersion: float,
+    tail: tuple[float, float],
+    meat: tuple[Matrix, Matrix] | None,
+) -> Estimates:
+    """Return the estimates in the data's own units, and their covariance: sampling, noise of the score, and what the Hessian's noise met (Theorem G.5).
+
+    ``tail`` is what is added to the linear predictor for residuals beyond their bound, and its deviation.
+    """
     back, inverse = fit.back, known.inverse
-    sampling = inverse @ (dispersion * (known.information - np.diag(fit.penalty))) @ inverse
-    met = fit.shape.met(estimate - fit.start, known.variance, noises)
+    scores = dispersion * (known.information - np.diag(fit.penalty))
+    if meat is not None:
+        scores = drawn_to_model(*meat, noisy_gram.psd_part(scores))
+    sampling = inverse @ scores @ inverse
+    met = inverse @ fit.shape.met(estimate - fit.start, known.variance, noises) @ inverse
+    if tail[1]:
+        estimate = estimate.copy()
+        estimate[-1] += tail[0] / CONSTANT
+        met[-1, -1] += (tail[1] / CONSTANT) ** 2
     own, alone = back @ estimate, back @ sampling @ back.T
-    covariance = alone + back @ inverse @ met @ inverse @ back.T
+    covariance = alone + back @ met @ back.T
     lost = np.zeros((own.size, known.lost.size))
     lost[known.lost, np.arange(known.lost.size)] = 1.0
     still = np.column_stack([fit.shape.own_still, lost])
@@ -194,7 +188,14 @@ def _step(fit: GlmFit, estimate: Row, known: Curvature, noises: Row, dispersion:
     )
 
 
-def _result(fit: GlmFit, newton: Estimates | None, own: Row | None = None, *, dispersion: float = 1.0) -> GlmResult:
+def _result(
+    fit: GlmFit,
+    newton: Estimates | None,
+    own: Row | None = None,
+    *,
+    dispersion: float = 1.0,
+    clipping: Clipping | None = None,
+) -> GlmResult:
     """Return the result; ``own`` are coefficients in the data's own units, or None: those that the fit ended with."""
     design = fit.design
     names, level = design.layout.names, design.parameters.level
@@ -229,6 +230,7 @@ def _result(fit: GlmFit, newton: Estimates | None, own: Row | None = None, *, di
         str(design.schedule.method),
         dispersion,
         newton,
+        clipping,
         labels if several else (),
         tuple(table[:, -1].tolist()) if several else (),
         tuple(own[p:].tolist()) if hazards else (),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from unpooled.aggregation.meat import Covariance
+from unpooled.aggregation.precisions import ESTIMATE
 from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.aggregation.weights import weighting_of
 from unpooled.errors import UsageError
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 SHORTEN, UNIT_ROWS = "shorten", "unit"
 #: The most passes over the data, where nothing else is asked.
-MOST_PASSES = 103
+MOST_PASSES = 105
 #: Why a family takes no exposure and no offset.
 UNSHIFTED = (
     "exposure and offset are for families with one linear predictor: the multinomial family has one for each class, and persons of the survival "
@@ -42,8 +44,10 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     response: str
     family: str = LOGISTIC
-    #: Of a negative binomial: the variance is mean + dispersion mean^2.
-    dispersion: float = 1.0
+    #: Of counts: the variance is dispersion times the mean (Poisson), or mean + dispersion mean^2; or "estimate", from the residuals.
+    dispersion: float | str = ESTIMATE
+    #: What standard errors assume: "model", "robust", "cluster", or "auto" (``aggregation/meat.py``).
+    covariance: str = Covariance.AUTO
     #: A declared column that the mean is in proportion to, and one that is added to the linear predictor.
     exposure: str = ""
     offset: str = ""
@@ -160,4 +164,13 @@ def _family(parameters: Parameters, response: Column) -> Response:
     if response.categories is not None:
         msg = f"the response {response.name!r} of the {parameters.family} family is a number: declare low and high"
         raise UsageError(msg)
-    return ROW_FAMILIES[parameters.family](*response.range, float(parameters.dispersion))
+    given = parameters.dispersion
+    return ROW_FAMILIES[parameters.family](*response.range, 1.0 if isinstance(given, str) else float(given))
+
+
+def estimated(parameters: Parameters) -> bool:
+    """Return True if the dispersion is to be estimated; refuse any other word in the place of a number."""
+    if isinstance(parameters.dispersion, str) and parameters.dispersion != ESTIMATE:
+        msg = f"dispersion is a positive number or {ESTIMATE!r}, not {parameters.dispersion!r}"
+        raise UsageError(msg)
+    return parameters.dispersion == ESTIMATE

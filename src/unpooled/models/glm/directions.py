@@ -176,8 +176,8 @@ class DirectionRows(GlmRows):
         assert self.directions is not None
         p = self.directions.columns
         found = np.asarray(settings, dtype=np.float64)
-        if found.size != p + self.width + 2 or not (np.abs(found) <= _LARGEST).all() or not (found[-2:] > 0).all():
-            msg = f"a request for rounds along one direction carries {p + self.width + 2} finite numbers, the last two positive"
+        if found.size != p + self.width + 3 or not (np.abs(found) <= _LARGEST).all() or not (found[-3:] > 0).all():
+            msg = f"a request for rounds along one direction carries {p + self.width + 3} finite numbers, the last three positive"
             raise PlanMismatch(msg)
         slopes, start, units = np.split(found, [p, p + self.width])
         return slopes, start, units

@@ -79,10 +79,15 @@ class PrivateGLM(GlmPredictions):
         How the budget is spent. "newton": rounds of gradients, then one Newton step that tells standard errors. "gradient": without the
         step. "moments" (logistic): the slopes' direction from one release, for rows with a bound on their length (``Bounds(norm=R)``).
         "mean": the base rate alone. "auto" chooses by rows, columns and privacy, before data.
-    max_passes : int, default 103
+    max_passes : int, default 105
         The most passes over every party's data.
-    dispersion : float, default 1.0
-        Of the negative binomial: the variance is mean + dispersion * mean^2.
+    dispersion : float or "estimate", default "estimate"
+        Of counts: the variance is dispersion * mean ("poisson"), or mean + dispersion * mean^2 ("negative-binomial"). "estimate" learns it from
+        released residuals, at least 1 for the Poisson family.
+    covariance : {"auto", "model", "robust", "cluster"}, default "auto"
+        What standard errors assume: independent rows with the family's variance, independent rows, or independent ids of several rows each. The
+        last two release second moments of scores. "auto" is "cluster" where an id may have several rows, else "model"; survival and several
+        classes have "model" alone.
     exposure_bounds : (low, high), optional
         Declared range, above 0, of ``exposure`` in ``fit``, to which the mean is in proportion.
     offset_bounds : (low, high), optional
@@ -146,7 +151,9 @@ class PrivateGLM(GlmPredictions):
         SHARED
         | taking("family method", WORD)
         | taking("max_passes", WHOLE)
-        | taking("dispersion ridge", NUMBER)
+        | taking("ridge", NUMBER)
+        | taking("dispersion", NUMBER, WORD)
+        | taking("covariance", WORD)
         | taking("exposure_bounds offset_bounds weights_bounds", PAIR, NONE)
         | taking("cuts", NUMBERS, NONE)
         | taking("formula", WORD, NONE)
@@ -171,7 +178,8 @@ class PrivateGLM(GlmPredictions):
         nodes: Sequence[str] = (),
         method: str = "auto",
         max_passes: int = MOST_PASSES,
-        dispersion: float = 1.0,
+        dispersion: float | str = "estimate",
+        covariance: str = "auto",
         exposure_bounds: tuple[float, float] | None = None,
         offset_bounds: tuple[float, float] | None = None,
         weights_bounds: tuple[float, float] | None = None,
@@ -195,6 +203,7 @@ class PrivateGLM(GlmPredictions):
         self.method = method
         self.max_passes = max_passes
         self.dispersion = dispersion
+        self.covariance = covariance
         self.exposure_bounds = exposure_bounds
         self.offset_bounds = offset_bounds
         self.weights_bounds = weights_bounds
@@ -258,7 +267,8 @@ class PrivateGLM(GlmPredictions):
         parameters = {
             "response": RESPONSE,
             "family": self.family,
-            "dispersion": float(self.dispersion),
+            "dispersion": self.dispersion if isinstance(self.dispersion, str) else float(self.dispersion),
+            "covariance": self.covariance,
             "exposure": EXPOSURE if EXPOSURE in shifted else "",
             "offset": OFFSET if OFFSET in shifted else "",
             "event": EVENT if self.family == SURVIVAL else "",

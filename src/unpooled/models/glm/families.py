@@ -5,8 +5,9 @@ from __future__ import annotations
 from unpooled.errors import UsageError, listed
 from unpooled.families import ROW_FAMILIES
 from unpooled.families.logistic import Logistic
+from unpooled.families.poisson import Poisson
 
-LOGISTIC = Logistic.name
+LOGISTIC, POISSON = Logistic.name, Poisson.name
 MULTINOMIAL, SURVIVAL = "multinomial", "survival"
 FAMILIES = (*ROW_FAMILIES, MULTINOMIAL, SURVIVAL)
 #: Families whose response is one of two classes, and those whose responses are above 0.

@@ -25,6 +25,7 @@ def fitted(plan: Plan[GlmDesign], result: GlmResult) -> PrivateGLM:
         calibration=plan.study.calibration,
         method=result.method,
         dispersion=given.dispersion,
+        covariance=given.covariance,
         exposure_bounds=None if responses.exposure is None else responses.exposure.range,
         offset_bounds=None if responses.offset is None or not given.offset else responses.offset.range,
         weights_bounds=None if responses.weighting is None else responses.weighting.column.range,

@@ -152,7 +152,7 @@ class ClassRows(GlmRows):
         sizes = ((c * d, 1.0), (c * off, math.sqrt(0.5)), (pairs * d, math.sqrt(0.5)), (pairs * off, 0.5))
         blocks = tuple(Block(size, unit * part) for size, part in sizes if size)
         count = sum(size for size, _ in sizes)
-        reach = {who: Reach(moments_augmented(1.0, how), count) for who, how in self._moves(adjacency).items()}
+        reach = {who: Reach(moments_augmented(1.0, how), count) for who, how in self.moves(adjacency).items()}
         return Summed(INFORMATION, blocks, reach, self._steps[1] ** 2, share, count=steps)
 
     # --- at a party ------------------------------------------------------------------------------------------------------
@@ -177,6 +177,20 @@ class ClassRows(GlmRows):
                     left *= heavy
                     weight *= heavy
                 yield part, left, weight, square
+
+    def cells_of_pulls(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
+        """Return the numbers of records that are not scaled down, and of those that are."""
+        total, longest = np.zeros(2, dtype=np.int64), self.bound
+        limits = float(units[0]), longest[0], longest[1] * float(units[1])
+        c, _, d, _ = self._sizes
+        own = start.reshape(c, d)
+        for rows, _ in blocks:
+            left, (square, scaled) = np.empty((c, rows.shape[0])), np.empty((2, rows.shape[0]))
+            for a in range(c):
+                standard_rows.leave(rows, np.zeros(square.size), own[a], float(self.grid), left[a], square)
+            class_rows.are_scaled_down(left, square, float(self.grid), limits, np.empty(c), scaled)
+            total += np.bincount(scaled.astype(np.int64), minlength=2)
+        return total
 
     def gradients(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
         """Return the exact sum of one round of gradients, class after class."""

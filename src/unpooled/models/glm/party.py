@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unpooled.aggregation.keys import KEYS
+from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.modes import steps_of
+from unpooled.aggregation.residual_cells import CELLS
 from unpooled.aggregation.row_blocks import public_numbers, remembered
 from unpooled.aggregation.standard import DESCENT, SCALES, SPREAD
 from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
@@ -69,13 +71,22 @@ def _information(context: Context[GlmDesign], settings: Settings) -> NDArray[np.
 
 def _spread(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
     rows = context.design.long
-    blocks, start, _ = _asked(context, rows, settings)
-    return rows.squared_pulls(blocks, start)
+    return rows.squared_residuals(*_asked(context, rows, settings))
+
+
+def _cells(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long
+    return rows.cells_of_pulls(*_asked(context, rows, settings))
+
+
+def _meat(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long
+    return rows.meat.added_up(rows.scores_of_pulls(*_asked(context, rows, settings)), context.table)
 
 
 def _asked(context: Context, rows: GlmRows, settings: Settings) -> tuple[Blocks, Floats, Floats]:
     """Return the standardised rows (of a small table from the round before), the coefficients of a request, and its units."""
-    standard, start, units = public_numbers(rows.layout, settings, 2, response=False, coefficients=rows.width)
+    standard, start, units = public_numbers(rows.layout, settings, 3, response=False, coefficients=rows.width)
     by = (context.plan.hash, rows.grid, standard[0].tobytes(), standard[1].tobytes())
     return remembered(context.table, by, rows.layout.size, lambda: rows.blocks(context.table, standard)), start, units
 
@@ -91,6 +102,8 @@ STATISTICS = {
     SCORE: _score,
     INFORMATION: _information,
     SPREAD: _spread,
+    CELLS: _cells,
+    MEAT: _meat,
 }
 
 STEPS = (KEYS, *(step for name, statistic in STATISTICS.items() for step in steps_of(name, statistic)))

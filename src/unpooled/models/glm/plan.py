@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import MomentsLayout
+from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import check_coding
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
-from unpooled.aggregation.standard import SPREAD, Scales
+from unpooled.aggregation.standard import LARGEST_SQUARE, SPREAD, Scales
 from unpooled.aggregation.weights import WEIGHTS
 from unpooled.errors import UsageError
 from unpooled.families import Response
-from unpooled.models.glm.declared import SHORTEN, UNIT_ROWS, UNSHIFTED, Parameters, responses_of
+from unpooled.models.glm.declared import SHORTEN, UNIT_ROWS, UNSHIFTED, Parameters, estimated, responses_of
 from unpooled.models.glm.directions import DirectionRows, Directions
 from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL
 from unpooled.models.glm.multinomial import ClassRates, ClassRows, Softmax
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import Table
     from unpooled.privacy.unit import Adjacency
 
-#: Part of the Newton step's budget that a dispersion gets, where the family has one.
+#: Part of the Newton step's budget that a dispersion gets, where squares tell it.
 _DISPERSION = 0.1
 #: Of second moments with more numbers than this "auto" makes none: they would take longer than all rounds, and tell less than their noise.
 MOST_ENTRIES = 100_000
@@ -60,6 +61,9 @@ class GlmDesign:
     rows: int
     #: What is added up, by name and in this order.
     totals: dict[str, Summed]
+    #: What the standard errors assume, and the most rows of an id that count where those of one id may depend on each other.
+    covariance: Covariance = Covariance.MODEL
+    clusters: int = 0
 
     def seen(self, table: Table) -> Table:
         """Return a party's table with the columns that the formula makes."""
@@ -116,11 +120,20 @@ class GlmDesign:
         return self._of(self.schedule.long)
 
     def _of(self, part: float) -> GlmRows:
-        longest = self.family.most[0] if self.schedule.exact else part
-        stretch = max(part, 1.0) if not self.schedule.exact else 1.0
+        exact = self.schedule.exact
+        stretch = 1.0 if exact else max(part, 1.0)
         kind = _KINDS.get(self.family.name, (BaseRate, GlmRows))[1]
-        rows = kind(self.layout, self.rows, longest, self.responses, self.schedule.exact, stretch)
+        square = _exact_square(self.rows) if exact else LARGEST_SQUARE
+        rows = kind(
+            self.layout, self.rows, 1.0, self.responses, exact, square=square, stretch=stretch, clusters=self.clusters
+        )
+        longest = self.family.most[0] if exact else part
         return replace(rows, longest=longest / stretch * rows.radius)
+
+    @property
+    def scattered(self) -> bool:
+        """Return True if the residuals of the rounds tell the dispersion of the Newton step."""
+        return self.family.scattered and estimated(self.parameters)
 
 
 def _check(parameters: Parameters) -> None:
@@ -186,6 +199,17 @@ def _entries(responses: Responses, columns: int) -> int:
     return classes * (classes + 1) // 2 * columns * (columns + 1) // 2
 
 
+def _covariance(parameters: Parameters, study: Study) -> Covariance:
+    """Return what the standard errors assume; refuse a sandwich for families whose records have several scores."""
+    found = covariance_of(parameters.covariance, study)
+    if parameters.family not in _KINDS:
+        return found
+    if parameters.covariance not in {Covariance.AUTO, Covariance.MODEL}:
+        msg = f"covariance {parameters.covariance!r} is for families with one linear predictor, and {parameters.family!r} has several"
+        raise UsageError(msg)
+    return Covariance.MODEL
+
+
 def design_of(study: Study) -> GlmDesign:
     """Return the checked design that the study asks for."""
     parameters = check_parameters(study, Parameters)
@@ -215,7 +239,10 @@ def design_of(study: Study) -> GlmDesign:
     columns = len(layout.coding.attribute) + 1
     k = strength(study, aggregation, responses.weighting) / _effective(responses, columns)
     method = GlmMethod(parameters.method)
-    schedule = schedule_of(method, k, columns, parameters.max_passes)
+    covariance = _covariance(parameters, study)
+    scattered = responses.family.scattered and estimated(parameters)
+    meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
+    schedule = schedule_of(method, k, columns, parameters.max_passes, rows=rows, scattered=scattered, meat=meat)
     if method is GlmMethod.AUTO and _entries(responses, columns) > MOST_ENTRIES and schedule.method is GlmMethod.NEWTON:
         if schedule.exact:
             raise UsageError(_TOO_LARGE)
@@ -226,7 +253,10 @@ def design_of(study: Study) -> GlmDesign:
         schedule = schedule_of(GlmMethod.GRADIENT, k, columns, parameters.max_passes)
     if schedule.exact:
         layout = replace(layout, grid=_FINEST)
-    design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {})
+    if not schedule.meat:
+        covariance = without_meat(parameters.covariance, schedule.method, GlmMethod.NEWTON)
+    clusters = study.household_rows if covariance is Covariance.CLUSTER else 0
+    design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {}, covariance, clusters)
     return replace(design, totals=totals_of(study, lambda adjacency: _totals(design, adjacency), responses.weighting))
 
 
@@ -240,11 +270,21 @@ def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
     if schedule.rounds:
         yield design.short.descent(schedule.descent, adjacency, schedule.rounds)
     if schedule.steps:
-        rest = 1 - _DISPERSION if design.family.dispersed else 1.0
+        squared = design.family.dispersed or (schedule.exact and design.scattered)
+        rest = 1 - _DISPERSION if squared else 1.0
+        if schedule.cells:
+            yield design.long.cells.vector(schedule.cells, design.long.moves(adjacency))
         yield design.long.score(schedule.score * rest, adjacency, schedule.steps)
         yield design.long.information(schedule.information * rest, adjacency, schedule.steps)
-        if design.family.dispersed:
+        if squared:
             yield design.long.spread((schedule.score + schedule.information) * _DISPERSION)
+        if schedule.meat:
+            yield design.long.meat.vector(schedule.meat, design.long.moves(adjacency))
+
+
+def _exact_square(rows: int) -> float:
+    """Return a bound on squared residuals without noise, at which their sum stays inside 64 bits."""
+    return min(float(1 << 40), float(1 << 50) / rows)
 
 
 def compile_plan(study: Study) -> Plan:

@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from unpooled.aggregation import profiles
+from unpooled.aggregation.clipping import Clipping
 from unpooled.aggregation.estimates import CONSTANT_TERM, Estimates
+from unpooled.aggregation.meat import ASSUMED
 from unpooled.aggregation.summary import notes
 from unpooled.aggregation.tables import Tables
 from unpooled.aggregation.weights import ASSUMPTION
+from unpooled.models.glm.families import POISSON
 from unpooled.models.glm.life_table import LifeTable
 from unpooled.protocol.step import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from unpooled.models.glm.plan import GlmDesign
     from unpooled.privacy.plan import Plan
+
+#: Counts are called dispersed above this ratio of variance to mean.
+_DISPERSED = 1.5
 
 
 class GlmCoefficient(msgspec.Struct, frozen=True):
@@ -45,6 +53,8 @@ class GlmResult(msgspec.Struct, frozen=True):
     #: The factor of the variance: 1 where the family has none.
     dispersion: float
     newton: Estimates | None = None
+    #: What the Newton step cut off; None where there was none, or no noise.
+    clipping: Clipping | None = None
     #: Of several classes: their labels and constants; the coefficients stand class after class.
     classes: tuple[str, ...] = ()
     intercepts: tuple[float, ...] = ()
@@ -106,9 +116,23 @@ def tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables | None:
         result.classes,
         reference=given.reference,
         coding=given.coding,
-        assumed=() if design.responses.weighting is None else (ASSUMPTION,),
+        assumed=tuple(_assumed(plan, result)),
         made=layout.made,
+        cut=result.clipping,
     )
+
+
+def _assumed(plan: Plan[GlmDesign], result: GlmResult) -> Iterator[str]:
+    """The sentences under the table: weights, the covariance, what was cut off, and a family that describes such counts better."""
+    design = plan.design
+    if design.responses.weighting is not None:
+        yield ASSUMPTION
+    yield ASSUMED[design.covariance]
+    if result.family == POISSON and result.dispersion > _DISPERSED:
+        yield (
+            f"the variance of the counts is {result.dispersion:.3g} times their mean, and the standard errors hold that. Where it grows with the square "
+            "of the mean, family 'negative-binomial' has smaller ones"
+        )
 
 
 def _constants(result: GlmResult) -> tuple[tuple[str, float], ...]:

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from unpooled.aggregation.affordable import AFFORDED, opened
+
 
 class GlmMethod(StrEnum):
     """Ways to spend the budget."""
@@ -31,16 +33,25 @@ WORTH_SLOPES, WORTH_ERRORS = 5.0, 80.0
 ROUNDS = ((0.0, 15), (30.0, 40), (100.0, 80))
 #: Newton steps without noise, and when they have converged.
 EXACT_ROUNDS, CONVERGED = 60, 1e-11
+#: Below this a step that is not half of the one before is rounding.
+ROUNDED = 1e-7
 #: A record's pull times the length of its row, in units of a typical row and of most pulls: of a round, and of the Newton step.
 SHORT, LONG = 0.6, 1.0
 #: From this k on fewer rows are scaled down in the Newton step, up to so much: noise is small beside what that costs.
 _LONGER_FROM, _LONGEST = 200.0, 2.0
+#: Beyond that rows are longer as far as the noise of the score stays below half of the sampling error, for a record whose bound on most pulls is
+#: this many of their deviations. Where rows of 16 typical ones are affordable, so is a second Newton step.
+_MOST_DEVIATIONS, _MANY_STEPS_FROM, _MANY_STEPS = 3.0, 16.0, 2
+#: A dispersion that is estimated may be large: pulls and rows then have this many times the bound.
+_SCATTERED = 2.0
 #: The length of a step along a gradient, at most.
 _STEP, _STEP_PER_COLUMN = 0.3, 6.0
 #: What is believed of the slopes of standardised columns: together they have this variance of the linear predictor.
 PRIOR = 0.5
 #: Rounds along one direction.
 _ALONG = 30
+#: Passes of a Newton step in addition to its rounds.
+_BESIDE = 5
 #: Fewer rounds than this do not arrive.
 _FEWEST = 10
 
@@ -58,8 +69,11 @@ class GlmSchedule:
     scales: float = 0.0
     descent: float = 0.0
     moments: float = 0.0
+    #: Histogram of residuals, gradients and second derivatives of Newton steps, second moments of scores.
+    cells: float = 0.0
     score: float = 0.0
     information: float = 0.0
+    meat: float = 0.0
     rounds: int = 0
     steps: int = 0
     step: float = 0.0
@@ -69,11 +83,24 @@ class GlmSchedule:
     @property
     def passes(self) -> int:
         """Return the number of times that every party's data are read."""
-        return 1 + (self.scales > 0) + (self.moments > 0) + self.rounds + 2 * self.steps
+        beside = sum(share > 0 for share in (self.scales, self.moments, self.cells, self.meat))
+        return 1 + beside + self.rounds + 2 * self.steps
 
 
-def schedule_of(method: GlmMethod, k: float, coefficients: int, max_passes: int) -> GlmSchedule:
-    """Return the rounds of this method, or of the one that serves a study of this k best."""
+def schedule_of(
+    method: GlmMethod,
+    k: float,
+    coefficients: int,
+    max_passes: int,
+    *,
+    rows: int = 1,
+    scattered: bool = False,
+    meat: float = 0.0,
+) -> GlmSchedule:
+    """Return the rounds of this method, or of the one that serves a study of this k best.
+
+    ``scattered``: a dispersion is estimated; ``meat``: the share of the squared budget that a sandwich covariance takes; ``rows``: of the study.
+    """
     if method is GlmMethod.MEAN:
         return GlmSchedule(method)
     if method is GlmMethod.MOMENTS:
@@ -85,27 +112,38 @@ def schedule_of(method: GlmMethod, k: float, coefficients: int, max_passes: int)
             exact=True,
             base=0.2,
             score=0.4,
-            information=0.4,
+            information=0.4 - meat,
+            meat=meat,
             steps=min(EXACT_ROUNDS, max(1, max_passes // 2)),
         )
     if method is GlmMethod.AUTO:
         if k < WORTH_SLOPES or max_passes < _FEWEST + 2:
             return GlmSchedule(GlmMethod.MEAN)
-        method = GlmMethod.NEWTON if k >= WORTH_ERRORS and max_passes >= _FEWEST + 4 else GlmMethod.GRADIENT
+        method = GlmMethod.NEWTON if k >= WORTH_ERRORS and max_passes >= _FEWEST + _BESIDE else GlmMethod.GRADIENT
     refined = method is GlmMethod.NEWTON
-    rounds = max(1, min([count for least, count in ROUNDS if k >= least][-1], max_passes - (4 if refined else 2)))
+    rounds = max(
+        1, min([count for least, count in ROUNDS if k >= least][-1], max_passes - (_BESIDE + (meat > 0) if refined else 2))
+    )
     step = min(_STEP, _STEP_PER_COLUMN / coefficients)
     if not refined:
         return GlmSchedule(method, base=0.06, scales=0.1, descent=0.84, rounds=rounds, step=step)
+    shares = (0.04, 0.08, 0.28, 0.05, 0.4, 0.15) if scattered else (0.04, 0.1, 0.34, 0.03, 0.34, 0.15)
+    base, scales, descent, cells, score, information = (share * (1 - meat) for share in shares)
+    # The noise of a coordinate of the score is 2 long sqrt(D) q / (mu sqrt share), its sampling deviation sqrt(n w).
+    afforded = AFFORDED * k * math.sqrt(coefficients * score / rows) / (2 * _MOST_DEVIATIONS)
+    steps = 1 if afforded < _MANY_STEPS_FROM else _MANY_STEPS
+    long = max(LONG, min(_LONGEST, (k / _LONGER_FROM) ** (1 / 3)), opened(afforded))
     return GlmSchedule(
         method,
-        base=0.04,
-        scales=0.1,
-        descent=0.36,
-        score=0.35,
-        information=0.15,
-        rounds=rounds,
-        steps=1,
+        base=base,
+        scales=scales,
+        descent=descent,
+        cells=cells,
+        score=score,
+        information=information,
+        meat=meat,
+        rounds=min(rounds, max(1, max_passes - _BESIDE - (meat > 0) - 2 * (steps - 1))),
+        steps=steps,
         step=step,
-        long=min(_LONGEST, max(LONG, (k / _LONGER_FROM) ** (1 / 3))),
+        long=long * (_SCATTERED if scattered else 1.0),
     )

@@ -6,18 +6,21 @@ standardised by released numbers (``aggregation/standard.py``), u = o + z.b its 
 * ``base``: y as a part of its largest value, and the exposure likewise (Theorem G.1);
 * ``descent``, ``score``: h r z with the record's pull r, scaled down by h(u, z), which keeps the root (Theorem G.4), and cut until \|h r z\| <= C (Theorem G.2);
 * ``information``: h w zz' with its weight w, h w \|z\|^2 <= R^2 (Theorem G.3);
-* ``spread``: r^2, at most 3^2 (Theorem B.6), for families whose dispersion is estimated.
+* ``spread``: e^2 of the Pearson residual e = r / sqrt w, at most 3^2 (Theorem B.6), for gamma, and without noise for counts;
+* ``cells``: the cell of (scaled down or not) x e (Theorem F.2); ``meat``: (h r z)(h r z)' (Theorem F.9.4), or of their sums over an id (Theorem B.12).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.meat import Meat
+from unpooled.aggregation.residual_cells import COUNT_CUTS, ResidualCells
 from unpooled.aggregation.row_blocks import coded_features
 from unpooled.aggregation.standard import CAP, CONSTANT, SQUARE_STEPS, WIDEST, Standard, StandardRows
 from unpooled.aggregation.totals import Summed
@@ -48,6 +51,8 @@ _CACHED = 2048
 _BASE_GRID, _FINEST = 1 << 20, 1 << 26
 #: A pull in units of most pulls is never counted as more.
 _FARTHEST = 2 * CAP
+#: The most steps of a score in second moments.
+_FINE_SCORE = 1 << 20
 _NONE = np.empty(0)
 
 
@@ -163,13 +168,6 @@ class GlmRows(StandardRows):
     responses: Responses
     #: Whether there is no noise: rows are coded and not standardised, and nothing is scaled down.
     exact: bool = False
-    #: How much longer than a typical row a weighted one may be.
-    stretch: float = 1.0
-
-    @cached_property
-    def radius(self) -> float:
-        """R: the length to which weighted rows are shortened."""
-        return self.stretch * math.sqrt(len(self.layout.coding.attribute) + CONSTANT**2 * self.layout.intercept)
 
     @property
     def bound(self) -> tuple[float, float]:
@@ -194,13 +192,24 @@ class GlmRows(StandardRows):
         d, off = self.layout.size, self.layout.size * (self.layout.size - 1) // 2
         unit = float(self._steps[1] ** 2)
         blocks = (Block(d, unit), *((Block(off, unit * math.sqrt(0.5)),) if off else ()))
-        reach = {who: Reach(moments_augmented(1.0, how), d + off) for who, how in self._moves(adjacency).items()}
+        reach = {who: Reach(moments_augmented(1.0, how), d + off) for who, how in self.moves(adjacency).items()}
         return Summed(INFORMATION, blocks, reach, self._steps[1] ** 2, share, count=steps)
 
     def score(self, share: float, adjacency: Adjacency, steps: int) -> Summed:
         """Return the gradients of Newton steps."""
         gradients = self.descent(share, adjacency, steps)
         return Summed(SCORE, gradients.blocks, gradients.reach, gradients.per_row, share, count=steps)
+
+    @property
+    def cells(self) -> ResidualCells:
+        """Return the histogram of Pearson residuals; of responses that are never far from their means, only whether rows are scaled down."""
+        return ResidualCells(COUNT_CUTS if self.responses.family.tailed else ())
+
+    @cached_property
+    def meat(self) -> Meat:
+        """Return the second moments of scores, in parts of the longest one."""
+        fine = 1 << max((integer_grid(self.rows, 2, _FINE_SCORE).bit_length() - 1), 0)
+        return Meat(self.width, fine, self.clusters)
 
     # --- at a party ------------------------------------------------------------------------------------------------------
 
@@ -221,6 +230,7 @@ class GlmRows(StandardRows):
         longest, heaviest = self.bound if scaled else (math.inf, math.inf)
         family = self.responses.family
         assert isinstance(family, RowFamily)  # the others have rows of their own
+        family = replace(family, dispersion=float(units[2]))
         for rows, other in blocks:
             for at in range(0, other.shape[0], _CACHED):
                 part = rows[at : at + _CACHED]
@@ -239,7 +249,7 @@ class GlmRows(StandardRows):
     @property
     def farthest(self) -> float:
         """A pull in units of most pulls is never counted as more."""
-        return self.responses.family.most[0] if self.exact else _FARTHEST
+        return self.responses.family.most[0] if self.exact else _FARTHEST * max(self.stretch, 1.0)
 
     def gradients(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
         """Return the exact sum of one round of gradients."""
@@ -260,11 +270,47 @@ class GlmRows(StandardRows):
             add_gram(out, longest, total)
         return np.concatenate([total.diagonal(), total[np.triu_indices(d, 1)]])
 
-    def squared_pulls(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
-        """Return the exact sum of squared pulls."""
-        parts = self.pulls(blocks, start, np.ones(2), scaled=False)
-        total = sum(standard_rows.add_squares(pull, SQUARE_STEPS, self.most) for _, pull, _, _ in parts)
+    def squared_residuals(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
+        """Return the exact sum of squared Pearson residuals."""
+        parts = self._residuals(blocks, start, units)
+        total = sum(standard_rows.add_squares(residual, SQUARE_STEPS, self.most) for residual, *_ in parts)
         return np.array([total], dtype=np.int64)
+
+    def _residuals(
+        self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats
+    ) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
+        """(Pearson residuals, bounds on most pulls, weights, squared lengths) of records; with weights, residuals times their roots."""
+        family = self.responses.family
+        assert isinstance(family, RowFamily)  # the others have no dispersion and no tails
+        family = replace(family, dispersion=float(units[2]))
+        for rows, other in blocks:
+            for at in range(0, other.shape[0], _CACHED):
+                y, offset, *parts = (np.ascontiguousarray(column) for column in other[at : at + _CACHED].T)
+                left, square, weight, usual = np.empty((4, y.size))
+                standard_rows.leave_from(rows, at, -offset, start, float(self.grid), left, square)
+                np.negative(left, out=left)
+                family.pulls(left, y, weight, usual)
+                left = family.pearson(left, weight) if family.tailed else np.zeros_like(left)
+                for own in parts:  # none without weights
+                    left = left * np.sqrt(own)
+                yield left, usual, weight, square
+
+    def cells_of_pulls(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
+        """Return the exact counts of records by their Pearson residual and by whether the Newton step scales them down."""
+        total = np.zeros(2 * self.cells.each, dtype=np.int64)
+        longest, heaviest = self.bound
+        for residual, usual, weight, square in self._residuals(blocks, start, units):
+            length = np.sqrt(square) / self.grid
+            short = (usual * length > longest * float(units[0])) | (weight * length**2 > heaviest * float(units[1]))
+            total += self.cells.added_up(residual, short)
+        return total
+
+    def scores_of_pulls(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Iterator[Floats]:
+        """The addends of a gradient in steps of the meat's grid, some thousand records at a time: none longer than the longest."""
+        longest, farthest = self._steps[0], int(self.farthest * self.grid)
+        for rows, pull, _, square in self.pulls(blocks, start, units):
+            standard_rows.cut_residuals(pull, square, float(self.grid), farthest, longest)
+            yield np.trunc(rows * (pull * (self.meat.longest / longest))[:, None])
 
     # --- from the totals -------------------------------------------------------------------------------------------------
 
@@ -277,6 +323,12 @@ class GlmRows(StandardRows):
         gram[rows, columns] = gram[columns, rows] = total.values / unit
         variance[rows, columns] = variance[columns, rows] = (total.deviations / unit) ** 2
         return gram, variance
+
+    def meat_of_pulls(self, total: Total) -> tuple[Floats, Floats]:
+        """Return second moments of scores in units of most pulls, and the variances of their noise."""
+        unit = (self._steps[0] / self.meat.longest / self.grid**2) ** 2
+        found, variance = self.meat.decode(total)
+        return found * unit, variance * unit**2
 
     def declared(self) -> Standard:
         """Return rows as they are coded, nothing released."""

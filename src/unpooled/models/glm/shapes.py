@@ -39,6 +39,8 @@ class GlmShape:
     design: GlmDesign
     rate: float
     units: tuple[float, float]
+    #: The mean response, of families whose responses are numbers.
+    mean: float = field(default=0.0, kw_only=True)
 
     @property
     def layout(self) -> MomentsLayout:

@@ -32,4 +32,4 @@ def shape_of(design: GlmDesign, total: Total, rows: int, counted: float) -> GlmS
         return Contrasts(design, 0.0, family.rates_units(rates), rates, family.labels)
     mean, rate = base.decode(total, counted)
     assert isinstance(family, RowFamily)
-    return GlmShape(design, rate, family.units(mean))
+    return GlmShape(design, rate, family.units(mean), mean=mean)

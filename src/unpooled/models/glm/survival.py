@@ -178,7 +178,7 @@ class PersonRows(GlmRows):
     def score(self, share: float, adjacency: Adjacency, steps: int) -> Summed:
         """Return the gradients of Newton steps (Theorem G.9)."""
         longest = self._steps[0]
-        reach = {who: Reach(clipped_products(1.0, how), self.width) for who, how in self._moves(adjacency).items()}
+        reach = {who: Reach(clipped_products(1.0, how), self.width) for who, how in self.moves(adjacency).items()}
         return Summed(SCORE, (Block(self.width, float(longest)),), reach, longest, share, count=steps)
 
     def descent(self, share: float, adjacency: Adjacency, rounds: int) -> Summed:
@@ -194,8 +194,13 @@ class PersonRows(GlmRows):
         off = p * (p - 1) // 2 + p * self.intervals
         blocks = (Block(self.width, unit), *((Block(off, unit * math.sqrt(0.5)),) if off else ()))
         count = self.width + off
-        reach = {who: Reach(moments_augmented(1.0, how), count) for who, how in self._moves(adjacency).items()}
+        reach = {who: Reach(moments_augmented(1.0, how), count) for who, how in self.moves(adjacency).items()}
         return Summed(INFORMATION, blocks, reach, self._heaviest, share, count=steps)
+
+    @property
+    def _followed(self) -> float:
+        """Return the cumulative hazard to which a person is followed: more where the budget affords longer rows."""
+        return _EXACTLY if self.exact else min(_EXACTLY, FOLLOWED * max(1.0, self.stretch / 2))
 
     # --- at a party ------------------------------------------------------------------------------------------------------
 
@@ -204,7 +209,7 @@ class PersonRows(GlmRows):
     ) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
         """(rows, pulls of every interval, weights of every interval, squared lengths of rows without the constant), some at a time."""
         longest, heaviest = self.bound
-        cap = _EXACTLY if self.exact else FOLLOWED
+        cap = self._followed
         p, ends = self.slopes, np.array(self.family.edges)
         with np.errstate(over="ignore"):
             hazard = np.minimum(np.exp(start[p:] * CONSTANT), 1e12)
@@ -217,6 +222,20 @@ class PersonRows(GlmRows):
                 standard_rows.leave(part, np.zeros(own.shape[0]), start[:p], float(self.grid), left, square)
                 person_rows.pulls(left, own, hazard, ends, square, float(self.grid), limits, pull, weight)
                 yield rows[at : at + _CACHED], pull, weight, square
+
+    def cells_of_pulls(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
+        """Return the numbers of persons who are not scaled down, and of those who are."""
+        total, p = np.zeros(2, dtype=np.int64), self.slopes
+        longest, heaviest = self.bound
+        limits = float(units[0]), longest, heaviest * float(units[1]), self._followed, CONSTANT
+        with np.errstate(over="ignore"):
+            whole = float(np.minimum(np.exp(start[p:] * CONSTANT), 1e12) @ self.family.widths)
+        for rows, other in blocks:
+            left, square, scaled = np.empty((3, other.shape[0]))
+            standard_rows.leave(rows[:, :p], np.zeros(left.size), start[:p], float(self.grid), left, square)
+            person_rows.are_scaled_down(left, whole, square, float(self.grid), limits, scaled)
+            total += np.bincount(scaled.astype(np.int64), minlength=2)
+        return total
 
     def descend(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
         """Return the exact sum of one round of gradients: of the slopes, and of a constant that all intervals share."""

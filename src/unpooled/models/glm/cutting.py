@@ -1,0 +1,141 @@
+"""What residuals say before and after Newton steps: the dispersion, the shares that the bounds cut off, and the mean of what was cut."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.aggregation.clipping import Clipping
+from unpooled.aggregation.residual_cells import CELLS
+from unpooled.aggregation.standard import SPREAD
+from unpooled.families import RowFamily
+from unpooled.families.gamma import gamma_dispersion
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from unpooled.aggregation.residual_cells import ResidualCounts
+    from unpooled.families import Response
+    from unpooled.models.glm.fit import GlmFit
+    from unpooled.protocol.messages import Ask
+    from unpooled.protocol.step import Replies
+
+#: Fewer cells of a tail than this say nothing of it.
+_FEWEST = 2
+
+
+@dataclass
+class Cutting:
+    """The dispersion of a fit as its residuals tell it, and what its Newton step cuts off."""
+
+    fit: GlmFit
+    #: The family at the dispersion that is known so far, and the factor of the variance of a record of the largest weight.
+    family: Response = field(init=False)
+    factor: float = 1.0
+    clipping: Clipping | None = None
+    _told: bool = False
+    _counted: bool = False
+
+    def __post_init__(self) -> None:
+        self.family = self.fit.design.family
+        self.factor = self.family.dispersion if self.family.name == "poisson" else 1.0
+
+    @property
+    def own(self) -> float:
+        """Return the factor of the variance as a part: the variance of a record of weight w is ``own`` times the largest weight over w."""
+        weighting = self.fit.design.responses.weighting
+        return self.factor / (1.0 if weighting is None else weighting.largest)
+
+    @property
+    def dispersion(self) -> float:
+        """Return the dispersion that a table prints: of a negative binomial its parameter, else the factor of the variance."""
+        return self.family.dispersion if self.family.scattered else self.factor
+
+    def before(self) -> Generator[list[Ask], Replies, None]:
+        """Ask for the histogram of residuals where the plan has one, and for the squares that tell a dispersion."""
+        fit = self.fit
+        design = fit.design
+        if design.family.dispersed and not design.schedule.exact:
+            yield from self._squares()
+        if not design.schedule.cells:
+            return
+        total = yield from fit.total(CELLS, fit.at(fit.start))
+        counts = design.long.cells.decode(total, fit.rows)
+        if design.scattered:
+            self._scattered(counts.mean_square())
+            self._counted = True
+        self.clipping = self._cut_off(counts)
+
+    def converged(self) -> Generator[list[Ask], Replies, bool]:
+        """Ask for the squares of residuals of a fit without noise; return True if its coefficients depend on what they tell."""
+        design = self.fit.design
+        if self._told or SPREAD not in design.totals:
+            return False
+        yield from self._squares()
+        return self.family.name == "negative-binomial"
+
+    def moved(self, shift: float) -> None:
+        """Correct the factor of counts for a Newton step that moved the linear predictor of a typical record by this.
+
+        Residuals were squared about the means of the rounds, m: true ones of r m make (y - m)^2 / m the factor times r, and m (r - 1)^2 more.
+        """
+        if not (self._counted and self.family.name == "poisson"):
+            return
+        ratio = math.exp(min(max(shift, -1.0), 1.0))
+        beside = self.fit.shape.mean / ratio * (ratio - 1) ** 2
+        self.factor = max((self.factor - beside) / ratio, 1.0)
+        self.family = replace(self.family, dispersion=self.factor)
+
+    def _squares(self) -> Generator[list[Ask], Replies, None]:
+        """The mean square of Pearson residuals, and the dispersion that follows."""
+        fit, rows, self._told = self.fit, self.fit.design.long, True
+        total = yield from fit.total(SPREAD, fit.at(fit.start))
+        square, deviation = rows.square_of(total)
+        mean = max(square, deviation, 1e-9 if fit.design.schedule.exact else 1.0) / fit.rows
+        if self.family.dispersed:
+            weighting = fit.design.responses.weighting
+            largest = 1.0 if weighting is None else weighting.largest
+            self.factor = gamma_dispersion(min(mean, rows.square / 2), rows.square) * largest
+        else:
+            self._scattered(mean * fit.rows / max(fit.rows - fit.start.size, 1))
+
+    def _scattered(self, square: float) -> None:
+        """Take the dispersion of counts whose squared Pearson residuals have this mean."""
+        fit, family, weighting = self.fit, self.family, self.fit.design.responses.weighting
+        assert isinstance(family, RowFamily)
+        found = family.scatter(square * (1.0 if weighting is None else weighting.largest), fit.shape.mean)
+        self.family = family = replace(family, dispersion=found)
+        if family.name == "poisson":
+            self.factor = found
+        units = fit.units[:2] if fit.design.schedule.exact else family.units(fit.shape.mean)
+        fit.units = (*units, found)
+
+    def _cut_off(self, counts: ResidualCounts) -> Clipping:
+        """Return the shares of what the Newton step cuts off, and the shift of the linear predictor that the cut pulls would have made."""
+        fit, family, long = self.fit, self.family, self.fit.design.schedule.long
+        shortened = counts.shortened
+        if not (isinstance(family, RowFamily) and family.tailed):
+            return Clipping(shortened, (0.0, 0.0), long, math.inf)
+        usual, weight, _ = fit.units
+        # Of a typical record: a pull is cut at so many times the bound on most pulls.
+        one = float(family.pearson(np.ones(1), np.array([weight]))[0])
+        clip, deviation = long * usual * one, math.sqrt(max(self._variance(), 1e-12))
+        tail = (0.0, 0.0)
+        if fit.design.layout.intercept and fit.design.weighting is None:
+            u = family.link(fit.shape.mean)
+            ends = tuple(abs(family.pulled(u, y)[0]) * one for y in (family.high, family.low))
+            mean, error = counts.from_cut(deviation).missing_mean(
+                clip / deviation, (ends[0] / deviation, ends[1] / deviation)
+            )
+            unit = deviation / one / weight
+            tail = mean * unit, error * unit
+        return Clipping(shortened, counts.beyond(clip), long, clip / deviation, tail)
+
+    def _variance(self) -> float:
+        """Return the variance of Pearson residuals of a record with the mean response."""
+        if self.family.name == "negative-binomial":
+            return 1 + self.family.dispersion * self.fit.shape.mean
+        return self.factor
