@@ -35,7 +35,7 @@ class Cell(NamedTuple):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the cell adds to the parameters of its family."""
+        """Parameters that the cell adds to those of its family."""
         found: dict[str, Any] = {"covariance": self.covariance} if self.covariance else {}
         return found | ({"dispersion": "estimate"} if self.family == "negative-binomial" else {})
 

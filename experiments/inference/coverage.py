@@ -15,6 +15,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 import sys
 import time
 import zlib
@@ -39,7 +40,7 @@ WHERE = Path("build/inference")
 FULL, REDUCED = (500, 300), (60, 30)
 #: Runs between two savings of a cell.
 _SAVED = 20
-#: What a run may meet that is recorded as a failure of the run.
+#: Errors that are recorded as a failure of the run.
 _FAILURES = (ArithmeticError, AssertionError, ValueError, np.linalg.LinAlgError)
 
 
@@ -76,8 +77,8 @@ def once(cell: Cell, seed: int, *, quiet: bool = False) -> dict[str, Any]:
         for t in summary.terms
         if t.term in one.truth
     }
-    tail = any("tail" in line for line in foot)
-    found = {"lines": lines, "tail": tail, "target": any("target" in line for line in foot)}
+    words = {name: any(re.search(rf"\b{name}s?\b", line) for line in foot) for name in ("tail", "target")}
+    found = {"lines": lines, **words}
     return found | ({"foot": foot, "truth": one.truth, "deviations": one.deviations} if quiet else {})
 
 
@@ -223,7 +224,8 @@ def stale(cells: tuple[Cell, ...], version: str, *, fresh: bool) -> None:
     """Discard runs of other code, or refuse to mix them with today's."""
     for cell in cells:
         file = file_of(cell)
-        if file.exists() and json.loads(file.read_text()).get("code") != version:
+        found = json.loads(file.read_text()) if file.exists() else {"refused": ""}
+        if "refused" not in found and found.get("code") != version:
             if not fresh:
                 sys.exit(f"{file} holds runs of other code than today's: --fresh discards such runs, --keep continues them")
             file.unlink()

@@ -13,7 +13,7 @@ from scipy import stats
 DUE = 0.25
 #: The levels at which p-values are counted, and the probability below which a count is outside its binomial law (on both sides together).
 LEVELS, OUTSIDE = (0.01, 0.05, 0.1), 1e-5
-#: From so many rows and so large an epsilon, due lines have to be printed, and widths are bounded.
+#: With at least this number of rows and this epsilon, due lines have to be printed, and widths are bounded.
 ENOUGH_ROWS, ENOUGH_EPSILON = 5000, 1.0
 WIDEST, PRINTED = 1.3, 0.95
 
@@ -82,7 +82,7 @@ def counted(found: Judged) -> float:
 
 
 def verdict(cells: list[tuple[Cell, Judged]], missing: int) -> list[str]:
-    """What the rule says, a sentence for each of its parts; ``missing``: judged cells that could not run."""
+    """The findings of the rule, a sentence for each of its parts; ``missing``: judged cells that could not run."""
     covers = [counted(f) for _, f in cells if f.lines]
     if not covers:
         return [f"No cell could run ({missing} not yet)."]

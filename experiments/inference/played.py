@@ -20,7 +20,7 @@ PARTS = ("aggregation", "estimation", "families", "formula", "kernels", "models"
 
 
 class Quiet:
-    """In the place of a generator: no noise is drawn, and the errors are those that are planned."""
+    """A stand-in for a generator: no noise is drawn, and the errors are those that are planned."""
 
     def standard_normal(self, size: int) -> np.ndarray:
         """Zeros."""
