@@ -32,7 +32,7 @@ from experiments.inference.played import Quiet, code, played_tables
 from experiments.inference.responses import Asked, asked
 from experiments.inference.targets import population
 
-from unpooled.errors import UsageError
+from unpooled.errors import UnpooledError, UsageError
 from unpooled.models import load
 
 WHERE = Path("build/inference")
@@ -41,7 +41,7 @@ FULL, REDUCED = (500, 300), (60, 30)
 #: Runs between two savings of a cell.
 _SAVED = 20
 #: Errors that are recorded as a failure of the run.
-_FAILURES = (ArithmeticError, AssertionError, ValueError, np.linalg.LinAlgError)
+_FAILURES = (ArithmeticError, AssertionError, ValueError, np.linalg.LinAlgError, UnpooledError)
 
 
 def asked_of(cell: Cell, seed: int) -> Asked:
@@ -58,13 +58,15 @@ def once(cell: Cell, seed: int, *, quiet: bool = False) -> dict[str, Any]:
     """The lines of a run (estimate, standard error, whether the interval holds the truth, p), and what the foot says."""
     one = asked_of(cell, seed)
     noise: Any = Quiet() if quiet else np.random.default_rng([seed, 1, zlib.crc32(f"{cell.epsilon}".encode())])
+    about = {"truth": one.truth, "deviations": one.deviations} if quiet else {}
+    plan = load(one.study.model).compile(one.study)
     try:
-        tables = played_tables(load(one.study.model).compile(one.study), one.table, noise)
+        tables = played_tables(plan, one.table, noise)
+        summary = None if tables is None else tables.summary()
     except _FAILURES as error:
         return {"failed": f"{type(error).__name__}: {error}"}
-    if tables is None:
-        return {"lines": {}, "tail": False, "target": False, "foot": []}
-    summary = tables.summary()
+    if summary is None:
+        return {"lines": {}, "tail": False, "target": False, **about}
     statement = summary.statement.splitlines()[0]
     foot = [line for line in str(summary).splitlines()[len(summary.terms) + 1 :] if line != statement]
     lines = {
@@ -79,7 +81,7 @@ def once(cell: Cell, seed: int, *, quiet: bool = False) -> dict[str, Any]:
     }
     words = {name: any(re.search(rf"\b{name}s?\b", line) for line in foot) for name in ("tail", "target")}
     found = {"lines": lines, **words}
-    return found | ({"foot": foot, "truth": one.truth, "deviations": one.deviations} if quiet else {})
+    return found | ({"foot": foot} | about if quiet else {})
 
 
 def file_of(cell: Cell) -> Path:
