@@ -85,7 +85,7 @@ def statistics(family: str, rng: np.random.Generator, adjacency: Adjacency, *, i
     p = len(rows_of(family, 1.0).layout.coding.attribute)
     standard = rng.uniform(-1, 1, p), np.exp(rng.uniform(-5, 1, p))
     start = rng.normal(size=p + intercept) * float(rng.choice([0.0, 0.3, 30.0]))
-    units = np.exp(rng.uniform(-3, 2, 2))
+    units = np.exp(rng.uniform(-3, 2, 3))
     base = BaseRate(responses(family), 100)
     yield base.vector(1.0, adjacency), base.statistic
     for part in (0.6, 1.0):
@@ -103,7 +103,7 @@ def statistics(family: str, rng: np.random.Generator, adjacency: Adjacency, *, i
             along.descent(1.0, adjacency, 3),
             lambda t: along.gradients(along.along(t, slopes), start[: along.width], units),
         )
-    yield rows.spread(1.0), lambda t: rows.squared_pulls(rows.blocks(t, standard), start)
+    yield rows.spread(1.0), lambda t: rows.squared_residuals(rows.blocks(t, standard), start, units)
 
 
 def shares_of_reach(family: str, *, intercept: bool = True, seeds: int = 80) -> dict[tuple[str, str, str], float]:

@@ -80,7 +80,7 @@ def statistics(
     p = len(rows.layout.coding.attribute)
     standard = rng.uniform(-1, 1, p), np.exp(rng.uniform(rng.choice([-5.0, 0.0]), 1, p))
     start = rng.normal(size=rows.width) * float(rng.choice([0.0, 0.3, 30.0]))
-    units = np.exp(rng.uniform(-3, 2, 2))
+    units = np.exp(rng.uniform(-3, 2, 3))
     base = ClassRates(rows.responses, 100)
     yield base.vector(1.0, adjacency), base.statistic
     for part in (0.6, 1.0):
@@ -219,9 +219,9 @@ def test_totals_are_those_of_the_formulas() -> None:
     z, y = z / rows.grid, other[:, 0].astype(int)
     p = np.exp(z @ start.reshape(3, -1).T)
     p /= p.sum(axis=1, keepdims=True)
-    gradient, _ = rows.gradient_of(Total(rows.gradients(rows.blocks(table, standard), start, np.ones(2)), np.ones(1), ()))
+    gradient, _ = rows.gradient_of(Total(rows.gradients(rows.blocks(table, standard), start, np.ones(3)), np.ones(1), ()))
     assert gradient.reshape(3, -1) == pytest.approx((np.eye(3)[y] - p).T @ z, abs=50 / rows.grid)  # a step for each row
-    total = Total(rows.weighted(rows.blocks(table, standard), start, np.ones(2)).astype(float), np.zeros(1), ())
+    total = Total(rows.weighted(rows.blocks(table, standard), start, np.ones(3)).astype(float), np.zeros(1), ())
     gram, _ = rows.information_of(total)
     truth = sum(np.kron(np.diag(v) - np.outer(v, v), np.outer(row, row)) for v, row in zip(p, z, strict=True))
     assert gram == pytest.approx(truth, abs=0.05)

@@ -74,7 +74,7 @@ def statistics(columns: tuple[Column, ...], rng: np.random.Generator, adjacency:
     p = len(rows.layout.coding.attribute)
     standard = rng.uniform(-1, 1, p), np.exp(rng.uniform(-5, 1, p))
     start = rng.normal(size=rows.width) * float(rng.choice([0.0, 0.3, 5.0]))
-    units = np.exp(rng.uniform(-3, 2, 2))
+    units = np.exp(rng.uniform(-3, 2, 3))
     cells = ExitCells(RESPONSES, 100)
     yield cells.vector(1.0, adjacency), cells.statistic
     for part in (0.6, 1.0):
@@ -148,7 +148,7 @@ def test_intervals_cut_one_by_one_and_weights_that_are_not_cut_are_caught(monkey
 def totals_of(rows: PersonRows, z: np.ndarray, time: np.ndarray, happened: np.ndarray, start: np.ndarray):
     """Pulls and weights of every interval, nothing scaled down."""
     blocks = iter([(np.asfortranarray(z), np.column_stack([time, happened]))])
-    pulls, weights = zip(*((p, w) for _, p, w, _ in rows.person_pulls(blocks, start, np.ones(2))), strict=True)
+    pulls, weights = zip(*((p, w) for _, p, w, _ in rows.person_pulls(blocks, start, np.ones(3))), strict=True)
     return np.concatenate(pulls, axis=1), np.concatenate(weights, axis=1)
 
 

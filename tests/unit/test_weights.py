@@ -83,7 +83,7 @@ def totals(family: str, rng: np.random.Generator, adjacency: Adjacency):
         return
     column, exposure = RESPONSES[family], HOURS if family == "poisson" else None
     layout = MomentsLayout.of((*FEATURES, Column("y", 0, 1)), "y", SMALL)
-    standard, units = (middle[:p], width[:p]), np.exp(rng.uniform(-3, 2, 2))
+    standard, units = (middle[:p], width[:p]), np.exp(rng.uniform(-3, 2, 3))
     if family == "multinomial":
         several = ClassResponses(column, Softmax(labels=column.categories), weighting=weighting)
         made: GlmRows = ClassRows(layout, SMALL, 1.0, several)
@@ -98,7 +98,7 @@ def totals(family: str, rng: np.random.Generator, adjacency: Adjacency):
     yield made.descent(1.0, adjacency, 3), lambda t: made.gradients(made.blocks(t, standard), start, units)
     yield made.information(1.0, adjacency, 1), lambda t: made.weighted(made.blocks(t, standard), start, units)
     if family == "poisson":
-        yield made.spread(1.0), lambda t: made.squared_pulls(made.blocks(t, standard), start)
+        yield made.spread(1.0), lambda t: made.squared_residuals(made.blocks(t, standard), start, units)
 
 
 def shares_of_reach(family: str, seeds: int) -> dict[tuple[str, str, str], float]:

@@ -37,7 +37,7 @@ TAIL_CUTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 #: Counting a mean square ends beyond this many deviations, at the first cell with fewer rows than this many deviations of its noise.
 _CORE, _HIDDEN = 2.0, 3.0
 #: A count whose noise has a deviation of less than one over this many rows is exact once it is rounded.
-_EXACT = 12.0
+_EXACT = 3.0
 #: The same for Pearson residuals of counts, whose dispersion is learnt from them.
 COUNT_CUTS = (0.25, 0.5, *TAIL_CUTS, 48.0, 64.0)
 
@@ -116,7 +116,8 @@ class ResidualCounts:
         """Return where residuals end, if the noise of a count is so small that it says so exactly; else infinity."""
         if _EXACT * math.sqrt(self.variance) > 1:
             return math.inf
-        farthest = np.flatnonzero((self.side(1) > 0.5) | (self.side(-1) > 0.5))  # noqa: PLR2004 - half a row
+        seen = max(0.5, _HIDDEN * math.sqrt(2 * self.variance))  # half a row
+        farthest = np.flatnonzero((self.side(1) > seen) | (self.side(-1) > seen))
         ends = (*self.cuts[1:], math.inf)
         return max(ends[farthest[-1]], _CORE) if farthest.size else _CORE
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from unpooled.aggregation.affordable import AMPLE
 from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
@@ -18,7 +19,7 @@ from unpooled.aggregation.standard import Scales, StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.aggregation.weights import Weighting
 from unpooled.errors import UsageError
-from unpooled.models.bayes.rounds import ROUNDS, Method, Schedule, schedule_of, stretch_of
+from unpooled.models.bayes.rounds import ROUNDS, Method, Schedule, afforded, schedule_of, stretch_of, with_ample
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
@@ -248,6 +249,8 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
             / (k * coefficients * math.sqrt(schedule.products))
         )
         standard = replace(standard, stretch=stretch_of(noise, rows))
+        if schedule.cells and afforded(noise, rows) >= AMPLE:
+            schedule = with_ample(schedule)
     design = BayesDesign(parameters, aggregation, layout, schedule, {}, standard, covariance)
 
     def vectors(adjacency: Adjacency) -> Iterator[Summed]:

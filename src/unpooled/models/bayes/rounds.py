@@ -8,7 +8,7 @@ deviations; R^2 .2 to .95), never by the error on data (THEORY.md, section 9).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from unpooled.aggregation.affordable import AFFORDED, opened
@@ -109,12 +109,23 @@ def clip_of(noise: float) -> float:
     return max(_CLIP_LEAST, _CLIP_ROOT * noise ** (-1 / 3)) if noise else math.inf
 
 
+def afforded(noise: float, rows: int) -> float:
+    """Return the typical lengths of a row at which the last round's noise is half the sampling error, for residuals clipped by ``clip_of``."""
+    return AFFORDED / (clip_of(noise) * noise * math.sqrt(rows)) if noise else math.inf
+
+
 def stretch_of(noise: float, rows: int) -> float:
     """Return the bound on rows in typical lengths: what the clip leaves of a noise of half the sampling error, and at least 1 (THEORY.md, section 9).
 
     Rows that are shortened count less. Where the mean is not linear this changes what is estimated, so the bound opens with the budget.
     """
-    return min(opened(AFFORDED / (clip_of(noise) * noise * math.sqrt(rows))), _LONGEST_ROW) if noise else _LONGEST_ROW
+    return min(opened(afforded(noise, rows)), _LONGEST_ROW)
+
+
+def with_ample(schedule: Schedule) -> Schedule:
+    """Return the schedule of a refinement whose rounds arrive with little: most of the budget goes to the last round."""
+    own = {"scales": 0.05, "descent": 0.15, "spread": 0.03, "cells": 0.02, "products": 0.75}
+    return replace(schedule, **{name: share * (1 - schedule.meat) for name, share in own.items()})
 
 
 def square_of(quiet: float) -> float:

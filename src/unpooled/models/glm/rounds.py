@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from unpooled.aggregation.affordable import AFFORDED, opened
+from unpooled.aggregation.affordable import AFFORDED, AMPLE, opened
 
 
 class GlmMethod(StrEnum):
@@ -40,8 +40,8 @@ SHORT, LONG = 0.6, 1.0
 #: From this k on fewer rows are scaled down in the Newton step, up to so much: noise is small beside what that costs.
 _LONGER_FROM, _LONGEST = 200.0, 2.0
 #: Beyond that rows are longer as far as the noise of the score stays below half of the sampling error, for a record whose bound on most pulls is
-#: this many of their deviations. Where rows of 16 typical ones are affordable, so is a second Newton step.
-_MOST_DEVIATIONS, _MANY_STEPS_FROM, _MANY_STEPS = 3.0, 16.0, 2
+#: this many of their deviations. Where the budget is ample, a second Newton step is affordable.
+_MOST_DEVIATIONS, _MANY_STEPS = 3.0, 2
 #: A dispersion that is estimated may be large: pulls and rows then have this many times the bound.
 _SCATTERED = 2.0
 #: The length of a step along a gradient, at most.
@@ -131,8 +131,12 @@ def schedule_of(
     base, scales, descent, cells, score, information = (share * (1 - meat) for share in shares)
     # The noise of a coordinate of the score is 2 long sqrt(D) q / (mu sqrt share), its sampling deviation sqrt(n w).
     afforded = AFFORDED * k * math.sqrt(coefficients * score / rows) / (2 * _MOST_DEVIATIONS)
-    steps = 1 if afforded < _MANY_STEPS_FROM else _MANY_STEPS
-    long = max(LONG, min(_LONGEST, (k / _LONGER_FROM) ** (1 / 3)), opened(afforded))
+    steps = 1
+    if afforded >= AMPLE:
+        steps = _MANY_STEPS
+        base, scales, descent, cells, score, information = (s * (1 - meat) for s in (0.04, 0.05, 0.12, 0.04, 0.6, 0.15))
+    long = max(LONG, min(_LONGEST, (k / _LONGER_FROM) ** (1 / 3))) * (_SCATTERED if scattered else 1.0)
+    long = max(long, opened(afforded))
     return GlmSchedule(
         method,
         base=base,
@@ -145,5 +149,5 @@ def schedule_of(
         rounds=min(rounds, max(1, max_passes - _BESIDE - (meat > 0) - 2 * (steps - 1))),
         steps=steps,
         step=step,
-        long=long * (_SCATTERED if scattered else 1.0),
+        long=long,
     )
