@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from experiments.common import run, write_table
 from experiments.inference.cells import CELLS, ROWS, Cell
-from experiments.inference.designs import CURVED, drawn
+from experiments.inference.designs import CURVED, SKEWED_CURVED, drawn
 from experiments.inference.judging import Judged, judged, verdict
 from experiments.inference.played import Quiet, code, played_tables
 from experiments.inference.responses import Asked, asked
@@ -49,7 +49,7 @@ def asked_of(cell: Cell, seed: int) -> Asked:
     rng = np.random.default_rng([seed, zlib.crc32(f"{cell.family} {cell.design}".encode())])
     rows = drawn(cell.design, cell.family, cell.rows, rng)
     found = asked(cell.family, cell.design, cell.epsilon, rows, cell.parameters, rng)
-    if cell.design == CURVED:
+    if cell.design in {CURVED, SKEWED_CURVED}:
         found.truth.update(population(cell.family, cell.design, WHERE))
     return found
 
@@ -193,7 +193,7 @@ def tabled(findings: dict[Cell, Judged | str], words: str) -> None:
             else:
                 kept.append((cell, found))
     named = [f.target for cell, f in findings.items() if cell.role == "named" and not isinstance(f, str)]
-    says = f"Skewed and curved: the least share of runs whose table names its target is {min(named, default=math.nan):.2f}."
+    says = f"Skewed and curved is judged on the name of its target alone: the least share of runs whose table names its target is {min(named, default=math.nan):.2f}."
     title = "Coverage of intervals, cell by cell"
     write_table("inference/coverage", title, HEAD, rows, " ".join([words, *verdict(kept, missing), says]))
     parts = []
