@@ -31,7 +31,7 @@ from unpooled.kernels import directions, glm_rows, standard_rows
 from unpooled.models import fitted, load
 from unpooled.models.glm.directions import DirectionRows, Directions
 from unpooled.models.glm.party import STATISTICS
-from unpooled.models.glm.rounds import WORTH_ERRORS, WORTH_SLOPES, GlmMethod, schedule_of
+from unpooled.models.glm.rounds import WORTH_ERRORS, WORTH_SLOPES, GlmMethod, GlmSchedule, schedule_of
 from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
@@ -357,6 +357,20 @@ def test_a_dispersion_is_found_from_clipped_squares() -> None:
 # --- with noise ----------------------------------------------------------------------------------------------------------
 
 
+def shares_of(schedule: GlmSchedule) -> float:
+    """Return the sum of all shares of a schedule."""
+    own = (
+        schedule.base,
+        schedule.scales,
+        schedule.descent,
+        schedule.cells,
+        schedule.score,
+        schedule.information,
+        schedule.meat,
+    )
+    return sum(own) + schedule.moments
+
+
 def test_the_form_follows_from_rows_columns_and_privacy() -> None:
     assert schedule_of(GlmMethod.AUTO, WORTH_SLOPES - 0.1, 5, 103).method is GlmMethod.MEAN
     small = schedule_of(GlmMethod.AUTO, WORTH_SLOPES, 5, 103)
@@ -364,13 +378,17 @@ def test_the_form_follows_from_rows_columns_and_privacy() -> None:
     assert schedule_of(GlmMethod.AUTO, 50.0, 5, 103).rounds == 40
     large = schedule_of(GlmMethod.AUTO, 200.0, 40, 103)
     assert (large.method, large.rounds, large.step) == (GlmMethod.NEWTON, 80, 6 / 40)
-    assert schedule_of(GlmMethod.AUTO, WORTH_ERRORS, 5, 13).method is GlmMethod.GRADIENT
+    assert schedule_of(GlmMethod.AUTO, WORTH_ERRORS, 5, 14).method is GlmMethod.GRADIENT
     assert schedule_of(GlmMethod.AUTO, WORTH_ERRORS, 5, 11).method is GlmMethod.MEAN
     exact = schedule_of(GlmMethod.AUTO, INF, 5, 103)
     assert (exact.exact, exact.passes) == (True, 1 + 2 * exact.steps)
     for schedule in (small, large, exact):
-        shares = schedule.base + schedule.scales + schedule.descent + schedule.score + schedule.information
-        assert shares == pytest.approx(1.0)
+        assert shares_of(schedule) == pytest.approx(1.0)
+    for k, scattered, meat in itertools.product((1.0, 90.0, 500.0, 1e6, INF), (False, True), (0.0, 0.1)):
+        own = schedule_of(GlmMethod.NEWTON, k, 6, 105, rows=20_000, scattered=scattered, meat=meat)
+        assert shares_of(own) == pytest.approx(1.0)
+        assert (own.meat, own.cells > 0) == (meat, not own.exact)
+        assert own.passes <= 107
 
 
 def test_every_form_spends_the_budget_and_no_more() -> None:
@@ -522,7 +540,7 @@ def test_requests_carry_what_the_plan_says() -> None:
     asked = Asked()
     asked.plan, asked.table = plan, table
     p, d = len(plan.design.layout.coding.attribute), plan.design.layout.size
-    good = (*[0.0] * p, *[1.0] * p, *[0.1] * d, 1.0, 1.0)
+    good = (*[0.0] * p, *[1.0] * p, *[0.1] * d, 1.0, 1.0, 1.0)
     for name, statistic in STATISTICS.items():
         if name in {"moments", "weights"}:
             continue  # below, and in test_weights.py
@@ -730,7 +748,7 @@ def test_requests_along_a_direction_carry_what_the_plan_says() -> None:
     plan = MODEL.compile(study(parameters={"method": "moments", "rows": "unit"}))
     scores = plan.design.along
     p = plan.design.directions.columns
-    good = (*[0.1] * p, 1.0, 0.0, 1.0, 1.0)
+    good = (*[0.1] * p, 1.0, 0.0, 1.0, 1.0, 1.0)
     assert scores.numbers(good)[0].size == p
     for wild in ((), good[:-1], (*good[:-1], 0.0), (math.nan, *good[1:]), (1e7, *good[1:])):
         with pytest.raises(PlanMismatch):

@@ -155,17 +155,18 @@ def totals_of(rows: PersonRows, z: np.ndarray, time: np.ndarray, happened: np.nd
 def test_pulls_and_weights_are_those_of_the_formulas() -> None:
     rng = np.random.default_rng(0)
     rows = dataclasses.replace(rows_of(1.0, COLUMNS[:1]), longest=1e6, stretch=1e6)
-    n, start = 4000, np.array([0.4, -2.0, -1.5, -1.0, -2.0])
+    most = rows._followed
+    n, start = 4000, np.array([0.4, -2.0, -1.5, -1.0, -2.0]) + np.log(most / FOLLOWED) / 0.7 * np.array([0, 1, 1, 1, 1])
     z = np.column_stack([np.round(rng.normal(size=n) * rows.grid), np.full(n, math.trunc(0.7 * rows.grid))])
     time, happened = rng.uniform(0, 7, n), (rng.random(n) < 0.7).astype(float)
     pull, weight = totals_of(rows, z, time, happened, start)
     u = 0.4 * z[:, 0] / rows.grid
     within = np.clip(time[:, None] - np.array([0, *EDGES[:-1]]), 0, np.diff([0, *EDGES])).T
     true = within * np.exp(0.7 * start[1:, None] + u)
-    stays = true.sum(axis=0) < FOLLOWED
+    stays = true.sum(axis=0) < most
     assert 0.9 < stays.mean() < 1
     assert weight[:, stays] == pytest.approx(true[:, stays])
-    assert weight[:, ~stays].sum(axis=0) == pytest.approx(FOLLOWED)
+    assert weight[:, ~stays].sum(axis=0) == pytest.approx(most)
     cell = np.searchsorted(EDGES, time, side="left").clip(max=3)
     seen = np.zeros((4, n))
     seen[cell, np.arange(n)] = happened * (time <= 5)
@@ -476,7 +477,7 @@ def test_requests_carry_what_the_plan_says() -> None:
     table = table_of([one_row(COLUMNS, rng) for _ in range(3)])
     asked: Any = type("Asked", (), {"design": plan.design, "plan": plan, "table": table})
     p = len(plan.design.layout.coding.attribute)
-    good = (*[0.0] * p, *[1.0] * p, *[0.1] * (p + 4), 1.0, 1.0)
+    good = (*[0.0] * p, *[1.0] * p, *[0.1] * (p + 4), 1.0, 1.0, 1.0)
     for name in ("descent", "score", "information"):
         assert STATISTICS[name](asked, good).dtype == np.int64
         for settings in ((), good[:-1], (*good[:-1], 0.0), (*good[:-1], 5e-324), (*good[:-1], math.nan), (*good[:-1], 1e9)):

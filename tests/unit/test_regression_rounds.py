@@ -21,7 +21,7 @@ from unpooled.kernels.evidence import NoisyMoments, least_squares_state
 from unpooled.models import load
 from unpooled.models.bayes.coordinator import shrunk
 from unpooled.models.bayes.party import STATISTICS
-from unpooled.models.bayes.rounds import FEW, ROUNDS, WORTH_ERRORS, WORTH_SLOPES, Method, schedule_of
+from unpooled.models.bayes.rounds import FEW, ROUNDS, WORTH_ERRORS, WORTH_SLOPES, Method, schedule_of, with_ample
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.sensitivity import clipped_products, standardising_sums
@@ -298,7 +298,7 @@ def test_deviations_and_scales_take_no_settings() -> None:
 
 
 def test_the_form_follows_from_rows_budget_and_columns_alone() -> None:
-    passes = ROUNDS + 3
+    passes = ROUNDS + 5
     assert schedule_of(Method.AUTO, WORTH_SLOPES / 2, 5, passes).method is Method.MEAN
     assert schedule_of(Method.AUTO, WORTH_SLOPES * 2, 5, passes).method is Method.GRADIENT
     assert schedule_of(Method.AUTO, WORTH_ERRORS, 5, passes).method is Method.REFINEMENT
@@ -307,9 +307,16 @@ def test_the_form_follows_from_rows_budget_and_columns_alone() -> None:
     assert schedule_of(Method.AUTO, 10.0, 5, 4).method is Method.MOMENTS
     for method, k, most in itertools.product((Method.GRADIENT, Method.REFINEMENT), (1, 10, 100, 1e5), (1, 10, 63, 1000)):
         schedule = schedule_of(method, float(k), 7, most)
-        assert schedule.scales + schedule.descent + schedule.spread + schedule.products == pytest.approx(1.0)
+        for own in (schedule, with_ample(schedule)) if method is Method.REFINEMENT else (schedule,):
+            shares = own.scales + own.descent + own.spread + own.cells + own.products + own.meat
+            assert shares == pytest.approx(1.0)
+        scored = schedule_of(method, float(k), 7, most, 0.1)
+        assert scored.meat == (0.1 if method is Method.REFINEMENT else 0.0)
+        assert sum(
+            (scored.scales, scored.descent, scored.spread, scored.cells, scored.products, scored.meat)
+        ) == pytest.approx(1)
         assert 1 <= schedule.rounds <= ROUNDS
-        assert schedule.passes <= max(most, 4)
+        assert schedule.passes <= max(most, 5)
         assert schedule.rounds <= FEW or k >= 20
         assert 0 < schedule.step <= 1
 
@@ -573,11 +580,11 @@ def test_the_spread_of_the_state_follows_from_its_evidence() -> None:
 
 
 def test_a_table_too_large_to_keep_is_read_again_in_every_round(monkeypatch) -> None:
-    from unpooled.aggregation import standard
+    from unpooled.aggregation import row_blocks
 
     X, y = made(600)
     kept = model(method="refinement").fit(X, y)
-    monkeypatch.setattr(standard, "KEPT", 0)
+    monkeypatch.setattr(row_blocks, "KEPT", 0)
     again = model(method="refinement").fit(X, y)
     assert np.array_equal(again.coef_, kept.coef_)
     assert again.moments_ == kept.moments_

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.clipping import Clipping
 from unpooled.errors import DataError, UnpooledError, UsageError
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.events import Event, Kind
@@ -36,7 +37,7 @@ FORMAT = "unpooled saved 2"
 #: What unpooled 0.2.0 wrote; it is read, and written as :data:`FORMAT` from then on.
 _FORMER = "unpooled saved 1"
 #: Classes whose records may be in any file; estimators and results add their own.
-COMMON: tuple[type, ...] = (Bounds, Column, Cost, Entry, Event, Kind, PastEvent, ReleasedInput, ReleaseKey, Unit)
+COMMON: tuple[type, ...] = (Bounds, Clipping, Column, Cost, Entry, Event, Kind, PastEvent, ReleasedInput, ReleaseKey, Unit)
 #: Arrays that are stored as their bytes; others are texts, truth values or objects, stored one by one.
 _NUMBERS = ("<i8", "<i4", "<u8", "<f8", "<f4", "|u1")
 _OTHERS = re.compile(r"<U\d{1,4}|\|b1|\|O")

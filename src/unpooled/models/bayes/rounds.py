@@ -124,8 +124,9 @@ def stretch_of(noise: float, rows: int) -> float:
 
 def with_ample(schedule: Schedule) -> Schedule:
     """Return the schedule of a refinement whose rounds arrive with little: most of the budget goes to the last round."""
-    own = {"scales": 0.05, "descent": 0.15, "spread": 0.03, "cells": 0.02, "products": 0.75}
-    return replace(schedule, **{name: share * (1 - schedule.meat) for name, share in own.items()})
+    left = 1 - schedule.meat
+    own = replace(schedule, scales=0.05 * left, descent=0.15 * left, spread=0.03 * left)
+    return replace(own, cells=0.02 * left, products=0.75 * left)
 
 
 def square_of(quiet: float) -> float:

@@ -131,12 +131,12 @@ def schedule_of(
     base, scales, descent, cells, score, information = (share * (1 - meat) for share in shares)
     # The noise of a coordinate of the score is 2 long sqrt(D) q / (mu sqrt share), its sampling deviation sqrt(n w).
     afforded = AFFORDED * k * math.sqrt(coefficients * score / rows) / (2 * _MOST_DEVIATIONS)
-    steps = 1
+    steps, wide = 1, opened(afforded)
     if afforded >= AMPLE:
-        steps = _MANY_STEPS
+        steps, wide = _MANY_STEPS, 2 * wide  # of some families bounds on pulls grow with the mean, and rows count for more
         base, scales, descent, cells, score, information = (s * (1 - meat) for s in (0.04, 0.05, 0.12, 0.04, 0.6, 0.15))
     long = max(LONG, min(_LONGEST, (k / _LONGER_FROM) ** (1 / 3))) * (_SCATTERED if scattered else 1.0)
-    long = max(long, opened(afforded))
+    long = max(long, wide)
     return GlmSchedule(
         method,
         base=base,
