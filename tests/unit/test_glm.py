@@ -104,6 +104,14 @@ def statistics(family: str, rng: np.random.Generator, adjacency: Adjacency, *, i
             lambda t: along.gradients(along.along(t, slopes), start[: along.width], units),
         )
     yield rows.spread(1.0), lambda t: rows.squared_residuals(rows.blocks(t, standard), start, units)
+    yield (
+        rows.cells.vector(1.0, rows.moves(adjacency)),
+        lambda t: rows.cells_of_pulls(rows.blocks(t, standard), start, units),
+    )
+    yield (
+        rows.meat.vector(1.0, rows.moves(adjacency)),
+        lambda t: rows.meat.added_up(rows.scores_of_pulls(rows.blocks(t, standard), start, units), t),
+    )
 
 
 def shares_of_reach(family: str, *, intercept: bool = True, seeds: int = 80) -> dict[tuple[str, str, str], float]:

@@ -87,6 +87,10 @@ def statistics(
         own = rows_of(classes, part, columns, intercept=intercept)
         yield own.descent(1.0, adjacency, 3), lambda t, own=own: own.gradients(own.blocks(t, standard), start, units)
     yield rows.information(1.0, adjacency, 1), lambda t: rows.weighted(rows.blocks(t, standard), start, units)
+    yield (
+        rows.cells.vector(1.0, rows.moves(adjacency)),
+        lambda t: rows.cells_of_pulls(rows.blocks(t, standard), start, units),
+    )
 
 
 def shares_of_reach(

@@ -82,6 +82,10 @@ def statistics(columns: tuple[Column, ...], rng: np.random.Generator, adjacency:
         yield own.descent(1.0, adjacency, 3), lambda t, own=own: own.descend(own.blocks(t, standard), start, units)
         yield own.score(1.0, adjacency, 1), lambda t, own=own: own.gradients(own.blocks(t, standard), start, units)
     yield rows.information(1.0, adjacency, 1), lambda t: rows.weighted(rows.blocks(t, standard), start, units)
+    yield (
+        rows.cells.vector(1.0, rows.moves(adjacency)),
+        lambda t: rows.cells_of_pulls(rows.blocks(t, standard), start, units),
+    )
 
 
 def shares_of_reach(columns: tuple[Column, ...] = COLUMNS, *, seeds: int = 80) -> dict[tuple[str, str, str], float]:

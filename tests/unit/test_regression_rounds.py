@@ -77,7 +77,8 @@ def settings_of(layout: MomentsLayout, rng: np.random.Generator) -> tuple[tuple[
 
 def statistics(layout: MomentsLayout, rng: np.random.Generator):
     """Every total with a statistic of one table."""
-    rows = StandardRows(layout, 100, float(rng.choice([0.1, 1.1, 4.0])), square=float(rng.choice([9.0, 40.0])))
+    square, stretch = float(rng.choice([9.0, 40.0])), float(rng.choice([1.0, 3.0, 40.0]))
+    rows = StandardRows(layout, 100, float(rng.choice([0.1, 1.1, 4.0])), square=square, stretch=stretch)
     standard, start = settings_of(layout, rng)
     clip = float(rng.choice([0.05, 1.0, 4.0, 40.0]))
     for adjacency in Adjacency:
@@ -85,6 +86,10 @@ def statistics(layout: MomentsLayout, rng: np.random.Generator):
         yield rows.descent(1.0, adjacency, 3), lambda t: rows.gradient(rows.blocks(t, standard), start), adjacency
         yield rows.spread(1.0), lambda t: rows.squares(rows.blocks(t, standard), start), adjacency
         yield rows.residual(1.0, adjacency), lambda t: rows.products(rows.blocks(t, standard), start, clip), adjacency
+        counted = rows.cells.vector(1.0, rows.moves(adjacency))
+        yield counted, lambda t: rows.residual_cells(rows.blocks(t, standard), start, clip), adjacency
+        scored = rows.meat.vector(1.0, rows.moves(adjacency))
+        yield scored, lambda t: rows.meat.added_up(rows.scores(rows.blocks(t, standard), start, clip), t), adjacency
 
 
 def shares_of_reach(kind: str, intercept: bool, seeds: int) -> dict[tuple[str, str, str], float]:

@@ -242,7 +242,9 @@ def design_of(study: Study) -> GlmDesign:
     covariance = _covariance(parameters, study)
     scattered = responses.family.scattered and estimated(parameters)
     meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
-    schedule = schedule_of(method, k, columns, parameters.max_passes, rows=rows, scattered=scattered, meat=meat)
+    schedule = schedule_of(
+        method, k, columns, parameters.max_passes, rows=rows, tailed=responses.family.tailed, scattered=scattered, meat=meat
+    )
     if method is GlmMethod.AUTO and _entries(responses, columns) > MOST_ENTRIES and schedule.method is GlmMethod.NEWTON:
         if schedule.exact:
             raise UsageError(_TOO_LARGE)

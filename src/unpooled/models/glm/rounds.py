@@ -42,6 +42,8 @@ _LONGER_FROM, _LONGEST = 200.0, 2.0
 #: Beyond that rows are longer as far as the noise of the score stays below half of the sampling error, for a record whose bound on most pulls is
 #: this many of their deviations. Where the budget is ample, a second Newton step is affordable.
 _MOST_DEVIATIONS, _MANY_STEPS = 3.0, 2
+#: Shares (base rate, scales, rounds, histogram, score, information) where the budget is ample: rounds arrive with little.
+_AMPLE_SHARES = (0.03, 0.03, 0.08, 0.03, 0.71, 0.12)
 #: A dispersion that is estimated may be large: pulls and rows then have this many times the bound.
 _SCATTERED = 2.0
 #: The length of a step along a gradient, at most.
@@ -94,12 +96,13 @@ def schedule_of(
     max_passes: int,
     *,
     rows: int = 1,
+    tailed: bool = False,
     scattered: bool = False,
     meat: float = 0.0,
 ) -> GlmSchedule:
     """Return the rounds of this method, or of the one that serves a study of this k best.
 
-    ``scattered``: a dispersion is estimated; ``meat``: the share of the squared budget that a sandwich covariance takes; ``rows``: of the study.
+    ``tailed``: a response may be far from its mean; ``scattered``: a dispersion is estimated; ``meat``: the share of the squared budget that a sandwich covariance takes; ``rows``: of the study.
     """
     if method is GlmMethod.MEAN:
         return GlmSchedule(method)
@@ -133,8 +136,9 @@ def schedule_of(
     afforded = AFFORDED * k * math.sqrt(coefficients * score / rows) / (2 * _MOST_DEVIATIONS)
     steps, wide = 1, opened(afforded)
     if afforded >= AMPLE:
-        steps, wide = _MANY_STEPS, 2 * wide  # of some families bounds on pulls grow with the mean, and rows count for more
-        base, scales, descent, cells, score, information = (s * (1 - meat) for s in (0.04, 0.05, 0.12, 0.04, 0.6, 0.15))
+        base, scales, descent, cells, score, information = (s * (1 - meat) for s in _AMPLE_SHARES)
+        steps = _MANY_STEPS if tailed else 1  # where rounds cut pulls, they end beside the maximum
+        wide *= 1 if tailed and not scattered else 2  # where bounds on pulls grow with the mean, rows count for more
     long = max(LONG, min(_LONGEST, (k / _LONGER_FROM) ** (1 / 3))) * (_SCATTERED if scattered else 1.0)
     long = max(long, wide)
     return GlmSchedule(
