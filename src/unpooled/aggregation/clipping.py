@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import msgspec
 
 #: A share is printed where it is at least this large and at least this many deviations of its noise.
@@ -25,6 +28,11 @@ class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def in_units_of(self, width: float) -> Clipping:
         """Return the same with the tail in the response's own units, of which the fit's unit has this many."""
         return msgspec.structs.replace(self, tail=(self.tail[0] * width, self.tail[1] * width))
+
+    def data(self) -> dict[str, Any]:
+        """Return everything as plain data; without a bound on residuals ``clip`` is None."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found | {"clip": self.clip if math.isfinite(self.clip) else None}
 
     def sentences(self, *, curved: bool = False) -> tuple[str, ...]:
         """Return what a table says about them; ``curved``: the mean is not a linear function of the columns even where the model is right."""

@@ -310,6 +310,8 @@ class Tables:
             "level": level,
             "vcov": [[value if math.isfinite(value) else None for value in row] for row in covariance.tolist()],
             "not_determined": list(without),
+            "notes": [*self.compared(printed, without), *self.cut_off(printed, lines)],
+            "clipping": None if self.cut is None else self.cut.data(),
         }
 
 

@@ -104,6 +104,21 @@ class LinkOutput(Output, tag="unpooled/link/1"):
     statement: StatementData
 
 
+class ClippingData(Section):
+    """Shares of the rows and residuals that the fit cut off, each with the standard deviation of its noise."""
+
+    shortened: tuple[float, float]
+    clipped: tuple[float, float]
+    longest: Annotated[float, Meta(description="The bound on rows, in lengths of a typical row.")]
+    clip: Annotated[
+        float | None, Meta(description="The bound on residuals, in their standard deviations; null without one.")
+    ]
+    tail: Annotated[
+        tuple[float, float],
+        Meta(description="What the intercept got for the residuals beyond the bound, and its standard deviation."),
+    ]
+
+
 class ResultOutput(Output, tag="unpooled/result/1"):
     """``unpooled result``: the table to publish; the keys from ``nobs`` on are there where the model has standard errors."""
 
@@ -128,6 +143,11 @@ class ResultOutput(Output, tag="unpooled/result/1"):
         Annotated[list[list[float | None]], Meta(description="The covariance of the lines, in their order.")] | UnsetType
     ) = UNSET
     not_determined: Annotated[list[str], Meta(description="The lines that are not printed.")] | UnsetType = UNSET
+    notes: (
+        Annotated[list[str], Meta(description="What the lines are compared with and assume, and what was cut off.")]
+        | UnsetType
+    ) = UNSET
+    clipping: ClippingData | UnsetType | None = UNSET
 
 
 class JointData(Section):

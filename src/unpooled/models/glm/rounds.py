@@ -137,8 +137,8 @@ def schedule_of(
     steps, wide = 1, opened(afforded)
     if afforded >= AMPLE:
         base, scales, descent, cells, score, information = (s * (1 - meat) for s in _AMPLE_SHARES)
-        steps = _MANY_STEPS if tailed else 1  # where rounds cut pulls, they end beside the maximum
-        wide *= 1 if tailed and not scattered else 2  # where bounds on pulls grow with the mean, rows count for more
+        steps = _MANY_STEPS
+        wide *= 2.0 if scattered else 1.0 if tailed else 1.4  # where bounds on pulls grow with the mean, rows count for more
     long = max(LONG, min(_LONGEST, (k / _LONGER_FROM) ** (1 / 3))) * (_SCATTERED if scattered else 1.0)
     long = max(long, wide)
     return GlmSchedule(
