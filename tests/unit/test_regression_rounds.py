@@ -19,7 +19,7 @@ from unpooled.errors import PlanMismatch, StudyAborted, UsageError
 from unpooled.kernels import standard_rows
 from unpooled.kernels.evidence import NoisyMoments, least_squares_state
 from unpooled.models import load
-from unpooled.models.bayes.coordinator import shrunk
+from unpooled.models.bayes.descent import shrunk
 from unpooled.models.bayes.party import STATISTICS
 from unpooled.models.bayes.rounds import FEW, ROUNDS, WORTH_ERRORS, WORTH_SLOPES, Method, schedule_of, with_ample
 from unpooled.privacy import noise

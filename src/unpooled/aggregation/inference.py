@@ -53,6 +53,8 @@ class FittedMoments(Protocol):
     @property
     def covariance(self) -> str: ...  # noqa: D102
     @property
+    def nuisance(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
     def frame(self) -> Coordinates: ...  # noqa: D102
     @property
     def known(self) -> KnownDirections: ...  # noqa: D102
@@ -153,6 +155,7 @@ def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str 
         coding=coding,
         assumed=(*weighted, ASSUMED[Covariance(moments.covariance)]),
         made=layout.made,
+        nuisance=moments.nuisance,
         cut=None if clipping is None else clipping.in_units_of(moments.frame.response_width),
         moments=moments,
     )

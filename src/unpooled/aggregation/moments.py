@@ -62,6 +62,8 @@ class Moments:
     #: What the standard errors assume, and (second moments of scores, variances of their noise) where they rest on some.
     covariance: str = Covariance.MODEL
     meat: tuple[Matrix, Matrix] | None = None
+    #: Columns that were taken out of these rows, and of which they tell nothing.
+    nuisance: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Moments) and self.stored() == other.stored()
@@ -371,7 +373,7 @@ class Moments:
         frame = None if self.standard is None else self.standard.stored()
         weights = None if d.weighting is None else d.weighting.column
         meat = (None, None) if self.meat is None else tuple(Array.of(numbers) for numbers in self.meat)
-        own = (frame, self.holds, d.formula, d.sources, weights, str(self.covariance), *meat)
+        own = (frame, self.holds, d.formula, d.sources, weights, str(self.covariance), *meat, self.nuisance)
         return StoredMoments(*head, *released, *own)
 
     @classmethod
@@ -380,7 +382,7 @@ class Moments:
         layout, frame, gram, variance = parts_of(stored)
         holds = stored.statement.startswith("Differentially private") if stored.holds is None else stored.holds
         own = (stored.plan, stored.statement, frame, holds, stored.covariance)
-        return cls(layout, stored.rows, gram, variance, *own, meat_of(stored, layout.size))
+        return cls(layout, stored.rows, gram, variance, *own, meat_of(stored, layout.size), stored.nuisance)
 
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""

@@ -56,6 +56,8 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     covariance: str = Covariance.MODEL
     meat: Array | None = None
     meat_variance: Array | None = None
+    #: Columns that were taken out of the rows.
+    nuisance: tuple[str, ...] = ()
 
 
 def parts_of(stored: StoredMoments) -> Parts:

@@ -73,6 +73,12 @@ class PrintedTerms:
         """Return the columns of categories."""
         return tuple(factor for factor in self.coded.factors if factor.name != TIME)
 
+    def without_constants(self) -> PrintedTerms:
+        """Return the lines that belong to a term of the model."""
+        kept = self.slopes
+        names, terms = (tuple(np.array(words)[kept].tolist()) for words in (self.names, self.terms))
+        return replace(self, names=names, terms=terms, weights=self.weights[kept])
+
     def of_classes(self, labels: tuple[str, ...], against: str) -> PrintedTerms:
         """Return the lines of every other class against this one; the fitted coefficients stand class after class."""
         others = [label for label in labels if label != against]

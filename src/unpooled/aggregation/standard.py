@@ -135,15 +135,40 @@ class Scales:
             total += np.concatenate([rows.sum(axis=0), (rows * rows).sum(axis=0)])
         return total
 
+    @property
+    def _marks(self) -> list[int]:
+        """Return the places of coded columns of zeros and ones: levels, and marks of missing values."""
+        columns, attribute = self.layout.features, self.layout.coding.attribute
+        first = np.searchsorted(attribute, range(len(columns)))
+        numbers = {int(at) for at, column in zip(first, columns, strict=True) if column.categories is None}
+        return [at for at in range(len(attribute)) if at not in numbers]
+
+    @property
+    def _whole(self) -> list[NDArray[np.intp]]:
+        """Return the places of the levels of each column of which every row has exactly one."""
+        attribute = np.array(self.layout.coding.attribute)
+        columns = [k for k, c in enumerate(self.layout.features) if c.categories is not None and not c.may_be_absent]
+        return [np.flatnonzero(attribute == k) for k in columns] if not self.layout.makes_other_rows else []
+
     def decode(self, total: Total, rows: int) -> Standard:
         """Return the means and deviations that the released sums determine, shrunk and bounded by their noise."""
         p, g = self.count + self.response, float(self.layout.grid)
         first, second = total.values[:p] / g / rows, total.values[p:] / g**2 / rows
         first_noise, second_noise = total.deviations[:p] / g / rows, total.deviations[p:] / g**2 / rows
+        marks, noises = self._marks, (first_noise**2, second_noise**2)
+        if marks and total.deviations.any():  # of zeros and ones the sum of squares is the sum: both tell it
+            a, b = (noise[marks] for noise in noises)
+            first[marks] = (first[marks] * b + second[marks] * a) / (a + b)
+            for places in self._whole:  # every row has one of them
+                first[places] += (1 - first[places].sum()) / len(places)
+            second[marks] = first[marks]
+            first_noise[marks] = second_noise[marks] = np.sqrt(a * b / (a + b))
         middle = np.zeros(p)
         if self.layout.intercept:
             middle = np.clip(first * _MEAN_PRIOR**2 / (_MEAN_PRIOR**2 + first_noise**2), -1.0, 1.0)
         variance = second - middle**2
+        if marks and self.layout.intercept:
+            variance[marks] = np.clip(first[marks], 0.0, 1.0) * (1 - np.clip(first[marks], 0.0, 1.0))
         width = np.sqrt(np.clip(variance, np.maximum(second_noise, _NARROWEST**2), 1.0))
         noise = math.hypot(second_noise[-1], 2 * middle[-1] * first_noise[-1])
         return Standard(middle, width, float(first_noise[-1]), (float(np.clip(variance[-1], 0.0, 1.0)), noise))

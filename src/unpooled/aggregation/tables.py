@@ -149,6 +149,8 @@ class Tables:
     made: FormulaColumns | None = None
     #: What the fit cut off of rows and residuals, its tail in the units of the intercept; None where it cut nothing.
     cut: Clipping | None = None
+    #: Columns of which nothing is told beside those of the table, nor of the constant.
+    nuisance: tuple[str, ...] = ()
 
     def printed(
         self, reference: Mapping[str, str] | None = None, coding: str | None = None, against: object = None
@@ -159,6 +161,8 @@ class Tables:
         asked = {**self.reference, **{str(k): str(v) for k, v in (reference or {}).items()}}
         chosen = asked.pop(self.response, None) if self.classes else None
         found = printed_terms(self.coded, asked, coding or self.coding)
+        if self.nuisance:
+            found = found.without_constants()
         if not self.classes:
             if against is not None:
                 raise UsageError(
@@ -189,11 +193,15 @@ class Tables:
             words.append(f"log odds of each class against {printed.against!r}")
         if printed.factors and printed.coding != TREATMENT:
             words.append("levels are compared with the mean of their column")
-        elif printed.factors and not {n for n, term in zip(printed.names, printed.terms, strict=True) if not term} <= {
-            *without
-        }:
+        elif (
+            not self.nuisance
+            and printed.factors
+            and not {n for n, term in zip(printed.names, printed.terms, strict=True) if not term} <= {*without}
+        ):
             names = ", ".join(f"{factor.name} = {printed.references[factor.name]}" for factor in printed.factors)
             words.append(f"the intercept is that of a row with {names}, and 0 in every number")
+        if self.nuisance:
+            words.append(f"focus: {listed(list(self.nuisance))} and the intercept are nuisance, and have no line")
         return (*words, *self.assumed)
 
     def cut_off(self, printed: PrintedTerms, lines: Sequence[SummaryTerm]) -> tuple[str, ...]:

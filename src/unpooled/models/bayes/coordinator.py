@@ -10,14 +10,15 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.clipping import Clipping
-from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
 from unpooled.aggregation.residual_cells import CELLS
-from unpooled.aggregation.rounds import Rounds, descend
+from unpooled.aggregation.rounds import Rounds
 from unpooled.aggregation.standard import CONSTANT, RESIDUAL, SCALES, SPREAD, Standard
+from unpooled.models.bayes.descent import descent, frame_of, shrunk, without_errors
+from unpooled.models.bayes.focused import focused
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, NAIVE, SQUARE
 from unpooled.models.bayes.rounds import Method, clip_of
 from unpooled.protocol.terms import finite
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Total
     from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.messages import Ask
@@ -60,6 +60,8 @@ class BayesResult(msgspec.Struct, frozen=True):
     #: None where the method releases none: there are no standard errors then.
     moments: StoredMoments | None
     method: str = Method.MOMENTS
+    #: The moments of the focused columns, the others taken out; None without a focus.
+    focused: StoredMoments | None = None
 
 
 def coordinate(plan: Plan[BayesDesign]) -> Conversation:
@@ -69,8 +71,11 @@ def coordinate(plan: Plan[BayesDesign]) -> Conversation:
     if design.method is Method.MOMENTS:
         moments, settings = yield from _one_release(rounds)
         return _result(rounds, posterior(design, moments), moments, settings)
-    fit, left = yield from _standardised(rounds)
-    return _result(rounds, fit, left, ())
+    if design.focus is not None:
+        fit, left = yield from focused(rounds, design.focus)
+        return msgspec.structs.replace(_result(rounds, fit, None, ()), focused=left.stored())
+    fit, found = yield from _standardised(rounds)
+    return _result(rounds, fit, found, ())
 
 
 def _one_release(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, tuple[Moments, tuple[float, ...]]]:
@@ -103,14 +108,14 @@ def _standardised(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, 
     rows = design.standard
     if design.method is Method.MEAN:
         standard = Standard.declared()
-        (start,), _ = yield from _descent(rounds, standard)
+        (start,), _ = yield from descent(rounds, standard)
         return _mean_alone(design, CONSTANT * float(start) * float(standard.width[-1])), None
     total = yield from rounds.total(SCALES)
     standard = design.scales.decode(total, rounds.rows)
-    start, least = yield from _descent(rounds, standard)
+    start, least = yield from descent(rounds, standard)
     if design.method is Method.GRADIENT:
         shrunken = shrunk(start, least, standard, intercept=design.layout.intercept)
-        return _without_errors(design, _frame(design, standard, shrunken, (math.nan, math.nan), least)), None
+        return without_errors(design, frame_of(design, standard, shrunken, (math.nan, math.nan), least)), None
     settings = (*standard.settings, *start.tolist())
     total = yield from rounds.total(SPREAD, settings)
     squares, noise = rows.square_of(total)
@@ -131,7 +136,7 @@ def _standardised(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, 
     if design.layout.intercept:
         start = start.copy()
         start[-1] += clipping.tail[0] / CONSTANT
-    frame = replace(_frame(design, standard, start, (squares, noise**2), least, rounds.weight), clipping=clipping)
+    frame = replace(frame_of(design, standard, start, (squares, noise**2), least, rounds.weight), clipping=clipping)
     promise = plan.statement
     released = Moments(design.layout, rounds.rows, gram, variance, plan.hash, str(promise), frame, promise.holds)
     moments = replace(released, covariance=design.covariance, meat=meat)
@@ -154,66 +159,6 @@ def _cut_off(
         mean, deviation = counts.missing_mean(clip / spread, ends)
         tail = mean * spread, deviation * spread
     return Clipping(counts.shortened, counts.beyond(clip / spread), rows.stretch, clip / spread, tail)
-
-
-def _descent(rounds: Rounds[BayesDesign], standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
-    """Steps along noisy clipped gradients; the mean of the later half of the iterates, and the deviation of its noise."""
-    design, schedule = rounds.design, rounds.design.schedule
-    noise = 0.0
-
-    def move(total: Total, _: Row) -> Row:
-        nonlocal noise
-        gradient, noise = design.standard.gradient_of(total)
-        return schedule.step * gradient / rounds.counted
-
-    start = np.zeros(design.standard.layout.size)
-    found = yield from descend(rounds, lambda at: (*standard.settings, *at.tolist()), move, start, schedule.rounds)
-    return found, noise / rounds.counted / math.sqrt(schedule.rounds - schedule.rounds // 2)
-
-
-def shrunk(start: Row, least: float, standard: Standard, *, intercept: bool) -> Row:
-    """Return slopes shrunk by their noise (James and Stein's factor, at least 0), and a constant by what was known of the mean before."""
-    result, slopes = start.copy(), start.size - intercept
-    square, noise = float(start[:slopes] @ start[:slopes]), slopes * least**2
-    if slopes > 2:  # noqa: PLR2004 - fewer cannot be shrunk by it
-        factor = max(0.0, 1 - noise / square) if square else 0.0
-    else:
-        factor = square / (square + noise) if square else 0.0
-    result[:slopes] *= factor
-    if intercept:
-        before, after = (standard.noise / standard.width[-1]) ** 2, (least / CONSTANT) ** 2
-        result[-1] *= before / (before + after) if before + after else 1.0
-    return result
-
-
-def _frame(
-    design: BayesDesign,
-    standard: Standard,
-    start: Row,
-    squares: tuple[float, float],
-    least: float,
-    weight: float = 1.0,
-) -> Coordinates:
-    """Return the units of standardised rows of these means and deviations; ``weight`` is the rows' mean weight as a part of the largest."""
-    layout, y = design.layout, design.layout.response
-    widths, centres = layout.half_widths, layout.centres
-    p = len(layout.coding.attribute)
-    own = np.concatenate([widths[:p] * standard.width[:-1], [1 / CONSTANT] * layout.intercept])
-    middles = np.concatenate([centres[:p] + widths[:p] * standard.middle[:-1], [0.0] * layout.intercept])
-    width, centre = y.half_width * float(standard.width[-1]), y.centre + y.half_width * float(standard.middle[-1])
-    value, noise = (number / float(standard.width[-1]) ** 2 for number in standard.variance)
-    if layout.weighting is not None:  # the response's variance was released without weights: the moments tell it
-        value = noise = math.nan
-    return Coordinates(own, middles, width, centre, start, squares, (value, noise**2), max(least, 1e-12), weight)
-
-
-def _without_errors(design: BayesDesign, frame: Coordinates) -> LinearFit:
-    """Return the coefficients of the rounds in the data's own units."""
-    layout = design.layout
-    own = frame.back(intercept=layout.intercept) @ frame.start
-    p = own.size - layout.intercept
-    intercept = float(own[-1]) + frame.response_centre if layout.intercept else 0.0
-    return LinearFit.without_errors(own[:p], intercept, has_intercept=layout.intercept)
 
 
 def _mean_alone(design: BayesDesign, mean: float) -> LinearFit:

@@ -16,6 +16,7 @@ from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
 from unpooled.aggregation.weights import WEIGHTS, weights_added_up
 from unpooled.errors import PlanMismatch
+from unpooled.models.bayes.focus import CROSS
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, SQUARE
 from unpooled.privacy.bounds import Coding
 
@@ -96,20 +97,38 @@ def _spread(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int
 
 
 def _residual(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.last
+    standard, start, (clip,) = _asked(context, settings)
+    return shared_out(_rows(context, standard), lambda own: rows.products(own, start, float(clip)))
+
+
+def _asked(context: Context[BayesDesign], settings: Settings) -> tuple[Any, NDArray[np.float64], NDArray[np.float64]]:
+    """Return (means and deviations, coefficients, the clip) of a request for the last round."""
     design = context.design
-    standard, start, (clip,) = public_numbers(design.standard.layout, settings, 1)
-    return shared_out(_rows(context, standard), lambda own: design.standard.products(own, start, float(clip)))
+    size = design.standard.layout.size
+    count = size if design.focus is None else size + len(design.focus.focused) * len(design.focus.others)
+    return public_numbers(design.standard.layout, settings, 1, coefficients=count)
+
+
+def _cross(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.focus
+    assert rows is not None  # it has no such total
+    standard, _, _ = public_numbers(rows.whole, settings, 0, coefficients=0)
+    return shared_out(_rows(context, standard), rows.products_of_columns)
 
 
 def _cells(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
     design = context.design
+    if (focus := design.focus) is not None:
+        standard, start, _ = public_numbers(focus.whole, settings, 0)
+        return shared_out(_rows(context, standard), lambda own: focus.sizes_of(own, start))
     standard, start, (deviation,) = public_numbers(design.standard.layout, settings, 1)
     return shared_out(_rows(context, standard), lambda own: design.standard.residual_cells(own, start, float(deviation)))
 
 
 def _meat(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
-    rows = context.design.standard
-    standard, start, (clip,) = public_numbers(rows.layout, settings, 1)
+    rows = context.design.last
+    standard, start, (clip,) = _asked(context, settings)
     blocks = _rows(context, standard)
     if rows.clusters:  # whose rows lie in several blocks
         return rows.meat.added_up(rows.scores(blocks, start, float(clip)), context.table)
@@ -134,6 +153,7 @@ STATISTICS = {
     DESCENT: _descent,
     SPREAD: _spread,
     CELLS: _cells,
+    CROSS: _cross,
     RESIDUAL: _residual,
     MEAT: _meat,
 }

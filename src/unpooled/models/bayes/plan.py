@@ -18,8 +18,18 @@ from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, t
 from unpooled.aggregation.standard import Scales, StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.aggregation.weights import Weighting
-from unpooled.errors import UsageError
-from unpooled.models.bayes.rounds import ROUNDS, Method, Schedule, afforded, schedule_of, stretch_of, with_ample
+from unpooled.errors import UsageError, listed
+from unpooled.models.bayes.focus import FocusRows
+from unpooled.models.bayes.rounds import (
+    ROUNDS,
+    Method,
+    Schedule,
+    afforded,
+    clip_of_focus,
+    schedule_of,
+    stretch_of,
+    with_ample,
+)
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
@@ -33,6 +43,8 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import Table
 
 MOMENTS, DEVIATIONS, SQUARE = "moments", "deviations", "square"
+#: A focus whose noise moves its coefficient by more deviations of the response than this is refused.
+_MOST_ERROR = 1.0
 AWARE, NAIVE = "noise-aware", "naive"
 #: A precision that is estimated from the release itself.
 ESTIMATE = "estimate"
@@ -62,6 +74,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     covariance: str = Covariance.AUTO
     #: "auto" is decided before data (``rounds.py``).
     method: str = Method.AUTO
+    #: Columns to which the budget goes; the others are nuisance, without standard errors.
+    focus: tuple[str, ...] = ()
     #: The most passes over the data.
     max_passes: int = ROUNDS + 5
     #: Share of the squared budget for the marginal deviations of Algorithm 2; 0 projects nothing.
@@ -89,6 +103,8 @@ class BayesDesign:
     totals: dict[str, Summed]
     standard: StandardRows
     covariance: Covariance = Covariance.MODEL
+    #: The rows of the focused columns; None without a focus.
+    focus: FocusRows | None = None
     #: The best multiple of deviations for so many rows, once it was simulated: public, and a tenth of a second of work.
     multiples: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
 
@@ -115,6 +131,11 @@ class BayesDesign:
     def deviations(self) -> Summed | None:
         """Return the deviations by which Algorithm 2 narrows ranges; None where there are none."""
         return self.totals.get(DEVIATIONS)
+
+    @property
+    def last(self) -> StandardRows:
+        """Return the rows of the last round: of all columns, or of those of a focus."""
+        return self.standard if self.focus is None else self.focus
 
     @property
     def scales(self) -> Scales:
@@ -188,6 +209,12 @@ def _check_method(parameters: Parameters) -> None:
     if parameters.method not in {Method.AUTO, Method.MOMENTS} and _paper(parameters):
         msg = f"{', '.join(_paper(parameters))}: for method 'moments' alone, not for {parameters.method!r}"
         raise UsageError(msg)
+    if bool(parameters.focus) != (parameters.method == Method.FOCUS) and parameters.method != Method.AUTO:
+        raise UsageError(
+            "focus goes with method 'auto' or 'focus', and method 'focus' with the columns that it is for: focus = [..]"
+        )
+    if parameters.focus and (_paper(parameters) or not parameters.fit_intercept):
+        raise UsageError("focus goes with an intercept, and without the parameters of method 'moments'")
 
 
 def _paper(parameters: Parameters) -> list[str]:
@@ -224,41 +251,68 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
     if layout.made is not None and layout.made.derived.offset_column is not None:
         raise UsageError("a linear model has no offset: subtract it from the response")
     check_coding(parameters.coding, parameters.reference, {factor.name: factor.levels for factor in layout.terms.factors})
-    wanted = Method(method or (Method.MOMENTS if _paper(parameters) else parameters.method))
-    coefficients = len(layout.coding.attribute) + 1
-    k = strength(study, aggregation, layout.weighting) / coefficients
-    covariance = covariance_of(parameters.covariance, study)
-    meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
-    schedule = schedule_of(wanted, k, coefficients, parameters.max_passes, meat)
-    used = layout
-    if schedule.method is Method.MEAN:
-        if not layout.intercept:
-            if wanted is Method.MEAN:
-                raise UsageError("method 'mean' is the mean of the response: it goes without fit_intercept=False")
-            schedule = schedule_of(Method.GRADIENT, k, coefficients, parameters.max_passes)
-        else:
-            used = replace(layout, features=())
-    if not schedule.meat:
-        covariance = without_meat(parameters.covariance, schedule.method, Method.REFINEMENT)
-    clusters = study.household_rows if covariance is Covariance.CLUSTER else 0
-    standard = StandardRows(used, rows, schedule.longest, square=schedule.square, clusters=clusters)
-    if schedule.products:  # of a typical row, whose residual is clipped to one deviation
-        noise = (
-            moments_ball(1.0, 1.0, Adjacency(study.adjacency))
-            * standard.radius
-            / (k * coefficients * math.sqrt(schedule.products))
-        )
-        standard = replace(standard, stretch=stretch_of(noise, rows))
-        if schedule.cells and afforded(noise, rows) >= AMPLE:
-            schedule = with_ample(schedule)
-    design = BayesDesign(parameters, aggregation, layout, schedule, {}, standard, covariance)
+    wanted = Method.MOMENTS if _paper(parameters) else Method.FOCUS if parameters.focus else parameters.method
+    design = _spent(study, parameters, aggregation, layout, Method(method or wanted))
 
     def vectors(adjacency: Adjacency) -> Iterator[Summed]:
-        if schedule.method is Method.MOMENTS:
+        if design.method is Method.MOMENTS:
             return _moments(design, adjacency, estimates=method is None)
         return _rounds(design, adjacency)
 
     return replace(design, totals=totals_of(study, vectors, layout.weighting))
+
+
+def _spent(
+    study: Study, parameters: Parameters, aggregation: Aggregation, layout: MomentsLayout, wanted: Method
+) -> BayesDesign:
+    """Return the design without its totals: how the budget is spent, and on which rows."""
+    rows = sum(card.rows for card in study.parties)
+    covariance = covariance_of(parameters.covariance, study)
+    meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
+    coefficients = len(layout.coding.attribute) + 1
+    strong = strength(study, aggregation, layout.weighting)
+    schedule = schedule_of(wanted, strong / coefficients, coefficients, parameters.max_passes, meat)
+    used = layout
+    if schedule.method is Method.MEAN:
+        if not layout.intercept and wanted is Method.MEAN:
+            raise UsageError("method 'mean' is the mean of the response: it goes without fit_intercept=False")
+        if layout.intercept:
+            used = replace(layout, features=())
+        else:
+            schedule = schedule_of(Method.GRADIENT, strong / coefficients, coefficients, parameters.max_passes)
+    if not schedule.meat:
+        covariance = without_meat(parameters.covariance, schedule.method, Method.REFINEMENT)
+    clusters = study.household_rows if covariance is Covariance.CLUSTER else 0
+    standard = StandardRows(used, rows, schedule.longest, square=schedule.square, clusters=clusters)
+    design = BayesDesign(parameters, aggregation, layout, schedule, {}, standard, covariance)
+    adjacency = Adjacency(study.adjacency)
+    if schedule.cross:
+        if study.epsilon == math.inf:
+            raise UsageError("focus says where a budget goes, and epsilon = inf has none: leave it out")
+        focus = replace(FocusRows.of(layout, parameters.focus, rows), longest=schedule.longest, clusters=clusters)
+        _check_focus(schedule, noise_of(focus, strong, schedule.products, adjacency), rows)
+        return replace(design, focus=focus)
+    if schedule.cells:
+        noise = noise_of(standard, strong, schedule.products, adjacency)
+        schedule = with_ample(schedule) if afforded(noise, rows) >= AMPLE else schedule
+        return replace(design, schedule=schedule, standard=replace(standard, stretch=stretch_of(noise, rows)))
+    return design
+
+
+def noise_of(rows: StandardRows, strong: float, share: float, adjacency: Adjacency) -> float:
+    """Return the deviation of the noise in a mean of z r, for typical rows and residuals that are clipped to one deviation."""
+    return moments_ball(1.0, 1.0, adjacency) * rows.radius / (strong * math.sqrt(share))
+
+
+def _check_focus(schedule: Schedule, noise: float, rows: int) -> None:
+    """Refuse a focus whose answer would be noise: an error of more than one deviation of the response, from noise alone."""
+    error = clip_of_focus(noise) * noise
+    if error > _MOST_ERROR:
+        msg = (
+            f"{schedule.method}: with {rows} rows and this epsilon the noise alone moves a coefficient by {error:.2g} standard deviations of the "
+            "response per standard deviation of its column: ask for more rows or a larger epsilon"
+        )
+        raise UsageError(msg)
 
 
 def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
@@ -269,11 +323,17 @@ def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
     if schedule.rounds:
         yield rows.descent(schedule.descent, adjacency, schedule.rounds)
     if schedule.products:
-        yield rows.spread(schedule.spread)
-        yield rows.cells.vector(schedule.cells, rows.moves(adjacency))
+        if schedule.spread:
+            yield rows.spread(schedule.spread)
+        if design.focus is not None:
+            rows = design.focus
+            yield rows.sizes.vector(schedule.cells, rows.moves(adjacency))
+            yield rows.cross(schedule.cross, adjacency)
+        elif schedule.cells:
+            yield rows.cells.vector(schedule.cells, rows.moves(adjacency))
         yield rows.residual(schedule.products, adjacency)
     if schedule.meat:
-        yield rows.meat.vector(schedule.meat, rows.moves(adjacency))
+        yield design.last.meat.vector(schedule.meat, rows.moves(adjacency))
 
 
 def _moments(design: BayesDesign, adjacency: Adjacency, *, estimates: bool) -> Iterator[Summed]:
@@ -307,4 +367,18 @@ def compile_plan(study: Study) -> Plan:
 def plan_of(study: Study, design: BayesDesign, voids: tuple[Sentence, ...] = ()) -> Plan:
     """Return the plan that adds up what this setup says."""
     passes = max(design.schedule.passes, len(design.totals))
-    return plan_of_totals(study, design, voids=voids, notes=passes_note(design.method, passes))
+    notes = passes_note(design.method, passes)
+    if design.focus is not None:
+        notes = (*notes, _focus_note(design))
+    return plan_of_totals(study, design, voids=voids, notes=notes)
+
+
+def _focus_note(design: BayesDesign) -> str:
+    """Return the plan's note on what a focus costs the other terms."""
+    focus = design.focus
+    assert focus is not None
+    others, part = len(focus.nuisance), design.schedule.products + design.schedule.cross
+    return (
+        f"focus on {listed(list(design.parameters.focus))}: {part:.0%} of the squared budget is for these terms. The other {others} columns and the "
+        "intercept have coefficients for predictions, and no standard errors"
+    )

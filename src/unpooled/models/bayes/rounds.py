@@ -25,6 +25,8 @@ class Method(StrEnum):
     REFINEMENT = "refinement"
     #: Standardised rows and rounds of clipped gradients alone: the smallest error of predictions, no standard errors.
     GRADIENT = "gradient"
+    #: Rounds over all columns, and second moments of some of them with the residuals: standard errors of those alone.
+    FOCUS = "focus"
     #: The mean of the response alone, by rounds of residuals clipped to a small part of its range.
     MEAN = "mean"
 
@@ -43,12 +45,22 @@ _SQUARE_ROOT, _SQUARE_MOST = 1.3, 400.0
 _FEWEST = 8
 #: Residuals are clipped to so many of their deviations in the last round: normal ones rarely, however large the noise.
 _CLIP_LEAST = 3.0
+#: Of a focus, whose residuals are few and whose clip is all of its noise.
+_CLIP_FOCUS = 2.0
 #: And farther where the noise is small: what is cut off tails then costs about what the noise does.
 _CLIP_ROOT = 0.5
 #: The bound on rows is never more than this many typical ones: beyond it integers would become coarse.
 _LONGEST_ROW = 64.0
 #: Passes of a refinement in addition to its rounds.
 _BESIDE = 4
+
+
+#: Shares of the squared budget: of the mean of columns, gradients, residual variance, histogram, last round; of a focus, products of columns.
+_SHARES = {
+    Method.GRADIENT: {"scales": 0.15, "descent": 0.85},
+    Method.REFINEMENT: {"scales": 0.1, "descent": 0.42, "spread": 0.06, "cells": 0.05, "products": 0.37},
+    Method.FOCUS: {"scales": 0.1, "descent": 0.15, "cells": 0.06, "cross": 0.12, "products": 0.57},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +75,8 @@ class Schedule:
     cells: float = 0.0
     products: float = 0.0
     meat: float = 0.0
+    #: Of a focus: the products of focused columns with the others.
+    cross: float = 0.0
     rounds: int = 0
     #: |r||z| of one record in a round, and the length of a step.
     longest: float = 1.0
@@ -73,7 +87,10 @@ class Schedule:
     @property
     def passes(self) -> int:
         """Return the number of times that every party's data are read."""
-        return sum(share > 0 for share in (self.scales, self.spread, self.cells, self.products, self.meat)) + self.rounds
+        return (
+            sum(share > 0 for share in (self.scales, self.spread, self.cells, self.products, self.meat, self.cross))
+            + self.rounds
+        )
 
 
 def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, meat: float = 0.0) -> Schedule:
@@ -86,11 +103,9 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, me
         return Schedule(method, descent=1.0, rounds=rounds, longest=_MEAN_UNIT * clip, step=_MEAN_STEP)
     if method is Method.MOMENTS:
         return Schedule(method, products=1.0)
-    refined = method is Method.REFINEMENT
+    refined = method is not Method.GRADIENT
     rounds = max(1, min(ROUNDS if k >= MANY_FROM else FEW, max_passes - (_BESIDE + (meat > 0) if refined else 1)))
-    names = ("scales", "descent", "spread", "cells", "products")
-    found = zip(names, (0.1, 0.42, 0.06, 0.05, 0.37) if refined else (0.15, 0.85), strict=False)
-    shares = {name: share * (1 - meat * refined) for name, share in found} | ({"meat": meat} if refined else {})
+    shares = {name: share * (1 - meat * refined) for name, share in _SHARES[method].items()} | {"meat": meat * refined}
     # Small clips work like signs of gradients: many small noisy steps, whose errors the mean of the later half averages out.
     # Where noise is negligible the clip grows, so that it cuts nothing of what is not normal.
     root = math.sqrt(coefficients)
@@ -112,6 +127,11 @@ def clip_of(noise: float) -> float:
 def afforded(noise: float, rows: int) -> float:
     """Return the typical lengths of a row at which the last round's noise is half the sampling error, for residuals clipped by ``clip_of``."""
     return AFFORDED / (clip_of(noise) * noise * math.sqrt(rows)) if noise else math.inf
+
+
+def clip_of_focus(noise: float) -> float:
+    """Return where residuals of a focus are clipped, in their deviations: at 2 where the noise is large, for it is all that the budget is for."""
+    return max(_CLIP_FOCUS, _CLIP_ROOT * noise ** (-1 / 3)) if noise else math.inf
 
 
 def stretch_of(noise: float, rows: int) -> float:

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 def tables(plan: Plan[BayesDesign], result: BayesResult) -> LinearTables | None:
     """Return the tables to publish: generalised least squares with standard errors and tests; None without moments."""
-    if result.moments is None:
+    stored = result.moments or result.focused
+    if stored is None:
         return None
     given = plan.design.parameters
-    return Moments.of(result.moments).tables(given.reference, given.coding)
+    return Moments.of(stored).tables(given.reference, given.coding)
 
 
 def terms(plan: Plan, result: BayesResult) -> tuple[ResultTerm, ...]:

@@ -1,0 +1,84 @@
+"""Coefficients from rounds of clipped gradients, the coordinates in which they are, and what predicts where there are no errors."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.aggregation.coordinates import Coordinates
+from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.rounds import Rounds, descend
+from unpooled.aggregation.standard import CONSTANT
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.standard import Standard
+    from unpooled.aggregation.totals import Total
+    from unpooled.models.bayes.plan import BayesDesign
+    from unpooled.protocol.messages import Ask
+    from unpooled.protocol.step import Replies
+
+    Row = NDArray[np.float64]
+
+
+def descent(rounds: Rounds[BayesDesign], standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
+    """Steps along noisy clipped gradients; the mean of the later half of the iterates, and the deviation of its noise."""
+    design, schedule = rounds.design, rounds.design.schedule
+    noise = 0.0
+
+    def move(total: Total, _: Row) -> Row:
+        nonlocal noise
+        gradient, noise = design.standard.gradient_of(total)
+        return schedule.step * gradient / rounds.counted
+
+    start = np.zeros(design.standard.layout.size)
+    found = yield from descend(rounds, lambda at: (*standard.settings, *at.tolist()), move, start, schedule.rounds)
+    return found, noise / rounds.counted / math.sqrt(schedule.rounds - schedule.rounds // 2)
+
+
+def shrunk(start: Row, least: float, standard: Standard, *, intercept: bool) -> Row:
+    """Return slopes shrunk by their noise (James and Stein's factor, at least 0), and a constant by what was known of the mean before."""
+    result, slopes = start.copy(), start.size - intercept
+    square, noise = float(start[:slopes] @ start[:slopes]), slopes * least**2
+    if slopes > 2:  # noqa: PLR2004 - fewer cannot be shrunk by it
+        factor = max(0.0, 1 - noise / square) if square else 0.0
+    else:
+        factor = square / (square + noise) if square else 0.0
+    result[:slopes] *= factor
+    if intercept:
+        before, after = (standard.noise / standard.width[-1]) ** 2, (least / CONSTANT) ** 2
+        result[-1] *= before / (before + after) if before + after else 1.0
+    return result
+
+
+def frame_of(
+    design: BayesDesign,
+    standard: Standard,
+    start: Row,
+    squares: tuple[float, float],
+    least: float,
+    weight: float = 1.0,
+) -> Coordinates:
+    """Return the units of standardised rows of these means and deviations; ``weight`` is the rows' mean weight as a part of the largest."""
+    layout, y = design.layout, design.layout.response
+    widths, centres = layout.half_widths, layout.centres
+    p = len(layout.coding.attribute)
+    own = np.concatenate([widths[:p] * standard.width[:-1], [1 / CONSTANT] * layout.intercept])
+    middles = np.concatenate([centres[:p] + widths[:p] * standard.middle[:-1], [0.0] * layout.intercept])
+    width, centre = y.half_width * float(standard.width[-1]), y.centre + y.half_width * float(standard.middle[-1])
+    value, noise = (number / float(standard.width[-1]) ** 2 for number in standard.variance)
+    if layout.weighting is not None:  # the response's variance was released without weights: the moments tell it
+        value = noise = math.nan
+    return Coordinates(own, middles, width, centre, start, squares, (value, noise**2), max(least, 1e-12), weight)
+
+
+def without_errors(design: BayesDesign, frame: Coordinates) -> LinearFit:
+    """Return the coefficients of the rounds in the data's own units."""
+    layout = design.layout
+    own = frame.of_own_units(frame.start, intercept=layout.intercept)
+    return LinearFit.without_errors(*own, has_intercept=layout.intercept)
