@@ -157,6 +157,11 @@ class MomentsLayout:
         return math.sqrt((1 if self.norm is not None else len(self.features)) + self.intercept)
 
     @property
+    def mean_square(self) -> float:
+        """Return the largest square of a coded feature that the bounds allow, as the mean over the coded features of a row."""
+        return (self.radius**2 - self.intercept) / (self.size - self.intercept)
+
+    @property
     def makes_other_rows(self) -> bool:
         """Return True if a row without one of its values has changed coded values other than a zero: an indicator set, the rest shortened less."""
         return self.norm is not None or bool(self.formula) or any(column.missing == "indicator" for column in self.features)

@@ -25,6 +25,7 @@ from unpooled.errors import UsageError
 from unpooled.kernels import noisy_gram
 from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
 from unpooled.kernels.known_directions import KnownDirections, cross_without_still
+from unpooled.kernels.likely_grams import GramPrior
 from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
@@ -169,17 +170,22 @@ class Moments:
         """Return the moments that a fit needs."""
         return NoisyMoments(self.known.matrix, self._cross, self.xx[1], self.xy[1], self.rows)
 
+    @property
+    def _of_unknown_gram(self) -> NoisyMoments:
+        """Return the same for a posterior that knows of the Gram what the release and the declared bounds say (THEORY.md, section 5)."""
+        prior = GramPrior(self.rows * self.layout.mean_square, self.layout.intercept, self.known.still)
+        return replace(self.noisy, gram_prior=prior)
+
     # --- models ----------------------------------------------------------------------------------------------------------
 
     @once
     def posterior(
         self, prior_precision: float | str = ESTIMATE, noise_precision: float | str = ESTIMATE, *, naive: bool = False
     ) -> LinearFit:
-        """Posterior of y ~ N(x.beta + b, 1/noise_precision), beta ~ N(0, I/prior_precision), in the data's own units.
+        """Return the posterior of y ~ N(x.beta + b, 1/noise_precision), beta ~ N(0, I/prior_precision), in the data's own units.
 
-        "estimate": as the moments themselves tell (THEORY.md, section 9); where they hold no sum of y^2, the residual variance is the
-        largest that the declared range allows. The intercept, at the centre of the declared ranges, has the
-        half width of y as its prior standard deviation.
+        "estimate": as the moments themselves tell (THEORY.md, section 9); where they hold no sum of y^2, the residual variance is the largest
+        that the declared range allows. The intercept, at the centre of the declared ranges, has the half width of y as its prior deviation.
         """
         frame = self.frame
         noise = None if is_estimated(noise_precision) else 1 / (positive(noise_precision) * self._unit)
@@ -195,8 +201,8 @@ class Moments:
         if noise is None and math.isnan(squares):
             noise = 1.0  # y lies within one half width of its centre: no residual variance is larger
         priors = [prior] if prior is not None else [self._scaled(t * t) for t in PRIORS.tolist()]
-        estimated = self.noisy.averaged(squares, priors, noise)
-        return self._in_own_units(estimated.mean, estimated.covariance, estimated.noise_variance)
+        whole = self._of_unknown_gram.averaged(squares, priors, noise)
+        return self._in_own_units(whole.mean, whole.covariance, whole.noise_variance)
 
     def ridge(self, alpha: float = 1.0, noise_precision: float | str = ESTIMATE) -> LinearFit:
         """Ridge regression with scikit-learn's ``alpha`` (on centred data of the declared ranges, intercept not penalised).

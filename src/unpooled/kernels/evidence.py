@@ -6,7 +6,7 @@ The maximum would not do: where the noise hides everything, the likelihood of th
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from unpooled.kernels import noisy_gram
+from unpooled.kernels.likely_grams import GramPrior, likely_grams
 from unpooled.kernels.noise_aware import NoiseAware
 from unpooled.kernels.threads import one_thread
 
@@ -31,6 +32,8 @@ PRIORS = np.geomspace(0.01, 3.0, 14)
 #: Residual variance is never taken for less than this part of the response's second moment.
 _LEAST = 1e-3
 _ROUNDS = 4
+#: Of several Grams and priors, those whose evidence is less than exp(-6) of the largest are left out.
+_UNLIKELY = 6.0
 #: With no more coefficients than this, two threads of BLAS wait for each other longer than they work.
 _ALONE = 700
 
@@ -54,17 +57,31 @@ class NoisyMoments:
     gram_variance: Matrix
     cross_variance: Vector
     rows: int
+    #: What is known of the rows' Gram before its release; None: it is taken as it was released.
+    gram_prior: GramPrior | None = None
+    #: Orthonormal columns, in whose coordinates ``gram_variance`` holds; None where they are those of the moments.
+    basis: Matrix | None = None
 
     @cached_property
     def _aware(self) -> NoiseAware:
         """Return the noise-aware regression of these moments, shared by the posteriors under all priors."""
-        return NoiseAware(self.gram, self.cross, self.gram_variance, self.cross_variance)
+        return NoiseAware(self.gram, self.cross, self.gram_variance, self.cross_variance, self.basis)
+
+    @cached_property
+    def likely(self) -> list[tuple[float, NoisyMoments]]:
+        """Return the moments for every Gram that the release leaves likely, with the logarithm of its weight."""
+        if self.gram_prior is None:
+            return [(0.0, self)]
+        return [
+            (each.log_weight, replace(self, gram=each.gram, gram_variance=each.variance, gram_prior=None, basis=each.basis))
+            for each in likely_grams(self.gram, self.gram_variance, self.rows, self.gram_prior)
+        ] or [(0.0, self)]
 
     def log_evidence(self, prior: Vector, noise_variance: float) -> float:
         """Return the log evidence of the cross moments, given M, under coefficients of these prior variances."""
         m, second = self._aware.psd, np.diag(prior)
         covariance = (m * prior) @ m + noise_variance * m
-        covariance += noisy_gram.noise_covariance(second, self.gram_variance, self.cross_variance)
+        covariance += noisy_gram.noise_covariance_in(self.basis, second, self.gram_variance, self.cross_variance)
         covariance[np.diag_indices(prior.size)] += 1e-9 * self.rows
         lower = np.linalg.cholesky(covariance)
         scaled = solve_triangular(lower, self.cross, lower=True)
@@ -86,15 +103,22 @@ class NoisyMoments:
         return found
 
     def averaged(self, squares: float, priors: Sequence[Vector], noise_variance: float | None = None) -> AveragedPosterior:
-        """Return the posterior averaged by evidence over several prior variances of all coefficients.
+        """Return the posterior averaged by evidence over the likely Grams and over several prior variances of all coefficients.
 
         ``squares`` is the noisy sum of y^2, from which the residual variance follows where it is not given.
         """
-        found = []
         with _threads(self.cross.size):
-            for prior in priors:
-                noise = noise_variance or self.residual_variance(squares, prior)
-                found.append((self.log_evidence(prior, noise), *self.posterior(prior, noise), noise, float(prior[0])))
+            asked = []
+            for weight, known in self.likely:
+                for prior in priors:
+                    noise = noise_variance or known.residual_variance(squares, prior)
+                    asked.append((weight + known.log_evidence(prior, noise), known, prior, noise))
+            least = max(each[0] for each in asked) - _UNLIKELY if len(self.likely) > 1 else -np.inf
+            found = [
+                (evidence, *known.posterior(prior, noise), noise, float(prior[0]))
+                for evidence, known, prior, noise in asked
+                if evidence >= least
+            ]
             return _mixture(found)
 
 

@@ -34,8 +34,11 @@ _MEAN_MOVES, _SECOND_MOVES = 1e-11, 1e-10
 class NoiseAware:
     """One pair of noisy moments, whose posteriors are wanted for several priors and noise precisions."""
 
-    def __init__(self, gram: Matrix, cross: Vector, gram_variance: Matrix, cross_variance: Vector) -> None:
+    def __init__(
+        self, gram: Matrix, cross: Vector, gram_variance: Matrix, cross_variance: Vector, basis: Matrix | None = None
+    ) -> None:
         self.psd = np.asfortranarray(noisy_gram.psd_part(gram))
+        self.basis = basis  # in whose coordinates the variances of the Gram hold
         self.cross, self.gram_variance, self.cross_variance = cross, gram_variance, cross_variance
         self._prior: Vector | None = None
         self._second: Matrix | None = None
@@ -90,7 +93,7 @@ class NoiseAware:
 
     def _evaluated(self, second: Matrix, sampling: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
         """Return the mean and the covariance that follow from a second moment."""
-        v = sampling + noisy_gram.noise_covariance(second, self.gram_variance, self.cross_variance)
+        v = sampling + noisy_gram.noise_covariance_in(self.basis, second, self.gram_variance, self.cross_variance)
         lower = _cholesky(v)
         scaled = blas.dtrsm(1.0, lower, self.psd, lower=1)  # L^-1 M, where L L' = V
         precision = blas.dsyrk(1.0, scaled, trans=1, lower=1)
@@ -105,7 +108,7 @@ class NoiseAware:
 
     def _plainly(self, second: Matrix, sampling: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
         """Return the same without factors that rounding may break: of moments without noise whose columns are collinear, for example."""
-        v = sampling + noisy_gram.noise_covariance(second, self.gram_variance, self.cross_variance)
+        v = sampling + noisy_gram.noise_covariance_in(self.basis, second, self.gram_variance, self.cross_variance)
         weighted = np.linalg.solve(v, self.psd)  # V^-1 M
         precision = np.diag(prior) + self.psd @ weighted
         covariance = np.asarray(np.linalg.inv((precision + precision.T) / 2))

@@ -66,6 +66,16 @@ def noise_covariance(second: Matrix, gram_variance: Matrix, cross_variance: Vect
     return covariance
 
 
+def noise_covariance_in(basis: Matrix | None, second: Matrix, gram_variance: Matrix, cross_variance: Vector) -> Matrix:
+    """Return the same where the entries of the Gram are independent in the coordinates of an orthonormal basis; None: in their own."""
+    if basis is None:
+        return noise_covariance(second, gram_variance, cross_variance)
+    turned = noise_covariance(basis.T @ second @ basis, gram_variance, np.zeros_like(cross_variance))
+    covariance = basis @ turned @ basis.T
+    covariance[np.diag_indices(cross_variance.size)] += cross_variance
+    return np.asarray(covariance)
+
+
 def naive_posterior(gram: Matrix, cross: Vector, prior: Vector, noise_precision: float) -> tuple[Vector, Matrix]:
     """Return the posterior that takes noisy moments for exact ones, as published: precision Lambda_0 + lambda M."""
     covariance = np.asarray(np.linalg.pinv(np.diag(prior) + noise_precision * gram, hermitian=True), dtype=np.float64)
