@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import erf
+from scipy.special import ndtr
 
 from unpooled.aggregation.totals import Summed
 from unpooled.kernels.pareto_tail import missing_mean
@@ -42,7 +42,7 @@ _EXACT = 3.0
 #: The same for Pearson residuals of counts, whose dispersion is learnt from them.
 COUNT_CUTS = (0.25, 0.5, *TAIL_CUTS, 48.0, 64.0)
 
-#: Where cells of the sizes of residuals begin, from which their deviation is learnt: in deviations of the response.
+#: Where cells of residuals begin from which their mean and deviation are learnt: in deviations of the response.
 SIZE_CUTS = (0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
 
@@ -159,30 +159,37 @@ class ResidualCounts:
 
 
 @dataclass(frozen=True)
-class SizeCells:
-    """Cells of the sizes of residuals, where so few rows are counted that signs and lengths of rows would cost too much."""
+class SignedCells:
+    """Cells of signed residuals, from which their mean and deviation are learnt, where so few rows are counted that a mean square says nothing."""
 
     cuts: tuple[float, ...] = SIZE_CUTS
 
+    @property
+    def count(self) -> int:
+        """Return the number of cells."""
+        return 2 * len(self.cuts) + 1
+
     def vector(self, share: float, moves: Mapping[Unit, Adjacency]) -> Summed:
         """Return the counts with their noise (Theorem F.2)."""
-        count = len(self.cuts) + 1
-        reach = {who: Reach(category_counts(how), count) for who, how in moves.items()}
-        return Summed(CELLS, (Block(count, 1.0),), reach, 1, share)
+        reach = {who: Reach(category_counts(how), self.count) for who, how in moves.items()}
+        return Summed(CELLS, (Block(self.count, 1.0),), reach, 1, share)
 
     def added_up(self, residual: Floats) -> Ints:
-        """Return the exact counts of these rows, from the smallest residuals to the largest."""
+        """Return the exact counts of these rows, from the lowest residuals to the highest."""
         place = np.searchsorted(np.array(self.cuts), np.abs(residual), side="right")
-        return np.bincount(place, minlength=len(self.cuts) + 1).astype(np.int64)
+        cell = len(self.cuts) + np.where(residual < 0, -place, place)
+        return np.bincount(cell, minlength=self.count).astype(np.int64)
 
-    def scale(self, total: Total, rows: int) -> tuple[float, float]:
-        """Return the deviation of normal residuals as the mean and the deviation of its posterior; every factor is as likely before data."""
-        scales = np.geomspace(self.cuts[0], self.cuts[-1], 200)
-        inside = erf(np.array([0.0, *self.cuts, np.inf]) / scales[:, None] / math.sqrt(2))
-        expected = rows * np.diff(inside, axis=1)
+    def decode(self, total: Total, rows: int) -> tuple[float, float, float]:
+        """Return (mean, deviation, the error of that deviation) of normal residuals; the deviation is at most 1, and every mean and factor below is as likely before data."""
+        scales, means = np.geomspace(self.cuts[1], 1.0, 80), np.linspace(-self.cuts[-4], self.cuts[-4], 41)
+        ends = np.array([-np.inf, *(-cut for cut in reversed(self.cuts)), *self.cuts, np.inf])
+        inside = ndtr((ends - means[:, None, None]) / scales[:, None])
+        expected = rows * np.diff(inside, axis=-1)
         variance = np.square(total.deviations) + expected + 1e-9
-        log = -(np.square(total.values - expected) / variance + np.log(variance)).sum(axis=1) / 2
+        log = -(np.square(total.values - expected) / variance + np.log(variance)).sum(axis=-1) / 2
         weights = np.exp(log - log.max())
         weights /= weights.sum()
-        mean = float(weights @ scales)
-        return mean, math.sqrt(max(float(weights @ np.square(scales)) - mean**2, 0.0))
+        own = weights.sum(axis=0)
+        mean, deviation = float(weights.sum(axis=1) @ means), math.exp(float(own @ np.log(scales)))
+        return mean, deviation, math.sqrt(max(float(own @ np.square(scales)) - deviation**2, 0.0))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.residual_cells import SizeCells
+from unpooled.aggregation.residual_cells import SignedCells
 from unpooled.aggregation.standard import StandardRows
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import UsageError, listed
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: The products of focused columns with the others.
 CROSS = "cross"
+#: The deviations of columns are known up to this part of them.
+_SCALE = 0.2
 #: The bound on |z_F||z_N| in lengths of typical rows.
 _LONGEST = 1.3
 
@@ -81,15 +83,15 @@ class FocusRows(StandardRows):
         return self.full.grid
 
     @property
-    def sizes(self) -> SizeCells:
-        """Return the histogram of the sizes of residuals, in deviations of the response."""
-        return SizeCells()
+    def cells_of_all(self) -> SignedCells:
+        """Return the histogram of residuals, in deviations of the response."""
+        return SignedCells()
 
-    def sizes_of(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
-        """Return the exact counts of residuals by their sizes."""
-        total = np.zeros(len(self.sizes.cuts) + 1, dtype=np.int64)
+    def residuals_of_all(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
+        """Return the exact counts of the residuals that all columns leave."""
+        total = np.zeros(self.cells_of_all.count, dtype=np.int64)
         for _, residual, _ in self.full._left(blocks, start):  # noqa: SLF001 - the same rows
-            total += self.sizes.added_up(residual)
+            total += self.cells_of_all.added_up(residual)
         return total
 
     @property
@@ -145,8 +147,9 @@ class FocusRows(StandardRows):
         found, free = self._without_still(found.reshape(len(self.focused), len(self.others)), standard)
         square = float(np.square(found).sum())
         kept = max(0.0, 1 - max(free - 2, 1) * variance / square) if square else 0.0
-        # What is kept has its noise, and what is drawn to 0 may be as large as noise hides.
-        return found * kept, variance * free / found.size
+        # What is kept has its noise and an error of scale, and what is drawn to 0 may be as large as noise hides.
+        hidden = ((1 - kept) ** 2 + _SCALE**2) * max(square - variance * free, 0.0)
+        return found * kept, variance + hidden / max(free, 1)
 
     def _without_still(self, found: Floats, standard: Standard) -> tuple[Floats, int]:
         """Return the same without its noise along the levels of a column, which add up to the constant; and how many entries are free."""

@@ -11,7 +11,7 @@ import numpy as np
 from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.residual_cells import CELLS
-from unpooled.aggregation.standard import RESIDUAL, SCALES
+from unpooled.aggregation.standard import CONSTANT, RESIDUAL, SCALES
 from unpooled.models.bayes.descent import descent, frame_of, shrunk, without_errors
 from unpooled.models.bayes.focus import CROSS
 from unpooled.models.bayes.rounds import clip_of_focus
@@ -44,7 +44,8 @@ def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask]
     )  # what no row sees of it is no size
     fit = without_errors(design, frame_of(design, standard, start, (math.nan, math.nan), least))
     total = yield from rounds.total(CELLS, (*standard.settings, *start.tolist()))
-    spread, error = rows.sizes.scale(total, rounds.rows)
+    offset, spread, error = rows.cells_of_all.decode(total, rounds.rows)
+    start = np.append(start[:-1], start[-1] + offset / CONSTANT)
     squares, noise = spread**2 * rounds.rows, 2 * spread * error * rounds.rows
     total = yield from rounds.total(CROSS, standard.settings)
     taken, variance = rows.related(total, standard)
@@ -59,7 +60,7 @@ def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask]
         total = yield from rounds.total(MEAT, settings)
         meat = rows.meat_of(total, clip)
     # The product of the errors of both: all others together explain at most the response, whatever the rounds know of them.
-    product = variance * min(len(rows.others) * (least / share) ** 2, _MOST_EXPLAINED)
+    product = variance * min(len(rows.others) * (least / share) ** 2, _MOST_EXPLAINED * spread**2)
     errors[: len(rows.focused), -1] += product * rounds.rows**2
     errors[-1, : len(rows.focused)] = errors[: len(rows.focused), -1]
     kept = [*rows.focused, len(standard.width) - 1]
@@ -70,7 +71,7 @@ def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask]
     return fit, replace(moments, covariance=design.covariance, meat=meat, nuisance=rows.nuisance)
 
 
-#: The most of the response's variance that errors of the other coefficients are taken to explain.
+#: The most of the residual variance that errors of the other coefficients are taken to explain.
 _MOST_EXPLAINED = 0.5
 #: Of residuals at least this share is taken to lie inside the clip of a gradient.
 _LEAST_SHARE = 0.05

@@ -121,7 +121,7 @@ def _cells(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int6
     design = context.design
     if (focus := design.focus) is not None:
         standard, start, _ = public_numbers(focus.whole, settings, 0)
-        return shared_out(_rows(context, standard), lambda own: focus.sizes_of(own, start))
+        return shared_out(_rows(context, standard), lambda own: focus.residuals_of_all(own, start))
     standard, start, (deviation,) = public_numbers(design.standard.layout, settings, 1)
     return shared_out(_rows(context, standard), lambda own: design.standard.residual_cells(own, start, float(deviation)))
 

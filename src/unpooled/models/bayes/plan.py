@@ -327,7 +327,7 @@ def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
             yield rows.spread(schedule.spread)
         if design.focus is not None:
             rows = design.focus
-            yield rows.sizes.vector(schedule.cells, rows.moves(adjacency))
+            yield rows.cells_of_all.vector(schedule.cells, rows.moves(adjacency))
             yield rows.cross(schedule.cross, adjacency)
         elif schedule.cells:
             yield rows.cells.vector(schedule.cells, rows.moves(adjacency))

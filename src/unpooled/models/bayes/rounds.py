@@ -59,7 +59,7 @@ _BESIDE = 4
 _SHARES = {
     Method.GRADIENT: {"scales": 0.15, "descent": 0.85},
     Method.REFINEMENT: {"scales": 0.1, "descent": 0.42, "spread": 0.06, "cells": 0.05, "products": 0.37},
-    Method.FOCUS: {"scales": 0.1, "descent": 0.15, "cells": 0.06, "cross": 0.12, "products": 0.57},
+    Method.FOCUS: {"scales": 0.1, "descent": 0.14, "cells": 0.05, "cross": 0.17, "products": 0.54},
 }
 
 
