@@ -77,6 +77,20 @@ class Coordinates:
         own = self.back(intercept=intercept) @ coefficients
         return own[: own.size - intercept], float(own[-1]) + self.response_centre if intercept else 0.0
 
+    def prior_of(self, precision: float, *, intercept: bool) -> Row:
+        """Return the prior variances of coordinates, for one precision of all slopes in the data's own units."""
+        prior = (self.widths / self.response_width) ** 2 / precision
+        if intercept:
+            prior[-1] = 1.0
+        return np.asarray(prior)
+
+    def prior_of_all(self, variance: float, *, intercept: bool) -> Row:
+        """Return one prior variance for every coordinate but the constant's, which has the half width of the response."""
+        prior = np.full(self.widths.size, variance)
+        if intercept:
+            prior[-1] = 1.0
+        return prior
+
     def stored(self) -> StoredCoordinates:
         """As plain data."""
         widths, centres, start = (tuple(row.tolist()) for row in (self.widths, self.centres, self.start))

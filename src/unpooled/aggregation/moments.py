@@ -20,7 +20,7 @@ from unpooled.aggregation.moments_file import FORMAT, StoredMoments, decoded, me
 from unpooled.aggregation.once import once
 from unpooled.aggregation.precisions import ESTIMATE, is_estimated, positive
 from unpooled.aggregation.printed_terms import TREATMENT
-from unpooled.aggregation.sampling import sampling_covariance
+from unpooled.aggregation.sampling import behind_prior, sampling_covariance
 from unpooled.errors import UsageError
 from unpooled.kernels import noisy_gram
 from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
@@ -187,11 +187,11 @@ class Moments:
         "estimate": as the moments themselves tell (THEORY.md, section 9); where they hold no sum of y^2, the residual variance is the largest
         that the declared range allows. The intercept, at the centre of the declared ranges, has the half width of y as its prior deviation.
         """
-        frame = self.frame
+        frame, one = self.frame, self.layout.intercept
         noise = None if is_estimated(noise_precision) else 1 / (positive(noise_precision) * self._unit)
-        prior = None if is_estimated(prior_precision) else self._prior(positive(prior_precision))
+        prior = None if is_estimated(prior_precision) else frame.prior_of(positive(prior_precision), intercept=one)
         if naive:  # the paper's own takes both for known: 1 where nothing else is said
-            prior = self._prior(1.0) if prior is None else prior
+            prior = frame.prior_of(1.0, intercept=one) if prior is None else prior
             noise = 1 / self._unit if noise is None else noise
             found = noisy_gram.naive_posterior(self.xx[0], self.xy[0], 1 / prior, 1 / noise)
             return self._in_own_units(*found, noise)
@@ -200,7 +200,7 @@ class Moments:
         squares = frame.squares[0]
         if noise is None and math.isnan(squares):
             noise = 1.0  # y lies within one half width of its centre: no residual variance is larger
-        priors = [prior] if prior is not None else [self._scaled(t * t) for t in PRIORS.tolist()]
+        priors = [prior] if prior is not None else [frame.prior_of_all(t * t, intercept=one) for t in PRIORS.tolist()]
         whole = self._of_unknown_gram.averaged(squares, priors, noise)
         return self._in_own_units(whole.mean, whole.covariance, whole.noise_variance)
 
@@ -269,38 +269,19 @@ class Moments:
         """Return the residual variance of a row of weight 1 in the data's own units, per unit of that of coordinates."""
         return self.frame.response_width**2 * self.layout.largest
 
-    def _prior(self, precision: float) -> Row:
-        """Prior variances in coordinates of one precision in the data's own units."""
-        frame = self.frame
-        prior = (frame.widths / frame.response_width) ** 2 / precision
-        if self.layout.intercept:
-            prior[-1] = 1.0
-        return np.asarray(prior)
-
-    def _scaled(self, variance: float) -> Row:
-        """Return one prior variance for every coordinate but the constant's, which has the half width of the response."""
-        prior = np.full(self.layout.size, variance)
-        if self.layout.intercept:
-            prior[-1] = 1.0
-        return prior
-
     def _about_start(self, prior: Row | None, noise: float | None) -> LinearFit:
         """Return the least squares solution of the rows from residual moments, then the coefficients behind it (THEORY.md, section 9)."""
         frame = self.frame
-        found, spread = least_squares_state(self.noisy, frame.least)
         if noise is None:
             noise = self._residual_variance()
+        if prior is not None:
+            mean = frame.start + self.known.inverse @ self._cross
+            sampling = sampling_covariance(self.known, noise * (self.weight / self.rows), self.meat)
+            return self._in_own_units(*behind_prior(self.known, mean, sampling + self.met(mean), prior), noise)
+        found, spread = least_squares_state(self.noisy, frame.least)
         gram = noisy_gram.repaired(self._invertible, self.xx[1])
         sampled = noise * (self.weight / self.rows) * np.linalg.inv(gram)
-        mean, covariance = frame.start + found, spread + sampled
-        if prior is not None:
-            # beta | t: N(A t, (Lambda + M / sigma^2)^-1), A = (Lambda + M / sigma^2)^-1 M / sigma^2.
-            others = np.eye(found.size) - self.known.still @ self.known.still.T
-            told = others @ np.linalg.inv(sampled) @ others
-            behind = np.linalg.inv(np.diag(1 / prior) + told)
-            a = behind @ told
-            mean, covariance = a @ mean, a @ spread @ a.T + behind
-        return self._in_own_units(mean, covariance, noise)
+        return self._in_own_units(frame.start + found, spread + sampled, noise)
 
     def _residual_variance(self) -> float:
         """Return the residual variance of the rounds' coefficients, which are nearly the rows' own; never below the noise of that number."""

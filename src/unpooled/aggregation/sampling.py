@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from unpooled.kernels.known_directions import KnownDirections
 
     Matrix = NDArray[np.float64]
+    Vector = NDArray[np.float64]
 
 
 def sampling_covariance(known: KnownDirections, variance: float, meat: tuple[Matrix, Matrix] | None) -> Matrix:
@@ -27,3 +28,14 @@ def sampling_covariance(known: KnownDirections, variance: float, meat: tuple[Mat
         return variance * inverse
     model = variance * (known.vectors * known.values) @ known.vectors.T
     return np.asarray(inverse @ drawn_to_model(*meat, model) @ inverse)
+
+
+def behind_prior(known: KnownDirections, mean: Vector, covariance: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
+    """Return the posterior mean and covariance of coefficients with these prior variances about 0, from unshrunk estimates.
+
+    The estimates and their covariance count along the known directions alone: of the others the prior is all that is said.
+    """
+    own = known.vectors
+    told = own @ np.linalg.solve(own.T @ covariance @ own, own.T)
+    behind = np.asarray(np.linalg.inv(np.diag(1 / prior) + (told + told.T) / 2), dtype=np.float64)
+    return np.asarray(behind @ told @ mean), behind
