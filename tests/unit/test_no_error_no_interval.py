@@ -34,13 +34,13 @@ FRAME = pl.DataFrame(
 BOUNDS = Bounds({"age": (0, 100), "arm": ["a", "b", "c", "never"], "wide": (-500, 500), "still": (0, 8)})
 U = (FRAME["age"].to_numpy() - 50) / 20 + (FRAME["arm"] == "b").to_numpy()
 CLASS = (U + RNG.logistic(size=N) > 0).astype(int)
-COMMON = {"bounds": BOUNDS, "epsilon": 2.0, "delta": 1e-5, "random_state": 1}
+COMMON = {"bounds": BOUNDS, "epsilon": 4.0, "delta": 1e-5, "random_state": 1}
 FITS = {
     "regression": lambda: PrivateBayesianRegression(y_bounds=(-8, 8), **COMMON).fit(FRAME, U + RNG.normal(size=N)),
     "moments": lambda: PrivateBayesianRegression(y_bounds=(-8, 8), method="moments", **COMMON).fit(FRAME, U),
     "logistic": lambda: PrivateGLM(classes=(0, 1), **COMMON).fit(FRAME, CLASS),
     "poisson": lambda: PrivateGLM("poisson", y_bounds=(0, 20), **COMMON).fit(FRAME, RNG.poisson(np.exp(U / 2))),
-    "multinomial": lambda: PrivateGLM("multinomial", classes=(0, 1, 2), method="newton", **(COMMON | {"epsilon": 6.0})).fit(
+    "multinomial": lambda: PrivateGLM("multinomial", classes=(0, 1, 2), method="newton", **(COMMON | {"epsilon": 10.0})).fit(
         FRAME, CLASS + (U > 1)
     ),
     "rounds": lambda: PrivateLogisticRegression(classes=(0, 1), method="rounds", **COMMON).fit(FRAME, CLASS),

@@ -122,6 +122,8 @@ class Response:
     #: Whether a response may be far from its mean, so that residuals have tails, and whether they tell the family's dispersion.
     tailed: ClassVar[bool] = False
     scattered: ClassVar[bool] = False
+    #: Whether the link is the logarithm, so that a constant more multiplies all means.
+    multiplies: ClassVar[bool] = False
     low: float = 0.0
     high: float = math.inf
     #: Of counts: the variance is dispersion m (Poisson), or m + dispersion m^2 (negative binomial).

@@ -41,6 +41,7 @@ class Gamma(RowFamily):
     dispersed: ClassVar[bool] = True
     positive: ClassVar[bool] = True
     tailed: ClassVar[bool] = True
+    multiplies: ClassVar[bool] = True
     cap: float = CAP
 
     def value(self, u: Vector, y: Vector) -> Vector:

@@ -40,6 +40,7 @@ class NegativeBinomial(RowFamily):
     slope: ClassVar[float] = math.inf
     curvature: ClassVar[float] = math.inf
     tailed: ClassVar[bool] = True
+    multiplies: ClassVar[bool] = True
     scattered: ClassVar[bool] = True
 
     def _at(self, u: Vector) -> Vector:

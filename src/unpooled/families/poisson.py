@@ -36,6 +36,7 @@ class Poisson(RowFamily):
     slope: ClassVar[float] = math.inf
     curvature: ClassVar[float] = math.inf
     tailed: ClassVar[bool] = True
+    multiplies: ClassVar[bool] = True
     scattered: ClassVar[bool] = True
     cap: float = CAP
 

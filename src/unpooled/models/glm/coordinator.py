@@ -133,6 +133,9 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutti
             again = yield from cutting.converged()
             if not again:
                 break
+    if not exact and design.family.multiplies and design.layout.intercept:
+        ratio, known, move = _at_new_level(fit, gram, variance, score, move)
+        cutting.moved(ratio)
     estimate = fit.start if exact else fit.start + move
     meat: tuple[Matrix, Matrix] | None = None
     if MEAT in design.totals:
@@ -141,8 +144,6 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutti
         meat = squares * fit.units[0] ** 2, variances * fit.units[0] ** 4
     noises = np.full(score.size, noise**2)
     tail = (0.0, 0.0) if cutting.clipping is None else cutting.clipping.tail
-    if not exact and design.layout.intercept:
-        cutting.moved(float(move[-1]) * CONSTANT + tail[0])
     found = _step(fit, estimate, known, noises, cutting.own, tail, meat)
     if not exact:
         # For predictions: as far along as the noise of the step allows, beside that of the rounds (THEORY.md, section 3).
@@ -153,6 +154,19 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutti
         if design.layout.intercept:
             fit.start[-1] += tail[0] / CONSTANT
     return found, cutting
+
+
+def _at_new_level(fit: GlmFit, gram: Matrix, variance: Matrix, score: Row, move: Row) -> tuple[float, Curvature, Row]:
+    """Return the ratio of all means after the step to those before it, and the curvature and the step that follow.
+
+    Rounds that cut pulls end at too small means. With a log link a step e^d - 1 of the constant is one of d, and second derivatives at the new means
+    are e^d times the released ones.
+    """
+    ratio = min(max(1 + float(move[-1]) * CONSTANT, 0.5), 2.0)
+    known = fit.shape.known(gram * ratio, variance * ratio**2, fit.penalty, fit.still)
+    found = np.asarray(known.inverse @ score)
+    found[-1] += (math.log(ratio) - (ratio - 1) / ratio) / CONSTANT
+    return ratio, known, found
 
 
 def _step(

@@ -77,17 +77,18 @@ class Cutting:
         yield from self._squares()
         return self.family.name == "negative-binomial"
 
-    def moved(self, shift: float) -> None:
-        """Correct the factor of counts for a Newton step that moved the linear predictor of a typical record by this.
+    def moved(self, ratio: float) -> None:
+        """Correct the factor of the variance for a Newton step that multiplied all means by this.
 
-        Residuals were squared about the means of the rounds, m: true ones of r m make (y - m)^2 / m the factor times r, and m (r - 1)^2 more.
+        Residuals were squared about the means of the rounds, m: true ones of r m make (y - m)^2 / m the factor times r, and m (r - 1)^2 more. Of the
+        gamma family, whose second derivatives at the new means are r times as large and whose scores vary by r^2, r times the factor is left.
         """
-        if not (self._counted and self.family.name == "poisson"):
-            return
-        ratio = math.exp(min(max(shift, -1.0), 1.0))
-        beside = self.fit.shape.mean / ratio * (ratio - 1) ** 2
-        self.factor = max((self.factor - beside) / ratio, 1.0)
-        self.family = replace(self.family, dispersion=self.factor)
+        if self.family.dispersed:
+            self.factor *= ratio
+        elif self._counted and self.family.name == "poisson":
+            beside = self.fit.shape.mean / ratio * (ratio - 1) ** 2
+            self.factor = max((self.factor - beside) / ratio, 1.0)
+            self.family = replace(self.family, dispersion=self.factor)
 
     def _squares(self) -> Generator[list[Ask], Replies, None]:
         """The mean square of Pearson residuals, and the dispersion that follows."""

@@ -117,11 +117,11 @@ class GlmDesign:
     @cached_property
     def long(self) -> GlmRows:
         """Return rows of a Newton step, of which fewer are scaled down."""
-        return self._of(self.schedule.long)
+        return self._of(self.schedule.long, self.schedule.stretch)
 
-    def _of(self, part: float) -> GlmRows:
+    def _of(self, part: float, stretch: float = 1.0) -> GlmRows:
         exact = self.schedule.exact
-        stretch = 1.0 if exact else max(part, 1.0)
+        stretch = 1.0 if exact else stretch
         kind = _KINDS.get(self.family.name, (BaseRate, GlmRows))[1]
         square = _exact_square(self.rows) if exact else LARGEST_SQUARE
         rows = kind(

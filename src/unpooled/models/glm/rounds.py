@@ -44,6 +44,8 @@ _LONGER_FROM, _LONGEST = 200.0, 2.0
 _MOST_DEVIATIONS, _MANY_STEPS = 3.0, 2
 #: Shares (base rate, scales, rounds, histogram, score, information) where the budget is ample: rounds arrive with little.
 _AMPLE_SHARES = (0.03, 0.03, 0.08, 0.03, 0.71, 0.12)
+#: Rows of second moments are longer while their noise stays below this part of a typical eigenvalue.
+_HIDING = 0.1
 #: A dispersion that is estimated may be large: pulls and rows then have this many times the bound.
 _SCATTERED = 2.0
 #: The length of a step along a gradient, at most.
@@ -79,8 +81,9 @@ class GlmSchedule:
     rounds: int = 0
     steps: int = 0
     step: float = 0.0
-    #: As ``LONG``, of this study's Newton step.
+    #: As ``LONG``, of this study's Newton step, and the same for the rows of its second moments.
     long: float = LONG
+    stretch: float = LONG
 
     @property
     def passes(self) -> int:
@@ -139,8 +142,11 @@ def schedule_of(
         base, scales, descent, cells, score, information = (s * (1 - meat) for s in _AMPLE_SHARES)
         steps = _MANY_STEPS
         wide *= 2.0 if scattered else 1.0 if tailed else 1.4  # where bounds on pulls grow with the mean, rows count for more
-    long = max(LONG, min(_LONGEST, (k / _LONGER_FROM) ** (1 / 3))) * (_SCATTERED if scattered else 1.0)
-    long = max(long, wide)
+    once = max(LONG, min(_LONGEST, (k / _LONGER_FROM) ** (1 / 3)))
+    long = max(once * (_SCATTERED if scattered else 1.0), wide)
+    # The noise of second moments hides directions: its operator norm is sqrt(2 D) 1.4 stretch^2 D / (n mu sqrt share).
+    quiet = math.sqrt(_HIDING * k * math.sqrt(information / coefficients) / 2)
+    stretch = min(max(once, quiet), long)
     return GlmSchedule(
         method,
         base=base,
@@ -154,4 +160,5 @@ def schedule_of(
         steps=steps,
         step=step,
         long=long,
+        stretch=stretch,
     )
