@@ -163,7 +163,8 @@ def test_shared_parameters_stand_in_one_order_and_only_the_first_may_go_without_
 @pytest.mark.parametrize(("one", "other"), [*itertools.combinations(ESTIMATORS, 2)])
 def test_a_parameter_of_two_estimators_has_one_default_and_one_type(one: str, other: str) -> None:
     first, second = parameters(ESTIMATORS[one]), parameters(ESTIMATORS[other])
-    for name in (first.keys() & second.keys()) - {"source"}:  # a list of one model's weights, or such a list per party
+    # Sources are a list of one model's weights, or such a list per party; a dispersion is learnt from rows of one party's responses alone.
+    for name in (first.keys() & second.keys()) - {"source", "dispersion"}:
         # Where columns are split a value is protected if nothing else is said, where rows are split a row.
         same = name != "unit" or ("parties" in first) == ("parties" in second)
         assert first[name].default == second[name].default or not same, name

@@ -261,7 +261,8 @@ def test_a_study_renders_its_coefficients() -> None:
     text = model.table(model.compile(asked), result)
     assert "intervals of 90%" in text
     assert "rows of one, two" in text
-    assert text.count("\n") == 6
+    assert "standard errors assume independent rows" in text
+    assert text.count("\n") == 7
     assert result.coefficients[0].value == pytest.approx(1.0, abs=0.15)
     assert result.moments == Moments.of(result.moments).stored()
 

@@ -113,7 +113,7 @@ def test_levels_of_a_number_and_an_offset_are_made_where_every_other_column_is_a
 
 @pytest.mark.parametrize(("family", "response"), [("logistic", "ill"), ("poisson", "falls")])
 def test_a_glm_without_noise_is_that_of_the_textbook(family: str, response: str) -> None:
-    more: dict[str, Any] = {"classes": (0, 1)} if family == "logistic" else {"y_bounds": (0, 60)}
+    more: dict[str, Any] = {"classes": (0, 1)} if family == "logistic" else {"y_bounds": (0, 60), "dispersion": 1.0}
     offset = np.log(YEARS) if family == "poisson" else np.zeros(N)
     formula = f"{response} ~ {RIGHT}" + (" + offset(log(years))" if family == "poisson" else "")
     model = PrivateGLM(family, epsilon=math.inf, bounds=BOUNDS, **more).fit(FRAME, formula=formula)

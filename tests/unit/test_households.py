@@ -133,7 +133,8 @@ def test_cards_say_how_much_they_hold() -> None:
 def statistics(asked: Study, rows: list[dict[str, float]]) -> dict[str, np.ndarray]:
     """What one party would release of these rows: exact, by the code that releases it."""
     plan, found = plan_of(asked), {}
-    table = Table({name: [row[name] for row in rows] for name in ("x", "z", "y")})
+    ids = ["first", "second", *["household"] * (len(rows) - 2)]  # after those that stay
+    table = BoundedTable(Table({name: [row[name] for row in rows] for name in ("x", "z", "y")}), ids, asked.household_rows)
     context = Context("a", table, plan, "", 0, None)  # type: ignore[arg-type]
     if asked.model == "describe":
         from unpooled.models.describe.party import sums
@@ -154,8 +155,8 @@ def statistics(asked: Study, rows: list[dict[str, float]]) -> dict[str, np.ndarr
         width = design.standard.layout.size
         p = len(design.standard.layout.coding.attribute) + 1
         start = np.linspace(-0.5, 0.5, width)
-        settings = (*np.zeros(p), *np.full(p, 0.3), *start) if name in {"descent", "spread", "residual"} else ()
-        settings = (*settings, 1.0) if name == "residual" else settings
+        settings = (*np.zeros(p), *np.full(p, 0.3), *start) if name in {"descent", "spread", "cells", "residual", "meat"} else ()
+        settings = (*settings, 1.0) if name in {"cells", "residual", "meat"} else settings
         found[name] = STATISTICS[name](context, tuple(map(float, settings)))
     return found
 
@@ -426,7 +427,7 @@ def test_rows_of_an_id_are_bounded_over_all_sites_together() -> None:
 def test_rounds_are_decided_by_ids_and_not_by_the_rows_that_could_count() -> None:
     many, one = (
         unpooled.PrivateBayesianRegression(
-            delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2), unit="household", rows_per_household=most
+            delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2), unit="household", rows_per_household=most, covariance="model"
         ).plan(800, 3)
         for most in (5, 1)
     )
