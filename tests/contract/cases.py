@@ -9,7 +9,8 @@ import numpy as np
 
 from unpooled.datasets.hospitals import make_hospitals
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.household import BoundedTable
+from unpooled.privacy.plan import Card, Household, Study
 from unpooled.privacy.table import Table
 from unpooled.testing.cases import Case
 
@@ -104,6 +105,36 @@ def bayes_case() -> Case:
     return Case("bayes", Study("bayes", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
 
 
+def bayes_rounds_case(**parameters: object) -> Case:
+    """The same sites in a study over standardised rows, with one round of gradients or two."""
+    case = bayes_case()
+    asked = {"response": "pressure", "tolerate": 1, "max_passes": 6, **parameters}
+    # So much epsilon that a focus is worth it on the few rows of an audit.
+    return Case("bayes", msgspec.structs.replace(case.study, epsilon=4.0, parameters=asked), case.tables)
+
+
+def with_households(case: Case, most: dict[str, int]) -> Case:
+    """The same rows of ids with several rows each: some ids are at every site, some have more rows than count there, some have one."""
+    rng = np.random.default_rng(41)
+    cards, tables = [], {}
+    for card in case.study.parties:
+        table, rows = case.tables[card.name], most[card.name]
+        ids = [f"p{k}" for k in rng.integers(0, 2 * card.rows // 5, card.rows - 2)] + [f"alone at {card.name}", "p0"]
+        bounded = tables[card.name] = BoundedTable(table, ids, rows)
+        together = Household("person", bounded.household[0], rows)
+        cards.append(msgspec.structs.replace(card, rows=bounded.n_rows, household=together))
+    study = msgspec.structs.replace(case.study, parties=tuple(cards), unit="household")
+    return Case(case.name, study, dict(tables))
+
+
+def bayes_cluster_case() -> Case:
+    """Three sites, of which each counts up to three rows of a person, six in all; the sums stay at a trusted aggregator."""
+    case = with_households(
+        bayes_rounds_case(method="refinement", covariance="cluster", tolerate=0), {"harbour": 2, "hill": 1, "island": 3}
+    )
+    return Case("bayes", msgspec.structs.replace(case.study, trust={"aggregation": "trusted"}), case.tables)
+
+
 def glm_case() -> Case:
     """Three sites with two classes and a public offset; one may drop out or collude; one Newton step."""
     rng = np.random.default_rng(15)
@@ -123,6 +154,38 @@ def glm_case() -> Case:
     cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
     parameters = {"response": "ill", "offset": "known", "tolerate": 1, "method": "newton", "max_passes": 5}
     return Case("glm", Study("glm", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
+
+
+def glm_counts_case() -> Case:
+    """The same sites with counts and what they are exposed to; the dispersion is estimated, and standard errors are robust."""
+    two = glm_case()
+    rng = np.random.default_rng(18)
+    columns = (*two.study.parties[0].columns[:3], Column("years", 0.5, 8.0), Column("visits", 0.0, 12.0))
+    tables = {}
+    for name, held in two.tables.items():
+        years = rng.uniform(0.5, 8, held.n_rows)
+        visits = rng.poisson(years * np.exp(held["age"] / 60 - 1.5) * rng.gamma(2.0, 0.5, held.n_rows)).astype(np.float64)
+        tables[name] = Table({**{c.name: held[c.name] for c in columns[:3]}, "years": years, "visits": visits})
+    cards = tuple(msgspec.structs.replace(card, columns=columns) for card in two.study.parties)
+    parameters = {
+        "response": "visits",
+        "exposure": "years",
+        "family": "poisson",
+        "covariance": "robust",
+        "tolerate": 1,
+        "method": "newton",
+        "max_passes": 7,
+    }
+    return Case("glm", msgspec.structs.replace(two.study, parties=cards, parameters=parameters), tables)
+
+
+def glm_cluster_case() -> Case:
+    """The sites with two classes, of which each counts up to two rows of a person, six in all; one may drop out or collude."""
+    case = glm_case()
+    study = msgspec.structs.replace(
+        case.study, parameters={**case.study.parameters, "covariance": "cluster", "max_passes": 7}
+    )
+    return with_households(Case("glm", study, case.tables), dict.fromkeys(case.tables, 2))
 
 
 def glm_classes_case() -> Case:
@@ -365,7 +428,12 @@ CASES: dict[str, Callable[[], Case]] = {
     "pride, multinomial": lambda: pride_family_case("multinomial"),
     "pride, cox": lambda: pride_family_case("cox"),
     "bayes": bayes_case,
+    "bayes, robust": lambda: bayes_rounds_case(method="refinement", covariance="robust"),
+    "bayes, cluster": bayes_cluster_case,
+    "bayes, focus": lambda: bayes_rounds_case(method="focus", focus=["age"], covariance="robust"),
     "glm": glm_case,
+    "glm, poisson robust": glm_counts_case,
+    "glm, cluster": glm_cluster_case,
     "glm, multinomial": glm_classes_case,
     "glm, survival": glm_survival_case,
     "stacking": stacking_case,

@@ -11,6 +11,7 @@ import socket
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,6 +21,7 @@ from cases import CASES, Case
 from unpooled.cli import main as cli
 from unpooled.models import load
 from unpooled.network.kits import Kit, provision
+from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.unit import Target, Unit
@@ -130,10 +132,22 @@ def make_world(
         columns = {name: [None if v is None or str(v) == "nan" else v for v in column] for name, column in values.items()}
         if ids is not None:
             columns["person"] = ids[card.name]
-        pl.DataFrame(columns).write_parquet(home / "data.parquet")
         budget = Target(case.study.epsilon * studies, case.study.delta, Unit(case.study.unit))
         label = "person" if ids is not None else None
-        create_party(home, card.name, home / "data.parquet", card.columns, budget, label, card.labels, new_budget=True)
+        together: dict[str, Any] = {}
+        if card.household is not None:
+            assert isinstance(table, BoundedTable)
+            columns[card.household.column] = table._owners.tolist()
+            declared = card.household
+            together = {
+                "household": declared.column,
+                "household_rows": declared.rows,
+                "household_elsewhere": declared.elsewhere,
+            }
+        pl.DataFrame(columns).write_parquet(home / "data.parquet")
+        create_party(
+            home, card.name, home / "data.parquet", card.columns, budget, label, card.labels, new_budget=True, **together
+        )
         config = home / "party.toml"
         text = config.read_text().replace("allow_simulation = false", "allow_simulation = true")
         config.write_text(text.replace("trust = []", f"trust = {json.dumps(sorted(set(case.study.trust.values())))}"))

@@ -49,11 +49,13 @@ class Covariance(StrEnum):
 
 #: The name of the release, and its share of the squared budget.
 MEAT, MEAT_SHARE = "meat", 0.1
+#: Squared lengths of sums over an id are at most this, so that float64 holds them, their roots and their products exactly.
+_EXACT_SQUARE = 1 << 52
 #: The sentences under a table.
 ASSUMED = {
     Covariance.MODEL: "standard errors assume independent rows whose variance is that of the model (covariance = 'robust' drops the second)",
     Covariance.ROBUST: "standard errors assume independent rows, of any variance (robust, from released second moments of the scores)",
-    Covariance.CLUSTER: "standard errors assume independent ids; rows of one id may depend on each other (clustered, from released second moments of the scores)",
+    Covariance.CLUSTER: "standard errors assume independent ids; rows of one id at one party may depend on each other (clustered, from released second moments of the scores)",
 }
 
 
@@ -81,6 +83,11 @@ def without_meat(asked: str, method: str, needed: str) -> Covariance:
     return Covariance.MODEL
 
 
+def steps_within(longest: int, most: int) -> int:
+    """Return how many steps the longest score has: ``longest``, or fewer where the squared sum of this many scores of an id would not be exact."""
+    return max(1, min(longest, math.isqrt(_EXACT_SQUARE // max(most, 1))))
+
+
 @dataclass(frozen=True)
 class Meat:
     """The outer products of scores of this size, no longer than ``longest`` steps each."""
@@ -98,7 +105,9 @@ class Meat:
         reach = {who: Reach(moments_augmented(1.0, how), d + off) for who, how in moves.items()}
         if self.most:  # a row of an id moves the id's sum to another one
             reach = {who: Reach(moments_augmented(1.0, Adjacency.REPLACE), d + off) for who in moves}
-            reach[Unit.HOUSEHOLD] = Reach(moments_augmented(1.0, moves[Unit.RECORD]), d + off)
+            # Its rows may be at several parties, each of which floors its own vector: lengths of steps add up (Theorem F.19 c).
+            farthest = moments_augmented(1.0, moves[Unit.RECORD])
+            reach[Unit.HOUSEHOLD] = Reach(farthest, (d + off) * self.most**2)
         return Summed(MEAT, blocks, reach, self.longest**2, share)
 
     def added_up(self, scores: Iterator[Floats], table: Table) -> Ints:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.meat import Meat
+from unpooled.aggregation.meat import Meat, steps_within
 from unpooled.aggregation.residual_cells import ResidualCells
 from unpooled.aggregation.row_blocks import coded_blocks, coded_rows, feature_rows
 from unpooled.aggregation.threads import shared_out
@@ -252,7 +252,7 @@ class StandardRows:
     @property
     def meat(self) -> Meat:
         """Return the second moments of scores: a shortened row times its residual in units of the clip, no longer than the row."""
-        return Meat(self.layout.size, self._steps[1], self.clusters)
+        return Meat(self.layout.size, steps_within(self._steps[1], self.clusters), self.clusters)
 
     @staticmethod
     def moves(adjacency: Adjacency) -> dict[Unit, Adjacency]:
@@ -303,10 +303,11 @@ class StandardRows:
         return np.concatenate([total.diagonal()[:d], total[:d, :d][np.triu_indices(d, 1)], total[:d, d]])
 
     def scores(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, clip: float) -> Iterator[Floats]:
-        """Shortened rows times their clipped residuals in units of the clip, some thousand rows at a time: no longer than the rows."""
+        """Shortened rows times their clipped residuals in units of the clip, some thousand rows at a time: no longer than the meat's longest score."""
         d, most = self.layout.size, self._clip(clip)
+        finer = self.meat.longest / self._steps[1]
         for out in self._shortened(blocks, start, clip):
-            yield np.trunc(out[:, :d] * (out[:, d] / most)[:, None])
+            yield np.trunc(out[:, :d] * (out[:, d] / most * finer)[:, None])
 
     def residual_cells(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, deviation: float) -> Ints:
         """Return the exact counts of shortened rows and of the residuals that go with them, in these deviations."""
@@ -367,7 +368,7 @@ class StandardRows:
 
     def meat_of(self, total: Total, clip: float) -> tuple[Floats, Floats]:
         """Return second moments of scores in standardised units, and the variances of their noise."""
-        unit = (self._clip(clip) / self.grid / self.coarse) ** 2
+        unit = (self._clip(clip) / self.grid / self.coarse * (self._steps[1] / self.meat.longest)) ** 2
         found, variance = self.meat.decode(total)
         return found * unit, variance * unit**2
 

@@ -27,6 +27,8 @@ def drawn_to_model(released: Matrix, variance: Matrix, model: Matrix) -> Matrix:
     """
     values, vectors = np.linalg.eigh(model)
     kept = values > 1e-10 * max(float(values.max(initial=0.0)), 1e-300)
+    if not kept.any():  # noise hides every direction: no coefficient has a standard error
+        return np.zeros(model.shape)
     root = np.sqrt(values[kept])
     inward = vectors[:, kept] / root
     own, size = inward.T @ released @ inward, root.size

@@ -77,6 +77,10 @@ class BoundedTable(Table):
         total.update(np.packbits(self._kept).tobytes())
         return total.digest()
 
+    def take(self, rows: NDArray[Any]) -> Table:
+        """Return the table of some of the rows that count, with as many ids as those have."""
+        return BoundedTable(self._own().take(rows), self._owners[rows], self.household[1])
+
     # --- neighbours, which audits make ------------------------------------------------------------------------------------
 
     def replace(self, row: int, values: Mapping[str, Any]) -> Table:

@@ -12,7 +12,7 @@ from unpooled.audit.account import audit_account, fresh_parties
 from unpooled.errors import BudgetRefusal
 from unpooled.models import load
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import ROWWISE, Scope, Split, Target, Unit
+from unpooled.privacy.unit import Scope, Split, Target, Unit
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.party import Party
 from unpooled.testing.cases import Case, sized
@@ -28,7 +28,7 @@ def test_a_completed_study_costs_what_it_states(variant: Case) -> None:
     plan = model.compile(variant.study)
     drive(model, plan, in_process(made))
     delta = variant.study.delta
-    for unit in ROWWISE:
+    for unit in plan.units:
         involved = [name for name, party in made.items() if any(entry.kind == "charge" for entry in party.ledger.entries())]
         said = {name: made[name].ledger.composition(unit, Scope.PERSON).epsilon(delta) for name in involved}
         if plan.split is Split.VERTICAL:
@@ -47,7 +47,7 @@ def test_a_study_cut_anywhere_and_asked_in_any_order_has_debited_what_was_releas
 @pytest.mark.no_cover
 def test_a_policy_that_admits_a_study_bounds_what_it_states(variant: Case) -> None:
     plan, delta = load(variant.model).compile(variant.study), variant.study.delta
-    for unit in ROWWISE:
+    for unit in plan.units:
         costs = {card.name: plan.cost(unit, card.name).epsilon(delta) for card in variant.study.parties}
         assert max(costs.values()) == pytest.approx(plan.epsilon(delta, unit), rel=1e-12)
         for name, cost in costs.items():

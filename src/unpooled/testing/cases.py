@@ -76,13 +76,18 @@ def forms_of(module: ModuleType) -> dict[str, Callable[[], Case]]:
     return {name: partial(made, name, making) for name, making in {**module.CASES, **getattr(module, "FORMS", {})}.items()}
 
 
+def units_of(study: Study) -> tuple[Unit, ...]:
+    """Return the units under which a case is tried: those that every release prices; of cards that declare households that unit alone."""
+    return (Unit.HOUSEHOLD,) if study.unit == Unit.HOUSEHOLD else ROWWISE
+
+
 def variants_of(module: ModuleType) -> dict[str, Callable[[], Case]]:
     """Return every case under every unit, adjacency and way of its own that its model admits, by name."""
     found: dict[str, Callable[[], Case]] = {}
     for name, making in module.CASES.items():
         case = made(name, making)
         for k, way in enumerate(getattr(module, "WAYS", {}).get(name, [{}])):
-            for unit, adjacency in itertools.product(ROWWISE, Adjacency):
+            for unit, adjacency in itertools.product(units_of(case.study), Adjacency):
                 merged = {**way, "parameters": {**case.study.parameters, **way.get("parameters", {})}}
                 study = msgspec.structs.replace(case.study, unit=str(unit), adjacency=str(adjacency), **merged)
                 try:

@@ -12,9 +12,9 @@ from unpooled.audit.replay import replay
 from unpooled.errors import UsageError
 from unpooled.models import load
 from unpooled.privacy.plan import Study
-from unpooled.privacy.unit import ROWWISE, Adjacency
+from unpooled.privacy.unit import Adjacency
 from unpooled.protocol.step import Model
-from unpooled.testing.cases import FULL, Case, sized
+from unpooled.testing.cases import FULL, Case, sized, units_of
 
 
 def test_a_case_has_tables_that_fit_its_cards(case: Case) -> None:
@@ -30,7 +30,7 @@ def quick(study: Study) -> Study:
 @pytest.mark.no_cover
 def test_every_model_passes_on_its_own_data(case: Case) -> None:
     """The case's own data are audited under its own unit; data that are made up under the other one."""
-    for unit in ROWWISE if FULL else [case.study.unit]:
+    for unit in units_of(case.study) if FULL else [case.study.unit]:
         study = msgspec.structs.replace(case.study, unit=str(unit))
         report = replay(load(case.model), study, case.tables, registry=load, rounds=sized(8, 2))
         assert report.passed, str(report)
@@ -51,7 +51,7 @@ def test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing(case: Ca
     """Made-up data are audited under the other unit, and under the other adjacency if the model has it; at full size under all of them."""
     model = load(case.model)
     own = (case.study.unit, case.study.adjacency)
-    every = list(itertools.product(ROWWISE, Adjacency))
+    every = list(itertools.product(units_of(case.study), Adjacency))
     for unit, adjacency in (
         every if FULL else [pair for pair in every if sum(a != b for a, b in zip(pair, own, strict=True)) == 1]
     ):

@@ -141,7 +141,7 @@ def test_releases_are_equal_under_row_permutation_and_block_size(case: Case, mon
         pytest.skip("rows of a vertical study are aligned")
     wanted = [entry.reply for entry in transcript_of(case).entries]
     rng = np.random.default_rng(0)
-    shuffled = {name: table.take(rng.permutation(table.n_rows)) for name, table in case.tables.items()}
+    shuffled = {name: table.take(rng.permutation(table.owners.size)) for name, table in case.tables.items()}
     permuted = transcript_of(dataclasses.replace(case, tables=shuffled))
     assert [entry.reply for entry in permuted.entries] == wanted
     original = Table.blocks

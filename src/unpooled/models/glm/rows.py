@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.meat import Meat
+from unpooled.aggregation.meat import Meat, steps_within
 from unpooled.aggregation.residual_cells import COUNT_CUTS, ResidualCells
 from unpooled.aggregation.row_blocks import coded_features
 from unpooled.aggregation.standard import CAP, CONSTANT, SQUARE_STEPS, WIDEST, Standard, StandardRows
@@ -208,7 +208,8 @@ class GlmRows(StandardRows):
     @cached_property
     def meat(self) -> Meat:
         """Return the second moments of scores, in parts of the longest one."""
-        fine = 1 << max((integer_grid(self.rows, 2, _FINE_SCORE).bit_length() - 1), 0)
+        finest = steps_within(integer_grid(self.rows, 2, _FINE_SCORE), self.clusters)
+        fine = 1 << (finest.bit_length() - 1)
         return Meat(self.width, fine, self.clusters)
 
     # --- at a party ------------------------------------------------------------------------------------------------------
