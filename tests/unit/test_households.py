@@ -155,7 +155,9 @@ def statistics(asked: Study, rows: list[dict[str, float]]) -> dict[str, np.ndarr
         width = design.standard.layout.size
         p = len(design.standard.layout.coding.attribute) + 1
         start = np.linspace(-0.5, 0.5, width)
-        settings = (*np.zeros(p), *np.full(p, 0.3), *start) if name in {"descent", "spread", "cells", "residual", "meat"} else ()
+        settings = (
+            (*np.zeros(p), *np.full(p, 0.3), *start) if name in {"descent", "spread", "cells", "residual", "meat"} else ()
+        )
         settings = (*settings, 1.0) if name in {"cells", "residual", "meat"} else settings
         found[name] = STATISTICS[name](context, tuple(map(float, settings)))
     return found

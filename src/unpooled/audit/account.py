@@ -60,11 +60,15 @@ def cost_of(plan: Plan, made: Made, unit: Unit, people: str, *, own: bool) -> li
 
 
 def _places(plan: Plan, unit: Unit, people: str) -> list[tuple[set[str], bool]]:
-    """At which parties something may change together, and whether it is a label."""
+    """At which parties something may change together, and whether it is a label.
+
+    A household's rows may be at several parties, and each party prices its releases as if all of them were its own: what they cost together is
+    at most the largest of these prices, not their sum (Theorem F.19 b).
+    """
     everywhere = {card.name for card in plan.study.parties}
     known = everywhere if plan.split is Split.VERTICAL else {people}
     if unit is not Unit.ATTRIBUTE:
-        return [(everywhere if unit is Unit.HOUSEHOLD else known, False)]
+        return [(known, False)]
     found: list[tuple[set[str], bool]] = [(known, True)]
     for column in plan.study.card(people).columns:
         holders = {c.name for c in plan.study.parties if column in c.columns}
