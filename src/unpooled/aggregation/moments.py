@@ -287,7 +287,7 @@ class Moments:
         """Return the residual variance of the rounds' coefficients, which are nearly the rows' own; never below the noise of that number."""
         squares, variance = self.frame.squares
         free = max(self.rows - self.layout.size + int(self.layout.still.shape[1]), 1)
-        return max(squares, math.sqrt(variance), 1e-12) / free
+        return max(squares, 0.0 if self.nuisance else math.sqrt(variance), 1e-12) / free
 
     @property
     def _tail(self) -> Matrix:

@@ -81,6 +81,11 @@ def standardising_sums(coded: Sequence[bool], first: float, response: float, adj
     return math.sqrt(math.fsum(max(switch, number) if two else number for two in coded) + response**2 * number)
 
 
+def counts_of_columns(marked: Sequence[bool], adjacency: Adjacency) -> float:
+    """Return the L2 sensitivity of counts of several columns' values in cells (Theorem B.13); ``marked``: which of them have a mark of missing values too."""
+    return math.sqrt(math.fsum(category_counts(adjacency) ** 2 + mark for mark in marked))
+
+
 def clipped_products(longest: float, adjacency: Adjacency) -> float:
     """Return the L2 sensitivity of a sum of vectors of at most this length, each a function of one record (Theorem B.5)."""
     return longest if adjacency is Adjacency.ZERO_OUT else 2 * longest

@@ -19,6 +19,7 @@ from unpooled.aggregation.standard import StandardRows
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import UsageError, listed
 from unpooled.kernels import focus_rows, standard_rows
+from unpooled.models.bayes.belief import believed
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import clipped_products
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 CROSS = "cross"
 #: The deviations of columns are known up to this part of them.
 _SCALE = 0.2
+#: A relation is drawn to 0 half as far as its posterior mean: confounding that is left is a bias, noise is none.
+_OPEN = 0.5
 #: The bound on |z_F||z_N| in lengths of typical rows.
 _LONGEST = 1.3
 
@@ -75,7 +78,7 @@ class FocusRows(StandardRows):
     @cached_property
     def full(self) -> StandardRows:
         """Return the rows of all columns, on the grid of these ones."""
-        return StandardRows(self.whole, self.rows, self.longest)
+        return StandardRows(self.whole, self.rows, self.longest, stretch=self.stretch)
 
     @cached_property
     def grid(self) -> int:
@@ -140,20 +143,23 @@ class FocusRows(StandardRows):
             own = np.trunc(own)
             yield own, residual, np.square(own).sum(axis=1)
 
-    def related(self, total: Total, standard: Standard) -> tuple[Floats, float]:
-        """Return how the others are related to the focused columns, drawn to 0 by James and Stein's factor, and the variance of each entry's error."""
+    def related(self, total: Total, standard: Standard) -> tuple[Floats, float, float]:
+        """Return how the others are related to the focused columns, the mean square of each entry's error, and the squared length of a row's noise."""
         unit = float(self.grid) ** 2 * self.rows
         found, variance = total.values / unit, float(total.deviations.max() / unit) ** 2
         found, free = self._without_still(found.reshape(len(self.focused), len(self.others)), standard)
         square = float(np.square(found).sum())
-        kept = max(0.0, 1 - max(free - 2, 1) * variance / square) if square else 0.0
-        # What is kept has its noise and an error of scale, and what is drawn to 0 may be as large as noise hides.
-        hidden = ((1 - kept) ** 2 + _SCALE**2) * max(square - variance * free, 0.0)
-        return found * kept, variance + hidden / max(free, 1)
+        kept, left = believed(square, variance, free, len(self.others), _OPEN)
+        left += (_SCALE * kept) ** 2 * max(square - variance * free, 0.0) / max(free, 1)
+        return found * kept, left, kept**2 * variance * len(self.others)
 
     def _without_still(self, found: Floats, standard: Standard) -> tuple[Floats, int]:
         """Return the same without its noise along the levels of a column, which add up to the constant; and how many entries are free."""
-        scale = np.concatenate([np.asarray(standard.width)[list(self.focused)], [1.0]])
-        still = scale[:, None] * self.layout.still  # in standardised columns
-        own = np.linalg.qr(still[:-1])[0] if still.size else np.empty((found.shape[0], 0))
+        own = self.levels(standard)
         return found - own @ (own.T @ found), (found.shape[0] - own.shape[1]) * found.shape[1]
+
+    def levels(self, standard: Standard) -> Floats:
+        """Return orthonormal directions of focused columns along which levels add up to the constant, in standardised columns."""
+        scale = np.concatenate([np.asarray(standard.width)[list(self.focused)], [1.0]])
+        still = scale[:, None] * self.layout.still
+        return np.linalg.qr(still[:-1])[0] if still.size else np.empty((len(self.focused), 0))

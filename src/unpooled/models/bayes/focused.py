@@ -12,12 +12,15 @@ from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.residual_cells import CELLS
 from unpooled.aggregation.standard import CONSTANT, RESIDUAL, SCALES
-from unpooled.models.bayes.descent import descent, frame_of, shrunk, without_errors
+from unpooled.models.bayes.belief import believed
+from unpooled.models.bayes.descent import descent, frame_of, without_errors
 from unpooled.models.bayes.focus import CROSS
 from unpooled.models.bayes.rounds import clip_of_focus
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from numpy.typing import NDArray
 
     from unpooled.aggregation.linear_fit import LinearFit
     from unpooled.aggregation.rounds import Rounds
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from unpooled.models.bayes.plan import BayesDesign
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Replies
+
+    Row = NDArray[np.float64]
 
 
 def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments]]:
@@ -39,16 +44,15 @@ def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask]
         frame_of(design, standard, start, (math.nan, math.nan), least).back(intercept=True), design.layout.still
     )
     own = np.linalg.qr(still)[0]
-    start = shrunk(
-        start - own @ (own.T @ start), least / share, standard, intercept=True
-    )  # what no row sees of it is no size
+    start = start - own @ (own.T @ start)  # what no row sees of it is no size
+    start, left = _drawn(start, least / share, start.size - 1 - own.shape[1])
     fit = without_errors(design, frame_of(design, standard, start, (math.nan, math.nan), least))
     total = yield from rounds.total(CELLS, (*standard.settings, *start.tolist()))
     offset, spread, error = rows.cells_of_all.decode(total, rounds.rows)
     start = np.append(start[:-1], start[-1] + offset / CONSTANT)
     squares, noise = spread**2 * rounds.rows, 2 * spread * error * rounds.rows
     total = yield from rounds.total(CROSS, standard.settings)
-    taken, variance = rows.related(total, standard)
+    taken, variance, longer = rows.related(total, standard)
     whole = 2 / float(standard.width[-1])
     farthest = rows.noise_of_products(design.totals[RESIDUAL].deviations(plan)) / rounds.rows / rows.stretch
     clip = min(clip_of_focus(farthest) * spread, whole)
@@ -59,10 +63,14 @@ def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask]
     if MEAT in design.totals:
         total = yield from rounds.total(MEAT, settings)
         meat = rows.meat_of(total, clip)
-    # The product of the errors of both: all others together explain at most the response, whatever the rounds know of them.
-    product = variance * min(len(rows.others) * (least / share) ** 2, _MOST_EXPLAINED * spread**2)
-    errors[: len(rows.focused), -1] += product * rounds.rows**2
-    errors[-1, : len(rows.focused)] = errors[: len(rows.focused), -1]
+    count = len(rows.focused)
+    weight = min(max(float(gram[count, count]) / (CONSTANT**2 * rounds.rows), 0.25), 1.0)  # of shortened rows
+    # The noise in the relation makes rows longer, and would make coefficients smaller.
+    own = rows.levels(standard)
+    gram[:count, :count] -= longer * weight * rounds.rows * (np.eye(count) - own @ own.T)
+    # The product of the errors of both.
+    errors[:count, -1] += variance * len(rows.others) * left * (weight * rounds.rows) ** 2
+    errors[-1, :count] = errors[:count, -1]
     kept = [*rows.focused, len(standard.width) - 1]
     frame = frame_of(design, standard, start, (squares, noise**2), least, rounds.weight)
     frame = replace(frame, widths=frame.widths[kept], centres=frame.centres[kept], start=start[kept])
@@ -71,8 +79,15 @@ def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask]
     return fit, replace(moments, covariance=design.covariance, meat=meat, nuisance=rows.nuisance)
 
 
-#: The most of the residual variance that errors of the other coefficients are taken to explain.
-_MOST_EXPLAINED = 0.5
+def _drawn(start: Row, noise: float, free: int) -> tuple[Row, float]:
+    """Return coefficients with slopes drawn to 0 as far as noise of this deviation says, and the variance that remains of each slope."""
+    square = float(start[:-1] @ start[:-1])
+    kept, left = believed(square, noise**2, free, free)
+    return np.append(start[:-1] * kept, start[-1]), left + _LAGS**2 * kept * max(square / free - noise**2, 0.0)
+
+
+#: Rounds may stop this part of the way before their end.
+_LAGS = 0.15
 #: Of residuals at least this share is taken to lie inside the clip of a gradient.
 _LEAST_SHARE = 0.05
 

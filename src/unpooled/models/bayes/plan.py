@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from unpooled.aggregation.affordable import AMPLE
+from unpooled.aggregation.counted_scales import CountedScales
 from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
@@ -140,7 +141,7 @@ class BayesDesign:
     @property
     def scales(self) -> Scales:
         """Return the sums by which columns are standardised."""
-        return Scales(self.layout)
+        return CountedScales(self.layout) if self.schedule.counted else Scales(self.layout)
 
     @property
     def projected(self) -> tuple[Column, ...]:
@@ -290,8 +291,10 @@ def _spent(
         if study.epsilon == math.inf:
             raise UsageError("focus says where a budget goes, and epsilon = inf has none: leave it out")
         focus = replace(FocusRows.of(layout, parameters.focus, rows), longest=schedule.longest, clusters=clusters)
-        _check_focus(schedule, noise_of(focus, strong, schedule.products, adjacency), rows)
-        return replace(design, focus=focus)
+        noise = noise_of(focus, strong, schedule.products, adjacency)
+        _check_focus(schedule, noise, rows)
+        stretch = stretch_of(noise, rows)
+        return replace(design, focus=replace(focus, stretch=stretch), standard=replace(standard, stretch=stretch))
     if schedule.cells:
         noise = noise_of(standard, strong, schedule.products, adjacency)
         schedule = with_ample(schedule) if afforded(noise, rows) >= AMPLE else schedule

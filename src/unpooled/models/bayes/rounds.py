@@ -83,6 +83,8 @@ class Schedule:
     step: float = 1.0
     #: The largest squared residual, in variances of the response.
     square: float = LARGEST_SQUARE
+    #: Whether means and deviations come from counts of values instead of sums.
+    counted: bool = False
 
     @property
     def passes(self) -> int:
@@ -112,7 +114,15 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, me
     longest = min(_CLIP, max(_SHORTEST, _CLIP_PER_K * k) * root) if k <= _QUIET else min(4.0, _CLIP * math.sqrt(k / _QUIET))
     step = min(1.0, 0.6 * max(1.0, FEW / rounds), 12 / coefficients)
     quiet = math.sqrt(shares.get("spread", 0.0)) * k * coefficients  # 1 over the noise of the mean square, for a bound of 1
-    return Schedule(method, **shares, rounds=rounds, longest=longest, step=step, square=square_of(quiet))
+    return Schedule(
+        method,
+        **shares,
+        rounds=rounds,
+        longest=longest,
+        step=step,
+        square=square_of(quiet),
+        counted=method is Method.FOCUS and k < WORTH_ERRORS,
+    )
 
 
 def clip_of(noise: float) -> float:

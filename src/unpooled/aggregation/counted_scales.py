@@ -1,0 +1,105 @@
+r"""Means and deviations of columns from counts of their values in a few cells, where sums of squares would be noise alone.
+
+A sum of squares in a declared range of many deviations is a small number with noise of the size of the range. A count is a number of rows. Every
+value is in one cell of its column, so each column adds one vector of category counts (Theorem F.2, and B.13 in ``models/bayes/THEORY.md``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from unpooled.aggregation.row_blocks import coded_rows, feature_rows
+from unpooled.aggregation.standard import SCALES, Scales, Standard
+from unpooled.aggregation.totals import Summed
+from unpooled.privacy.mechanisms import Block, Reach
+from unpooled.privacy.sensitivity import counts_of_columns
+from unpooled.privacy.unit import Adjacency, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.totals import Total
+
+    Floats = NDArray[np.float64]
+
+#: Where cells begin on each side of the middle, in half widths.
+CUTS = (0.03, 0.1, 0.25, 0.45, 0.7)
+#: What is believed before data, in half widths: the deviation of a mean, the median of a deviation and the deviation of its logarithm.
+_MEAN, _DEVIATION, _WIDTH = 0.35, 0.3, 0.5
+
+
+@dataclass(frozen=True)
+class CountedScales(Scales):
+    """Counts of the coded values of every column in cells, and of the rows of every level."""
+
+    @property
+    def _numbers(self) -> list[int]:
+        """Return the places of coded columns that are numbers."""
+        marks = set(self._marks)
+        return [at for at in range(self.count) if at not in marks]
+
+    def vector(self, share: float, adjacency: Adjacency) -> Summed:
+        """Return the counts with their noise (Theorem B.13)."""
+        count = (2 * len(CUTS) + 1) * (len(self._numbers) + self.response) + len(self._marks)
+        kinds = [c.categories is None and c.missing == "indicator" for c in self.layout.features]
+        one = [[kinds[k] for k in places] for places in self.layout.together]
+        value = max([counts_of_columns([False], Adjacency.REPLACE), *(counts_of_columns(k, Adjacency.REPLACE) for k in one)])
+        row = counts_of_columns([*kinds, *[False] * self.response], adjacency)
+        reach = {Unit.RECORD: Reach(row, count), Unit.ATTRIBUTE: Reach(value, count)}
+        return Summed(SCALES, (Block(count, 1.0),), reach, 1, share)
+
+    def _added_up(self, blocks: Iterable[tuple[Any, ...]]) -> NDArray[np.int64]:
+        numbers, marks, grid = self._numbers, self._marks, float(self.layout.grid)
+        cuts, middle = np.array(CUTS) * grid, len(CUTS)
+        cells = np.zeros((len(numbers) + self.response, 2 * middle + 1), dtype=np.int64)
+        levels = np.zeros(len(marks), dtype=np.int64)
+        for coded, *response in coded_rows(self.layout, blocks) if self.response else feature_rows(self.layout, blocks):
+            for k, values in enumerate([*(coded[:, at] for at in numbers), *response[: self.response]]):
+                place = np.searchsorted(cuts, np.abs(values), side="right")
+                cells[k] += np.bincount(middle + np.where(values < 0, -place, place), minlength=2 * middle + 1)
+            levels += np.count_nonzero(coded[:, marks], axis=0)
+        return np.concatenate([cells.ravel(), levels])
+
+    def decode(self, total: Total, rows: int) -> Standard:
+        """Return the means and deviations of the normal law that the counts suggest with what is believed before them."""
+        numbers, marks, size = self._numbers, self._marks, 2 * len(CUTS) + 1
+        split = size * (len(numbers) + self.response)
+        counts, noise = total.values[:split].reshape(-1, size), total.deviations[:split].reshape(-1, size)
+        found = np.array([_normal(*column, rows) for column in zip(counts, noise, strict=True)])
+        middle, width = np.zeros(self.count + self.response), np.ones(self.count + self.response)
+        places = [*numbers, *[self.count] * self.response]
+        middle[places], width[places] = found[:, 0], found[:, 1]
+        if marks:
+            middle[marks] = total.values[split:] / rows
+            error = float(total.deviations[split:].max()) / rows
+            for level in self._whole:  # every row has one of them
+                middle[level] += (1 - middle[level].sum()) / len(level)
+            least = min(max(error, 1 / rows), 0.5)
+            middle[marks] = np.clip(middle[marks], least, 1 - least)
+            width[marks] = np.sqrt(middle[marks] * (1 - middle[marks]))
+        _, _, error, square, spread = found[-1]
+        return Standard(middle, width, float(error), (float(square), float(spread)))
+
+
+def _normal(counts: Floats, deviations: Floats, rows: int) -> tuple[float, float, float, float, float]:
+    """Return (mean, deviation, error of the mean, variance, error of the variance) of a normal law in half widths, given noisy counts."""
+    scales, means = np.geomspace(0.01, 1.0, 70)[:, None], np.linspace(-1.0, 1.0, 81)
+    ends = np.array([-np.inf, *(-cut for cut in reversed(CUTS)), *CUTS, np.inf])
+    expected = rows * np.diff(ndtr((ends - means[:, None, None]) / scales), axis=-1)
+    variance = np.square(deviations) + expected + 1.0
+    log = -(np.square(counts - expected) / variance + np.log(variance)).sum(axis=-1) / 2
+    log -= np.square(means / _MEAN)[:, None] / 2 + np.square(np.log(scales[:, 0] / _DEVIATION) / _WIDTH) / 2
+    weights = np.exp(log - log.max())
+    weights /= weights.sum()
+    over, own = weights.sum(axis=1), weights.sum(axis=0)
+    mean, scale = float(over @ means), math.exp(float(own @ np.log(scales[:, 0])))
+    square = float(own @ np.square(scales[:, 0]))
+    spread = math.sqrt(max(float(own @ scales[:, 0] ** 4) - square**2, 0.0))
+    return mean, scale, math.sqrt(max(float(over @ means**2) - mean**2, 0.0)), square, spread
