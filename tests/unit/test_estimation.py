@@ -97,6 +97,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "aggregation": WORD,
     "family": WORD,
     "dispersion": NUMBER,
+    "covariance": WORD,
     "quantile": NUMBER,
     "cap": ("3", True),
     "exposure_bounds": (30, (1,), ("a", "b")),

@@ -90,6 +90,7 @@ def farthest(seeds: int) -> dict[tuple[str, str], float]:
 
 
 def test_no_household_and_no_row_moves_the_scores_of_ids_farther_than_their_reach() -> None:
+    """Theorem B.12."""
     found = farthest(150)
     assert max(found.values()) <= 1
     assert found["replace", "household"] > 0.6

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Covariance(StrEnum):
-    """What the standard errors of a table assume."""
+    """The assumptions that the standard errors of a table rest on."""
 
     #: "cluster" where several rows of an id count, else "model".
     AUTO = "auto"

@@ -88,8 +88,8 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
     multiple : float, optional
         Those multiples. None picks the best on synthetic data of the model.
     covariance : {"auto", "model", "robust", "cluster"}, default "auto"
-        What standard errors assume: independent rows of equal variance, independent rows, or independent ids of several rows each. The last two
-        release second moments of scores, and are of method "refinement". "auto" is "cluster" where an id may have several rows, else "model".
+        What standard errors assume: independent rows of equal variance, independent rows, or independent ids of several rows each (the default
+        where an id may have several, else "model"). The last two are of method "refinement".
     prior_precision : float or "estimate", default "estimate"
         Precision (one over variance) of the prior of every coefficient in the data's own units, or what the release says of it.
     noise_precision : float or "estimate", default "estimate"
@@ -239,8 +239,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
             "multiple": None if self.multiple is None else float(self.multiple),
             **self._formula_parameter,
         }
-        if self.weights_bounds is not None:  # without weights a study keeps its hash
-            parameters["weights"] = WEIGHT
+        parameters |= {} if self.weights_bounds is None else {"weights": WEIGHT}  # without weights a study keeps its hash
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     def fit(

@@ -107,7 +107,7 @@ def _along(fit: GlmFit, directions: Directions) -> Generator[list[Ask], Replies,
 
 
 def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutting]]:
-    """Take Newton steps from where the rounds ended: as many as the plan has, or without noise all that convergence takes."""
+    """Take the plan's Newton steps from the end of the rounds, or without noise all that convergence takes."""
     design, exact = fit.design, fit.design.schedule.exact
     cutting = Cutting(fit)
     size = math.inf

@@ -1,4 +1,4 @@
-"""What residuals say before and after Newton steps: the dispersion, the shares that the bounds cut off, and the mean of what was cut."""
+"""Residuals before and after Newton steps: the dispersion that they tell, the shares that the bounds cut off, and the mean of what was cut."""
 
 from __future__ import annotations
 

@@ -171,6 +171,6 @@ def _family(parameters: Parameters, response: Column) -> Response:
 def estimated(parameters: Parameters) -> bool:
     """Return True if the dispersion is to be estimated; refuse any other word in the place of a number."""
     if isinstance(parameters.dispersion, str) and parameters.dispersion != ESTIMATE:
-        msg = f"dispersion is a positive number or {ESTIMATE!r}, not {parameters.dispersion!r}"
+        msg = f"dispersion must be a positive number or {ESTIMATE!r}, not {parameters.dispersion!r}"
         raise UsageError(msg)
     return parameters.dispersion == ESTIMATE

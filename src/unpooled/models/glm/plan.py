@@ -138,6 +138,7 @@ class GlmDesign:
 
 def _check(parameters: Parameters) -> None:
     """Refuse values that mean nothing, by name."""
+    estimated(parameters)
     if parameters.method not in set(GlmMethod):
         msg = f"method is one of {', '.join(GlmMethod)}, not {parameters.method!r}"
         raise UsageError(msg)
