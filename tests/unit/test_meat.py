@@ -118,6 +118,15 @@ def test_an_id_whose_rows_are_at_two_parties_is_shortened_by_its_rows_there() ->
         assert np.linalg.norm(found) > 990 * math.sqrt(count)
 
 
+def test_rows_without_ids_are_each_their_own() -> None:
+    table = Table({"a": [1.0, 2.0, 3.0]})
+    assert table.owners.tolist() == [0, 1, 2]
+    held = BoundedTable(table, ["u", "v", "u"], 2)
+    assert held.owners.tolist() == [0, 1, 0]
+    taken = held.take(np.array([0, 2, 1]))
+    assert (taken.owners.tolist(), taken.household) == ([0, 0, 1], (2, 2))
+
+
 def test_scores_are_residuals_times_rows() -> None:
     rng = np.random.default_rng(1)
     n = 500
