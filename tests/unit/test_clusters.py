@@ -37,8 +37,8 @@ from unpooled.study.sources.table import BLOCK, SourceTable
 PASSES = {
     "describe": {"_sums"},
     "bayes": {"_deviations", "_moments", "_square"},
-    "glm": {"_base", "_scales", "_descent", "_score", "_information"},
-    "glm, survival": {"_base", "_scales", "_descent", "_score", "_information"},
+    "glm": {"_base", "_scales", "_descent", "_cells", "_score", "_information"},
+    "glm, survival": {"_base", "_scales", "_descent", "_cells", "_score", "_information"},
     "pls": {"_moments"},
     "diagnose": {"_cells"},
     "diagnose, classes": {"_cells"},

@@ -145,7 +145,7 @@ def test_no_unit_moves_a_total_farther_than_its_reach(family: str) -> None:
         ("base", 0.6),
         ("descent", 0.6),
         ("information", 0.5),
-        ("spread", 0.9 if family != "logistic" else 0.1),
+        *([("spread", 0.9)] if family != "logistic" else []),  # of classes no residual is far
     ):
         assert found[name, "replace", "record"] > least, name
 

@@ -158,8 +158,9 @@ def test_long_tails_of_a_response_are_not_cut_where_the_noise_allows() -> None:
 
 
 def test_cutting_them_at_three_deviations_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "_CLIP_ROOT", 0.0)
-    assert np.abs(np.mean([tails(seed) for seed in range(8)], axis=0)).min() > 2.5
+    monkeypatch.setattr(rounds, "_CLIP_ROOT", 0.0)
+    slope, _ = np.abs(np.mean([tails(seed) for seed in range(8)], axis=0))  # the constant is mended by the law of the tail
+    assert slope > 2
 
 
 def test_the_clip_is_never_below_three_deviations_and_grows_as_the_noise_falls() -> None:
