@@ -45,7 +45,7 @@ _MOST_DEVIATIONS, _MANY_STEPS = 3.0, 2
 #: Shares (base rate, scales, rounds, histogram, score, information) where the budget is ample: rounds arrive with little.
 _AMPLE_SHARES = (0.03, 0.03, 0.08, 0.03, 0.71, 0.12)
 #: Rows of second moments are longer while their noise stays below this part of a typical eigenvalue.
-_HIDING = 0.1
+_HIDING = 0.005
 #: A dispersion that is estimated may be large: pulls and rows then have this many times the bound.
 _SCATTERED = 2.0
 #: The length of a step along a gradient, at most.
