@@ -120,3 +120,9 @@ def test_counts_that_contradict_the_law_give_finite_numbers(counts: np.ndarray, 
 def test_the_grid_holds_what_the_page_of_proofs_says() -> None:
     assert (*_SCALES, *_SHAPES) == (0.08, 4.0, -0.4, 0.8)
     assert CUTS[0] == 1
+
+
+def test_a_clip_or_an_end_below_the_first_cut_says_nothing_of_a_tail() -> None:
+    counts, cuts = [5.0, 3.0, 1.0], [1.2, 2.0, 4.0]
+    assert missing_mean(counts, cuts, 100.0, 4.0, 0.3, 0.9) == (0.0, 0.0)
+    assert missing_mean(counts, cuts, 100.0, 4.0, 0.3, 8.0) == missing_mean(counts, cuts, 100.0, 4.0, 1.2, 8.0)

@@ -43,6 +43,7 @@ def missing_mean(
     is possible, maybe infinite. All are in deviations of the residuals, and so is what is returned: the integral of the survival function from
     ``clip`` to ``end``.
     """
+    clip = max(clip, float(cuts[0]))  # below the first cut nothing was counted of a tail
     if clip >= end:
         return 0.0, 0.0
     counted, places = np.asarray(counts, dtype=np.float64), np.asarray(cuts, dtype=np.float64)
