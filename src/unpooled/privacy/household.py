@@ -78,7 +78,7 @@ class BoundedTable(Table):
         return total.digest()
 
     def take(self, rows: NDArray[Any]) -> Table:
-        """Return the table of some of the rows that count, with as many ids as those have."""
+        """Return the table of some of the rows that count, with the ids that those have."""
         return BoundedTable(self._own().take(rows), self._owners[rows], self.household[1])
 
     # --- neighbours, which audits make ------------------------------------------------------------------------------------
