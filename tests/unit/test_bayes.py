@@ -243,6 +243,20 @@ def test_studies_that_do_not_fit_are_refused() -> None:
         ({"level": 1.0}, "level"),
         ({"typo": 1}, "typo"),
         ({"tolerate": "1"}, "tolerate"),
+        ({"covariance": "x"}, "covariance is one of auto, model, robust, cluster"),
+        ({"covariance": 3}, "covariance"),
+        ({"covariance": None}, "covariance"),
+        *(({"covariance": "robust", "method": m}, "of method 'refinement'") for m in ("moments", "gradient", "mean")),
+        ({"covariance": "robust", "norm": 1.0}, "of method 'refinement'"),
+        ({"covariance": "cluster", "method": "refinement"}, "without ids nobody knows"),
+        ({"focus": "a"}, "focus"),
+        ({"focus": [1]}, "focus"),
+        ({"focus": ["nobody"], "epsilon": 90.0}, "focus names 'nobody'"),
+        ({"focus": ["y"], "epsilon": 90.0}, "focus names 'y'"),
+        ({"focus": ["a", "g"], "epsilon": 90.0}, "focus names some of the columns"),
+        ({"focus": ["a", "a"], "method": "gradient"}, "focus goes with"),
+        ({"method": "focus"}, "method 'focus' with the columns"),
+        ({"dispersion": 1.0}, "dispersion"),
     ):
         with pytest.raises(UsageError, match=words):
             model.compile(study(**parameters))

@@ -291,6 +291,51 @@ def test_a_formula_that_means_nothing_is_refused_before_anything_is_written(
     assert not (world / "f.toml").exists()
 
 
+@pytest.mark.parametrize(
+    ("model", "lines", "said"),
+    [
+        ("bayes", 'covariance = "x"', "covariance is one of auto, model, robust, cluster"),
+        ("bayes", "covariance = 3", "covariance"),
+        ("bayes", 'covariance = "cluster"', "without ids nobody knows"),
+        ("bayes", 'covariance = "robust"\nmethod = "moments"', "is of method 'refinement'"),
+        ("bayes", 'focus = ["height"]', "focus names 'height'"),
+        ("bayes", "focus = 3", "focus"),
+        ("glm", 'family = "poisson"\ncovariance = "robust"\nmethod = "mean"', "is of method 'newton'"),
+        ("glm", 'family = "poisson"\ndispersion = "x"', "dispersion must be a positive number or 'estimate', not 'x'"),
+        ("glm", 'family = "poisson"\ndispersion = -1', "dispersion"),
+        ("glm", 'family = "poisson"\ndispersion = true', "dispersion"),
+    ],
+)
+def test_a_parameter_of_standard_errors_that_means_nothing_ends_a_plan_with_usage(
+    model: str, lines: str, said: str, world: Path
+) -> None:
+    text = (world / "study.toml").read_text().replace('"describe"', f'"{model}"')
+    text = text.replace("[[party]]", f'[parameters]\nresponse = "age"\n{lines}\n\n[[party]]', 1)
+    (world / "wild.toml").write_text(text)
+    for words in (
+        ("plan", "wild.toml"),
+        ("plan", "wild.toml", "--utility"),
+        ("run", "wild.toml", *PARTIES, "--out", "wild.run"),
+    ):
+        assert said in command(world, *words, code=2)
+    assert not (world / "wild.run").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "lines"),
+    [
+        ("glm", 'family = "poisson"\ndispersion = 1.0\nmax_passes = 103'),
+        ("glm", 'family = "poisson"\ndispersion = 1'),
+        ("bayes", 'method = "refinement"\nmax_passes = 103'),
+    ],
+)
+def test_a_study_with_the_parameters_of_an_earlier_build_is_planned(model: str, lines: str, world: Path) -> None:
+    text = (world / "study.toml").read_text().replace('"describe"', f'"{model}"')
+    text = text.replace("[[party]]", f'[parameters]\nresponse = "age"\n{lines}\n\n[[party]]', 1)
+    (world / "earlier.toml").write_text(text)
+    assert "epsilon = 1" in command(world, "plan", "earlier.toml")
+
+
 def test_a_formula_without_cards_is_read_all_the_same(world: Path) -> None:
     assert "written" in command(world, "new", "glm", "--formula", "anything * `at all`", "--out", "f.toml")
     assert "formula" in command(world, "new", "glm", "--formula", "anything *", "--out", "g.toml", code=2)

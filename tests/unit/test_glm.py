@@ -506,6 +506,24 @@ def study(family: str = "logistic", **changes: Any) -> Study:
         ("is for the logistic family", {"method": "moments", "offset": "known"}, None),
         ("norm must be positive", {"method": "moments", "norm": -1.0}, None),
         ("dispersion", {"family": "negative-binomial", "dispersion": 0.0}, Column("y", 0, 5)),
+        ("dispersion", {"family": "poisson", "dispersion": 0.0}, Column("y", 0, 5)),
+        ("dispersion", {"family": "poisson", "dispersion": -1.0}, Column("y", 0, 5)),
+        ("dispersion", {"family": "poisson", "dispersion": math.inf}, Column("y", 0, 5)),
+        (
+            "dispersion must be a positive number or 'estimate', not 'x'",
+            {"family": "poisson", "dispersion": "x"},
+            Column("y", 0, 5),
+        ),
+        ("dispersion", {"family": "poisson", "dispersion": [1.0]}, Column("y", 0, 5)),
+        ("covariance is one of auto, model, robust, cluster", {"covariance": "x"}, None),
+        ("covariance", {"covariance": 3}, None),
+        ("covariance", {"covariance": None}, None),
+        *(
+            ("covariance 'robust' is of method 'newton'", {"covariance": "robust", "method": m}, None)
+            for m in ("gradient", "mean", "moments")
+        ),
+        ("without ids nobody knows", {"covariance": "cluster", "method": "newton"}, None),
+        ("focus", {"focus": ["a"]}, None),
         ("two classes", {}, Column("y", 0, 1)),
         ("two classes", {}, Column("y", categories=("a", "b", "c"))),
         ("is a number: declare", {"family": "poisson"}, None),

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from unpooled import PrivateGLM, PrivateLinearRegression
 from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.meat import ASSUMED, Covariance, Meat, covariance_of
+from unpooled.aggregation.meat import ASSUMED, Covariance, Meat, covariance_of, steps_within
 from unpooled.aggregation.standard import StandardRows
 from unpooled.errors import UsageError
 from unpooled.kernels.sandwich import drawn_to_model
+from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.household import BoundedTable
+from unpooled.privacy.mechanisms import DistributedGaussian, Reach
 from unpooled.privacy.plan import Card, Household, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit
@@ -127,11 +130,77 @@ def test_rows_without_ids_are_each_their_own() -> None:
     assert (taken.owners.tolist(), taken.household) == ([0, 0, 1], (2, 2))
 
 
-def test_scores_are_residuals_times_rows() -> None:
+@pytest.mark.parametrize("most", [2, 8192, 20_000, 1_000_000])
+def test_sums_of_thousands_of_rows_of_an_id_stay_exact(most: int) -> None:
+    """Theorem B.12: squared lengths and products are integers that float64 holds, however many rows an id has."""
+    rng, size = np.random.default_rng(most), 3
+    meat = Meat(size, steps_within(1 << 20, most), most)
+    count = min(most, 30_000)
+    row = np.trunc(meat.longest * np.array([0.6, -0.64, 0.48]))
+    others = np.trunc(rng.uniform(-0.57, 0.57, (5, size)) * meat.longest)
+    scores, owners = np.concatenate([np.tile(row, (count, 1)), others]), np.array([*[0] * count, *range(1, 6)])
+    sums = meat._shortened(iter(np.array_split(scores, 7)), owners)
+    exact = [[int(value) for value in one] for one in sums]
+    assert sum(v * v for v in exact[0]) <= count * meat.longest**2
+    assert sum(v * v for v in exact[0]) > 0.999 * count * meat.longest**2
+    table = BoundedTable(Table({"a": np.zeros(owners.size)}), owners.astype(str), max(most, count))
+    entries = meat.added_up(iter(np.array_split(scores, 7)), table)
+    wanted = [sum(one[i] * one[j] for one in exact) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
+    assert entries.tolist() == wanted
+
+
+def test_parties_that_floor_their_vectors_move_a_household_no_farther_than_its_reach() -> None:
+    """Theorem F.19 c: the rows of an id are at three parties, and each of them floors its own vector."""
+    meat, moves = Meat(4, 1 << 20, MOST), StandardRows.moves(Adjacency.REPLACE)
+    vector = meat.vector(1.0, moves)
+    fragment = DistributedGaussian.calibrated(vector.blocks, vector.reach, Unit.HOUSEHOLD, 0.05, MOST)
+    assert fragment.floored
+    steps = np.concatenate([np.full(block.size, 1 << fragment._shift(block)) for block in vector.blocks])
+    widths = np.concatenate([np.full(block.size, block.width) for block in vector.blocks])
+    reach = vector.reach[Unit.HOUSEHOLD]
+    whole = reach.distance * widths / math.sqrt(widths.size) / MOST  # that a party's part moves by
+    moved = (np.floor(whole / steps) * steps + 1).astype(np.int64)
+    assert np.linalg.norm(MOST * moved / widths) == pytest.approx(reach.distance, rel=1e-4)
+    floored = MOST * (np.zeros(moved.size) - np.floor(-moved / steps)) / fragment.steps
+    excess = float(np.linalg.norm(floored)) - float(np.linalg.norm(MOST * moved / widths)) / fragment.scale
+    assert excess <= fragment._mu(reach) - reach.distance / fragment.scale
+    # A control: one step for every coordinate, as if the rows of an id were at one party, is too little.
+    one = Reach(reach.distance, meat.size * (meat.size + 1) // 2)
+    assert excess > fragment._mu(one) - reach.distance / fragment.scale
+
+
+def test_records_have_scores_no_longer_than_the_longest_whatever_a_request_says() -> None:
+    """Scores of generalised linear models, at wild coefficients and units."""
+    rng, seen = np.random.default_rng(5), 0.0
+    count = 60
+    X, y = rng.choice([-1.0, 1.0, 0.3], (count, 2)), rng.choice([0.0, 1.0, 9.0], count)
+    table = Table({"a": X[:, 0], "b": X[:, 1], "y": y})
+    card = Card("all", count, (Column("a", -1, 1), Column("b", -1, 1), Column("y", 0, 9)))
+    for covariance, unit, most in (("robust", "record", 1), ("cluster", "household", 3)):
+        together = Household("person", count, most, elsewhere=False) if unit == "household" else None
+        own = msgspec.structs.replace(card, rows=count * most, household=together)
+        asked = {"response": "y", "family": "poisson", "method": "newton", "covariance": covariance}
+        design = load("glm").compile(Study("glm", (own,), 9.0, 1e-6, unit=unit, parameters=asked, derived=())).design
+        rows = design.long
+        for _ in range(60):
+            scale = float(rng.choice([0.1, 1.0, 1e5]))
+            standard, start = (rng.normal(size=2), 10 ** rng.uniform(-6, 6, 2)), rng.normal(size=3) * scale
+            units = 10 ** rng.uniform(-50, 6, 3)
+            for part in rows.scores_of_pulls(rows.blocks(table, standard), start, units):
+                assert np.isfinite(part).all()
+                assert (part == np.trunc(part)).all()
+                square = [sum(int(v) ** 2 for v in one) for one in part]
+                assert max(square) <= rows.meat.longest**2
+                seen = max(seen, max(square) / rows.meat.longest**2)
+    assert seen > 0.99
+
+
+@pytest.mark.parametrize("clusters", [0, 20_000])
+def test_scores_are_residuals_times_rows(clusters: int) -> None:
     rng = np.random.default_rng(1)
     n = 500
     layout = MomentsLayout.of((Column("a", -4, 4), Column("b", -4, 4), Column("y", -8, 8)), "y", n)
-    rows = StandardRows(layout, n, 1.1, stretch=20.0)
+    rows = StandardRows(layout, n, 1.1, stretch=20.0, clusters=clusters)
     X = rng.normal(size=(n, 2)).clip(-4, 4)
     y = X @ [1.0, -1.0] + rng.normal(size=n)
     table = Table({"a": X[:, 0], "b": X[:, 1], "y": y})
@@ -200,6 +269,10 @@ def test_a_table_names_its_covariance_and_a_method_without_scores_refuses_it(fam
     method = "gradient"
     with pytest.raises(UsageError, match="covariance 'robust' is of method"):
         kind(covariance="robust", method=method, **asked).fit(X, y)
+
+
+def test_a_study_whose_noise_hides_every_direction_has_no_sandwich() -> None:
+    assert not drawn_to_model(np.eye(3), np.ones((3, 3)), np.zeros((3, 3))).any()
 
 
 def test_families_with_several_predictors_have_no_sandwich() -> None:

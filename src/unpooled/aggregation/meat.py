@@ -78,7 +78,7 @@ def covariance_of(asked: str, study: Study) -> Covariance:
 def without_meat(asked: str, method: str, needed: str) -> Covariance:
     """Return the model's covariance, for a method that releases no scores; refuse where another one was asked for by name."""
     if asked not in {Covariance.AUTO, Covariance.MODEL}:
-        msg = f"covariance {asked!r} is of method {needed!r}, and this study's is {method!r}: ask for more epsilon, or leave it out"
+        msg = f"covariance {asked!r} is of method {str(needed)!r}, and this study's is {str(method)!r}: ask for more epsilon, or leave it out"
         raise UsageError(msg)
     return Covariance.MODEL
 

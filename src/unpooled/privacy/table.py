@@ -109,7 +109,7 @@ class Table:
     @property
     def owners(self) -> NDArray[np.int64]:
         """Return a number for every row of :meth:`blocks`, the same for rows of one id; without ids every row has a number of its own."""
-        return np.arange(self._held)
+        return np.arange(self.n_rows - (self._left_out is not None))
 
     def passed(self, work: OverRows) -> NDArray[np.int64]:
         """Return the result of the work over all rows, which a subclass may compute elsewhere. Here: in this process."""

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.models import load
-from unpooled.privacy.plan import Plan, Study
-from unpooled.privacy.unit import ROWWISE, Adjacency, Scope, Unit
-from unpooled.testing.cases import Case, sized
+from unpooled.privacy.plan import Card, Plan, Study
+from unpooled.privacy.unit import Adjacency, Scope, Unit
+from unpooled.testing.cases import Case, sized, units_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,7 @@ WILD: list[Any] = [0, 1, -1, 2, 3, 2**31, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 10
 WILD += [0.0, -0.0, 0.5, 1.5, 1e-320, 1e-308, 1e-12, 1e12, 1e153, 1e300, 1e308, -1e308, math.inf, -math.inf, math.nan]
 WILD += ["", "x", "y", "\x00", "indicator", "absent", "published", "zero-out", "attribute", "samples", "features", "matrix"]
 WILD += ["none", "bspline", "blocks", "ball", "cv", "trusted", "perturbed", [], [1.0], [1e308], ["x"], {}]
+WILD += ["robust", "cluster", "estimate", "focus", ["age"], ["age", "age"]]
 WILD += [{"clinic": 1e308}, {"clinic": 1e-320}]
 
 #: Twelve examples, and 240 at full size, each of which follows from the text of its test.
@@ -39,16 +40,24 @@ EXAMPLES = settings(
 )
 
 
+def of_size(card: Card, count: int) -> Card:
+    """Return the card with this number of rows; where rows belong together, of ids."""
+    if card.household is None:
+        return msgspec.structs.replace(card, rows=count)
+    together = msgspec.structs.replace(card.household, ids=count)
+    return msgspec.structs.replace(card, rows=count * together.rows, household=together)
+
+
 @st.composite
 def studies(draw: st.DrawFn, study: Study) -> Study:
     """Return a study that somebody could ask for: other promises and other numbers of rows than the given one has."""
     rows = draw(st.integers(10, 10**6))
     return msgspec.structs.replace(
         study,
-        parties=tuple(msgspec.structs.replace(card, rows=rows) for card in study.parties),
+        parties=tuple(of_size(card, rows) for card in study.parties),
         epsilon=draw(st.sampled_from([0.1, 0.5, 1.0, 3.0, 10.0])),
         delta=draw(st.sampled_from([1e-9, 1e-6, 1e-3])),
-        unit=str(draw(st.sampled_from(list(ROWWISE)))),
+        unit=str(draw(st.sampled_from(list(units_of(study))))),
         adjacency=str(draw(st.sampled_from(list(Adjacency)))),
         public_seed=draw(st.integers(0, 2**31)),
         run=draw(st.integers(1, 5)),
@@ -115,6 +124,8 @@ def test_rows_beyond_all_counting_are_refused(case: Case, rows: int) -> None:
     text = msgspec.json.decode(msgspec.json.encode(case.study))
     for card in text["parties"]:
         card["rows"] = rows
+        if "household" in card:
+            card["household"] = {**card["household"], "ids": rows, "rows": 1}
     with pytest.raises((UsageError, msgspec.ValidationError), match="rows are the most"):
         msgspec.convert(text, Study)
 
@@ -164,7 +175,9 @@ def test_a_plan_follows_from_its_study_and_changes_with_it(case: Case) -> None:
             "epsilon": study.epsilon * 1.5,
             "run": study.run + 1,
             "public_seed": study.public_seed + 1,
-            "parties": tuple(msgspec.structs.replace(card, rows=card.rows + 1) for card in study.parties),
+            "parties": tuple(
+                of_size(card, (card.household.ids if card.household else card.rows) + 1) for card in study.parties
+            ),
         }
         other = planned(msgspec.structs.replace(study, **{changed: others[changed]}))
         assert other is None or other.hash != plan.hash
