@@ -278,3 +278,26 @@ def test_a_study_whose_noise_hides_every_direction_has_no_sandwich() -> None:
 def test_families_with_several_predictors_have_no_sandwich() -> None:
     with pytest.raises(UsageError, match="for families with one linear predictor"):
         PrivateGLM("multinomial", covariance="robust", bounds=(-1, 1), classes=["a", "b", "c"]).plan(5000, 3)
+
+
+@pytest.mark.parametrize(
+    ("covariance", "words"),
+    [("model", ""), ("robust", "a row times its residual), for"), ("cluster", "over the rows of an id")],
+)
+@pytest.mark.parametrize("model", ["bayes", "glm"])
+def test_a_plan_says_what_a_histogram_and_scores_hold_and_what_they_take_of_the_budget(
+    model: str, covariance: str, words: str
+) -> None:
+    asked = study("household" if covariance == "cluster" else "record", covariance=covariance)
+    more = {"method": "refinement"} if model == "bayes" else {"method": "newton", "family": "poisson"}
+    columns = (*COLUMNS[:2], Column("y", 0, 9))
+    cards = tuple(msgspec.structs.replace(card, columns=columns) for card in asked.parties)
+    asked = msgspec.structs.replace(asked, model=model, parties=cards, parameters={**asked.parameters, **more})
+    plan = load(model).compile(asked)
+    text = str(plan)
+    for name in ("cells", "meat"):
+        share = f"{name} ({plan.design.totals[name].share:.0%} of the squared budget)" if name in plan.design.totals else ""
+        assert share in text
+        assert (f"{name} (" in text) == bool(share)
+    assert ("meat" in plan.design.totals) == bool(words)
+    assert words in text

@@ -12,6 +12,7 @@ import pytest
 from commands import PARTIES, command
 
 import unpooled
+from unpooled.aggregation.meat import ASSUMED, Covariance
 from unpooled.errors import LedgerMoved, PlanMismatch, Refusal
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.unit import Scope, Target, Unit
@@ -58,6 +59,16 @@ def test_a_saved_model_of_every_class_opens_and_is_saved_anew(name: str, tmp_pat
     again = unpooled.load(tmp_path / "again")
     assert again.plan_ == found.plan_
     assert again.statement_ == statement
+
+
+@pytest.mark.parametrize("name", ["PrivateBayesianRegression", "PrivateGLM", "Moments"])
+def test_tables_of_models_that_were_saved_without_a_covariance_assume_what_they_did(name: str) -> None:
+    found = unpooled.load(OLD / "saved" / name)
+    table = found.summary()
+    assert ASSUMED[Covariance.MODEL] in str(table)
+    assert all(np.isfinite(term.std_error) for term in table.terms)
+    if name == "Moments":
+        assert (found.covariance, found.meat, found.nuisance) == (Covariance.MODEL, None, ())
 
 
 def test_a_whole_run_is_read_from_its_record(world: Path) -> None:

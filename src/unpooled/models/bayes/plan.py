@@ -17,10 +17,11 @@ from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.aggregation.standard import Scales, StandardRows
+from unpooled.aggregation.told import told
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.aggregation.weights import Weighting
 from unpooled.errors import UsageError, listed
-from unpooled.models.bayes.focus import FocusRows
+from unpooled.models.bayes.focus import CROSS, FocusRows
 from unpooled.models.bayes.rounds import (
     ROUNDS,
     Method,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.sentence import Sentence
     from unpooled.privacy.table import Table
 
+_CROSS_TOLD = "sums of products of the focused columns with the others, by which the others are taken out"
 MOMENTS, DEVIATIONS, SQUARE = "moments", "deviations", "square"
 #: A focus whose noise moves its coefficient by more deviations of the response than this is refused.
 _MOST_ERROR = 1.0
@@ -370,7 +372,7 @@ def compile_plan(study: Study) -> Plan:
 def plan_of(study: Study, design: BayesDesign, voids: tuple[Sentence, ...] = ()) -> Plan:
     """Return the plan that adds up what this setup says."""
     passes = max(design.schedule.passes, len(design.totals))
-    notes = passes_note(design.method, passes)
+    notes = (*passes_note(design.method, passes), *told(design.totals, design.covariance, {CROSS: _CROSS_TOLD}))
     if design.focus is not None:
         notes = (*notes, _focus_note(design))
     return plan_of_totals(study, design, voids=voids, notes=notes)

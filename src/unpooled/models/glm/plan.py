@@ -14,6 +14,7 @@ from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import check_coding
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.aggregation.standard import LARGEST_SQUARE, SPREAD, Scales
+from unpooled.aggregation.told import told
 from unpooled.aggregation.weights import WEIGHTS
 from unpooled.errors import UsageError
 from unpooled.families import Response
@@ -294,4 +295,5 @@ def compile_plan(study: Study) -> Plan:
     """Return the releases of a study of a generalised linear model."""
     design = design_of(study)
     passes = design.schedule.passes + (SPREAD in design.totals) + (WEIGHTS in design.totals)
-    return plan_of_totals(study, design, notes=passes_note(design.schedule.method, passes))
+    notes = (*passes_note(design.schedule.method, passes), *told(design.totals, design.covariance))
+    return plan_of_totals(study, design, notes=notes)
