@@ -41,6 +41,8 @@ def compile_plan(study: Study) -> Plan:
         raise UsageError("a formula is not for this form: the paper's rows are points of a box of declared columns")
     if study.parameters.get("weights"):
         raise UsageError("the published form has no weights: its rows count alike")
+    if study.parameters.get("focus"):
+        raise UsageError("the published form has no focus: it releases the moments of all columns")
     design = design_of(study, Method.MOMENTS)
     share = design.parameters.projection
     # Only columns are bounded in the paper: a row is a point of a box.
@@ -98,7 +100,7 @@ prior_precision = 1.0               # known, as in the paper
 noise_precision = 1.0
 projection = 0.2                    # part of the squared budget for the deviations of Algorithm 2; 0 projects nothing
 # multiple = 2.0                    # thresholds of the projection in deviations; without it the best on synthetic data
-# max_passes, method, norm, formula, weights and geometry are not for this form: it has one release of moments, and a row is a point of a box
+# max_passes, method, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box
 # tolerate = 0                      # parties that may collude or drop out
 # nodes = []                        # parties of the secure sum; none: all of them
 # level = 0.95                      # of the intervals
