@@ -52,6 +52,8 @@ def test_the_table_has_no_attribute_that_nobody_shows() -> None:
         found.setdefault(kind.__name__, set()).update(shown_by(model))
     described = describe(rows("bayes", 1)[0], bounds=(-1, 1), sites=SITES)
     fitted = KINDS["bayes"][0](bounds=(-1, 1), y_bounds=(-2, 2)).fit(*rows("bayes", 1))
+    focused = KINDS["bayes"][0](bounds=(-1, 1), y_bounds=(-2, 2), epsilon=20.0, focus=["x0"]).fit(*rows("bayes", 1))
+    found[type(focused).__name__].update(shown_by(focused))
     for result in (described, diagnose(fitted, *rows("bayes", 2), epsilon=5.0)):
         found[type(result).__name__] = set(shown_by(result))
     assert set(found) == set(OWN)

@@ -131,6 +131,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "random_state": (1.5, "3", True),
     "n_components": (1.5, None, True),
     "nodes": ("oslo", 3, None),
+    "focus": ("x0", 3, None),
     "public": ("x0", 3, None),
     "penalty": ("1", None, True, [1.0], "automatic"),
     "noise": WORD,

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Where cells begin on each side of the middle, in half widths.
 CUTS = (0.03, 0.1, 0.25, 0.45, 0.7)
+#: Weight of the response's counts relative to those of a column: its deviation is the unit of every clip.
+RESPONSE = math.sqrt(3)
 #: What is believed before data, in half widths: the deviation of a mean, the median of a deviation and the deviation of its logarithm.
 _MEAN, _DEVIATION, _WIDTH = 0.35, 0.3, 0.5
 
@@ -47,13 +49,17 @@ class CountedScales(Scales):
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
         """Return the counts with their noise (Theorem B.13)."""
-        count = (2 * len(CUTS) + 1) * (len(self._numbers) + self.response) + len(self._marks)
+        each, weight = 2 * len(CUTS) + 1, RESPONSE * self.response
+        numbers, marks = each * len(self._numbers), len(self._marks)
+        count = numbers + each * self.response + marks
+        blocks = (Block(numbers, 1.0), Block(each * self.response, 1 / RESPONSE), Block(marks, 1.0))
         kinds = [c.categories is None and c.missing == "indicator" for c in self.layout.features]
-        one = [[kinds[k] for k in places] for places in self.layout.together]
-        value = max([counts_of_columns([False], Adjacency.REPLACE), *(counts_of_columns(k, Adjacency.REPLACE) for k in one)])
-        row = counts_of_columns([*kinds, *[False] * self.response], adjacency)
+        moved = [[kinds[k] for k in places] for places in self.layout.together]
+        # A value that is left out may be taken for another one, so one value is exchanged under both adjacencies.
+        value = max(counts_of_columns(some, weight * (not some), Adjacency.REPLACE) for some in [[], *moved])
+        row = counts_of_columns(kinds, weight, adjacency)
         reach = {Unit.RECORD: Reach(row, count), Unit.ATTRIBUTE: Reach(value, count)}
-        return Summed(SCALES, (Block(count, 1.0),), reach, 1, share)
+        return Summed(SCALES, tuple(block for block in blocks if block.size), reach, 1, share)
 
     def _added_up(self, blocks: Iterable[tuple[Any, ...]]) -> NDArray[np.int64]:
         numbers, marks, grid = self._numbers, self._marks, float(self.layout.grid)

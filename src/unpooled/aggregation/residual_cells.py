@@ -45,6 +45,9 @@ COUNT_CUTS = (0.25, 0.5, *TAIL_CUTS, 48.0, 64.0)
 #: Where cells of residuals begin from which their mean and deviation are learnt: in deviations of the response.
 SIZE_CUTS = (0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
+#: What is believed of the logarithm of that deviation before data: columns explain 0 to .6 of the response, whose deviation may be off by a third.
+_LOG_DEVIATION, _LOG_WIDTH = -0.3, 0.5
+
 
 @dataclass(frozen=True)
 class ResidualCells:
@@ -181,13 +184,14 @@ class SignedCells:
         return np.bincount(cell, minlength=self.count).astype(np.int64)
 
     def decode(self, total: Total, rows: int) -> tuple[float, float, float]:
-        """Return (mean, deviation, the error of that deviation) of normal residuals; the deviation is at most 1, and every mean and factor below is as likely before data."""
-        scales, means = np.geomspace(self.cuts[1], 1.0, 80), np.linspace(-self.cuts[-4], self.cuts[-4], 41)
+        """Return (mean, deviation, the error of that deviation) of normal residuals; before data every mean is as likely, and deviations are log-normal."""
+        scales, means = np.geomspace(self.cuts[1], 1.5, 90), np.linspace(-self.cuts[-4], self.cuts[-4], 41)
         ends = np.array([-np.inf, *(-cut for cut in reversed(self.cuts)), *self.cuts, np.inf])
         inside = ndtr((ends - means[:, None, None]) / scales[:, None])
         expected = rows * np.diff(inside, axis=-1)
         variance = np.square(total.deviations) + expected + 1e-9
         log = -(np.square(total.values - expected) / variance + np.log(variance)).sum(axis=-1) / 2
+        log -= np.square((np.log(scales) - _LOG_DEVIATION) / _LOG_WIDTH) / 2
         weights = np.exp(log - log.max())
         weights /= weights.sum()
         own = weights.sum(axis=0)

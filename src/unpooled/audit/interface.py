@@ -55,6 +55,7 @@ OWN: dict[str, dict[str, Shown]] = {
         "intercept_": Shown.RELEASED,
         "covariance_": Shown.RELEASED,
         "noise_variance_": Shown.RELEASED,
+        "focused_": Shown.RELEASED,
         "projection_": Shown.PUBLIC,
         "method_": Shown.PUBLIC,
     },

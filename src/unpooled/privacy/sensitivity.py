@@ -81,9 +81,13 @@ def standardising_sums(coded: Sequence[bool], first: float, response: float, adj
     return math.sqrt(math.fsum(max(switch, number) if two else number for two in coded) + response**2 * number)
 
 
-def counts_of_columns(marked: Sequence[bool], adjacency: Adjacency) -> float:
-    """Return the L2 sensitivity of counts of several columns' values in cells (Theorem B.13); ``marked``: which of them have a mark of missing values too."""
-    return math.sqrt(math.fsum(category_counts(adjacency) ** 2 + mark for mark in marked))
+def counts_of_columns(marked: Sequence[bool], response: float, adjacency: Adjacency) -> float:
+    """Return the L2 sensitivity of counts of the values of columns in cells, and of a response's (Theorem B.13).
+
+    ``marked`` says of every column whether it has a mark of missing values, which is counted apart; ``response`` is the weight of the response's counts.
+    """
+    one = category_counts(adjacency) ** 2
+    return math.sqrt(math.fsum(one + mark for mark in marked) + response**2 * one)
 
 
 def clipped_products(longest: float, adjacency: Adjacency) -> float:

@@ -41,6 +41,17 @@ def descent(rounds: Rounds[BayesDesign], standard: Standard) -> Generator[list[A
     return found, noise / rounds.counted / math.sqrt(schedule.rounds - schedule.rounds // 2)
 
 
+def arrived(step: float, rounds: int) -> tuple[float, float]:
+    """Return (the part of the way that the mean of the later half of the iterates has come, the root of the sum of its squared weights on gradients).
+
+    ``step`` is the part of the way that one round without noise goes.
+    """
+    late = np.arange(rounds // 2, rounds) + 1
+    ages = late - np.arange(1, rounds + 1)[:, None]
+    weights = np.where(ages >= 0, (1 - step) ** np.maximum(ages, 0), 0.0).mean(axis=1)
+    return float(np.mean(1 - (1 - step) ** late)), math.sqrt(float(weights @ weights))
+
+
 def shrunk(start: Row, least: float, standard: Standard, *, intercept: bool) -> Row:
     """Return slopes shrunk by their noise (James and Stein's factor, at least 0), and a constant by what was known of the mean before."""
     result, slopes = start.copy(), start.size - intercept

@@ -11,15 +11,15 @@ from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import ESTIMATE, Moments
 from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, with_weights
-from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.framed import weights_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
-from unpooled.estimation.parameters import NONE, NUMBER, PAIR, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.parameters import LIST, NONE, NUMBER, PAIR, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tabled import Profiled
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.bayes import MODEL
+from unpooled.models.bayes.following import Following
 from unpooled.models.bayes.plan import NAIVE
 from unpooled.models.bayes.rounds import ROUNDS
 from unpooled.privacy.bounds import Bounds
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.aggregation.derived import PrincipalComponents
     from unpooled.aggregation.inference import LinearSummary, LinearTables
     from unpooled.aggregation.tables import Anova, Contrast, JointTest
     from unpooled.privacy.budget import Budget
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-class PrivateLinearRegression(Profiled, LinearRegressor):
+class PrivateLinearRegression(Following, Profiled, LinearRegressor):
     """Linear regression on row-split data from private sums: rounds of clipped gradients, and second moments.
 
     ``summary`` is the table to publish; ``coef_``, the posterior mean of a Bayesian model, is what predicts. ``PrivateBayesianRegression`` is another
@@ -89,7 +88,10 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         Those multiples. None picks the best on synthetic data of the model.
     covariance : {"auto", "model", "robust", "cluster"}, default "auto"
         What standard errors assume: independent rows of equal variance, independent rows, or independent ids of several rows each (the default
-        where an id may have several, else "model"). The last two are of method "refinement".
+        where an id may have several, else "model"). The last two are of method "refinement" and of a focus.
+    focus : sequence of column names, default ()
+        Columns to which the budget of a small study goes, as ``focus=["arm"]``: ``summary`` and ``contrast`` are of these alone. The other columns
+        have coefficients for predictions, and no standard errors.
     prior_precision : float or "estimate", default "estimate"
         Precision (one over variance) of the prior of every coefficient in the data's own units, or what the release says of it.
     noise_precision : float or "estimate", default "estimate"
@@ -122,6 +124,8 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
     moments_ : Moments
         The released moments, from which ``ridge``, ``ols`` and :meth:`from_moments` compute other models free of charge; absent where
         the method releases none.
+    focused_ : Moments
+        The released moments of the columns of ``focus``, the others taken out; absent without a focus.
     projection_ : object
         The ranges that the data were projected to.
     statement_ : Statement
@@ -159,6 +163,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         | taking("projection", NUMBER)
         | taking("prior_precision noise_precision", NUMBER, WORD)
         | taking("max_passes", WHOLE)
+        | taking("focus", LIST)
         | taking("multiple", NUMBER, NONE)
         | taking("weights_bounds", PAIR, NONE)
         | taking("formula", WORD, NONE)
@@ -183,6 +188,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         geometry: str = "ball",
         posterior: str = "noise-aware",
         covariance: str = "auto",
+        focus: Sequence[str] = (),
         projection: float = 0.0,
         multiple: float | None = None,
         prior_precision: float | str = ESTIMATE,
@@ -206,6 +212,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         self.geometry = geometry
         self.posterior = posterior
         self.covariance = covariance
+        self.focus = focus
         self.projection = projection
         self.multiple = multiple
         self.prior_precision = prior_precision
@@ -240,6 +247,7 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
             **self._formula_parameter,
         }
         parameters |= {} if self.weights_bounds is None else {"weights": WEIGHT}  # without weights a study keeps its hash
+        parameters |= {"focus": [str(name) for name in self.focus]} if len(self.focus) else {}
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     def fit(
@@ -267,11 +275,12 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         study = self._study(counts_of(tables), declared)
         result = self._run(study, tables).outcome.result
         self.projection_, self.method_ = result.projection, result.method
+        self._forget()
         if result.moments is not None:
             return self._from(Moments.of(result.moments))
         self._columns = declared.columns
-        if hasattr(self, "moments_"):
-            del self.moments_
+        if result.focused is not None:
+            self.focused_ = Moments.of(result.focused)
         coef = np.array([c.value for c in result.coefficients])
         return self._take(LinearFit.without_errors(coef, result.intercept, has_intercept=self.fit_intercept))
 
@@ -300,17 +309,6 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         self.noise_variance_ = fit.noise_variance
         return self
 
-    def _released(self) -> Moments:
-        """Return the moments, or an error that says which method has some."""
-        check_is_fitted(self)
-        if not hasattr(self, "moments_"):
-            msg = (
-                f"method {self.method_!r} released no second moments, so there are no standard errors and no other models: with "
-                "method='refinement' or 'moments' there are (and the noise of each coefficient grows)"
-            )
-            raise UsageError(msg)
-        return self.moments_
-
     def predict(self, X: Any, *, return_std: bool = False) -> Any:  # noqa: ANN401
         """``X @ coef_ + intercept_``; with the standard deviation of a new y around it, if asked for."""
         rows = self._natural(X)
@@ -326,18 +324,6 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         """Return lower and upper ends for every coefficient."""
         check_is_fitted(self)
         return self._fit_.interval(level)
-
-    def ridge(self, alpha: float = 1.0) -> LinearFit:
-        """Ridge regression (scikit-learn's ``alpha``) with intervals from the same moments, free of charge."""
-        return self._released().ridge(alpha, self.noise_precision)
-
-    def ols(self) -> LinearFit:
-        """Return ordinary least squares with intervals from the same moments, free of charge."""
-        return self._released().ols(self.noise_precision)
-
-    def lasso(self, alpha: float) -> LinearFit:
-        """Return the lasso (scikit-learn's ``alpha``) from the same moments, free of charge."""
-        return self._released().lasso(alpha)
 
     def summary(
         self,
@@ -374,7 +360,8 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
         return self._tables().anova(smaller)
 
     def _tables(self) -> LinearTables:
-        moments = self._released()
+        check_is_fitted(self)
+        moments = self.focused_ if hasattr(self, "focused_") else self._released()
         plan = getattr(self, "plan_", None)  # none where the moments come from a file
         given = getattr(getattr(plan, "design", None), "parameters", None)
         return moments.tables(getattr(given, "reference", None), getattr(given, "coding", TREATMENT))
@@ -382,18 +369,6 @@ class PrivateLinearRegression(Profiled, LinearRegressor):
     def submodel(self, columns: Sequence[str]) -> PrivateLinearRegression:
         """Return a fitted model of some of the columns alone, free of charge."""
         return type(self).from_moments(self._released().submodel(columns))
-
-    def correlation(self) -> NDArray[np.float64]:
-        """Return correlations of the features, free of charge."""
-        return self._released().correlation()
-
-    def pca(self) -> PrincipalComponents:
-        """Return principal components of the standardised features, free of charge."""
-        return self._released().pca()
-
-    def vif(self) -> Vector:
-        """Return variance inflation of every coefficient, free of charge."""
-        return self._released().vif()
 
 
 #: Its name after the paper's model, under which it was first published.

@@ -34,6 +34,8 @@ def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegress
     else:
         estimator = PrivateLinearRegression(fit_intercept=given.fit_intercept, method=result.method, **parameters)
         coefficients = np.array([c.value for c in result.coefficients])
+        if result.focused is not None:
+            estimator.focus, estimator.focused_ = given.focus, Moments.of(result.focused)
         estimator._take(LinearFit.without_errors(coefficients, result.intercept, has_intercept=layout.intercept))  # noqa: SLF001 - its own model's
     estimator.projection_, estimator.method_ = result.projection, result.method
     return estimator.of_study(plan, layout.sources or layout.features)

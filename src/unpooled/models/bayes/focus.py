@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 #: The products of focused columns with the others.
 CROSS = "cross"
-#: The deviations of columns are known up to this part of them.
-_SCALE = 0.2
+#: The variances of columns, by which a relation would be divided, are known up to this part of them.
+_SCALE = 0.35
 #: A relation is drawn to 0 half as far as its posterior mean: confounding that is left is a bias, noise is none.
 _OPEN = 0.5
 #: The bound on |z_F||z_N| in lengths of typical rows.
@@ -149,7 +149,7 @@ class FocusRows(StandardRows):
         found, variance = total.values / unit, float(total.deviations.max() / unit) ** 2
         found, free = self._without_still(found.reshape(len(self.focused), len(self.others)), standard)
         square = float(np.square(found).sum())
-        kept, left = believed(square, variance, free, len(self.others), _OPEN)
+        kept, left = believed(square, variance, free, len(self.others), most=_OPEN)
         left += (_SCALE * kept) ** 2 * max(square - variance * free, 0.0) / max(free, 1)
         return found * kept, left, kept**2 * variance * len(self.others)
 

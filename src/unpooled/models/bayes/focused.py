@@ -13,7 +13,7 @@ from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.residual_cells import CELLS
 from unpooled.aggregation.standard import CONSTANT, RESIDUAL, SCALES
 from unpooled.models.bayes.belief import believed
-from unpooled.models.bayes.descent import descent, frame_of, without_errors
+from unpooled.models.bayes.descent import arrived, descent, frame_of, without_errors
 from unpooled.models.bayes.focus import CROSS
 from unpooled.models.bayes.rounds import clip_of_focus
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from unpooled.aggregation.rounds import Rounds
     from unpooled.models.bayes.focus import FocusRows
     from unpooled.models.bayes.plan import BayesDesign
+    from unpooled.models.bayes.rounds import Schedule
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Replies
 
@@ -45,7 +46,7 @@ def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask]
     )
     own = np.linalg.qr(still)[0]
     start = start - own @ (own.T @ start)  # what no row sees of it is no size
-    start, left = _drawn(start, least / share, start.size - 1 - own.shape[1])
+    start, left = _drawn(start, *_way(design.schedule, share, least), start.size - 1 - own.shape[1])
     fit = without_errors(design, frame_of(design, standard, start, (math.nan, math.nan), least))
     total = yield from rounds.total(CELLS, (*standard.settings, *start.tolist()))
     offset, spread, error = rows.cells_of_all.decode(total, rounds.rows)
@@ -59,17 +60,23 @@ def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask]
     settings = (*standard.settings, *start.tolist(), *taken.ravel().tolist(), clip)
     total = yield from rounds.total(RESIDUAL, settings)
     gram, errors = rows.products_of(total, clip)
+    # Of what a coefficient adds to normal residuals a clip leaves the share that it does not cut.
+    inside = math.erf(clip / spread / math.sqrt(2))
+    for part, power in ((gram, 1), (errors, 2)):
+        part[:-1, -1] /= inside**power
+        part[-1, :-1] = part[:-1, -1]
     meat = None
     if MEAT in design.totals:
         total = yield from rounds.total(MEAT, settings)
-        meat = rows.meat_of(total, clip)
+        scores, noises = rows.meat_of(total, clip)
+        meat = scores / inside**2, noises / inside**4
     count = len(rows.focused)
     weight = min(max(float(gram[count, count]) / (CONSTANT**2 * rounds.rows), 0.25), 1.0)  # of shortened rows
     # The noise in the relation makes rows longer, and would make coefficients smaller.
     own = rows.levels(standard)
     gram[:count, :count] -= longer * weight * rounds.rows * (np.eye(count) - own @ own.T)
-    # The product of the errors of both.
-    errors[:count, -1] += variance * len(rows.others) * left * (weight * rounds.rows) ** 2
+    # The product of the errors of both, which have more often the same sign than not.
+    errors[:count, -1] += _ALIGNED * variance * len(rows.others) * left * (weight * rounds.rows) ** 2
     errors[-1, :count] = errors[:count, -1]
     kept = [*rows.focused, len(standard.width) - 1]
     frame = frame_of(design, standard, start, (squares, noise**2), least, rounds.weight)
@@ -79,15 +86,27 @@ def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask]
     return fit, replace(moments, covariance=design.covariance, meat=meat, nuisance=rows.nuisance)
 
 
-def _drawn(start: Row, noise: float, free: int) -> tuple[Row, float]:
+def _way(schedule: Schedule, share: float, least: float) -> tuple[float, float]:
+    """Return (the part of the way that the rounds have come, the deviation of their noise once they are divided by it)."""
+    way, weights = arrived(schedule.step * share * _OF_LONG, schedule.rounds)
+    one = least * math.sqrt(schedule.rounds - schedule.rounds // 2)  # of one gradient
+    return way, one * schedule.step * weights / way
+
+
+def _drawn(start: Row, way: float, noise: float, free: int) -> tuple[Row, float]:
     """Return coefficients with slopes drawn to 0 as far as noise of this deviation says, and the variance that remains of each slope."""
-    square = float(start[:-1] @ start[:-1])
-    kept, left = believed(square, noise**2, free, free)
-    return np.append(start[:-1] * kept, start[-1]), left + _LAGS**2 * kept * max(square / free - noise**2, 0.0)
+    slopes = start[:-1] / way
+    square = float(slopes @ slopes)
+    kept, left = believed(square, noise**2, free, free, likely=True)
+    return np.append(slopes * kept, start[-1]), left + (_LAGS * kept) ** 2 * max(square / free - noise**2, 0.0)
 
 
-#: Rounds may stop this part of the way before their end.
+#: Rounds may stop this part of the way before where they are taken to be.
 _LAGS = 0.15
+#: A clip takes more from long rows, which move coefficients most, and deviations may be taken for too large.
+_OF_LONG = 0.8
+#: By so much the mean square of a sum of products is larger, because columns that confound do so in one direction.
+_ALIGNED = 1.5
 #: Of residuals at least this share is taken to lie inside the clip of a gradient.
 _LEAST_SHARE = 0.05
 

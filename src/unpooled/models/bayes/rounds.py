@@ -46,7 +46,9 @@ _FEWEST = 8
 #: Residuals are clipped to so many of their deviations in the last round: normal ones rarely, however large the noise.
 _CLIP_LEAST = 3.0
 #: Of a focus, whose residuals are few and whose clip is all of its noise.
-_CLIP_FOCUS = 2.0
+_CLIP_FOCUS = 1.5
+#: A small study with a focus has few rounds of wide clips: the steps of many narrow ones wander farther than its coefficients are long.
+_FOCUS_ROUNDS, _FOCUS_CLIP, _FOCUS_STEP = 12, 0.5, 0.4
 #: And farther where the noise is small: what is cut off tails then costs about what the noise does.
 _CLIP_ROOT = 0.5
 #: The bound on rows is never more than this many typical ones: beyond it integers would become coarse.
@@ -59,7 +61,7 @@ _BESIDE = 4
 _SHARES = {
     Method.GRADIENT: {"scales": 0.15, "descent": 0.85},
     Method.REFINEMENT: {"scales": 0.1, "descent": 0.42, "spread": 0.06, "cells": 0.05, "products": 0.37},
-    Method.FOCUS: {"scales": 0.1, "descent": 0.14, "cells": 0.05, "cross": 0.17, "products": 0.54},
+    Method.FOCUS: {"scales": 0.1, "descent": 0.14, "cells": 0.04, "cross": 0.2, "products": 0.52},
 }
 
 
@@ -113,6 +115,9 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, me
     root = math.sqrt(coefficients)
     longest = min(_CLIP, max(_SHORTEST, _CLIP_PER_K * k) * root) if k <= _QUIET else min(4.0, _CLIP * math.sqrt(k / _QUIET))
     step = min(1.0, 0.6 * max(1.0, FEW / rounds), 12 / coefficients)
+    small = method is Method.FOCUS and k < WORTH_ERRORS
+    if small:
+        rounds, longest, step = min(_FOCUS_ROUNDS, rounds), _FOCUS_CLIP * root, min(_FOCUS_STEP, step)
     quiet = math.sqrt(shares.get("spread", 0.0)) * k * coefficients  # 1 over the noise of the mean square, for a bound of 1
     return Schedule(
         method,
@@ -121,7 +126,7 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, me
         longest=longest,
         step=step,
         square=square_of(quiet),
-        counted=method is Method.FOCUS and k < WORTH_ERRORS,
+        counted=small,
     )
 
 
@@ -140,7 +145,7 @@ def afforded(noise: float, rows: int) -> float:
 
 
 def clip_of_focus(noise: float) -> float:
-    """Return where residuals of a focus are clipped, in their deviations: at 2 where the noise is large, for it is all that the budget is for."""
+    """Return where residuals of a focus are clipped, in their deviations: at 1.5 where the noise is large, for it is all that the budget is for."""
     return max(_CLIP_FOCUS, _CLIP_ROOT * noise ** (-1 / 3)) if noise else math.inf
 
 

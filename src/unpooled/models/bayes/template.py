@@ -12,6 +12,7 @@ response = "y"                      # a declared column, with a range
 # weights = ""                      # a declared column of numbers from 0 on: by what a row's part of every sum is multiplied
 # method = "auto"                   # decided before data; "refinement", "gradient", "mean", "moments"
 # covariance = "auto"               # what standard errors assume: "model", "robust" (any variance), "cluster" (ids of several rows)
+# focus = []                        # columns to which the budget of a small study goes, as ["arm"]: the others get no standard errors
 # tolerate = 0                      # parties that may collude or drop out
 # level = 0.95                      # of the intervals
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one

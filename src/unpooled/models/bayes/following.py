@@ -1,0 +1,77 @@
+"""The part of the regression estimator that released second moments make: other models, free of charge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sklearn.utils.validation import check_is_fitted
+
+from unpooled.errors import UsageError, listed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.derived import PrincipalComponents
+    from unpooled.aggregation.linear_fit import LinearFit
+    from unpooled.aggregation.moments import Moments
+
+    Vector = NDArray[np.float64]
+
+
+class Following:
+    """The part of an estimator that has other models of the same moments."""
+
+    noise_precision: float | str
+    method_: str
+    #: Moments of all columns; absent where the method releases none, and where a focus releases those of some columns.
+    moments_: Moments
+    focused_: Moments
+
+    def _forget(self) -> None:
+        """Take away what a fit before released."""
+        for name in ("moments_", "focused_"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _released(self) -> Moments:
+        """Return the moments of all columns, or raise an error that says which method has some."""
+        check_is_fitted(self)
+        if hasattr(self, "moments_"):
+            return self.moments_
+        if hasattr(self, "focused_"):
+            names = listed([column.name for column in self.focused_.layout.features])
+            msg = (
+                f"a focus on {names} released second moments of that alone: summary() and contrast() have its standard errors, and there are "
+                "no errors of predictions and no other models. Without focus there are"
+            )
+            raise UsageError(msg)
+        msg = (
+            f"method {self.method_!r} released no second moments, so there are no standard errors and no other models: with "
+            "method='refinement' or 'moments' there are (and the noise of each coefficient grows)"
+        )
+        raise UsageError(msg)
+
+    def ridge(self, alpha: float = 1.0) -> LinearFit:
+        """Ridge regression (scikit-learn's ``alpha``) with intervals from the same moments, free of charge."""
+        return self._released().ridge(alpha, self.noise_precision)
+
+    def ols(self) -> LinearFit:
+        """Return ordinary least squares with intervals from the same moments, free of charge."""
+        return self._released().ols(self.noise_precision)
+
+    def lasso(self, alpha: float) -> LinearFit:
+        """Return the lasso (scikit-learn's ``alpha``) from the same moments, free of charge."""
+        return self._released().lasso(alpha)
+
+    def correlation(self) -> NDArray[np.float64]:
+        """Return correlations of the features, free of charge."""
+        return self._released().correlation()
+
+    def pca(self) -> PrincipalComponents:
+        """Return principal components of the standardised features, free of charge."""
+        return self._released().pca()
+
+    def vif(self) -> Vector:
+        """Return variance inflation of every coefficient, free of charge."""
+        return self._released().vif()
