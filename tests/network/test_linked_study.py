@@ -136,7 +136,7 @@ def test_from_three_files_of_other_people_to_predictions_and_reports(tmp_path: P
         approve(parties, fit, "linked/")
         use(kits, parties, "linked/")
         said = command("run", str(fit), "--network", user, "--out", str(tmp_path / "fit.run"))
-        assert "told every party without noise which of its ids" in said
+        assert "told every party, without noise, which of its ids all parties hold" in said
 
         fresh = people([f"new-{k:02d}" for k in range(12)])
         for name in NAMES:
