@@ -137,6 +137,7 @@ def test_a_large_budget_gives_the_least_squares_coefficient() -> None:
     assert abs(line.estimate - beta[0]) < 0.1 * line.std_error
     foot = model.table(plan, result)
     assert "focus: x and the intercept are nuisance, and have no line" in foot
+    assert "R^2" not in str(model.tables(plan, result).summary())
     assert len(result.coefficients) == 3
 
 

@@ -88,9 +88,9 @@ class LinearSummary(SummaryTable):
 
     def _foot(self) -> list[str]:
         low, high = self.r_squared_interval
-        foot = [
-            f"n = {self.rows}, residual variance {self.residual_variance:.5g}, R^2 {self.r_squared:.3f} [{low:.3f}, {high:.3f}]",
-        ]
+        foot = [f"n = {self.rows}, residual variance {self.residual_variance:.5g}"]
+        if not math.isnan(self.r_squared):  # of a focus nothing is released that all columns explain
+            foot[0] += f", R^2 {self.r_squared:.3f} [{low:.3f}, {high:.3f}]"
         if self.f_test is not None:
             foot.append(
                 f"{self.f_test.name}: {self.f_test.statistic:.4g}, p {self.f_test.p_words} ({self.f_test.draws} draws)"
@@ -128,7 +128,7 @@ class LinearTables(Tables):
         slopes = printed.weights[printed.slopes]
         slopes = slopes[self.estimates.determined(slopes)]
         test = law.test(slopes) if slopes.size else None
-        square, interval = law.r_squared(level)
+        square, interval = (math.nan, (math.nan, math.nan)) if self.nuisance else law.r_squared(level)
         own = law.noise * self._moments.frame.response_width**2 * self._moments.layout.largest
         facts = (table.terms, self.rows, own, square, interval, test, level, self.statement, adjust)
         return LinearSummary(*facts, not_determined=table.not_determined, compared=table.compared)

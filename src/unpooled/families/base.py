@@ -122,12 +122,19 @@ class Response:
     #: Whether a response may be far from its mean, so that residuals have tails, and whether they tell the family's dispersion.
     tailed: ClassVar[bool] = False
     scattered: ClassVar[bool] = False
+    #: Whether coefficients depend on the dispersion, which then has to be known before the last step.
+    weighted_by_dispersion: ClassVar[bool] = False
     #: Whether the link is the logarithm, so that a constant more multiplies all means.
     multiplies: ClassVar[bool] = False
     low: float = 0.0
     high: float = math.inf
     #: Of counts: the variance is dispersion m (Poisson), or m + dispersion m^2 (negative binomial).
     dispersion: float = 1.0
+
+    @property
+    def factor(self) -> float:
+        """Return what the inverse information is multiplied by for a covariance: 1 unless the dispersion is a factor of the variance."""
+        return 1.0
 
     @property
     def most(self) -> tuple[float, float]:
@@ -179,6 +186,10 @@ class RowFamily(Response, Family):
     def pearson(self, pull: Vector, weight: Vector) -> Vector:
         """Return residuals over their standard deviations at a dispersion of 1, from pulls and weights."""
         return np.asarray(pull / np.sqrt(weight))
+
+    def pearson_variance(self, mean: float) -> float:  # noqa: ARG002 - of a negative binomial it grows with the mean
+        """Return the variance of the Pearson residual of a record with this mean, where the factor of the variance is 1."""
+        return 1.0
 
     def scatter(self, square: float, mean: float) -> float:  # noqa: ARG002 - of counts alone
         """Return the dispersion at which squared Pearson residuals have this mean, for responses of this mean."""

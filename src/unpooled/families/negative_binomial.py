@@ -42,6 +42,7 @@ class NegativeBinomial(RowFamily):
     tailed: ClassVar[bool] = True
     multiplies: ClassVar[bool] = True
     scattered: ClassVar[bool] = True
+    weighted_by_dispersion: ClassVar[bool] = True
 
     def _at(self, u: Vector) -> Vector:
         return u + math.log(self.dispersion)
@@ -102,6 +103,10 @@ class NegativeBinomial(RowFamily):
         """Return residuals over their Poisson deviations, (y - m) / sqrt m: from pulls (y - m) / (1 + k m) and weights m / (1 + k m)."""
         mean = weight / np.maximum(1 - self.dispersion * weight, _SMALL)
         return np.asarray(pull * (1 + self.dispersion * mean) / np.sqrt(mean))
+
+    def pearson_variance(self, mean: float) -> float:
+        """Return 1 + k m, of (y - m) / sqrt m."""
+        return 1 + self.dispersion * mean
 
     def scatter(self, square: float, mean: float) -> float:
         """Return k of 1 + k m = the mean square of (y - m) / sqrt m, at least a hundredth."""

@@ -86,6 +86,11 @@ class Poisson(RowFamily):
         """Replace ``u`` by y - m, and fill the weights m and 1 + 2 sqrt(dispersion m)."""
         _pulls(math.sqrt(self.dispersion), self.ends, u, y, weight, usual)
 
+    @property
+    def factor(self) -> float:
+        """Return the dispersion, the ratio of variance to mean."""
+        return self.dispersion
+
     def scatter(self, square: float, mean: float) -> float:  # noqa: ARG002 - whatever the mean
         """Return the mean squared Pearson residual: the variance over the mean, at least 1."""
         return max(square, 1.0)

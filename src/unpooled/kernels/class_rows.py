@@ -42,6 +42,17 @@ def probabilities(left: Floats, i: int, out: Floats) -> None:
 
 
 @njit(nogil=True)
+def weight_norm(p: Floats) -> float:
+    """Return the Frobenius norm of diag p - p p'."""
+    total = 0.0
+    for a in range(p.size):
+        total += (p[a] * (1.0 - p[a])) ** 2
+        for b in range(a + 1, p.size):
+            total += 2.0 * (p[a] * p[b]) ** 2
+    return math.sqrt(total)
+
+
+@njit(nogil=True)
 def pulls(
     left: Floats, label: Floats, square: Floats, grid: float, limits: tuple[float, float, float], p: Floats, weight: Floats
 ) -> None:
@@ -54,16 +65,11 @@ def pulls(
     unit, longest, heaviest = limits
     for i in range(left.shape[1]):
         probabilities(left, i, p)
-        heavy = 0.0
-        for a in range(classes):
-            heavy += (p[a] * (1.0 - p[a])) ** 2
-            for b in range(a + 1, classes):
-                heavy += 2.0 * (p[a] * p[b]) ** 2
         length = math.sqrt(square[i]) / grid
         factor = 1.0
         if LONGEST_PULL * length > longest * unit:
             factor = longest * unit / (LONGEST_PULL * length)
-        heavy = math.sqrt(heavy) * length * length
+        heavy = weight_norm(p) * length * length
         if heavy > heaviest:
             factor = min(factor, heaviest / heavy)
         place = 0
@@ -80,17 +86,11 @@ def are_scaled_down(
     left: Floats, square: Floats, grid: float, limits: tuple[float, float, float], p: Floats, scaled: Floats
 ) -> None:
     """Fill ``scaled`` with 1 for each record that :func:`pulls` would scale down at these limits, and with 0 for the others."""
-    classes = left.shape[0]
     unit, longest, heaviest = limits
     for i in range(left.shape[1]):
         probabilities(left, i, p)
-        heavy = 0.0
-        for a in range(classes):
-            heavy += (p[a] * (1.0 - p[a])) ** 2
-            for b in range(a + 1, classes):
-                heavy += 2.0 * (p[a] * p[b]) ** 2
         length = math.sqrt(square[i]) / grid
-        short = LONGEST_PULL * length > longest * unit or math.sqrt(heavy) * length * length > heaviest
+        short = LONGEST_PULL * length > longest * unit or weight_norm(p) * length * length > heaviest
         scaled[i] = 1.0 if short else 0.0
 
 

@@ -120,7 +120,7 @@ class FocusRows(StandardRows):
         for rows, _ in blocks:
             own, rest = np.array(rows[:, first], order="F"), np.asfortranarray(rows[:, second])
             focus_rows.shorten_products(own, rest, most)
-            for at in range(0, own.shape[0], exact):  # sums of so many products are exact in any order
+            for at in range(0, own.shape[0], exact):  # sums of this many products are exact in any order
                 part = slice(at, at + exact)
                 total += (own[part].T @ rest[part]).astype(np.int64)
         return total.ravel()

@@ -15,9 +15,9 @@ from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
+from unpooled.aggregation.release_notes import release_notes
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.aggregation.standard import Scales, StandardRows
-from unpooled.aggregation.told import told
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.aggregation.weights import Weighting
 from unpooled.errors import UsageError, listed
@@ -372,7 +372,7 @@ def compile_plan(study: Study) -> Plan:
 def plan_of(study: Study, design: BayesDesign, voids: tuple[Sentence, ...] = ()) -> Plan:
     """Return the plan that adds up what this setup says."""
     passes = max(design.schedule.passes, len(design.totals))
-    notes = (*passes_note(design.method, passes), *told(design.totals, design.covariance, {CROSS: _CROSS_TOLD}))
+    notes = (*passes_note(design.method, passes), *release_notes(design.totals, design.covariance, {CROSS: _CROSS_TOLD}))
     if design.focus is not None:
         notes = (*notes, _focus_note(design))
     return plan_of_totals(study, design, voids=voids, notes=notes)

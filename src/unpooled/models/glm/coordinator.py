@@ -133,8 +133,11 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutti
             again = yield from cutting.converged()
             if not again:
                 break
+    longer = 0.0
     if not exact and design.family.multiplies and design.layout.intercept:
         ratio, known, move = _at_new_level(fit, gram, variance, score, move)
+        longer = (math.log(ratio) - (ratio - 1) / ratio) / CONSTANT
+        move[-1] += longer
         cutting.moved(ratio)
     estimate = fit.start if exact else fit.start + move
     meat: tuple[Matrix, Matrix] | None = None
@@ -152,7 +155,7 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutti
         met = fit.shape.met(move, known.variance, noises)
         fit.start = fit.start + believed.T @ np.linalg.solve(believed @ weighted + met, score)
         if design.layout.intercept:
-            fit.start[-1] += tail[0] / CONSTANT
+            fit.start[-1] += tail[0] / CONSTANT + longer
     return found, cutting
 
 
@@ -160,13 +163,11 @@ def _at_new_level(fit: GlmFit, gram: Matrix, variance: Matrix, score: Row, move:
     """Return the ratio of all means after the step to those before it, and the curvature and the step that follow.
 
     Rounds that cut pulls end at too small means. With a log link a step e^d - 1 of the constant is one of d, and second derivatives at the new means
-    are e^d times the released ones.
+    are e^d times the released ones: the step that follows from these is (e^d - 1) / e^d.
     """
     ratio = min(max(1 + float(move[-1]) * CONSTANT, 0.5), 2.0)
     known = fit.shape.known(gram * ratio, variance * ratio**2, fit.penalty, fit.still)
-    found = np.asarray(known.inverse @ score)
-    found[-1] += (math.log(ratio) - (ratio - 1) / ratio) / CONSTANT
-    return ratio, known, found
+    return ratio, known, np.asarray(known.inverse @ score)
 
 
 def _step(

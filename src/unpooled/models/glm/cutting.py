@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Replies
 
-#: Fewer cells of a tail than this say nothing of it.
-_FEWEST = 2
-
 
 @dataclass
 class Cutting:
@@ -41,7 +38,7 @@ class Cutting:
 
     def __post_init__(self) -> None:
         self.family = self.fit.design.family
-        self.factor = self.family.dispersion if self.family.name == "poisson" else 1.0
+        self.factor = self.family.factor
 
     @property
     def own(self) -> float:
@@ -75,7 +72,7 @@ class Cutting:
         if self._told or SPREAD not in design.totals:
             return False
         yield from self._squares()
-        return self.family.name == "negative-binomial"
+        return self.family.weighted_by_dispersion
 
     def moved(self, ratio: float) -> None:
         """Correct the factor of the variance for a Newton step that multiplied all means by this.
@@ -85,7 +82,7 @@ class Cutting:
         """
         if self.family.dispersed:
             self.factor *= ratio
-        elif self._counted and self.family.name == "poisson":
+        elif self._counted and not self.family.weighted_by_dispersion:
             beside = self.fit.shape.mean / ratio * (ratio - 1) ** 2
             self.factor = max((self.factor - beside) / ratio, 1.0)
             self.family = replace(self.family, dispersion=self.factor)
@@ -109,8 +106,7 @@ class Cutting:
         assert isinstance(family, RowFamily)
         found = family.scatter(square * (1.0 if weighting is None else weighting.largest), fit.shape.mean)
         self.family = family = replace(family, dispersion=found)
-        if family.name == "poisson":
-            self.factor = found
+        self.factor = family.factor
         units = fit.units[:2] if fit.design.schedule.exact else family.units(fit.shape.mean)
         fit.units = (*units, found)
 
@@ -121,9 +117,10 @@ class Cutting:
         if not (isinstance(family, RowFamily) and family.tailed):
             return Clipping(shortened, (0.0, 0.0), long, math.inf)
         usual, weight, _ = fit.units
-        # Of a typical record: a pull is cut at so many times the bound on most pulls.
+        # A typical record's pull is cut at ``long`` times the bound on most pulls.
         one = float(family.pearson(np.ones(1), np.array([weight]))[0])
-        clip, deviation = long * usual * one, math.sqrt(max(self._variance(), 1e-12))
+        clip = long * usual * one
+        deviation = math.sqrt(max(self.factor * family.pearson_variance(fit.shape.mean), 1e-12))
         tail = (0.0, 0.0)
         if fit.design.layout.intercept and fit.design.weighting is None:
             u = family.link(fit.shape.mean)
@@ -134,9 +131,3 @@ class Cutting:
             unit = deviation / one / weight
             tail = mean * unit, error * unit
         return Clipping(shortened, counts.beyond(clip), long, clip / deviation, tail)
-
-    def _variance(self) -> float:
-        """Return the variance of Pearson residuals of a record with the mean response."""
-        if self.family.name == "negative-binomial":
-            return 1 + self.family.dispersion * self.fit.shape.mean
-        return self.factor

@@ -12,9 +12,9 @@ from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import check_coding
+from unpooled.aggregation.release_notes import release_notes
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.aggregation.standard import LARGEST_SQUARE, SPREAD, Scales
-from unpooled.aggregation.told import told
 from unpooled.aggregation.weights import WEIGHTS
 from unpooled.errors import UsageError
 from unpooled.families import Response
@@ -295,5 +295,5 @@ def compile_plan(study: Study) -> Plan:
     """Return the releases of a study of a generalised linear model."""
     design = design_of(study)
     passes = design.schedule.passes + (SPREAD in design.totals) + (WEIGHTS in design.totals)
-    notes = (*passes_note(design.schedule.method, passes), *told(design.totals, design.covariance))
+    notes = (*passes_note(design.schedule.method, passes), *release_notes(design.totals, design.covariance))
     return plan_of_totals(study, design, notes=notes)

@@ -12,15 +12,19 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.totals import Summed
 
-#: Of a histogram, and of second moments of scores by what is assumed of rows.
-HISTOGRAM = "how many rows have a residual in each of its cells, from which what is cut off and the dispersion are told"
+#: Words for a histogram, and for second moments of scores by the assumption about rows.
+HISTOGRAM = (
+    "how many rows have a residual in each of its cells, from which the dispersion and the shares that are cut off follow"
+)
 SCORES = {
     Covariance.ROBUST: "second moments of scores (a row times its residual), for robust standard errors",
     Covariance.CLUSTER: "second moments of scores (a row times its residual) that are added up over the rows of an id, for clustered standard errors",
 }
 
 
-def told(totals: Mapping[str, Summed], covariance: Covariance, more: Mapping[str, str] | None = None) -> Iterator[str]:
+def release_notes(
+    totals: Mapping[str, Summed], covariance: Covariance, more: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Yield a sentence for the histogram and for second moments of scores, where a plan has them, and for ``more`` releases by name."""
     words = {CELLS: HISTOGRAM, MEAT: SCORES.get(covariance, ""), **(more or {})}
     for name, vector in totals.items():
