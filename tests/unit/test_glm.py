@@ -25,7 +25,6 @@ from unpooled.aggregation.totals import Quantity, Total
 from unpooled.audit.replay import replay
 from unpooled.errors import DataError, PlanMismatch, UsageError
 from unpooled.families import ROW_FAMILIES
-from unpooled.families.gamma import gamma_dispersion
 from unpooled.families.logistic import Logistic
 from unpooled.kernels import directions, glm_rows, standard_rows
 from unpooled.models import fitted, load
@@ -355,11 +354,14 @@ def test_deviances_are_those_of_scikit_learn_and_draws_have_their_mean() -> None
         assert y.mean() == pytest.approx(mean.mean(), abs=0.03), name
 
 
-def test_a_dispersion_is_found_from_clipped_squares() -> None:
+@pytest.mark.parametrize("dispersion", [0.01, 0.1, 0.3, 1.0, 3.3])
+def test_a_gamma_dispersion_is_found_whatever_its_size(dispersion: float) -> None:
+    """Squared pulls were cut at 9 before, and a dispersion of 3.3 was found to be 100."""
     rng = np.random.default_rng(2)
-    for dispersion in (0.2, 1.0):
-        t = rng.gamma(1 / dispersion, dispersion, 200_000)
-        assert gamma_dispersion(float(np.minimum((t - 1) ** 2, 9).mean()), 9.0) == pytest.approx(dispersion, rel=0.03)
+    X = rng.uniform(-1, 1, size=(20_000, 2))
+    y = np.exp(X[:, 0]) * rng.gamma(1 / dispersion, dispersion, 20_000)
+    model = PrivateGLM("gamma", epsilon=3.0, bounds=(-1, 1), y_bounds=(1e-3, 60.0), random_state=1).fit(X, y)
+    assert model.dispersion_ == pytest.approx(dispersion, rel=0.3)
 
 
 # --- with noise ----------------------------------------------------------------------------------------------------------
@@ -392,8 +394,8 @@ def test_the_form_follows_from_rows_columns_and_privacy() -> None:
     assert (exact.exact, exact.passes) == (True, 1 + 2 * exact.steps)
     for schedule in (small, large, exact):
         assert shares_of(schedule) == pytest.approx(1.0)
-    for k, scattered, meat in itertools.product((1.0, 90.0, 500.0, 1e6, INF), (False, True), (0.0, 0.1)):
-        own = schedule_of(GlmMethod.NEWTON, k, 6, 105, rows=20_000, scattered=scattered, meat=meat)
+    for k, wider, meat in itertools.product((1.0, 90.0, 500.0, 1e6, INF), (1.0, 1.5, 2.0), (0.0, 0.1)):
+        own = schedule_of(GlmMethod.NEWTON, k, 6, 105, rows=20_000, wider=wider, meat=meat)
         assert shares_of(own) == pytest.approx(1.0)
         assert (own.meat, own.cells > 0) == (meat, not own.exact)
         assert own.passes <= 107

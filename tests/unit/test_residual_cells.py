@@ -78,7 +78,7 @@ def test_counts_in_other_units() -> None:
     scaled = found.from_cut(2.9)
     assert scaled.cuts[0] == pytest.approx(3 / 2.9)
     assert scaled.both.sum() == residual.size
-    assert scaled.side(1) == pytest.approx(found.side(1)[5:])
+    assert scaled.side(1) == pytest.approx(found.side(1)[COUNT_CUTS.index(3) :])
     mean, deviation = scaled.missing_mean(6 / 2.9, (math.inf, math.inf))
     assert mean * 2.9 == pytest.approx(3 * math.exp(-2), rel=0.1)
     assert deviation > 0

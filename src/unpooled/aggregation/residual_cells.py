@@ -39,8 +39,8 @@ TAIL_CUTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 _CORE, _HIDDEN = 2.0, 3.0
 #: A count whose noise has a deviation of less than one over this many rows is exact once it is rounded.
 _EXACT = 3.0
-#: The same for Pearson residuals of counts, whose dispersion is learnt from them.
-COUNT_CUTS = (0.25, 0.5, *TAIL_CUTS, 48.0, 64.0)
+#: The same for Pearson residuals at a dispersion of 1, whose own dispersion is learnt from them: it may be small or large.
+COUNT_CUTS = (0.0156, 0.0234, 0.0313, 0.047, 0.0625, 0.094, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, *TAIL_CUTS, 48.0, 64.0)
 
 #: Where cells of residuals begin from which their mean and deviation are learnt: in deviations of the response.
 SIZE_CUTS = (0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)

@@ -122,13 +122,15 @@ class Response:
     #: Whether a response may be far from its mean, so that residuals have tails, and whether they tell the family's dispersion.
     tailed: ClassVar[bool] = False
     scattered: ClassVar[bool] = False
+    #: Where a dispersion is estimated, pulls of the last step have this many times the bound of most.
+    wider: ClassVar[float] = 2.0
     #: Whether coefficients depend on the dispersion, which then has to be known before the last step.
     weighted_by_dispersion: ClassVar[bool] = False
     #: Whether the link is the logarithm, so that a constant more multiplies all means.
     multiplies: ClassVar[bool] = False
     low: float = 0.0
     high: float = math.inf
-    #: Of counts: the variance is dispersion m (Poisson), or m + dispersion m^2 (negative binomial).
+    #: The variance is dispersion m (Poisson), dispersion m^2 (gamma) or m + dispersion m^2 (negative binomial).
     dispersion: float = 1.0
 
     @property

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from scipy.special import gammainc, gammaincc, gammaln
+from scipy.special import gammaln
 
 from unpooled.errors import UsageError
-from unpooled.families.base import ABOVE, BELOW, LEAST, RowFamily
+from unpooled.families.base import ABOVE, BELOW, DEVIATIONS, LEAST, RowFamily
 from unpooled.families.log_link import CAP, capped_change
 from unpooled.kernels.compiled import njit
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-#: A pull is rarely larger than this many times its mean; without noise it counts as at most this many.
-_TIMES, _MOST_TIMES = 3.0, 1000.0
+#: Without noise a pull counts as at most this many.
+_MOST_TIMES = 1000.0
+#: A dispersion that is estimated is not below this.
+_LEAST_DISPERSION = 1e-6
 
 
 @njit(nogil=True)
@@ -42,6 +44,8 @@ class Gamma(RowFamily):
     positive: ClassVar[bool] = True
     tailed: ClassVar[bool] = True
     multiplies: ClassVar[bool] = True
+    scattered: ClassVar[bool] = True
+    wider: ClassVar[float] = 1.5
     cap: float = CAP
 
     def value(self, u: Vector, y: Vector) -> Vector:
@@ -91,10 +95,19 @@ class Gamma(RowFamily):
         return min(max(1.0, self.high / (self.low * BELOW) - 1), _MOST_TIMES), 1.0
 
     def pulls(self, u: Vector, y: Vector, weight: Vector, usual: Vector) -> None:
-        """Replace ``u`` by (y - m) / m, and fill the weights 1 and the bound of three means."""
+        """Replace ``u`` by (y - m) / m, and fill the weights 1 and the bound 1 + 2 sqrt(dispersion)."""
         _pulls(self.ends, u, y)
         weight[:] = 1.0
-        usual[:] = _TIMES
+        usual[:] = 1.0 + DEVIATIONS * math.sqrt(self.dispersion)
+
+    @property
+    def factor(self) -> float:
+        """Return the dispersion: the variance over the square of the mean."""
+        return self.dispersion
+
+    def scatter(self, square: float, mean: float) -> float:  # noqa: ARG002 - whatever the mean
+        """Return the mean square of residuals over their means."""
+        return max(square, _LEAST_DISPERSION)
 
     def drawn(self, mean: Vector, rng: np.random.Generator, shape: float = 2.0) -> Vector:
         """Return made-up responses of these means and this shape inside the declared range."""
@@ -110,26 +123,3 @@ class Gamma(RowFamily):
         super().check(y)
         if (y <= 0).any():
             raise ValueError("responses of the gamma family are positive numbers")
-
-
-def gamma_dispersion(clipped: float, most: float) -> float:
-    """Return the dispersion of a gamma law whose squared pulls ((y - m)/m)^2, each counted as at most ``most``, have this mean.
-
-    Clipped squares are smaller than the dispersion; they rise with it, so it is found by bisection.
-
-    >>> round(gamma_dispersion(0.5, 1e9), 6)
-    0.5
-    """
-    low, high = 1e-6, 100.0
-    for _ in range(80):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if _clipped_square(middle, most) < clipped else (low, middle)
-    return math.sqrt(low * high)
-
-
-def _clipped_square(dispersion: float, most: float) -> float:
-    """Return E min((t - 1)^2, most) of a gamma t of mean 1 and this variance; ``most`` at least 1."""
-    shape, end = 1 / dispersion, 1 + math.sqrt(most)
-    # E[t^k; t <= end] = E[t^k] P(Gamma(shape + k) <= shape end)
-    inside = [float(gammainc(shape + k, shape * end)) for k in range(3)]
-    return (1 + dispersion) * inside[2] - 2 * inside[1] + inside[0] + most * float(gammaincc(shape, shape * end))

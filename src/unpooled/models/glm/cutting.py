@@ -12,7 +12,6 @@ from unpooled.aggregation.clipping import Clipping
 from unpooled.aggregation.residual_cells import CELLS
 from unpooled.aggregation.standard import SPREAD
 from unpooled.families import RowFamily
-from unpooled.families.gamma import gamma_dispersion
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -52,11 +51,9 @@ class Cutting:
         return self.family.dispersion if self.family.scattered else self.factor
 
     def before(self) -> Generator[list[Ask], Replies, None]:
-        """Ask for the histogram of residuals where the plan has one, and for the squares that tell a dispersion."""
+        """Ask for the histogram of residuals where the plan has one: it tells a dispersion, and what is cut off."""
         fit = self.fit
         design = fit.design
-        if design.family.dispersed and not design.schedule.exact:
-            yield from self._squares()
         if not design.schedule.cells:
             return
         total = yield from fit.total(CELLS, fit.at(fit.start))
@@ -77,35 +74,40 @@ class Cutting:
     def moved(self, ratio: float) -> None:
         """Correct the factor of the variance for a Newton step that multiplied all means by this.
 
-        Residuals were squared about the means of the rounds, m: true ones of r m make (y - m)^2 / m the factor times r, and m (r - 1)^2 more. Of the
-        gamma family, whose second derivatives at the new means are r times as large and whose scores vary by r^2, r times the factor is left.
+        Residuals were squared about the means of the rounds, m, where r m are the true ones. For counts (y - m)^2 / m is then the factor times r, and
+        m (r - 1)^2 more. For the gamma family (y - m)^2 / m^2 is the dispersion times r^2, and (r - 1)^2 more; its second derivatives at the new
+        means are r times as large and scores vary by r^2, so that r times the dispersion is the factor.
         """
+        if not self._counted or self.family.weighted_by_dispersion:
+            return
         if self.family.dispersed:
-            self.factor *= ratio
-        elif self._counted and not self.family.weighted_by_dispersion:
+            found = self._found((self.factor - (ratio - 1) ** 2) / ratio**2)
+            self.factor = ratio * found
+        else:
             beside = self.fit.shape.mean / ratio * (ratio - 1) ** 2
-            self.factor = max((self.factor - beside) / ratio, 1.0)
-            self.family = replace(self.family, dispersion=self.factor)
+            self.factor = self._found((self.factor - beside) / ratio)
+
+    def _found(self, square: float) -> float:
+        """Take the dispersion at which squared Pearson residuals have this mean, and return it."""
+        family = self.family
+        assert isinstance(family, RowFamily)
+        found = family.scatter(square, self.fit.shape.mean)
+        self.family = replace(family, dispersion=found)
+        return found
 
     def _squares(self) -> Generator[list[Ask], Replies, None]:
         """The mean square of Pearson residuals, and the dispersion that follows."""
         fit, rows, self._told = self.fit, self.fit.design.long, True
         total = yield from fit.total(SPREAD, fit.at(fit.start))
-        square, deviation = rows.square_of(total)
-        mean = max(square, deviation, 1e-9 if fit.design.schedule.exact else 1.0) / fit.rows
-        if self.family.dispersed:
-            weighting = fit.design.responses.weighting
-            largest = 1.0 if weighting is None else weighting.largest
-            self.factor = gamma_dispersion(min(mean, rows.square / 2), rows.square) * largest
-        else:
-            self._scattered(mean * fit.rows / max(fit.rows - fit.start.size, 1))
+        square, _ = rows.square_of(total)
+        self._scattered(square / max(fit.rows - fit.start.size, 1))
 
     def _scattered(self, square: float) -> None:
         """Take the dispersion of counts whose squared Pearson residuals have this mean."""
-        fit, family, weighting = self.fit, self.family, self.fit.design.responses.weighting
+        fit, weighting = self.fit, self.fit.design.responses.weighting
+        found = self._found(square * (1.0 if weighting is None else weighting.largest))
+        family = self.family
         assert isinstance(family, RowFamily)
-        found = family.scatter(square * (1.0 if weighting is None else weighting.largest), fit.shape.mean)
-        self.family = family = replace(family, dispersion=found)
         self.factor = family.factor
         units = fit.units[:2] if fit.design.schedule.exact else family.units(fit.shape.mean)
         fit.units = (*units, found)

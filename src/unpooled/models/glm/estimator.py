@@ -82,8 +82,8 @@ class PrivateGLM(GlmPredictions):
     max_passes : int, default 105
         The most passes over every party's data.
     dispersion : float or "estimate", default "estimate"
-        Of counts: the variance is dispersion * mean ("poisson"), or mean + dispersion * mean^2 ("negative-binomial"). "estimate" learns it from
-        released residuals, at least 1 for the Poisson family.
+        The variance is dispersion * mean ("poisson"), dispersion * mean^2 ("gamma"), or mean + dispersion * mean^2 ("negative-binomial").
+        "estimate" learns it from released residuals, at least 1 for the Poisson family.
     covariance : {"auto", "model", "robust", "cluster"}, default "auto"
         What standard errors assume: independent rows with the family's variance, independent rows, or independent ids of several rows each. The
         last two release second moments of scores. "auto" is "cluster" where an id may have several rows, else "model"; survival and several
@@ -124,7 +124,7 @@ class PrivateGLM(GlmPredictions):
     baseline_hazard_, kaplan_meier_ : array, KaplanMeier
         Of the survival family: the hazard of a row of zeros in every interval, and the curve with its band.
     dispersion_ : float
-        The factor of the variance: estimated for the gamma family, else 1.
+        The dispersion of counts and of the gamma family, declared or estimated; else 1.
     method_ : str
         How the budget was spent.
     statement_, plan_, ledger_, communication_

@@ -242,10 +242,10 @@ def design_of(study: Study) -> GlmDesign:
     k = strength(study, aggregation, responses.weighting) / _effective(responses, columns)
     method = GlmMethod(parameters.method)
     covariance = _covariance(parameters, study)
-    scattered = responses.family.scattered and estimated(parameters)
+    wider = responses.family.wider if responses.family.scattered and estimated(parameters) else 1.0
     meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
     schedule = schedule_of(
-        method, k, columns, parameters.max_passes, rows=rows, tailed=responses.family.tailed, scattered=scattered, meat=meat
+        method, k, columns, parameters.max_passes, rows=rows, tailed=responses.family.tailed, wider=wider, meat=meat
     )
     if method is GlmMethod.AUTO and _entries(responses, columns) > MOST_ENTRIES and schedule.method is GlmMethod.NEWTON:
         if schedule.exact:
@@ -274,7 +274,7 @@ def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
     if schedule.rounds:
         yield design.short.descent(schedule.descent, adjacency, schedule.rounds)
     if schedule.steps:
-        squared = design.family.dispersed or (schedule.exact and design.scattered)
+        squared = schedule.exact and design.scattered
         rest = 1 - _DISPERSION if squared else 1.0
         if schedule.cells:
             yield design.long.cells.vector(schedule.cells, design.long.moves(adjacency))

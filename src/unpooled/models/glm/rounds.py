@@ -46,8 +46,6 @@ _MOST_DEVIATIONS, _MANY_STEPS = 3.0, 2
 _AMPLE_SHARES = (0.03, 0.03, 0.08, 0.03, 0.71, 0.12)
 #: Rows of second moments are longer while their noise stays below this part of a typical eigenvalue.
 _HIDING = 0.005
-#: A dispersion that is estimated may be large: pulls and rows then have this many times the bound.
-_SCATTERED = 2.0
 #: The length of a step along a gradient, at most.
 _STEP, _STEP_PER_COLUMN = 0.3, 6.0
 #: What is believed of the slopes of standardised columns: together they have this variance of the linear predictor.
@@ -100,12 +98,12 @@ def schedule_of(
     *,
     rows: int = 1,
     tailed: bool = False,
-    scattered: bool = False,
+    wider: float = 1.0,
     meat: float = 0.0,
 ) -> GlmSchedule:
     """Return the rounds of this method, or of the one that serves a study of this k best.
 
-    ``tailed``: a response may be far from its mean; ``scattered``: a dispersion is estimated; ``meat``: the share of the squared budget that a sandwich covariance takes; ``rows``: of the study.
+    ``tailed``: a response may be far from its mean; ``wider``: above 1 a dispersion is estimated, and pulls have this many times the bound; ``meat``: the share of the squared budget that a sandwich covariance takes; ``rows``: of the study.
     """
     if method is GlmMethod.MEAN:
         return GlmSchedule(method)
@@ -133,7 +131,7 @@ def schedule_of(
     step = min(_STEP, _STEP_PER_COLUMN / coefficients)
     if not refined:
         return GlmSchedule(method, base=0.06, scales=0.1, descent=0.84, rounds=rounds, step=step)
-    shares = (0.04, 0.08, 0.28, 0.05, 0.4, 0.15) if scattered else (0.04, 0.1, 0.34, 0.03, 0.34, 0.15)
+    shares = (0.04, 0.08, 0.28, 0.05, 0.4, 0.15) if wider > 1 else (0.04, 0.1, 0.34, 0.03, 0.34, 0.15)
     base, scales, descent, cells, score, information = (share * (1 - meat) for share in shares)
     # The noise of a coordinate of the score is 2 long sqrt(D) q / (mu sqrt share), its sampling deviation sqrt(n w).
     afforded = AFFORDED * k * math.sqrt(coefficients * score / rows) / (2 * _MOST_DEVIATIONS)
@@ -141,9 +139,9 @@ def schedule_of(
     if afforded >= AMPLE:
         base, scales, descent, cells, score, information = (s * (1 - meat) for s in _AMPLE_SHARES)
         steps = _MANY_STEPS
-        wide *= 2.0 if scattered else 1.0 if tailed else 1.4  # where bounds on pulls grow with the mean, rows count for more
+        wide *= wider if wider > 1 or tailed else 1.4  # where bounds on pulls grow with the mean, rows count for more
     once = max(LONG, min(_LONGEST, (k / _LONGER_FROM) ** (1 / 3)))
-    long = max(once * (_SCATTERED if scattered else 1.0), wide)
+    long = max(once * wider, wide)
     # The noise of second moments hides directions: its operator norm is sqrt(2 D) 1.4 stretch^2 D / (n mu sqrt share).
     quiet = math.sqrt(_HIDING * k * math.sqrt(information / coefficients) / 2)
     stretch = min(max(once, quiet), long)
