@@ -56,7 +56,7 @@ def test_what_a_request_decides_of_an_objective_is_in_its_key(monkeypatch: pytes
 
 def test_the_run_s_sensitivity_is_in_the_noise_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """FINDINGS G14: equal statistics under two scales and one key would give the statistic as 2 a - b."""
-    from unpooled.protocol.party import OpenDesk
+    from unpooled.protocol.desk import OpenDesk
 
     case = CASES["lasso"]()
     study = msgspec.structs.replace(case.study, simulation_seed=None)

@@ -34,9 +34,10 @@ from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Target, Unit
 from unpooled.protocol.conversation import OpenRequest, find_step
+from unpooled.protocol.desk import OpenDesk
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Dropped, Nothing, Released, Signed, encode, open_body, open_envelope
-from unpooled.protocol.party import OpenDesk, Party
+from unpooled.protocol.party import Party
 
 MODEL = load("lasso")
 N = 40

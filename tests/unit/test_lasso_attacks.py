@@ -23,9 +23,10 @@ from unpooled.privacy.mechanisms import Scores
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Target, Unit
+from unpooled.protocol.desk import OpenDesk
 from unpooled.protocol.keeper import MemoryKeeper
 from unpooled.protocol.messages import Array
-from unpooled.protocol.party import OpenDesk, Party
+from unpooled.protocol.party import Party
 from unpooled.study.party import DiskKeeper
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -445,7 +445,7 @@ def test_steps_are_answered_in_their_order_and_as_often_as_there_are_keys() -> N
 
 
 def test_nothing_about_rows_leaves_before_the_ledger_says_so() -> None:
-    from unpooled.protocol.party import OpenDesk
+    from unpooled.protocol.desk import OpenDesk
 
     made = world(words(1, 2, 3), words(2, 3, 4))
     desk = OpenDesk(made.parties()["p0"], made.plan, "link-finish", 0, bytes(32))

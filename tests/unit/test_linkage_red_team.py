@@ -332,7 +332,7 @@ def test_the_order_of_rows_and_the_name_of_a_map_hang_on_every_party_s_share(
     party: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody who knows all points, but not all shares, can neither tell the order nor try out a list against the name."""
-    from unpooled.protocol.party import OpenDesk
+    from unpooled.protocol.desk import OpenDesk
 
     secret, found = OpenDesk.secret, []
     for other in range(8):
@@ -356,7 +356,7 @@ def test_the_order_of_rows_and_the_name_of_a_map_hang_on_every_party_s_share(
 @pytest.mark.parametrize("words", [b"link hello", b"link returned"])
 def test_what_a_party_says_without_its_signature_is_refused(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A digest of what came back is signed beside being sealed: whoever could open letters still could not write them."""
-    from unpooled.protocol.party import OpenDesk
+    from unpooled.protocol.desk import OpenDesk
 
     attest = OpenDesk.attest
 
@@ -369,7 +369,7 @@ def test_what_a_party_says_without_its_signature_is_refused(words: bytes, monkey
 
 
 def test_a_key_for_sealing_that_is_none_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unpooled.protocol.party import OpenDesk
+    from unpooled.protocol.desk import OpenDesk
 
     made = world(*sets(3))
     for wrong in ("zz", "00" * 32, "ab" * 31):

@@ -41,9 +41,10 @@ from unpooled.privacy.sensitivity import logistic_gradient
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Scope, Target, Unit
 from unpooled.protocol.conversation import OpenRequest
+from unpooled.protocol.desk import OpenDesk
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Dropped, Nothing, encode
-from unpooled.protocol.party import OpenDesk, Party
+from unpooled.protocol.party import Party
 
 RNG = np.random.default_rng(8)
 MODEL = load("stacking")

@@ -127,7 +127,7 @@ def _total(quantity: Quantity, context: Context, request: TotalRequest) -> Total
     if len(request.signatures) != len(nodes) or context.name not in nodes:
         raise ProtocolError("a secure sum needs the signature of each of its nodes, and this party among them")
     for node, signature in zip(request.nodes, request.signatures, strict=True):
-        identity = context.plan.study.card(node.name).key or node.identity
+        identity = context.plan.study.member(node.name).key or node.identity
         verify(identity, signature, *_set_parts(quantity, context, names))
     at = nodes.index(context.name)
     total = np.zeros(context.plan.release(context.name, quantity.name).size, dtype=np.uint64)

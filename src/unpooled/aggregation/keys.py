@@ -40,7 +40,7 @@ def key_parts(plan: Plan, name: str, key: str) -> tuple[bytes, ...]:
 
 def checked(plan: Plan, member: Member) -> Member:
     """Return a member whose key is signed by the identity that its card pins (parties of one process pin none)."""
-    identity = plan.study.card(member.name).key or member.identity
+    identity = plan.study.member(member.name).key or member.identity
     if not re.fullmatch("[0-9a-f]{64}", member.agreement):
         msg = f"the agreement key of party {member.name!r} is not 64 hexadecimal digits"
         raise ProtocolError(msg)

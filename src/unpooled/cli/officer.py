@@ -48,7 +48,7 @@ def card(config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
 
     path = config.parent / f"{read_party(config).party.name}.card.toml"
     with open_party(config) as party:
-        now = party.card
+        now = party.declared
     changed = not path.exists() or read_card(path) != now
     if changed:
         path.write_text(write_card(now))

@@ -201,10 +201,10 @@ def _party(config: Path, kit: Kit | None, study: Study | None) -> str:
             return f"{party.name!r}: {party.table.n_rows} rows, ledger and key in order"
         card = study.card(party.name)
         for what, theirs, ours in (
-            ("rows", card.rows, party.card.rows),
-            ("columns", card.columns, party.card.columns),
-            ("labels", card.labels, party.card.labels),
-            ("key", card.key, party.card.key),
+            ("rows", card.rows, party.declared.rows),
+            ("columns", card.columns, party.declared.columns),
+            ("labels", card.labels, party.declared.labels),
+            ("key", card.key, party.declared.key),
         ):
             if theirs != ours:
                 shown = f" ({theirs} there, {ours} here)" if what == "rows" else ""

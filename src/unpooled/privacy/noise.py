@@ -44,11 +44,14 @@ __all__ = [
     "laplace_ball",
     "rounded_gaussian",
     "seed_of",
+    "wide_gaussian",
 ]
 
 SMALLEST_SCALE, LARGEST_GAUSSIAN, LARGEST_LAPLACE = 0.05, 2.0**20, 2.0**40
 #: Words drawn at a time: half a megabyte of key stream stays in the second-level cache.
 _BLOCK = 1 << 15
+#: The largest scale of the coarse part of a wide Gaussian, the scale of the fine one in steps of the coarse one, and the lanes that a sampler reads.
+_COARSE, _SMOOTH, _LANES = 2.0**19, 8.0, 2
 #: Words drawn at a time for the trials of a choice.
 _TRIALS = 64
 
@@ -168,6 +171,48 @@ def discrete_gaussian(scale: float, size: int, *, stream: RandomBits | None = No
         ),
         lambda i, word, more: sampler.exact_discrete_gaussian(word, int(bits.words(i, 1, 1)[0]), more, scale),
     )
+
+
+def wide_gaussian(scale: float, size: int, *, stream: RandomBits | None = None, start: int = 0) -> Integers:
+    """``size`` independent integers of a Gaussian law whose scale may lie beyond the sampler's range.
+
+    Beyond it a coarse discrete Gaussian on multiples of a power of two and a fine one, whose scale is eight of these, are added up: a law within
+    a factor 1 + 2^-1000 of the discrete Gaussian of their joint variance at every integer (Theorem F.24).
+    """
+    steps = wide_steps(scale)
+    if not steps:
+        return discrete_gaussian(scale, size, stream=stream, start=start)
+    bits = stream or Stream.fresh()
+    coarse, fine = wide_scales(scale)
+    found = discrete_gaussian(coarse, size, stream=bits, start=start)
+    return (found << steps) + discrete_gaussian(fine, size, stream=_Apart(bits), start=start)
+
+
+def wide_steps(scale: float) -> int:
+    """Return the power of two of the coarse part's steps; 0 where the scale is in the sampler's range."""
+    return max(0, int(np.ceil(np.log2(scale / _COARSE)))) if scale else 0
+
+
+def wide_scales(scale: float) -> tuple[float, float]:
+    """Return the scales of the coarse part, in its own steps, and of the fine part."""
+    step = 2.0 ** wide_steps(scale)
+    fine = _SMOOTH * step
+    return float(np.sqrt(scale**2 - fine**2) / step), fine
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """The same source of bits at places that nothing else reads."""
+
+    bits: RandomBits
+
+    def words(self, start: int, count: int, lane: int = 0) -> Words:
+        """Return words of the lanes behind those that one sampler reads."""
+        return self.bits.words(start, count, lane + _LANES)
+
+    def more(self, coordinate: int, block: int) -> int:
+        """Return further bits of coordinates that no vector has."""
+        return self.bits.more(coordinate + (1 << 62), block)
 
 
 def discrete_laplace(scale: float, size: int, *, stream: RandomBits | None = None, start: int = 0) -> Integers:

@@ -28,6 +28,7 @@ from unpooled.privacy.study import (
     MOST_ROWS,
     TRUSTED,
     Card,
+    HelperCard,
     Household,
     Study,
     check_parameters,
@@ -85,6 +86,8 @@ class Plan(Releases, Generic[Design]):
     trusted: tuple[Sentence, ...] = ()
     #: Whether it links rows between parties. It follows from the model, so it is no part of the hash.
     links: bool = field(default=False, compare=False)
+    #: Whether parties send each other masked rows. It follows from the model, so it is no part of the hash.
+    joint: bool = field(default=False, compare=False)
     #: The hash under which an older version of unpooled ran this study: then results of that run are read, and nothing is run.
     formerly: str = field(default="", compare=False)
     #: The distribution and version of a model that is not one of unpooled's own, such as "private-correlation 0.1.0".
@@ -269,6 +272,7 @@ __all__ = [
     "PLAN_VERSION",
     "TRUSTED",
     "Card",
+    "HelperCard",
     "Household",
     "Plan",
     "Release",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from unpooled.errors import PolicyRefusal
 from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.plan import AGGREGATION
+from unpooled.privacy.study import ALLOWED, TRUSTING
 from unpooled.privacy.unit import Calibration, Scope
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Policy:
     psi_max_guesses: int | None = None
     #: The models that this party runs. None is every model of unpooled itself, and none of another distribution.
     models: frozenset[str] | None = None
+    #: Whether masked rows of this party may travel: "allowed" (rows that are proved to be short), "trusting" (unproved ones too), or "no".
+    joint: str = NO
     #: Whether cards are believed that say that no other party holds rows of the same ids ("believed"), or not ("counted").
     elsewhere: str = BELIEVED
 
@@ -71,6 +74,7 @@ class Policy:
             allow_unpinned=True,
             approved=None,
             psi=INTERSECTION,
+            joint=TRUSTING,
             models=frozenset({EVERY}),
         )
 
@@ -117,6 +121,7 @@ class Policy:
         """Refuse a plan that these rules do not allow."""
         study = plan.study
         self.check_model(study, plan.maker, links=plan.links)
+        self._check_joint(plan)
         if Calibration(study.calibration) not in self.calibrations:
             allowed = ", ".join(sorted(self.calibrations))
             msg = f"this party's policy allows calibration {allowed}, not {study.calibration}: ask for a sound study"
@@ -158,5 +163,22 @@ class Policy:
             msg = (
                 f"plan {plan.hash[:16]} is not approved here ({party}): look at it with `unpooled party check STUDY --config party.toml`, "
                 "then add --approve, or list its hash in the policy"
+            )
+            raise PolicyRefusal(msg)
+
+    def _check_joint(self, plan: Plan) -> None:
+        """Refuse a plan in which masked rows travel where this policy does not allow it, or not without a proof."""
+        if not plan.joint:
+            return
+        if self.joint not in {ALLOWED, TRUSTING}:
+            msg = (
+                "masked rows of this party would travel to other parties, and its policy does not allow that: "
+                f'set joint = "{ALLOWED}" under [policy] if they may'
+            )
+            raise PolicyRefusal(msg)
+        if not plan.design.proved and self.joint != TRUSTING:
+            msg = (
+                'the study asks for check = "none": no party proves that its rows are short, so one that deviates can read others\' rows. '
+                f'This party\'s policy wants a proof: leave check out, or set joint = "{TRUSTING}" under [policy]'
             )
             raise PolicyRefusal(msg)

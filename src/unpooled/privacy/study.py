@@ -21,6 +21,11 @@ BOUNDS, CLASSES = "bounds", "classes"
 DERIVABLE = frozenset({BOUNDS, CLASSES})
 #: The two ways of :attr:`Study.ids`: the same people in the same order already, or by the row map of an earlier study that linked them.
 ALIGNED, LINKED = "aligned", "psi:"
+#: The role of a card whose organisation has no data.
+HELPER = "helper"
+#: What a policy and a card say of masked rows of this party: that they may travel with a proof that they are short, or without one too.
+ALLOWED, TRUSTING = "allowed", "trusting"
+JOINT_WORDS = frozenset({"", ALLOWED, TRUSTING})
 #: Fields of a card that are free text, and how long a text of a card or a study may be.
 CIRCUMSTANCES, LONGEST_TEXT = ("collected", "legal_basis", "retention", "contact"), 500
 #: Those who declare what no release supplies.
@@ -61,6 +66,8 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     household: Household | None = None
     #: The name of the row map by which the party takes its rows, where an earlier study linked them.
     linked: str = ""
+    #: Whether the party's policy lets its masked rows travel: "allowed", "trusting" (unproved ones too), or empty for "no".
+    joint: str = ""
     #: Free text that those who approve a study are shown: how the data were collected, on which legal basis, how long they are kept, whom to ask.
     collected: str = ""
     legal_basis: str = ""
@@ -70,6 +77,9 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     def __post_init__(self) -> None:
         if not all(words.isprintable() and len(words) <= LONGEST_TEXT for words in self.circumstances.values()):
             msg = f"card {self.name!r}: {listed(list(CIRCUMSTANCES))} are each one line of at most {LONGEST_TEXT} printable characters"
+            raise UsageError(msg)
+        if self.joint not in JOINT_WORDS:
+            msg = f'card {self.name!r}: joint is "{ALLOWED}", "{TRUSTING}", or left out'
             raise UsageError(msg)
         together = self.household
         if together and (self.rows != together.ids * together.rows or together.column in {c.name for c in self.columns}):
@@ -118,6 +128,32 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return {column.name: column for column in self.columns}
 
 
+class HelperCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The public card of an organisation that helps others to compute on joint rows: it has a name and a key, and no rows or columns."""
+
+    name: str
+    #: The helper's public signing key in hex. Empty only for helpers of one process.
+    key: str = ""
+    role: str = HELPER
+    contact: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name or self.role != HELPER or (self.key and not re.fullmatch("[0-9a-f]{64}", self.key)):
+            msg = (
+                f'card {self.name!r}: a helper has a name, role = "{HELPER}", and a public key of 64 hexadecimal digits: take the card that '
+                "`unpooled party init --helper` wrote"
+            )
+            raise UsageError(msg)
+        if not self.contact.isprintable() or len(self.contact) > LONGEST_TEXT:
+            msg = f"card {self.name!r}: contact is one line of at most {LONGEST_TEXT} printable characters"
+            raise UsageError(msg)
+
+    @property
+    def circumstances(self) -> dict[str, str]:
+        """Return the helper's statements about itself, as a party's card has them about its data."""
+        return {"contact": self.contact} if self.contact else {}
+
+
 class _Question(msgspec.Struct, frozen=True):
     """The fields that every study begins with, in this order."""
 
@@ -152,6 +188,8 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ids: str = ""
     #: Why this epsilon is asked for, in words for those who approve it.
     justification: str = ""
+    #: Organisations without data that help the parties to compute on joint rows.
+    helpers: tuple[HelperCard, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.justification.isprintable() or len(self.justification) > LONGEST_TEXT:
@@ -176,8 +214,8 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 '("psi:" and 64 digits); in a study file also "unchecked"'
             )
             raise UsageError(msg)
-        names = [card.name for card in self.parties]
-        if not names or len(set(names)) != len(names):
+        names = [card.name for card in self.members]
+        if not self.parties or len(set(names)) != len(names):
             msg = "a study needs at least one party, each name once"
             raise UsageError(msg)
         together = [card.household is not None for card in self.parties]
@@ -210,6 +248,18 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def linked(self) -> str:
         """Return the name of the row map by which the parties take their rows; empty without one."""
         return self.ids.removeprefix(LINKED) if self.ids.startswith(LINKED) else ""
+
+    @property
+    def members(self) -> tuple[Card | HelperCard, ...]:
+        """Return the cards of all who take part: the parties, and after them the helpers, who have no data."""
+        return (*self.parties, *self.helpers)
+
+    def member(self, name: str) -> Card | HelperCard:
+        """Return the card of one party or helper."""
+        for card in self.helpers:
+            if card.name == name:
+                return card
+        return self.card(name)
 
     @property
     def circle(self) -> str:

@@ -259,6 +259,14 @@ class Table:
         return f"Table(n_rows={self.n_rows}, columns=[{listed([repr(name) for name in self.names])}])"
 
 
+class NoRows(Table):
+    """The table of a helper: it has no rows and no columns."""
+
+    def __init__(self) -> None:
+        self._columns, self._matrix, self._places = {}, None, {}
+        self.names, self.n_rows, self._held = (), 0, 0
+
+
 def check_rows(rows: int) -> None:
     """At least two rows: a table of one person has nothing to hide in."""
     if rows < 2:  # noqa: PLR2004

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Desk(Protocol):
-    """The party's side of a context, for one request (:class:`unpooled.protocol.party.OpenDesk`)."""
+    """The party's side of a context, for one request (:class:`unpooled.protocol.desk.OpenDesk`)."""
 
     def release(self, name: str, given: Any) -> Any: ...  # noqa: ANN401, D102 - see Context
     def affordable(self, names: tuple[str, ...]) -> None: ...  # noqa: D102

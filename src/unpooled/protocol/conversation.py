@@ -110,8 +110,8 @@ def everybody(asks: list[Ask]) -> Generator[list[Ask], Replies, Replies]:
 def converse(model: Model, plan: Plan) -> Conversation:
     """The whole conversation of a study: every party agrees to the plan, then the model's coordinator runs."""
     request = OpenRequest(plan.study, maker=plan.maker or msgspec.UNSET)
-    opened = yield [Ask(card.name, OPEN.name, request) for card in plan.study.parties]
-    for card, reply in zip(plan.study.parties, opened, strict=True):
+    opened = yield [Ask(card.name, OPEN.name, request) for card in plan.study.members]
+    for card, reply in zip(plan.study.members, opened, strict=True):
         if isinstance(reply, Dropped):
             msg = f"party {card.name!r} did not open the study: {reply.reason}"
             raise UsageError(msg)

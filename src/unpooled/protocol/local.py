@@ -29,7 +29,7 @@ from unpooled.protocol.step import Model
 
 if TYPE_CHECKING:
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.plan import Card, Plan, Study
+    from unpooled.privacy.plan import Card, HelperCard, Plan, Study
     from unpooled.privacy.policy import Policy
     from unpooled.privacy.table import Table
     from unpooled.protocol.transcript import Transcript
@@ -54,7 +54,7 @@ def drive(
     """Run a study to its end, playing first whatever the transcript already holds."""
     conversation = converse(model, plan)
     recorded = None if transcript is None else _Recorded(exchange, transcript)
-    communication = {card.name: {"sent": 0, "received": 0} for card in plan.study.parties}
+    communication = {card.name: {"sent": 0, "received": 0} for card in plan.study.members}
     try:
         asks = next(conversation)
         while True:
@@ -141,13 +141,13 @@ def _opened(model: Model, plan: Plan, ask: Ask, request: bytes, answer: bytes | 
         if (envelope.plan, envelope.step, envelope.index) != (plan.hash, ask.step, ask.index):
             msg = f"party {ask.to!r} answered another question than {ask.step!r}"
             raise ProtocolError(msg)
-        check_signature(plan.study.card(ask.to), request, envelope)
+        check_signature(plan.study.member(ask.to), request, envelope)
         reply = open_body(envelope, find_step(model, ask.step).reply)
         check_reply(plan, ask, reply)
     return reply
 
 
-def check_signature(card: Card, request: bytes, reply: Envelope) -> None:
+def check_signature(card: Card | HelperCard, request: bytes, reply: Envelope) -> None:
     """Refuse a reply that the holder of this card's key did not give to this request, wherever it was kept in between."""
     if card.key:
         try:

@@ -46,7 +46,7 @@ def check_reply(plan: Plan, ask: Ask, reply: msgspec.Struct) -> None:  # noqa: C
             _check_disclosed(plan, ask, part)
         elif isinstance(part, Pseudonyms):
             _check_pseudonyms(plan, ask, part)
-        elif isinstance(part, Sealed) and part.node not in {card.name for card in plan.study.parties}:
+        elif isinstance(part, Sealed) and part.node not in {card.name for card in plan.study.members}:
             raise _refused(ask, "seals something for nobody in the study")
         elif isinstance(part, Public) and not _plain(part.value):
             raise _refused(ask, "states a number that is none")

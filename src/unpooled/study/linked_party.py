@@ -57,7 +57,7 @@ def linked_party(config: Path, study: Path, folder: Path) -> tuple[Path, Path]:
     )
     try:
         with open_party(new) as opened:
-            card.write_text(write_card(msgspec.structs.replace(opened.card)))
+            card.write_text(write_card(msgspec.structs.replace(opened.declared)))
     except BaseException:
         new.unlink()  # too few people for a study, or other data
         raise

@@ -8,7 +8,7 @@ from unpooled.privacy.mechanisms.base import INTEGERS, REALS, WORDS, Mechanism
 from unpooled.privacy.mechanisms.blocks import Block, Reach
 from unpooled.privacy.mechanisms.choice import NoisyChoice
 from unpooled.privacy.mechanisms.corners import LossShape, LossSign
-from unpooled.privacy.mechanisms.distributed import Contribution, DistributedGaussian
+from unpooled.privacy.mechanisms.distributed import Contribution, DistributedGaussian, FieldGaussian
 from unpooled.privacy.mechanisms.gaussian import GaussianRelease
 from unpooled.privacy.mechanisms.gaussian_objective import GaussianObjective, calibrated
 from unpooled.privacy.mechanisms.given import Given, Objective, Scores, Summand, Vector
@@ -20,6 +20,7 @@ MECHANISMS: tuple[type[Mechanism], ...] = (
     GaussianRelease,
     ScaledGaussian,
     DistributedGaussian,
+    FieldGaussian,
     Contribution,
     NoisyChoice,
     ObjectivePerturbation,
@@ -33,6 +34,7 @@ __all__ = [
     "Block",
     "Contribution",
     "DistributedGaussian",
+    "FieldGaussian",
     "GaussianObjective",
     "GaussianRelease",
     "Given",

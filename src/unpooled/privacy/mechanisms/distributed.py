@@ -101,6 +101,32 @@ class DistributedGaussian(Blocked):
 
 
 @dataclass(frozen=True, slots=True)
+class FieldGaussian(DistributedGaussian):
+    r"""One member's fragment of the noise in a total modulo a prime (F.24).
+
+    A share of a total is uniform modulo the prime, so nothing of it can be floored: noise beyond the sampler's range is drawn in two parts.
+    """
+
+    @property
+    def name(self) -> str:
+        """Return its name in plans and ledgers."""
+        return "joint Gaussian" if self.scale else "no noise"
+
+    def _shift(self, block: Block) -> int:
+        del block
+        return 0
+
+    def event(self, unit: Unit) -> Event:
+        """ZCDP as of a discrete Gaussian's fragment; each part of the noise counts with the distance of its sampler."""
+        found = DistributedGaussian.event(self, unit)
+        return found if found is UNBOUNDED else replace(found, total_variation=3 * found.total_variation)
+
+    def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
+        """Return the member's share plus its fragment of the noise: private only inside the secure sum."""
+        return self._noisy(given.values, bits, noise.wide_gaussian)
+
+
+@dataclass(frozen=True, slots=True)
 class Contribution(Mechanism):
     """An exact vector, sealed to a trusted aggregator whose noisy release of the total this party's ledger pays for as its own."""
 
