@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -30,12 +30,16 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.messages import Member
     from unpooled.protocol.context import Context
+    from unpooled.protocol.messages import Sealed
     from unpooled.protocol.step import Replies
 
 
 @dataclass(frozen=True, slots=True)
 class Distributed(Aggregation):
     """Fragments of the noise from every party, a sum that only all nodes together can open."""
+
+    #: Whether the sum is modulo 2^61 - 1 in place of 2^64.
+    prime: ClassVar[bool] = False
 
     @property
     def honest(self) -> int:
@@ -82,6 +86,18 @@ class Distributed(Aggregation):
     ) -> Generator[list[Ask], Replies, Total]:
         """Sealed parts, one signed set of participants, the nodes' sums."""
         nodes, sealed = yield from gather(self, vector, members, list(members), settings, index)
+        return (yield from self.open(plan, vector, members, nodes, sealed, index))
+
+    def open(
+        self,
+        plan: Plan,
+        vector: Summed,
+        members: Mapping[str, Member],
+        nodes: tuple[Member, ...],
+        sealed: Mapping[str, tuple[Sealed, ...]],
+        index: int = 0,
+    ) -> Generator[list[Ask], Replies, Total]:
+        """One signed set of participants, and the nodes' sums of what these sealed for them."""
         self.enough(sealed, "at their fragments")
         names, participants = [node.name for node in nodes], tuple(sealed)
         agreed = yield [Ask(name, vector.step("agree"), AgreeRequest(participants), index) for name in names]
@@ -93,14 +109,14 @@ class Distributed(Aggregation):
         answered(names, replies)
         fragment = plan.release(names[0], vector.name).mechanism
         assert isinstance(fragment, DistributedGaussian)
-        integers = secure_sum.opened([reply.part.values.numpy() for reply in replies])
+        integers = secure_sum.opened([reply.part.values.numpy() for reply in replies], prime=self.prime)
         return Total(fragment.decode(integers, len(sealed)), fragment.total_deviations(len(sealed)), participants)
 
 
 # --- at a node -------------------------------------------------------------------------------------------------------------
 
 
-def _node(quantity: Quantity, context: Context) -> Aggregation:
+def _node(quantity: Quantity, context: Context) -> Distributed:
     aggregation, _ = quantity.planned(context)
     if not isinstance(aggregation, Distributed) or context.name not in aggregation.nodes:
         msg = f"party {context.name!r} is not a node of a secure sum in this plan"
@@ -132,7 +148,7 @@ def _total(quantity: Quantity, context: Context, request: TotalRequest) -> Total
     at = nodes.index(context.name)
     total = np.zeros(context.plan.release(context.name, quantity.name).size, dtype=np.uint64)
     for part in unsealed(quantity, context, request, total.size):
-        secure_sum.add_fragment(total, part, at, len(nodes))
+        secure_sum.add_fragment(total, part, at, len(nodes), prime=aggregation.prime)
     return TotalReply(context.partial(quantity.name, total))
 
 

@@ -18,6 +18,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import ProtocolError
+from unpooled.kernels import field
+from unpooled.privacy.field_words import uniform_words
 from unpooled.privacy.noise import Stream
 
 if TYPE_CHECKING:
@@ -39,12 +41,17 @@ _TAG_BYTES = 16
 _BLOCK = 1 << 15
 
 
-def split(vector: NDArray[np.int64], nodes: int, secret: bytes) -> list[Buffer]:
+def split(vector: NDArray[np.int64], nodes: int, secret: bytes, *, prime: bool = False) -> list[Buffer]:
     """Return the fragments of a vector: seeds for all nodes but the last, which gets what is left.
 
-    ``secret`` belongs to this vector alone, so that a repeated request is answered with equal bytes.
+    ``secret`` belongs to this vector alone, so that a repeated request is answered with equal bytes. ``prime``: the sum is modulo 2^61 - 1.
     """
     seeds = [hmac.digest(secret, b"seed %d" % k, "sha256") for k in range(nodes - 1)]
+    if prime:
+        left = field.encode(vector)
+        for seed in seeds:
+            left = field.subtract(left, uniform_words(seed, left.size))
+        return [*seeds, left.astype("<u8").data.cast("B")]
     rest = vector.astype("<u8")  # two's complement: modulo 2^64
     for seed in seeds:
         for at, words in _expanded(seed, rest.size):
@@ -52,18 +59,30 @@ def split(vector: NDArray[np.int64], nodes: int, secret: bytes) -> list[Buffer]:
     return [*seeds, rest.data.cast("B")]
 
 
-def add_fragment(total: Words, fragment: Buffer, position: int, nodes: int) -> None:
-    """Add the fragment that the node at this position received to its partial sum, modulo 2^64."""
+def add_fragment(total: Words, fragment: Buffer, position: int, nodes: int, *, prime: bool = False) -> None:
+    """Add the fragment that the node at this position received to its partial sum, modulo 2^64 or 2^61 - 1 (``prime``)."""
     if position < nodes - 1:
         if len(fragment) != _SEED_BYTES:
             raise ProtocolError("a fragment that is not a seed of 32 bytes")
+        if prime:
+            total[:] = field.add(total, uniform_words(bytes(fragment), total.size))
+            return
         for at, words in _expanded(bytes(fragment), total.size):
             total[at : at + words.size] += words
     elif len(fragment) != 8 * total.size:
         msg = f"a fragment that does not hold {total.size} numbers of 8 bytes"
         raise ProtocolError(msg)
+    elif prime:
+        total[:] = field.add(total, residues(np.frombuffer(fragment, dtype="<u8")))
     else:
         total += np.frombuffer(fragment, dtype="<u8")
+
+
+def residues(words: Words) -> Words:
+    """Return words that somebody sent, refused unless each of them is below 2^61 - 1."""
+    if words.size and int(words.max()) >= field.MODULUS:
+        raise ProtocolError("words that are no residues of the study's prime")
+    return words.astype(np.uint64)
 
 
 def _expanded(seed: bytes, size: int) -> Iterator[tuple[int, Words]]:
@@ -73,9 +92,13 @@ def _expanded(seed: bytes, size: int) -> Iterator[tuple[int, Words]]:
         yield at, stream.words(at, min(_BLOCK, size - at))
 
 
-def opened(partials: Sequence[Words]) -> NDArray[np.int64]:
+def opened(partials: Sequence[Words], *, prime: bool = False) -> NDArray[np.int64]:
     """Return the total that the partial sums of all nodes add up to."""
     total = np.zeros(partials[0].size, dtype=np.uint64)
+    if prime:
+        for part in partials:
+            total = field.add(total, residues(part))
+        return field.decode(total)
     for part in partials:
         total += part
     return total.view(np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, overload
 
 from unpooled.errors import ProtocolError, raised_at
 from unpooled.privacy.plan import Design
@@ -23,10 +23,17 @@ if TYPE_CHECKING:
     from unpooled.privacy.mechanisms import Objective, Scores, Summand, Vector
     from unpooled.privacy.plan import Card, Plan, Release
     from unpooled.privacy.table import Table
-    from unpooled.protocol.messages import Partial, Pseudonyms, Released, Sealed, Signed
+    from unpooled.protocol.messages import Masked, Partial, Pseudonyms, Released, Sealed, Signed
 
     #: From rows and a request's public settings to exact integers.
     Statistic = Callable[["Context", tuple[float, ...]], NDArray[np.int64]]
+
+
+class Receiver(NamedTuple):
+    """A member of the study, and the key by which messages for it are sealed."""
+
+    name: str
+    agreement: str
 
 
 class Desk(Protocol):
@@ -45,6 +52,8 @@ class Desk(Protocol):
     def seal_secret(self, node: str, key: str, purpose: bytes, context: tuple[bytes, ...]) -> Sealed: ...  # noqa: D102
     def align(self, guesses: int) -> None: ...  # noqa: D102
     def seal(self, node: str, key: str, content: bytes, context: tuple[bytes, ...]) -> Sealed: ...  # noqa: D102
+    def mask(self, rows: NDArray[np.int64], to: Receiver, helper: Receiver, place: tuple[bytes, ...]) -> tuple[Masked, bytes]: ...  # noqa: D102
+    def seal_for(self, to: Receiver, content: bytes, place: tuple[bytes, ...]) -> Sealed: ...  # noqa: D102
     def pseudonyms(self, values: Sequence[bytes]) -> Pseudonyms: ...  # noqa: D102
     def keep_map(self, digest: str, rows: NDArray[Any]) -> None: ...  # noqa: D102
     def keep(self, name: str, values: NDArray[Any]) -> None: ...  # noqa: D102
@@ -153,6 +162,18 @@ class Context(Generic[Design]):
     def seal(self, node: str, key: str, content: bytes, *context: bytes) -> Sealed:
         """Bytes for another party alone, in a plan that links rows, after it was written down."""
         return self._desk.seal(node, key, content, context)
+
+    def mask(self, rows: NDArray[np.int64], to: Receiver, helper: Receiver, *place: bytes) -> tuple[Masked, bytes]:
+        """Return rows under a mask of their own, sealed for one party, and the mask's seed, which the helper alone may get: in a plan of joint moments.
+
+        The seed is keyed by the party's root key, the plan, the place, both receivers' keys and the rows themselves: the same again gives the
+        same bytes, and no mask serves two receivers, plans, places or contents.
+        """
+        return self._desk.mask(rows, to, helper, place)
+
+    def seal_for(self, to: Receiver, content: bytes, *place: bytes) -> Sealed:
+        """Bytes for another member alone, in a plan of joint moments."""
+        return self._desk.seal_for(to, content, place)
 
     def pseudonyms(self, values: Sequence[bytes]) -> Pseudonyms:
         """Pseudonyms of this party's rows, sorted, in a plan that links rows, after it was written down."""

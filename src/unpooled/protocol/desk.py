@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.privacy.exposure import release_costs
+from unpooled.privacy.field_words import masked
 from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.plan import AGGREGATION, Plan, Release, Study
@@ -20,6 +21,7 @@ from unpooled.protocol.messages import (
     ISSUED,
     Array,
     Entrusted,
+    Masked,
     Partial,
     Pseudonyms,
     Released,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.privacy.mechanisms import Given
+    from unpooled.protocol.context import Receiver
     from unpooled.protocol.party import Party
     from unpooled.protocol.step import Step
 
@@ -160,6 +163,39 @@ class OpenDesk:
         sealed = Sealed(node, AESGCM(self.shared_key(key, (*context, salt))).encrypt(_NONCE, content, None), salt)
         self.minted.append(sealed)
         return sealed
+
+    def mask(
+        self, rows: NDArray[np.int64], to: Receiver, helper: Receiver, place: tuple[bytes, ...]
+    ) -> tuple[Masked, bytes]:
+        """Return masked rows for one party, and the seed of their mask."""
+        self._must_be_joint()
+        self.party.table.verify()
+        receivers = to.name.encode(), to.agreement.encode(), helper.name.encode(), helper.agreement.encode()
+        shape = repr(rows.shape).encode()
+        content = digest(shape, np.ascontiguousarray(rows).tobytes())
+        seed = self.party.fingerprint(digest(b"mask", self.plan.hash.encode(), *place, *receivers, content))
+        salt, ciphertext = self._sealed(to, masked(rows, seed).astype("<u8").tobytes(), (b"masked", *place))
+        made = Masked(to.name, ciphertext, salt)
+        self.minted.append(made)
+        return made, seed
+
+    def seal_for(self, to: Receiver, content: bytes, place: tuple[bytes, ...]) -> Sealed:
+        """Return bytes for another member of a plan of joint moments."""
+        self._must_be_joint()
+        salt, ciphertext = self._sealed(to, content, (b"sealed", *place))
+        made = Sealed(to.name, ciphertext, salt)
+        self.minted.append(made)
+        return made
+
+    def _sealed(self, to: Receiver, content: bytes, place: tuple[bytes, ...]) -> tuple[bytes, bytes]:
+        """Return (salt, ciphertext): the key is of the content, so that the same again gives the same bytes, and other content another key."""
+        place = (*place, self.party.name.encode(), to.name.encode())
+        salt = self.party.fingerprint(digest(b"salt", self.plan.hash.encode(), *place, content))
+        return salt, AESGCM(self.shared_key(to.agreement, (*place, salt))).encrypt(_NONCE, content, None)
+
+    def _must_be_joint(self) -> None:
+        if not self.plan.joint:
+            raise PlanMismatch("no row leaves a party under a mask in this plan: it has no joint moments")
 
     def pseudonyms(self, values: Sequence[bytes]) -> Pseudonyms:
         """Pseudonyms of rows."""

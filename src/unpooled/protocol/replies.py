@@ -13,7 +13,7 @@ import numpy as np
 
 from unpooled.errors import ProtocolError
 from unpooled.privacy.mechanisms import Summand
-from unpooled.protocol.messages import PSEUDONYM, Disclosed, Entrusted, Partial, Pseudonyms, Public, Released, Sealed
+from unpooled.protocol.messages import PSEUDONYM, Disclosed, Entrusted, Masked, Partial, Pseudonyms, Public, Released, Sealed
 
 if TYPE_CHECKING:
     import msgspec
@@ -48,6 +48,8 @@ def check_reply(plan: Plan, ask: Ask, reply: msgspec.Struct) -> None:  # noqa: C
             _check_pseudonyms(plan, ask, part)
         elif isinstance(part, Sealed) and part.node not in {card.name for card in plan.study.members}:
             raise _refused(ask, "seals something for nobody in the study")
+        elif isinstance(part, Masked) and not (plan.joint and part.node in {card.name for card in plan.study.parties}):
+            raise _refused(ask, "masks rows in a plan without joint moments, or for nobody with rows of his own")
         elif isinstance(part, Public) and not _plain(part.value):
             raise _refused(ask, "states a number that is none")
 
