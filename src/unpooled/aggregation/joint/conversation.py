@@ -1,0 +1,115 @@
+"""The conversation that leads to joint moments: masked rows block by block, verdicts, shares, the opened total. The coordinator forwards ciphertext."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unpooled.aggregation import distributed
+from unpooled.aggregation.joint.masking import evaluated, judged, mask
+from unpooled.aggregation.joint.messages import (
+    EvaluateReply,
+    EvaluateRequest,
+    JudgeReply,
+    JudgeRequest,
+    MaskReply,
+    MaskRequest,
+    ShareRequest,
+    VerdictReply,
+    VerdictRequest,
+)
+from unpooled.aggregation.joint.places import spots_of, times
+from unpooled.aggregation.joint.sharing import QUANTITY, share, verdict
+from unpooled.aggregation.joint.sums import JOINT
+from unpooled.aggregation.messages import FragmentReply
+from unpooled.errors import StudyAborted
+from unpooled.protocol.conversation import everybody
+from unpooled.protocol.messages import Ask
+from unpooled.protocol.step import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from unpooled.aggregation.joint.places import Spot
+    from unpooled.aggregation.joint.sums import Joint
+    from unpooled.aggregation.messages import Member
+    from unpooled.aggregation.totals import Total
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.step import Replies
+
+_MASK, _EVALUATE, _JUDGE, _VERDICT, _FRAGMENT = (
+    f"{JOINT}-{act}" for act in ("mask", "evaluate", "judge", "verdict", "fragment")
+)
+
+#: Everything that a member is asked for: the last two steps are those of every secure sum.
+STEPS = (
+    Step(_MASK, MaskRequest, MaskReply, mask, times=times),
+    Step(_EVALUATE, EvaluateRequest, EvaluateReply, evaluated, times=times),
+    Step(_JUDGE, JudgeRequest, JudgeReply, judged, times=times),
+    Step(_VERDICT, VerdictRequest, VerdictReply, verdict),
+    Step(_FRAGMENT, ShareRequest, FragmentReply, share),
+    *distributed.steps(QUANTITY)[1:],
+)
+
+
+def joint_total(plan: Plan[Joint], members: Mapping[str, Member]) -> Generator[list[Ask], Replies, Total]:
+    """The noisy total of the joint moments; every member takes part, or nothing is opened."""
+    design, spots = plan.design, spots_of(plan.design)
+    aggregation, vector = design.aggregation, design.totals[JOINT]
+    blocks = len(spots) // len(design.sides)
+    digests = [""] * len(spots)
+    for block in range(blocks):  # both directions of every pair: no more than one block of each is in memory
+        some = [spot for spot in spots if spot.block == block]
+        accepted = yield from _exchanged(members, some, blocks)
+        for spot, digest in zip(some, accepted, strict=True):
+            digests[spot.number * blocks + block] = digest
+    parties = [part.party for part in design.shape.parts]
+    signed = yield from everybody([Ask(name, _VERDICT, VerdictRequest(tuple(digests))) for name in parties])
+    verdicts = tuple(reply.signature.value for reply in signed)
+    nodes = tuple(members[name] for name in aggregation.nodes[: aggregation.count])
+    request = ShareRequest(nodes, tuple(digests), tuple(members[name] for name in parties), verdicts)
+    replies = yield from everybody([Ask(name, _FRAGMENT, request) for name in aggregation.parties])
+    sealed = {name: reply.fragments for name, reply in zip(aggregation.parties, replies, strict=True)}
+    return (yield from aggregation.open(plan, vector, members, nodes, sealed))
+
+
+def _exchanged(
+    members: Mapping[str, Member], spots: list[Spot], blocks: int
+) -> Generator[list[Ask], Replies, tuple[str, ...]]:
+    """Masks, evaluations and judgements of some blocks; the digests of those that were accepted, or an end of the study."""
+    at = [spot.number * blocks + spot.block for spot in spots]
+    masked = yield from everybody(
+        [
+            Ask(spot.side.sender, _MASK, MaskRequest(members[spot.side.receiver], members[spot.side.helper]), index)
+            for spot, index in zip(spots, at, strict=True)
+        ]
+    )
+    evaluations = yield from everybody(
+        [
+            Ask(
+                spot.side.helper,
+                _EVALUATE,
+                EvaluateRequest(members[spot.side.sender], members[spot.side.receiver], reply.seeds),
+                index,
+            )
+            for spot, index, reply in zip(spots, at, masked, strict=True)
+        ]
+    )
+    requests = [
+        JudgeRequest(members[spot.side.sender], members[spot.side.helper], reply.rows, reply.proof, found.evaluation)
+        for spot, reply, found in zip(spots, masked, evaluations, strict=True)
+    ]
+    judgements = yield from everybody(
+        [
+            Ask(spot.side.receiver, _JUDGE, request, index)
+            for spot, index, request in zip(spots, at, requests, strict=True)
+        ]
+    )
+    for spot, found, judgement in zip(spots, evaluations, judgements, strict=True):
+        if not judgement.accepted.value or judgement.digest.value != found.digest.value:
+            side = spot.side
+            msg = (
+                f"the proof that the rows of {side.sender!r} are short was not accepted by {side.receiver!r} with the numbers of helper "
+                f"{side.helper!r}: one of these three did not follow the protocol, and nobody can say which. Nothing was opened and nothing debited"
+            )
+            raise StudyAborted(msg)
+    return tuple(judgement.digest.value for judgement in judgements)

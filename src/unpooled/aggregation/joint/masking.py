@@ -1,0 +1,211 @@
+"""The steps in which masked rows travel: a sender masks and proves one block, its helper evaluates the proof, its receiver judges it.
+
+Each step is asked once for every block of every side. A member keeps what it was sent first; another message for the same block is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from unpooled.aggregation.joint.evaluator import evaluate
+from unpooled.aggregation.joint.judge import judge
+from unpooled.aggregation.joint.messages import EvaluateReply, JudgeReply, MaskReply
+from unpooled.aggregation.joint.places import part_of, receiver, spot_of
+from unpooled.aggregation.joint.prover import prove
+from unpooled.aggregation.joint.short_rows import Evaluation, Place, Shape, ToHelper, ToJudge
+from unpooled.aggregation.secure_sum import residues, unseal
+from unpooled.errors import ProtocolError
+from unpooled.privacy.field_words import SEED_BYTES, length_prefixed
+from unpooled.protocol.messages import Array, Public
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.joint.messages import EvaluateRequest, JudgeRequest, MaskRequest
+    from unpooled.aggregation.joint.places import Spot
+    from unpooled.aggregation.joint.sums import Joint
+    from unpooled.protocol.context import Context, Receiver
+    from unpooled.protocol.messages import Masked, Sealed
+
+#: The names under which a sender keeps the seeds of its masks, a helper those that it was sent, a receiver masked rows, and both digests of blocks.
+OWN_SEED, HELD_SEED, ROWS, DIGEST = "joint_own", "joint_seed", "joint_rows", "joint_digest"
+#: The name under which a sender keeps the digest of the data whose rows it masked.
+DATA = "joint_data"
+#: What a digest of a block is where its rows were not accepted.
+_REJECTED = "rejected"
+
+
+class _Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The prover's message to the judge as bytes."""
+
+    blind: bytes
+    helper_digest: bytes
+    roots: Array
+    bits: Array
+    halvings: Array
+    last: Array
+
+
+class _Seeds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The seeds of a block for its helper: of the masks; and, with a proof, of its shares and the digests that fix the coins."""
+
+    mask: bytes
+    shares: bytes = b""
+    digests: bytes = b""
+
+
+class _Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The helper's numbers as bytes."""
+
+    opened: Array
+    helper_digest: bytes
+    coin: bytes
+
+
+def shape_of(design: Joint, spot: Spot) -> Shape:
+    """Return the size of a block, and the bound on its rows, as the proof names them."""
+    part = part_of(design, spot.side.sender)
+    return Shape(spot.last - spot.first, part.columns, part.square)
+
+
+def place_of(context: Context[Joint], spot: Spot) -> Place:
+    """Return the place of a block's proof."""
+    return Place(context.plan.hash, str(context.plan.study.run), *spot.side, spot.block)
+
+
+# --- at the sender -------------------------------------------------------------------------------------------------------
+
+
+def mask(context: Context[Joint], request: MaskRequest) -> MaskReply:
+    """Return one block of rows under a mask for its receiver, the proof that they are short, and the seeds for the helper."""
+    spot = spot_of(context, "sender")
+    to = receiver(context, request.receiver, spot.side.receiver)
+    helper = receiver(context, request.helper, spot.side.helper)
+    rows = context.design.block(context, spot.first, spot.last)
+    masked, seed = context.mask(rows, to, helper, *spot.place())
+    proof, seeds = b"", _Seeds(seed)
+    if context.design.proved:
+        secret = hashlib.sha256(length_prefixed(context.secret(b"joint proof"), to.agreement, helper.agreement)).digest()
+        to_judge, to_helper = prove(place_of(context, spot), shape_of(context.design, spot), rows, seed, secret)
+        parts = (Array.of(part) for part in (to_judge.roots, to_judge.bits, to_judge.halvings, to_judge.last))
+        proof = msgspec.msgpack.encode(_Proof(to_judge.blind, to_judge.helper_digest, *parts))
+        seeds = _Seeds(seed, to_helper.seed, to_helper.digests)
+    context.keep(f"{OWN_SEED}_{spot.key}", np.frombuffer(seed, dtype=np.uint8))
+    context.keep(DATA, np.frombuffer(context.table.digest, dtype=np.uint8))
+    place = spot.place()
+    return MaskReply(
+        masked,
+        context.seal_for(to, proof, b"proof", *place),
+        context.seal_for(helper, msgspec.msgpack.encode(seeds), b"seeds", *place),
+    )
+
+
+# --- at the helper -------------------------------------------------------------------------------------------------------
+
+
+def evaluated(context: Context[Joint], request: EvaluateRequest) -> EvaluateReply:
+    """Return the helper's numbers of one block's proof, for the receiver; the seeds are kept for its share of the total."""
+    spot = spot_of(context, "helper")
+    sender = receiver(context, request.sender, spot.side.sender)
+    to = receiver(context, request.receiver, spot.side.receiver)
+    place = spot.place()
+    seeds = _read(_unsealed(context, sender, request.seeds, (b"sealed", b"seeds", *place)), _Seeds)
+    if len(seeds.mask) != SEED_BYTES:
+        raise ProtocolError("a seed of masks that is not 32 bytes")
+    content, digest = b"", _digest(context, spot)
+    if context.design.proved:
+        message = ToHelper(seeds.shares, seeds.digests)
+        found = evaluate(place_of(context, spot), shape_of(context.design, spot), seeds.mask, message)
+        content = msgspec.msgpack.encode(_Opened(Array.of(found.opened), found.helper_digest, found.coin))
+        digest = _digest(context, spot, seeds.digests[:SEED_BYTES], found.helper_digest, found.coin)
+    _keep_first(context, f"{HELD_SEED}_{spot.key}", np.frombuffer(seeds.mask, dtype=np.uint8))
+    _keep_first(context, f"{DIGEST}_{spot.key}", _as_array(digest))
+    return EvaluateReply(context.seal_for(to, content, b"evaluation", *place), Public(digest))
+
+
+# --- at the receiver -----------------------------------------------------------------------------------------------------
+
+
+def judged(context: Context[Joint], request: JudgeRequest) -> JudgeReply:
+    """Return the receiver's decision about one block; its masked rows are kept for the receiver's share of the total."""
+    spot = spot_of(context, "receiver")
+    sender = receiver(context, request.sender, spot.side.sender)
+    helper = receiver(context, request.helper, spot.side.helper)
+    shape, place = shape_of(context.design, spot), spot.place()
+    raw = _unsealed(context, sender, request.rows, (b"masked", *place))
+    if len(raw) != 8 * shape.rows * shape.columns:
+        raise ProtocolError("masked rows of another size than the plan has")
+    rows = residues(np.frombuffer(raw, dtype="<u8")).reshape(shape.rows, shape.columns)
+    accepted, digest = True, _digest(context, spot)
+    if context.design.proved:
+        sent = _read(_unsealed(context, sender, request.proof, (b"sealed", b"proof", *place)), _Proof)
+        opened = _read(_unsealed(context, helper, request.evaluation, (b"sealed", b"evaluation", *place)), _Opened)
+        parts = (_words(part) for part in (sent.roots, sent.bits, sent.halvings, sent.last))
+        to_judge = ToJudge(sent.blind, sent.helper_digest, *parts)
+        evaluation = Evaluation(_words(opened.opened), opened.helper_digest, opened.coin)
+        verdict = judge(place_of(context, spot), shape, rows, to_judge, evaluation)
+        accepted = verdict.accepted
+        digest = _digest(context, spot, verdict.judge_digest, verdict.helper_digest, verdict.coin)
+    _keep_first(context, f"{ROWS}_{spot.key}", rows)
+    _keep_first(context, f"{DIGEST}_{spot.key}", _as_array(digest if accepted else _REJECTED))
+    return JudgeReply(Public(accepted), Public(digest))
+
+
+def kept_digest(context: Context[Joint], spot: Spot) -> str:
+    """Return the digest of a block that this member saw and accepted; refused where there is none."""
+    name = f"{DIGEST}_{spot.key}"
+    found = bytes(context.kept(name)).decode() if context.has(name) else ""
+    if found in {"", _REJECTED}:
+        side = spot.side
+        msg = (
+            f"the proof of {side.sender!r} to {side.receiver!r} with helper {side.helper!r} was not accepted: nothing is opened in this run"
+            if found
+            else f"block {spot.block} of {side.sender!r} for {side.receiver!r} has not arrived: nothing is opened without it"
+        )
+        raise ProtocolError(msg)
+    return found
+
+
+# --- helpers -------------------------------------------------------------------------------------------------------------
+
+
+def _digest(context: Context[Joint], spot: Spot, *parts: bytes) -> str:
+    """Return the digest of one block: its place, its shape, and the blinded digests and the last coin of its proof."""
+    shape = shape_of(context.design, spot)
+    text = length_prefixed(place_of(context, spot).bytes(), shape.bytes(), *parts)
+    return hashlib.sha256(text).hexdigest()
+
+
+def _unsealed(context: Context[Joint], sender: Receiver, sealed: Masked | Sealed, place: tuple[bytes, ...]) -> bytes:
+    purpose = (*place, sender.name.encode(), context.name.encode())
+    return bytes(unseal(context.shared_key, sender.agreement, purpose, sealed.salt, sealed.ciphertext))
+
+
+def _read(raw: bytes, kind: type[msgspec.Struct]) -> msgspec.Struct:
+    try:
+        return msgspec.msgpack.decode(raw, type=kind, strict=True)
+    except (msgspec.MsgspecError, ValueError):
+        msg = f"a sealed message that is not a {kind.__name__.strip('_')}"
+        raise ProtocolError(msg) from None
+
+
+def _words(part: Array) -> NDArray[np.uint64]:
+    if part.dtype != "<u8":
+        raise ProtocolError("words of a proof that are not unsigned")
+    return part.numpy().astype(np.uint64)
+
+
+def _as_array(digest: str) -> NDArray[np.uint8]:
+    return np.frombuffer(digest.encode(), dtype=np.uint8)
+
+
+def _keep_first(context: Context[Joint], name: str, values: NDArray[np.generic]) -> None:
+    """Keep what was sent first for a block; a second message that differs is refused."""
+    if not context.has(name):
+        context.keep(name, values)
+    elif not np.array_equal(context.kept(name), values):
+        raise ProtocolError("another message for a block was answered before: the first one counts")

@@ -1,0 +1,82 @@
+"""The sum over all members of a study of joint moments: every member's share or nothing, modulo a prime."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from unpooled.aggregation.distributed import Distributed
+from unpooled.errors import ProtocolError, StudyAborted
+from unpooled.privacy.accounting import budget_rho
+from unpooled.privacy.exposure import Exposure
+from unpooled.privacy.mechanisms import FieldGaussian
+from unpooled.privacy.plan import Release, Study
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.joint.shape import JointShape
+    from unpooled.aggregation.joint.sides import Side
+    from unpooled.aggregation.totals import Summed
+    from unpooled.protocol.context import Context
+
+    Ints = NDArray[Any]
+
+#: The name of the release.
+JOINT = "joint"
+
+
+@dataclass(frozen=True, slots=True)
+class JointSum(Distributed):
+    """All members, parties and helpers, are participants: with one share missing the total would be weighted rows of one party."""
+
+    prime: ClassVar[bool] = True
+
+    def multiplier(self, study: Study) -> float:
+        """Return the mu of the whole budget by zCDP, times sqrt(honest / members): only the noise of honest members counts."""
+        return math.sqrt(2 * budget_rho(study.epsilon, study.delta) * self.honest / len(self.parties))
+
+    def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
+        """Return a fragment of the noise for every member: together they are one release of the joint rows."""
+        rho = budget_rho(study.epsilon, study.delta) * vector.share
+        fragment = FieldGaussian.calibrated(vector.blocks, vector.reach, study.target.unit, rho, self.honest)
+        once = Exposure(together=1)
+        return tuple(Release(vector.name, name, vector.step("fragment"), fragment, 1, once) for name in self.parties)
+
+    def check_participants(self, participants: tuple[str, ...]) -> None:
+        """Refuse every set of participants but that of all members, in the study's order."""
+        if participants != self.parties:
+            raise ProtocolError("joint moments are opened with the shares of all members of the study, or not at all")
+
+    def enough(self, arrived: Mapping[str, Any], where: str) -> None:
+        """Abort, with nothing opened, where any member is missing."""
+        missing = [name for name in self.parties if name not in arrived]
+        if missing:
+            msg = (
+                f"{', '.join(missing)} dropped out {where}. Joint moments need every member, whatever the study tolerates: nothing was opened. "
+                "Run it again once they are back"
+            )
+            raise StudyAborted(msg)
+
+
+class Joint(Protocol):
+    """The attributes of the design of a plan with joint moments."""
+
+    @property
+    def aggregation(self) -> JointSum: ...  # noqa: D102 - how it adds up
+    @property
+    def totals(self) -> Mapping[str, Summed]: ...  # noqa: D102 - what it adds up, by name
+    @property
+    def shape(self) -> JointShape: ...  # noqa: D102 - the parts of a row
+    @property
+    def sides(self) -> tuple[Side, ...]: ...  # noqa: D102 - whose masked rows go where
+    @property
+    def proved(self) -> bool: ...  # noqa: D102 - whether senders prove that their rows are short
+
+    def block(self, context: Context[Joint], first: int, last: int) -> Ints:
+        """Return a party's part of these rows as integers."""
+        ...
