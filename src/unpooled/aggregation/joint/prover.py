@@ -1,0 +1,151 @@
+"""The prover's side: complete the rows, share all words, and write the whole proof without hearing a word from the verifiers.
+
+Every random word comes from a key that depends on the secret, the place, the shape, the masks, the block and the attempt, so that nothing random is used
+under two coins: two numbers opened under one random third would give a linear form of the rows (Theorem J.8).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.aggregation.joint import coins
+from unpooled.aggregation.joint.claims import helpers_factor, judges_factor
+from unpooled.aggregation.joint.polynomials import pairs, times, value_at
+from unpooled.aggregation.joint.short_rows import LAST_WORDS, ToHelper, ToJudge
+from unpooled.aggregation.joint.words import SEED_BYTES, derived, length_prefixed, masked, uniform_words
+from unpooled.errors import UsageError
+from unpooled.kernels.field import decode, encode, end_values, fold, subtract
+from unpooled.kernels.four_squares import four_squares
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.joint.short_rows import Place, Shape
+
+    Words = NDArray[np.uint64]
+    Integers = NDArray[np.int64]
+
+#: Fair rows need a second attempt with probability 2^-64, so that nobody meets the last one.
+_ATTEMPTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """Holds the seeds of one attempt: of the helper's shares, of the judge's random third, and the blind that only the judge gets."""
+
+    shares: bytes
+    third: bytes
+    blind: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opening:
+    """Holds the shares of completed rows in one attempt, the digests that fix them, and the first coin."""
+
+    place: Place
+    shape: Shape
+    seeds: Seeds
+    completed: Words
+    of_judge: Words
+    helper_digest: bytes
+    judge_digest: bytes
+    coin: bytes
+
+
+def prove(place: Place, shape: Shape, rows: Integers, mask_seed: bytes, secret: bytes) -> tuple[ToJudge, ToHelper]:
+    """Return the two messages that prove to judge and helper together that no row is too long (Theorem J.4).
+
+    ``rows`` is the block whose masked form the judge has, int64 of shape (rows, columns), and ``mask_seed`` the seed of its masks, which the helper has.
+    Equal arguments give equal messages.
+    """
+    shape.check()
+    words = completed(shape, rows)
+    at_judge = masked(rows, mask_seed)
+    for attempt in range(_ATTEMPTS):
+        opening = opened(place, shape, words, at_judge, mask_seed, seeds_of(place, shape, rows, mask_seed, secret, attempt))
+        sums = coins.sums(opening.coin, words)
+        if in_range(shape, sums):
+            return finished(opening, sums)
+    raise AssertionError  # pragma: no cover - 16 times a chance of 2^-64
+
+
+def completed(shape: Shape, rows: Integers) -> Words:
+    """Return each row with four integers whose squares add up to what its own square lacks, as residues of shape (rows, columns + 4)."""
+    if rows.dtype != np.int64 or rows.shape != (shape.rows, shape.columns):
+        raise UsageError("rows to be proven are not int64, or have another shape than declared")
+    longest = int(np.sqrt(float(shape.square))) + 1  # entries beyond it could overflow their squares
+    if max(-int(rows.min()), int(rows.max())) > longest:
+        raise UsageError("a row is longer than the proof declares: shorten the rows before they are coded")
+    lack = shape.square - np.einsum("ij,ij->i", rows, rows)
+    if int(lack.min()) < 0:
+        raise UsageError("a row is longer than the proof declares: shorten the rows before they are coded")
+    return encode(np.concatenate((rows, four_squares(lack)), axis=1))
+
+
+def seeds_of(place: Place, shape: Shape, rows: Integers, mask_seed: bytes, secret: bytes, attempt: int) -> Seeds:
+    """Return the seeds of one attempt, each keyed with the secret by everything that the coins depend on."""
+    if len(secret) != SEED_BYTES:
+        raise UsageError("the secret of a proof has 32 bytes")
+    block = hashlib.sha256(length_prefixed(*rows.shape))
+    block.update(np.ascontiguousarray(rows, dtype="<i8").data)
+    masks = hashlib.sha256(length_prefixed("masks", mask_seed)).digest()
+    parts = (place.bytes(), shape.bytes(), attempt, block.digest(), masks)
+    return Seeds(*(derived(secret, name, *parts) for name in ("shares of the helper", "third of the judge", "blind")))
+
+
+def opened(place: Place, shape: Shape, words: Words, at_judge: Words, mask_seed: bytes, seeds: Seeds) -> Opening:
+    """Return the shares of completed rows, and the first coin, which depends on all of them."""
+    roots = words[:, shape.columns :]
+    share = uniform_words(derived(seeds.shares, "roots"), roots.size).reshape(roots.shape)
+    of_judge = np.concatenate((at_judge, subtract(roots, share)), axis=1)
+    of_seeds = coins.helper_digest(mask_seed, seeds.shares)
+    of_words = coins.words_digest(seeds.blind, "rows", of_judge)
+    coin = coins.first_coin(place, shape, of_seeds, of_words)
+    return Opening(place, shape, seeds, words, of_judge, of_seeds, of_words, coin)
+
+
+def in_range(shape: Shape, sums: Words) -> bool:
+    """Return whether every sum lies in [-2^t, 2^t)."""
+    values = decode(sums)
+    return -(1 << shape.wrap) <= int(values.min()) and int(values.max()) < 1 << shape.wrap
+
+
+def finished(opening: Opening, sums: Words) -> tuple[ToJudge, ToHelper]:
+    """Return both messages from the shares and the sums: bits, halvings and the last polynomial, each before the coin that it meets."""
+    shape, seeds = opening.shape, opening.seeds
+    bits = coins.bits_of(sums, shape)
+    bits_of_helper = uniform_words(derived(seeds.shares, "bits"), bits.size).reshape(bits.shape)
+    bits_of_judge = subtract(bits, bits_of_helper)
+    digests = [opening.judge_digest, coins.words_digest(seeds.blind, "bits", bits_of_judge)]
+    coin = coins.next_coin(opening.coin, digests[-1])
+    weights = coins.Weights.of(coin, shape)
+    u, _ = judges_factor(weights, opening.of_judge, bits_of_judge)
+    v = helpers_factor(subtract(opening.completed, opening.of_judge), bits_of_helper)
+    shares = uniform_words(derived(seeds.shares, "halvings"), 4 * shape.halvings).reshape(-1, 2, 2)
+    halvings = np.empty_like(shares)
+    for step in range(shape.halvings):
+        half = 1 << (shape.halvings - step)
+        halvings[step] = subtract(end_values(u, v, half), shares[step])
+        digests.append(coins.words_digest(seeds.blind, f"halving {step}", halvings[step]))
+        coin = coins.next_coin(coin, digests[-1])
+        at = coins.point(coin)
+        u, v = fold(u, at, half), fold(v, at, half)
+    last = last_words(seeds, u, v)
+    digests.append(coins.words_digest(seeds.blind, "last", last))
+    roots = np.ascontiguousarray(opening.of_judge[:, shape.columns :])
+    message = ToJudge(seeds.blind, opening.helper_digest, roots, bits_of_judge, halvings, last)
+    return message, ToHelper(seeds.shares, b"".join(digests))
+
+
+def last_words(seeds: Seeds, u: Words, v: Words) -> Words:
+    """Return the judge's random third, and its shares of the product of both factors' polynomials at 0 to 4, of shape (6, 2)."""
+    third_of_judge = uniform_words(derived(seeds.third, "third"), 2)
+    third_of_helper = uniform_words(derived(seeds.shares, "third"), 2)
+    of_judge, of_helper = pairs(np.vstack((third_of_judge, u))), pairs(np.vstack((third_of_helper, v)))
+    values = [times(value_at(of_judge, (k, 0)), value_at(of_helper, (k, 0))) for k in range(LAST_WORDS - 1)]
+    shares = uniform_words(derived(seeds.shares, "last"), 2 * len(values)).reshape(-1, 2)
+    return np.vstack((third_of_judge, subtract(np.array(values, dtype=np.uint64), shares)))
