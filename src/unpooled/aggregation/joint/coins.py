@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.aggregation.joint.short_rows import SUMS
-from unpooled.aggregation.joint.words import derived, length_prefixed, uniform_words
+from unpooled.privacy.field_words import derived, length_prefixed, uniform_words
 from unpooled.kernels.field import MODULUS, decode, subtract
 from unpooled.kernels.proof_sums import GROUP, signed_sums
 from unpooled.privacy.noise import Stream

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.joint.words import SEED_BYTES, length_prefixed
+from unpooled.privacy.field_words import SEED_BYTES, length_prefixed
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.kernels.field import MODULUS
 
