@@ -30,6 +30,7 @@ class StoredCoordinates(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     least: float
     mean_weight: float = 1.0
     clipping: Clipping | None = None
+    mean_square: float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Coordinates:
     mean_weight: float = 1.0
     #: The parts of rows and residuals that the last round cut off; None where there was none, or in files of version 0.3.0 and before.
     clipping: Clipping | None = None
+    #: The largest mean square of a column's coordinates that the bounds on rows allow; None: that of the declared ranges.
+    mean_square: float | None = None
 
     @property
     def tail_deviation(self) -> float:
@@ -95,11 +98,11 @@ class Coordinates:
         """As plain data."""
         widths, centres, start = (tuple(row.tolist()) for row in (self.widths, self.centres, self.start))
         rest = (self.response_width, self.response_centre, start, self.squares, self.variance, self.least, self.mean_weight)
-        return StoredCoordinates(widths, centres, *rest, self.clipping)
+        return StoredCoordinates(widths, centres, *rest, self.clipping, self.mean_square)
 
     @classmethod
     def of(cls, stored: StoredCoordinates) -> Coordinates:
         """Return coordinates made from plain data."""
         widths, centres, start = (np.array(row) for row in (stored.widths, stored.centres, stored.start))
         rest = (start, stored.squares, stored.variance, stored.least, stored.mean_weight, stored.clipping)
-        return cls(widths, centres, stored.response_width, stored.response_centre, *rest)
+        return cls(widths, centres, stored.response_width, stored.response_centre, *rest, stored.mean_square)

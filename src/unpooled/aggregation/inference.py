@@ -216,11 +216,8 @@ class Bootstrap:
         moments, n = self.moments, self.moments.rows
         b, k = self.coordinates, self.slopes
         gram = self.gram[:k, :k] / n
-        if moments.layout.intercept and moments.layout.weighting is not None:  # about the weighted means
+        if moments.layout.intercept:  # about the means, weighted ones too; the constant may be of any length
             gram = gram - np.outer(self.gram[:k, -1], self.gram[:k, -1]) / self.gram[-1, -1] / n
-        elif moments.layout.intercept:
-            mean = self.gram[:k, -1] / n
-            gram = gram - np.outer(mean, mean)
         explained = max(float(b[:k] @ gram @ b[:k]), 0.0)
         slope = 2 * gram @ b[:k]
         whole = self.sampling + self._covariance(b, moments.known.inverse)

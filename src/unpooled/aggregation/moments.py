@@ -173,7 +173,8 @@ class Moments:
     @property
     def _of_unknown_gram(self) -> NoisyMoments:
         """Return the same for a posterior that knows of the Gram what the release and the declared bounds say (THEORY.md, section 5)."""
-        prior = GramPrior(self.rows * self.layout.mean_square, self.layout.intercept, self.known.still)
+        square = self.layout.mean_square if self.frame.mean_square is None else self.frame.mean_square
+        prior = GramPrior(self.rows * square, self.layout.intercept, self.known.still)
         return replace(self.noisy, gram_prior=prior)
 
     # --- models ----------------------------------------------------------------------------------------------------------

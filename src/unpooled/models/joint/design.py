@@ -1,0 +1,222 @@
+"""Design of a study of joint second moments: whose columns they are, what each party codes, and how much noise every release has."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from unpooled.aggregation.joint.shape import JointShape, Part
+from unpooled.aggregation.layout import MomentsLayout
+from unpooled.aggregation.printed_terms import TREATMENT, check_coding
+from unpooled.aggregation.standard import Scales, Standard
+from unpooled.errors import UsageError, listed
+from unpooled.models.joint.limits import CONSTANTS_SHARE, Budget, Limits
+from unpooled.models.joint.rows import JointRows
+from unpooled.privacy.bounds import integer_grid
+from unpooled.privacy.plan import Study, check_parameters
+from unpooled.privacy.unit import Adjacency, Unit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.totals import Summed, Total
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.plan import Card
+
+    Floats = NDArray[np.float64]
+
+AUTO, MOMENTS = "auto", "moments"
+#: A total and this number of deviations of its noise stay below half the modulus of the sum.
+_HEADROOM, _TAIL = 1 << 60, 12
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[parameters]`` of a study of joint second moments."""
+
+    #: A declared column of one of the parties.
+    response: str
+    #: Not supported for columns at different parties yet; empty.
+    formula: str = ""
+    #: "auto" or "moments": one release of second moments.
+    method: str = AUTO
+    #: Of the intervals that are reported.
+    level: float = 0.95
+    #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
+    reference: dict[str, str] = msgspec.field(default_factory=dict)
+    coding: str = TREATMENT
+
+
+@dataclass(frozen=True)
+class PartScales(Scales):
+    """Sums and sums of squares of one party's coded columns, and of the response where it holds it."""
+
+    #: The weight of the response relative to one column: that of the columns of all parties together.
+    of_response: float = 1.0
+
+    @property
+    def weight(self) -> float:
+        """Return the weight of the response relative to one column; 0 without it."""
+        return self.of_response if self.response else 0.0
+
+    @property
+    def _indicated(self) -> list[NDArray[np.intp]]:
+        """Return the places of the coded columns of each column of categories of which every row has exactly one, that of missing values included."""
+        attribute = np.array(self.layout.coding.attribute)
+        columns = [k for k, c in enumerate(self.layout.features) if c.categories is not None and c.missing != "absent"]
+        return [np.flatnonzero(attribute == k) for k in columns]
+
+    def decode(self, total: Total, rows: int) -> Standard:
+        """Return the means and deviations that the released sums determine; the means of all levels of a column add up to one.
+
+        A party's part is shortened and the constant is not. So the levels of a shortened row still cancel only if their means add up to one.
+        """
+        found = super().decode(total, rows)
+        middle = found.middle.copy()
+        for places in self._indicated:
+            middle[places] += (1 - middle[places].sum()) / places.size
+        return replace(found, middle=middle)
+
+
+@dataclass(frozen=True)
+class JointDesign:
+    """A study of joint second moments with its limits. Every list of parties is in the study's order."""
+
+    parameters: Parameters
+    #: The features of all parties, those of the first party first, and the response.
+    layout: MomentsLayout
+    #: The features of every party.
+    features: tuple[tuple[Column, ...], ...]
+    parties: tuple[str, ...]
+    #: The party that holds the response.
+    holder: str
+    rows: int
+    adjacency: Adjacency
+    budget: Budget
+    limits: Limits
+
+    @classmethod
+    def of(cls, study: Study, budget: Budget) -> JointDesign:
+        """Return the checked design that the study asks for, with the limits that this budget affords."""
+        parameters = check_parameters(study, Parameters)
+        _check(study, parameters)
+        holder = _holder(study, parameters.response)
+        features = tuple(tuple(c for c in card.columns if c.name != parameters.response) for card in study.parties)
+        rows = study.parties[0].rows
+        response = holder.column(parameters.response)
+        layout = MomentsLayout(tuple(c for own in features for c in own), response, integer_grid(rows, 2))
+        _check_columns(study, layout, holder.name)
+        factors = {factor.name: factor.levels for factor in layout.terms.factors}
+        check_coding(parameters.coding, parameters.reference, factors)
+        columns = [len(replace(layout, features=own).coding.attribute) for own in features]
+        limits = Limits.of(columns, rows * budget.of_moments)
+        names = tuple(card.name for card in study.parties)
+        design = cls(parameters, layout, features, names, holder.name, rows, Adjacency(study.adjacency), budget, limits)
+        design.check_size()
+        return design
+
+    @cached_property
+    def shape(self) -> JointShape:
+        """Return the integers that are released: the parts of a row in the study's order, the response as the last column of its holder's part."""
+        parts = []
+        for place, party in enumerate(self.parties):
+            own, holds = len(self._layout(party).coding.attribute), party == self.holder
+            parts.append(Part(party, own + holds, self.limits.square(place, response=holds)))
+        return JointShape(tuple(parts), self.rows)
+
+    @cached_property
+    def deviations(self) -> Floats:
+        """Return the planned standard deviation of the noise in every released integer of the second moments, all fragments together."""
+        if self.budget.mu == math.inf:
+            return np.zeros(self.shape.size)
+        scale = self.shape.distance(self.adjacency) / self.budget.of_moments
+        return np.concatenate([np.full(block.size, scale * block.width) for block in self.shape.blocks])
+
+    def scales(self, party: str) -> PartScales:
+        """Return the sums from which the means and deviations of a party's columns follow."""
+        weight = math.sqrt(len(self.layout.coding.attribute))
+        return PartScales(self._layout(party), party == self.holder, weight)
+
+    def constants(self, party: str) -> Summed:
+        """Return a party's sums as a release of its own; all parties' releases have the noise of one over all their columns.
+
+        Squared distances add up over columns (Theorem B.7), so a party's share of the squared budget is its part of the squared distance: then
+        the squared budgets of all parties add up to the planned share, and the noise is the same at every party.
+        """
+        found = {name: self.scales(name).vector(1.0, self.adjacency) for name in self.parties}
+        squares = {name: vector.reach[Unit.RECORD].distance ** 2 for name, vector in found.items()}
+        share = CONSTANTS_SHARE * squares[party] / math.fsum(squares.values())
+        return replace(found[party], share=share)
+
+    def party_rows(self, party: str) -> JointRows:
+        """Return the coding of a party's part of every row."""
+        place = self.parties.index(party)
+        part = self.shape.parts[place]
+        weight = self.limits.weight if party == self.holder else 0.0
+        return JointRows(self._layout(party), part, self.limits.columns[place], self.limits.response, weight)
+
+    def check_size(self) -> None:
+        """Refuse a study whose total may leave the range of the sum."""
+        most = max(part.square for part in self.shape.parts)
+        noise = _TAIL * float(self.deviations.max()) * math.sqrt(self.budget.factor)
+        if self.rows * most + noise >= _HEADROOM:
+            raise UsageError(
+                "the total of the second moments may not fit into the sum: ask for a larger epsilon, or for fewer rows"
+            )
+
+    def _layout(self, party: str) -> MomentsLayout:
+        """Return the layout of one party's features; the response is the study's, whoever holds it."""
+        return replace(self.layout, features=self.features[self.parties.index(party)])
+
+
+def _check(study: Study, parameters: Parameters) -> None:
+    """Refuse a study that this model does not answer, by name."""
+    if parameters.method not in {AUTO, MOMENTS}:
+        msg = f"method is one of {AUTO}, {MOMENTS}, not {parameters.method!r}"
+        raise UsageError(msg)
+    if parameters.formula:
+        raise UsageError("a formula is not supported where columns lie at different parties: add its columns to the data")
+    if not 0 < parameters.level < 1:
+        raise UsageError("level must lie between 0 and 1")
+    if study.unit != Unit.RECORD:
+        raise UsageError('joint second moments protect whole persons: unit = "record"')
+    if len(study.parties) < 2:  # noqa: PLR2004 - one party needs no sum
+        raise UsageError("joint second moments need at least two parties with different columns")
+    if len({card.rows for card in study.parties}) > 1:
+        raise UsageError(
+            "the parties declare different numbers of rows: columns are split, so every party has a row for every person"
+        )
+    if study.delta <= 0 < study.epsilon < math.inf:
+        raise UsageError("joint second moments have Gaussian noise: delta must be positive")
+
+
+def _holder(study: Study, response: str) -> Card:
+    """Return the card of the one party that declares the response."""
+    holders = [card for card in study.parties if any(c.name == response for c in card.columns)]
+    if len(holders) != 1:
+        where = "no party declares it" if not holders else f"{listed([card.name for card in holders])} declare it"
+        msg = f"the response {response!r} must be a declared column of one party: {where}"
+        raise UsageError(msg).at(column=response)
+    column = holders[0].column(response)
+    if column.categories is not None or column.may_be_absent:
+        msg = f'the response {response!r} must be a number that is never missing: declare low and high, missing = "refuse"'
+        raise UsageError(msg).at(column=response)
+    return holders[0]
+
+
+def _check_columns(study: Study, layout: MomentsLayout, holder: str) -> None:
+    """Refuse a name that two parties use, a party without a column, and a model without a feature."""
+    names = Counter(column.name for card in study.parties for column in card.columns)
+    if twice := [name for name, count in names.items() if count > 1]:
+        msg = f"the column {twice[0]!r} is declared by two parties: every column of a joint model has a name of its own"
+        raise UsageError(msg).at(column=twice[0])
+    if empty := [card.name for card in study.parties if not card.columns and card.name != holder]:
+        msg = f"party {empty[0]!r} declares no column of this model"
+        raise UsageError(msg)
+    if not layout.features:
+        raise UsageError("a regression needs at least one feature: declare one")
