@@ -107,6 +107,11 @@ class Table:
             yield tuple(self._rows(name, start, min(start + rows, self._held)) for name in names)
 
     @property
+    def complete(self) -> bool:
+        """Return True unless a row was left out, so that the rows of :meth:`blocks` do not stand where they stand in the study."""
+        return self._left_out is None
+
+    @property
     def owners(self) -> NDArray[np.int64]:
         """Return a number for every row of :meth:`blocks`, the same for rows of one id; without ids every row has a number of its own."""
         return np.arange(self.n_rows - (self._left_out is not None))

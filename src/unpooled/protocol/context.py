@@ -52,9 +52,9 @@ class Desk(Protocol):
     def seal_secret(self, node: str, key: str, purpose: bytes, context: tuple[bytes, ...]) -> Sealed: ...  # noqa: D102
     def align(self, guesses: int) -> None: ...  # noqa: D102
     def seal(self, node: str, key: str, content: bytes, context: tuple[bytes, ...]) -> Sealed: ...  # noqa: D102
-    def mask(
+    def mask(  # noqa: D102
         self, rows: NDArray[np.int64], to: Receiver, helper: Receiver, place: tuple[bytes, ...]
-    ) -> tuple[Masked, bytes]: ...  # noqa: D102
+    ) -> tuple[Masked, bytes]: ...
     def seal_for(self, to: Receiver, content: bytes, place: tuple[bytes, ...]) -> Sealed: ...  # noqa: D102
     def pseudonyms(self, values: Sequence[bytes]) -> Pseudonyms: ...  # noqa: D102
     def keep_map(self, digest: str, rows: NDArray[Any]) -> None: ...  # noqa: D102

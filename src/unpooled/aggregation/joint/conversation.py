@@ -99,10 +99,7 @@ def _exchanged(
         for spot, reply, found in zip(spots, masked, evaluations, strict=True)
     ]
     judgements = yield from everybody(
-        [
-            Ask(spot.side.receiver, _JUDGE, request, index)
-            for spot, index, request in zip(spots, at, requests, strict=True)
-        ]
+        [Ask(spot.side.receiver, _JUDGE, request, index) for spot, index, request in zip(spots, at, requests, strict=True)]
     )
     for spot, found, judgement in zip(spots, evaluations, judgements, strict=True):
         if not judgement.accepted.value or judgement.digest.value != found.digest.value:

@@ -6,7 +6,7 @@ Each step is asked once for every block of every side. A member keeps what it wa
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from unpooled.aggregation.joint.sums import Joint
     from unpooled.protocol.context import Context, Receiver
     from unpooled.protocol.messages import Masked, Sealed
+
+T = TypeVar("T")
 
 #: The names under which a sender keeps the seeds of its masks, a helper those that it was sent, a receiver masked rows, and both digests of blocks.
 OWN_SEED, HELD_SEED, ROWS, DIGEST = "joint_own", "joint_seed", "joint_rows", "joint_digest"
@@ -185,7 +187,7 @@ def _unsealed(context: Context[Joint], sender: Receiver, sealed: Masked | Sealed
     return bytes(unseal(context.shared_key, sender.agreement, purpose, sealed.salt, sealed.ciphertext))
 
 
-def _read(raw: bytes, kind: type[msgspec.Struct]) -> msgspec.Struct:
+def _read(raw: bytes, kind: type[T]) -> T:
     try:
         return msgspec.msgpack.decode(raw, type=kind, strict=True)
     except (msgspec.MsgspecError, ValueError):

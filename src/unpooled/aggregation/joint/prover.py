@@ -16,10 +16,10 @@ from unpooled.aggregation.joint import coins
 from unpooled.aggregation.joint.claims import helpers_factor, judges_factor
 from unpooled.aggregation.joint.polynomials import pairs, times, value_at
 from unpooled.aggregation.joint.short_rows import LAST_WORDS, ToHelper, ToJudge
-from unpooled.privacy.field_words import SEED_BYTES, derived, length_prefixed, masked, uniform_words
 from unpooled.errors import UsageError
 from unpooled.kernels.field import decode, encode, end_values, fold, subtract
 from unpooled.kernels.four_squares import four_squares
+from unpooled.privacy.field_words import SEED_BYTES, derived, length_prefixed, masked, uniform_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

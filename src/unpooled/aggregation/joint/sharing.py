@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from unpooled.aggregation.joint.sums import JOINT
 from unpooled.aggregation.keys import checked, purpose
 from unpooled.aggregation.messages import FragmentReply
 from unpooled.aggregation.totals import Quantity
-from unpooled.errors import DataError, ProtocolError
+from unpooled.errors import DataError, PlanMismatch, ProtocolError
 from unpooled.kernels import field, masked_product
 from unpooled.privacy.field_words import masks
 from unpooled.privacy.mechanisms import Summand
@@ -37,7 +37,15 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
     Ints = NDArray[np.int64]
 
-QUANTITY = Quantity(JOINT, lambda context, settings: np.zeros(0, dtype=np.int64))  # shares are made below
+
+def _none(context: Context, settings: tuple[float, ...]) -> Ints:
+    """Return nothing: a share of joint moments is made against verdicts (:func:`share`), never by the step of other sums."""
+    msg = f"joint moments have no statistic of {len(settings)} settings at {context.name!r}"
+    raise PlanMismatch(msg)
+
+
+#: The total, for the two steps that it shares with every secure sum.
+QUANTITY = Quantity(JOINT, _none)
 
 
 def _check_digests(context: Context[Joint], digests: Sequence[str]) -> None:
@@ -98,7 +106,7 @@ def terms(context: Context[Joint]) -> Ints:
 def _first(context: Context[Joint], spot: Spot) -> bool:
     """Return True for the direction of a pair in which its first party sends."""
     places = context.design.shape.places
-    return places[spot.side.sender].start < places[spot.side.receiver].start
+    return bool(places[spot.side.sender].start < places[spot.side.receiver].start)
 
 
 def _other(context: Context[Joint], spot: Spot) -> int:
@@ -112,7 +120,9 @@ def _of_own_rows(context: Context[Joint], whole: Words) -> None:
     """Add the exact products of a party's own columns, and their sums with the constant."""
     shape = context.design.shape
     if not np.array_equal(context.kept(DATA), np.frombuffer(context.table.digest, dtype=np.uint8)):
-        raise DataError("the data have changed since their rows were masked: raise `run` in the study and have it approved again")
+        raise DataError(
+            "the data have changed since their rows were masked: raise `run` in the study and have it approved again"
+        )
     own, part = shape.places[context.name], part_of(context.design, context.name)
     gram, sums = np.zeros((part.columns, part.columns), dtype=np.int64), np.zeros(part.columns, dtype=np.int64)
     for first, last in blocks_of(shape.rows):
@@ -142,5 +152,3 @@ def _masks(context: Context[Joint], name: str, spot: Spot) -> Words:
     """Return the masks of a block from the seed that this member keeps."""
     seed = bytes(context.kept(f"{name}_{spot.key}"))
     return masks(seed, spot.last - spot.first, part_of(context.design, spot.side.sender).columns)
-
-

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.privacy.field_words import SEED_BYTES, length_prefixed
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.kernels.field import MODULUS
+from unpooled.privacy.field_words import SEED_BYTES, length_prefixed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

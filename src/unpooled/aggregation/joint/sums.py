@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from unpooled.aggregation.distributed import Distributed
-from unpooled.errors import ProtocolError, StudyAborted
+from unpooled.errors import ProtocolError, StudyAborted, UsageError
 from unpooled.privacy.accounting import budget_rho
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import FieldGaussian
@@ -80,3 +80,14 @@ class Joint(Protocol):
     def block(self, context: Context[Joint], first: int, last: int) -> Ints:
         """Return a party's part of these rows as integers."""
         ...
+
+
+def joint_sum(members: tuple[str, ...], tolerate: int, nodes: tuple[str, ...]) -> JointSum:
+    """Return the sum over these members, of whom ``tolerate`` may collude; ``nodes`` are those that may open it (empty: all)."""
+    if not set(nodes) <= set(members) or len(set(nodes)) != len(nodes):
+        raise UsageError("nodes must be members of the study, each once")
+    fewest = max(2, tolerate + 1)
+    if nodes and len(nodes) < fewest:
+        msg = f"{len(nodes)} node(s) could all be among the {tolerate} tolerated colluders: name at least {fewest}"
+        raise UsageError(msg)
+    return JointSum(members, tolerate, tuple(name for name in members if name in nodes) or members, fewest)

@@ -179,10 +179,15 @@ def _result(
 ) -> BayesResult:
     design = rounds.design
     level = design.parameters.level
-    values, interval, known = fit.coef_.tolist(), fit.interval(level).tolist(), fit.identified.tolist()
-    coefficients = tuple(
-        Coefficient(name, value, finite(low), finite(high), tells)
-        for name, value, (low, high), tells in zip(design.layout.names, values, interval, known, strict=True)
-    )
+    coefficients = coefficients_of(fit, design.layout.names, level)
     stored = None if moments is None else moments.stored()
     return BayesResult(coefficients, fit.intercept_, level, rounds.participants, settings, stored, str(design.method))
+
+
+def coefficients_of(fit: LinearFit, names: tuple[str, ...], level: float) -> tuple[Coefficient, ...]:
+    """Return the coefficients of a fit with their intervals of this level."""
+    values, interval, known = fit.coef_.tolist(), fit.interval(level).tolist(), fit.identified.tolist()
+    return tuple(
+        Coefficient(name, value, finite(low), finite(high), tells)
+        for name, value, (low, high), tells in zip(names, values, interval, known, strict=True)
+    )

@@ -12,26 +12,34 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.joint.shape import JointShape, Part
+from unpooled.aggregation.joint.sides import sides_of
+from unpooled.aggregation.joint.sums import JOINT, JointSum, joint_sum
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.aggregation.standard import Scales, Standard
+from unpooled.aggregation.totals import Summed, Total
 from unpooled.errors import UsageError, listed
 from unpooled.models.joint.limits import CONSTANTS_SHARE, Budget, Limits
 from unpooled.models.joint.rows import JointRows
 from unpooled.privacy.bounds import integer_grid
+from unpooled.privacy.mechanisms import GaussianRelease, Reach
 from unpooled.privacy.plan import Study, check_parameters
-from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Summed, Total
+    from unpooled.aggregation.joint.sides import Side
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Card
+    from unpooled.protocol.context import Context
 
     Floats = NDArray[np.float64]
 
 AUTO, MOMENTS = "auto", "moments"
+COLUMNS, PROOF, UNPROVED = "columns", "proof", "none"
+#: The name of a party's release of the sums and sums of squares of its own columns.
+CONSTANTS = "constants"
 #: A total and this number of deviations of its noise stay below half the modulus of the sum.
 _HEADROOM, _TAIL = 1 << 60, 12
 
@@ -45,6 +53,13 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     formula: str = ""
     #: "auto" or "moments": one release of second moments.
     method: str = AUTO
+    #: Columns are split: the only value of this model.
+    split: str = COLUMNS
+    #: The most members that may collude or stay silent about their noise; and the members that may open the total (empty: all of them).
+    tolerate: int = 0
+    nodes: tuple[str, ...] = ()
+    #: "proof": every party proves that its masked rows are short; "none": it does not, and the guarantee is only against parties that follow the protocol.
+    check: str = PROOF
     #: Of the intervals that are reported.
     level: float = 0.95
     #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
@@ -99,11 +114,17 @@ class JointDesign:
     adjacency: Adjacency
     budget: Budget
     limits: Limits
+    #: The sum over all members, parties and helpers.
+    aggregation: JointSum
+    helpers: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, study: Study, budget: Budget) -> JointDesign:
-        """Return the checked design that the study asks for, with the limits that this budget affords."""
+    def of(cls, study: Study, budget: Budget | None = None) -> JointDesign:
+        """Return the checked design that the study asks for, with the limits that this budget (else the study's) affords."""
         parameters = check_parameters(study, Parameters)
+        members = tuple(card.name for card in study.members)
+        budget = budget or Budget.of(study, len(members), parameters.tolerate)
+        aggregation = joint_sum(members, parameters.tolerate, parameters.nodes)
         _check(study, parameters)
         holder = _holder(study, parameters.response)
         features = tuple(tuple(c for c in card.columns if c.name != parameters.response) for card in study.parties)
@@ -116,7 +137,8 @@ class JointDesign:
         columns = [len(replace(layout, features=own).coding.attribute) for own in features]
         limits = Limits.of(columns, rows * budget.of_moments)
         names = tuple(card.name for card in study.parties)
-        design = cls(parameters, layout, features, names, holder.name, rows, Adjacency(study.adjacency), budget, limits)
+        about = parameters, layout, features, names, holder.name, rows, Adjacency(study.adjacency), budget, limits
+        design = cls(*about, aggregation, tuple(card.name for card in study.helpers))
         design.check_size()
         return design
 
@@ -136,6 +158,34 @@ class JointDesign:
             return np.zeros(self.shape.size)
         scale = self.shape.distance(self.adjacency) / self.budget.of_moments
         return np.concatenate([np.full(block.size, scale * block.width) for block in self.shape.blocks])
+
+    @cached_property
+    def sides(self) -> tuple[Side, ...]:
+        """Return whose masked rows go to whom, and who knows the masks."""
+        return sides_of(self.parties, self.helpers)
+
+    @property
+    def proved(self) -> bool:
+        """Return True if every party proves that its masked rows are short."""
+        return self.parameters.check == PROOF
+
+    @cached_property
+    def totals(self) -> dict[str, Summed]:
+        """Return the second moments as something that is added up."""
+        shape, most = self.shape, max(part.square for part in self.shape.parts)
+        reach = {unit: Reach(shape.distance(self.adjacency), shape.size) for unit in ROWWISE}
+        return {JOINT: Summed(JOINT, shape.blocks, reach, most, 1 - CONSTANTS_SHARE)}
+
+    def standard(self, context: Context[JointDesign]) -> Standard:
+        """Return a party's means and deviations, as its own release says them."""
+        mechanism = context.plan.release(context.name, CONSTANTS).mechanism
+        assert isinstance(mechanism, GaussianRelease)
+        values = mechanism.decode(context.kept(CONSTANTS))
+        return self.scales(context.name).decode(Total(values, mechanism.deviations, (context.name,)), self.rows)
+
+    def block(self, context: Context[JointDesign], first: int, last: int) -> NDArray[np.int64]:
+        """Return a party's part of these rows as integers."""
+        return self.party_rows(context.name).block(context.table, self.standard(context), first, last)
 
     def scales(self, party: str) -> PartScales:
         """Return the sums from which the means and deviations of a party's columns follow."""
@@ -178,6 +228,9 @@ def _check(study: Study, parameters: Parameters) -> None:
     """Refuse a study that this model does not answer, by name."""
     if parameters.method not in {AUTO, MOMENTS}:
         msg = f"method is one of {AUTO}, {MOMENTS}, not {parameters.method!r}"
+        raise UsageError(msg)
+    if parameters.split != COLUMNS or parameters.check not in {PROOF, UNPROVED}:
+        msg = f'split is "{COLUMNS}" where columns lie at different parties, and check is "{PROOF}" or "{UNPROVED}"'
         raise UsageError(msg)
     if parameters.formula:
         raise UsageError("a formula is not supported where columns lie at different parties: add its columns to the data")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unpooled.aggregation.joint.shape import GRID
+from unpooled.aggregation.joint.sides import BLOCK_ROWS
 from unpooled.aggregation.row_blocks import coded_rows, feature_rows
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 #: Rows of a block, if nobody asks for another number.
-BLOCK = 1 << 14
+BLOCK = BLOCK_ROWS
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,17 @@ class JointRows:
     def blocks(self, table: Table, standard: Standard, rows: int = BLOCK) -> Iterator[Ints]:
         """Yield the same array ``rows`` rows at a time; no squared length of a row is larger than the part's bound."""
         names = (*self.layout.coding.names, *([self.layout.response.name] if self.holds else []))
-        raw = table.blocks(names, rows)
+        yield from self._coded(table.blocks(names, rows), standard)
+
+    def block(self, table: Table, standard: Standard, first: int, last: int) -> Ints:
+        """Return the rows from ``first`` to ``last``, which begin and end a block of :data:`BLOCK` rows; a row that was left out is of zeros."""
+        if not table.complete:
+            return table.blank(table.whole(self.coded(table, standard)))[first:last]
+        names = (*self.layout.coding.names, *([self.layout.response.name] if self.holds else []))
+        raw = itertools.islice(table.blocks(names, BLOCK), first // BLOCK, first // BLOCK + 1)
+        return next(self._coded(raw, standard))
+
+    def _coded(self, raw: Iterator[tuple[NDArray[Any], ...]], standard: Standard) -> Iterator[Ints]:
         for block in coded_rows(self.layout, raw) if self.holds else feature_rows(self.layout, raw):
             yield self._shortened(np.column_stack(block[: 1 + self.holds]), standard)
 

@@ -1,0 +1,35 @@
+"""The steps of a party: its constants with noise, then the steps of joint moments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from unpooled.aggregation.joint.conversation import STEPS as JOINT_STEPS
+from unpooled.models.joint.design import CONSTANTS
+from unpooled.privacy.mechanisms import Vector
+from unpooled.protocol.messages import Nothing, Released
+from unpooled.protocol.step import Step
+
+if TYPE_CHECKING:
+    from unpooled.models.joint.design import JointDesign
+    from unpooled.protocol.context import Context
+
+
+class ConstantsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The noisy sums and sums of squares of a party's own columns."""
+
+    sums: Released
+
+
+def _constants(context: Context[JointDesign], request: Nothing) -> ConstantsReply:  # noqa: ARG001 - the request is no more than its name
+    table, design = context.table, context.design
+    sums = context.release(CONSTANTS, Vector(design.scales(context.name).statistic(table)))
+    context.keep(
+        CONSTANTS, sums.values.numpy()
+    )  # its own rows are standardised by what it released, never by what somebody sends
+    return ConstantsReply(sums)
+
+
+STEPS = (Step(CONSTANTS, Nothing, ConstantsReply, _constants), *JOINT_STEPS)

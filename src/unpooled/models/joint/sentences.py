@@ -1,0 +1,74 @@
+"""What a statement says about joint moments: which coalition sees what, what is assumed, what is not protected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unpooled.errors import listed
+from unpooled.privacy.sentence import Sentence
+
+if TYPE_CHECKING:
+    from unpooled.models.joint.design import JointDesign
+
+
+def unprotected(design: JointDesign) -> tuple[Sentence, ...]:
+    """Return the sentences about what joint moments do not protect."""
+    most = max(design.aggregation.tolerate, 1)
+    noise = Sentence(
+        "joint.noise",
+        "Anything against a coalition of more than {most} member{s} whose noise is known to each other: then less noise is left than stated.",
+        most=most,
+        s="s" if most > 1 else "",
+    )
+    found = [coalitions(design), noise]
+    if not design.proved:
+        found.insert(
+            0,
+            Sentence(
+                "joint.unproved",
+                "Anything against a party that does not follow the protocol: no party proves that its rows are short, and one that sends long rows "
+                "can read the others' rows.",
+            ),
+        )
+    return tuple(found)
+
+
+def coalitions(design: JointDesign) -> Sentence:
+    """Return the sentence about who could read whose rows, if they worked together."""
+    if design.helpers:
+        return Sentence(
+            "joint.helper",
+            "Rows against {helper} together with any one party: {helper} knows the masks, and a party has masked rows. Neither {helper} alone nor "
+            "any coalition of parties without it can read a row.",
+            helper=design.helpers[0],
+        )
+    return Sentence(
+        "joint.third",
+        "Rows against a party together with the party that helped it: with {count} parties and no outside helper, any two that share a pair and "
+        "its helper can read the rows that were sent between them. No party alone can.",
+        count=len(design.parties),
+    )
+
+
+def assumed(design: JointDesign) -> tuple[Sentence, ...]:
+    """Return the sentences about what must be true for the guarantee to hold."""
+    nodes = Sentence(
+        "joint.nodes",
+        "At least one of the {count} nodes of the sum keeps its fragments to itself. Messages are encrypted with X25519, HKDF-SHA-256 and "
+        "AES-256-GCM; masks are AES-256 key streams.",
+        count=design.aggregation.count,
+    )
+    order = Sentence("joint.order", "All parties hold the same people in the same order.")
+    return (nodes, order)
+
+
+def notes(design: JointDesign) -> tuple[str, ...]:
+    """Return the plan's notes on the computation: the size of a row, the limits, and who helps whom."""
+    shape = design.shape
+    helped = "; ".join(f"{side.helper} for {side.sender} and {side.receiver}" for side in design.sides[::2])
+    members, honest = len(design.aggregation.parties), design.aggregation.honest
+    return (
+        f"joint second moments of {shape.columns} columns of {listed(list(design.parties))}: exact under masks, opened with noise by all members together",
+        f"constants of standardising take 10% of the squared budget, moments 90%; of {members} members' noise that of {honest} is counted",
+        f"who knows masks and has no masked rows: {helped}",
+    )
