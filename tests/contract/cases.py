@@ -10,8 +10,8 @@ import numpy as np
 from unpooled.datasets.hospitals import make_hospitals
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.household import BoundedTable
-from unpooled.privacy.plan import Card, Household, Study
-from unpooled.privacy.table import Table
+from unpooled.privacy.plan import Card, HelperCard, Household, Study
+from unpooled.privacy.table import NoRows, Table
 from unpooled.testing.cases import Case
 
 Tables = dict[str, Table]
@@ -133,6 +133,38 @@ def bayes_cluster_case() -> Case:
         bayes_rounds_case(method="refinement", covariance="cluster", tolerate=0), {"harbour": 2, "hill": 1, "island": 3}
     )
     return Case("bayes", msgspec.structs.replace(case.study, trust={"aggregation": "trusted"}), case.tables)
+
+
+def bayes_columns_case() -> Case:
+    """Two hospitals with different columns of the same people, and a registry that knows the masks and has no rows."""
+    rng = np.random.default_rng(51)
+    n = 12
+    age, dose = rng.uniform(20, 95, n), np.where(rng.random(n) < 0.2, np.nan, rng.uniform(0, 4, n))
+    smoker = rng.choice(np.array(["no", "yes", None], dtype=object), n)
+    pressure = 90 + 0.6 * age + 8 * (smoker == "yes") + rng.normal(0, 5, n)
+    first = Column("age", 18.0, 100.0), Column("smoker", categories=("no", "yes"), missing="indicator")
+    second = Column("dose", 0.0, 4.0, missing="absent"), Column("pressure", 60.0, 240.0)
+    cards = Card("east", n, first), Card("west", n, second)
+    tables = {
+        "east": Table({"age": age, "smoker": smoker}),
+        "west": Table({"dose": dose, "pressure": pressure}),
+        "registry": NoRows(),
+    }
+    parameters = {"response": "pressure", "split": "columns"}
+    return Case(
+        "bayes",
+        Study(
+            "bayes",
+            cards,
+            4.0,
+            1e-5,
+            parameters=parameters,
+            simulation_seed=7,
+            derived=(),
+            helpers=(HelperCard("registry"),),
+        ),
+        tables,
+    )
 
 
 def glm_case() -> Case:
@@ -431,6 +463,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "bayes, robust": lambda: bayes_rounds_case(method="refinement", covariance="robust"),
     "bayes, cluster": bayes_cluster_case,
     "bayes, focus": lambda: bayes_rounds_case(method="focus", focus=["age"], covariance="robust"),
+    "bayes, columns": bayes_columns_case,
     "glm": glm_case,
     "glm, poisson robust": glm_counts_case,
     "glm, cluster": glm_cluster_case,

@@ -45,13 +45,18 @@ def cost_of(plan: Plan, made: Made, unit: Unit, people: str, *, own: bool) -> li
     parts = {r.exposure.part for r in plan.releases} - {""} or {""}
     found = []
     for (holders, label), part in itertools.product(_places(plan, unit, people), parts):
-        events = []
+        events, together = [], Counter[str]()
         for release in plan.releases:
             counted = made[release.party, release.name]
             if release.party not in holders or (own and release.party != people) or not counted:
                 continue
             if release.exposure.part not in {"", part} or (label and release.exposure.label is None):
                 continue
+            if release.exposure.together:
+                counted = min(counted, release.exposure.together - together[release.name])
+                together[release.name] += counted
+                if not counted:
+                    continue
             event = release.event(unit) if not label or release.exposure.label is None else release.exposure.label
             most = release.exposure.per_value if unit is Unit.ATTRIBUTE else None
             events.append(replace(event, count=event.count * min(counted, counted if most is None else most)))
@@ -102,6 +107,8 @@ def undebited(plan: Plan, parties: Mapping[str, Party], made: Made, after: int) 
     found = []
     for (name, party), unit, scope in itertools.product(parties.items(), plan.units, Scope):
         own = scope is Scope.PARTY
+        if party.helps:
+            continue  # nobody's rows are there
         if not own and not any(made[r.party, r.name] for r in plan.releases if r.party == name):
             continue  # who has released nothing yet cannot know what others did
         said = party.ledger.composition(unit, scope)
@@ -116,7 +123,7 @@ def fresh_parties(
 ) -> dict[str, Party]:
     """Parties of this process with empty ledgers; each has the same identity and keys whenever it is made."""
     made = {}
-    for card in study.parties:
+    for card in study.members:
         ledger = Ledger.in_memory(root_key=sha256(card.name.encode()).digest())
         keys, policy = KeySource(ledger.root_key), rules or Policy.in_process()
         made[card.name] = Party(card.name, tables[card.name], card, ledger, keys, policy, registry)

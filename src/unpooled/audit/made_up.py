@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from unpooled.privacy.household import BoundedTable
-from unpooled.privacy.table import Table
+from unpooled.privacy.table import NoRows, Table
 from unpooled.privacy.unit import Split
 
 if TYPE_CHECKING:
@@ -28,9 +28,10 @@ def made_up(model: Model, study: Study, rows: int, seed: int = 0) -> tuple[Study
     split = model.compile(study).split
     rng = np.random.default_rng(seed)
     cards = tuple(_smaller(card, rows) for card in study.parties)
-    fitted = msgspec.structs.replace(study, parties=cards, ids="", coordinator="", simulation_seed=None)
+    helpers = tuple(msgspec.structs.replace(card, key="") for card in study.helpers)
+    fitted = msgspec.structs.replace(study, parties=cards, helpers=helpers, ids="", coordinator="", simulation_seed=None)
     shared: dict[str, NDArray[Any]] = {}
-    tables = {}
+    tables: dict[str, Table] = {card.name: NoRows() for card in helpers}
     for card in cards:
         together = card.household
         # Every id but the first, which is audited, has between one row and all that may count.

@@ -67,8 +67,8 @@ def bases(
     cards = plan.study.parties
     yield tables, {}
     for end in (0, 1):
-        yield {card.name: _at_corner(tables[card.name], card, end, at) for card in cards}, {}
-    yield {card.name: tables[card.name].replace(at, _random_row(card, rng)) for card in cards}, {}
+        yield {**tables, **{card.name: _at_corner(tables[card.name], card, end, at) for card in cards}}, {}
+    yield {**tables, **{card.name: tables[card.name].replace(at, _random_row(card, rng)) for card in cards}}, {}
     pairs = [(card, one, other) for card in cards for one in card.columns if one.may_be_absent for other in card.columns]
     for k in rng.permutation(len(pairs))[:rounds].tolist():
         card, one, other = pairs[k]

@@ -19,15 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.aggregation.secure_sum import opened
 from unpooled.audit.neighbours import allowed, bases, changed_once, changed_table, corner, neighbours, searchable
 from unpooled.audit.shares import share
 from unpooled.audit.stage import FrozenKeys
 from unpooled.audit.violation import Violation
 from unpooled.audit.witness import Acts, watched
 from unpooled.errors import UnpooledError
+from unpooled.kernels import field as field_arithmetic
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.events import NO_COST, Kind
 from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.mechanisms import FieldGaussian
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Unit
@@ -37,6 +40,7 @@ from unpooled.protocol.messages import (
     Array,
     Disclosed,
     Entrusted,
+    Masked,
     Partial,
     Public,
     Released,
@@ -158,7 +162,7 @@ class _World:
         model = self._watched
         ledger = Ledger.in_memory(root_key=sha256(name.encode()).digest())
         self._acts[name] = Acts(recorded)
-        card = self.plan.study.card(name)
+        card = self.plan.study.member(name)
         rules = Policy.in_process()
         return Party(
             name, table, card, ledger, self.keys, rules, lambda w: model if w == self.model.name else self.registry(w)
@@ -184,7 +188,7 @@ class _World:
         wanted = {(r.party, r.name) for r in self.plan.releases if r.exposure.part}
         found: list[int] = []
         run = self.record(tables) if wanted else None
-        for at in range(min(table.n_rows for table in tables.values())):
+        for at in range(min(tables[card.name].n_rows for card in self.plan.study.parties)):
             if run is None or not wanted:
                 break
             gone = self.plan.study.adjacency == Adjacency.ZERO_OUT
@@ -214,13 +218,22 @@ class _World:
             for key in step.reply.__struct_fields__:
                 for what in differences(getattr(one, key), getattr(other, key)):
                     self.report.violations.append(Violation(unit, ours.to, f"{step.name}.{key}", what))
-        for name in run.tables if people and run.entrusts else people:
+        joint: dict[str, list[tuple[str, Act, Act]]] = {}
+        for name in run.tables if people and (run.entrusts or self.plan.joint) else people:
             for act, acted in zip(run.acts[name], self._acts[name].done, strict=False):  # a refused neighbour draws less
+                if isinstance(act.mechanism, FieldGaussian):
+                    joint.setdefault(act.release, []).append((name, act, acted))
+                    continue
                 # Of a party whose own data did not change, an equal minimiser at equal noise is that of an equal objective.
                 still = name not in people and act.perturbation is not None and np.array_equal(act.gave, acted.gave)
                 part = 0.0 if still else self._share(name, act, acted, unit, label=label)
                 moved[name, act.release] += part > 0
                 largest = max(largest, part)
+        for release, shares in joint.items():
+            party, one, other = _opened(shares)
+            part = self._share(party, one, other, unit, label=label)
+            moved[party, release] += part > 0
+            largest = max(largest, part)
         self._compose(moved, unit, label=label)
         return largest
 
@@ -230,7 +243,7 @@ class _World:
         The recorded requests are put to the changed parties. What a trusted coordinator was entrusted with is no release, though, and goes
         on into its requests: such a study runs again as a whole, with the same releases.
         """
-        if run.entrusts and people:
+        if (run.entrusts or self.plan.joint) and people:
             everybody = {
                 name: people.get(name) or self.party(name, table, run.acts[name]) for name, table in run.tables.items()
             }
@@ -296,6 +309,16 @@ class _World:
             self.report.violations.append(Violation(unit, "all", "the whole plan", what))
 
 
+def _opened(shares: list[tuple[str, Act, Act]]) -> tuple[str, Act, Act]:
+    """Return the totals of all members' shares in both worlds, as one act of the first member that has rows."""
+    (party, one, other), *_ = shares
+    ours, theirs = (
+        opened([field_arithmetic.encode(act.gave) for act in acts], prime=True)
+        for acts in zip(*((act, acted) for _, act, acted in shares), strict=True)
+    )
+    return party, replace(one, gave=ours), replace(other, gave=theirs)
+
+
 def differences(ours: Any, theirs: Any) -> Iterator[str]:  # noqa: ANN401, C901 - any field of two replies; a line per way to differ
     """Yield the differences between two fields, other than those of values of releases, which may differ."""
     if type(ours) is not type(theirs):
@@ -308,7 +331,7 @@ def differences(ours: Any, theirs: Any) -> Iterator[str]:  # noqa: ANN401, C901 
     elif isinstance(ours, Public):
         if ours != theirs:
             yield "a public field depends on the data"
-    elif isinstance(ours, Sealed):
+    elif isinstance(ours, Sealed | Masked):
         if (ours.node, len(ours.ciphertext)) != (theirs.node, len(theirs.ciphertext)):
             yield "a sealed message's length or receiver depends on the data"
     elif isinstance(ours, Entrusted | Disclosed | Released | Partial):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from unpooled.audit.witness import Act
     from unpooled.privacy.plan import Study
-    from unpooled.privacy.study import Card
+    from unpooled.privacy.study import Card, HelperCard
     from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Ask, Dropped
     from unpooled.protocol.step import Model
@@ -61,7 +61,7 @@ class Stage:
 
     def run(self, tables: Mapping[str, Table], seed: int, *, frozen: bool = False) -> StagedRun:
         """Return one run with root keys that follow from ``seed`` and the party's name. With ``frozen`` noise, other tables meet the same."""
-        parties = {card.name: self._party(card, tables[card.name], seed, frozen=frozen) for card in self.study.parties}
+        parties = {card.name: self._party(card, tables[card.name], seed, frozen=frozen) for card in self.study.members}
         exchange, asked = in_process(parties), {name: list[bytes]() for name in parties}
 
         def until_all_is_released(batch: list[tuple[Ask, bytes]]) -> list[bytes | Dropped]:
@@ -92,7 +92,9 @@ class Stage:
                 acts[card.name] = self._acts[card.name].done
         return acts
 
-    def _party(self, card: Card, table: Table, seed: int, *, frozen: bool, recorded: Sequence[Act] = ()) -> Party:
+    def _party(
+        self, card: Card | HelperCard, table: Table, seed: int, *, frozen: bool, recorded: Sequence[Act] = ()
+    ) -> Party:
         self._acts[card.name] = Acts(tuple(recorded))
         ledger = Ledger.in_memory(sha256(f"{seed} {card.name}".encode()).digest())
         keys = (FrozenKeys if frozen else KeySource)(ledger.root_key)

@@ -21,8 +21,10 @@ from unpooled.privacy.unit import Unit
 from unpooled.protocol.conversation import find_step
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import (
+    Commitment,
     Disclosed,
     Entrusted,
+    Masked,
     Partial,
     Pseudonyms,
     Public,
@@ -130,6 +132,9 @@ def _may_leave(plan: Plan, party: str, part: Any) -> Iterator[str]:  # noqa: ANN
     elif isinstance(part, Disclosed):
         if not set(part.columns) <= set(_public_columns(plan.study)):
             yield "columns in the clear that the study does not declare public"
+    elif isinstance(part, Masked | Commitment):
+        if not plan.joint:
+            yield "masked rows, or a digest of them, in a plan without joint moments"
     elif not isinstance(part, Public | Sealed | Signed | Pseudonyms):
         yield f"a {type(part).__name__}, which nothing says may leave"
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.mechanisms import Objective, Scores, Summand, Vector
     from unpooled.privacy.plan import Card, Plan, Release
     from unpooled.privacy.table import Table
-    from unpooled.protocol.messages import Masked, Partial, Pseudonyms, Released, Sealed, Signed
+    from unpooled.protocol.messages import Commitment, Masked, Partial, Pseudonyms, Released, Sealed, Signed
 
     #: From rows and a request's public settings to exact integers.
     Statistic = Callable[["Context", tuple[float, ...]], NDArray[np.int64]]
@@ -56,6 +56,7 @@ class Desk(Protocol):
         self, rows: NDArray[np.int64], to: Receiver, helper: Receiver, place: tuple[bytes, ...]
     ) -> tuple[Masked, bytes]: ...
     def seal_for(self, to: Receiver, content: bytes, place: tuple[bytes, ...]) -> Sealed: ...  # noqa: D102
+    def commit(self, digest: str) -> Commitment: ...  # noqa: D102
     def pseudonyms(self, values: Sequence[bytes]) -> Pseudonyms: ...  # noqa: D102
     def keep_map(self, digest: str, rows: NDArray[Any]) -> None: ...  # noqa: D102
     def keep(self, name: str, values: NDArray[Any]) -> None: ...  # noqa: D102
@@ -176,6 +177,10 @@ class Context(Generic[Design]):
     def seal_for(self, to: Receiver, content: bytes, *place: bytes) -> Sealed:
         """Bytes for another member alone, in a plan of joint moments."""
         return self._desk.seal_for(to, content, place)
+
+    def commit(self, digest: str) -> Commitment:
+        """Return a digest of what this member saw under blinds, or its signature under such digests, in a plan of joint moments."""
+        return self._desk.commit(digest)
 
     def pseudonyms(self, values: Sequence[bytes]) -> Pseudonyms:
         """Pseudonyms of this party's rows, sorted, in a plan that links rows, after it was written down."""

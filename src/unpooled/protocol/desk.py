@@ -20,6 +20,7 @@ from unpooled.protocol.keeper import MAP_DATA, ROW_MAP
 from unpooled.protocol.messages import (
     ISSUED,
     Array,
+    Commitment,
     Entrusted,
     Masked,
     Partial,
@@ -184,6 +185,13 @@ class OpenDesk:
         self._must_be_joint()
         salt, ciphertext = self._sealed(to, content, (b"sealed", *place))
         made = Sealed(to.name, ciphertext, salt)
+        self.minted.append(made)
+        return made
+
+    def commit(self, digest: str) -> Commitment:
+        """Return a digest under blinds, or a signature under such digests."""
+        self._must_be_joint()
+        made = Commitment(digest)
         self.minted.append(made)
         return made
 

@@ -19,6 +19,8 @@ from unpooled.errors import ProtocolError, UsageError, raised_at
 from unpooled.privacy.budget import notice
 from unpooled.privacy.ledger import Entries, Ledger
 from unpooled.privacy.noise import KeySource
+from unpooled.privacy.plan import Card
+from unpooled.privacy.table import NoRows
 from unpooled.protocol.conversation import converse, find_step
 from unpooled.protocol.identity import verify
 from unpooled.protocol.keeper import Keeper, MemoryKeeper
@@ -29,7 +31,7 @@ from unpooled.protocol.step import Model
 
 if TYPE_CHECKING:
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.plan import Card, HelperCard, Plan, Study
+    from unpooled.privacy.plan import HelperCard, Plan, Study
     from unpooled.privacy.policy import Policy
     from unpooled.privacy.table import Table
     from unpooled.protocol.transcript import Transcript
@@ -195,12 +197,12 @@ def run_in_process(
     if budget is None:
         notice(plan, tables)
     claim = None if budget is None else budget.claim(plan)
-    for card in plan.study.parties:
+    for card in plan.study.members:
         ledger = Ledger.in_memory((roots or {}).get(card.name))
         keys = KeySource(ledger.root_key)
         parties[card.name] = Party(
             card.name,
-            tables[card.name],
+            tables[card.name] if isinstance(card, Card) else NoRows(),
             card,
             ledger,
             keys,

@@ -7,6 +7,7 @@ A reply is a frozen struct whose every field is one of
 * :class:`Signed`: a signature under released values;
 * :class:`Sealed`: ciphertext for one named node;
 * :class:`Masked`: rows under a mask, for one named party, in a plan of joint moments;
+* :class:`Commitment`: a digest under a blind, by which members agree on what they saw, in a plan of joint moments;
 * :class:`Partial`: a node's part of a total that the plan releases, uniform without the other nodes' parts;
 * :class:`Entrusted`: plain, for a named role that the policy trusts;
 * :class:`Disclosed`: columns declared public in the study;
@@ -105,6 +106,12 @@ class Masked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     salt: bytes
 
 
+class Commitment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A digest that fixes what members saw, or a signature under such digests: all that it depends on is uniform, or blinded by what nobody else has."""
+
+    value: str
+
+
 class Partial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One node's part of a total, modulo 2^64: uniform, unless all nodes' parts are put together to what the plan releases."""
 
@@ -148,9 +155,20 @@ class Pseudonyms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [self.values[k : k + PSEUDONYM] for k in range(0, len(self.values), PSEUDONYM)]
 
 
-WRAPPERS: tuple[type, ...] = (Public, Released, Signed, Sealed, Masked, Partial, Entrusted, Disclosed, Pseudonyms)
+WRAPPERS: tuple[type, ...] = (
+    Public,
+    Released,
+    Signed,
+    Sealed,
+    Masked,
+    Commitment,
+    Partial,
+    Entrusted,
+    Disclosed,
+    Pseudonyms,
+)
 #: What only a party's context hands out, after plan and ledger were asked.
-ISSUED: tuple[type, ...] = (Released, Signed, Sealed, Masked, Partial, Pseudonyms)
+ISSUED: tuple[type, ...] = (Released, Signed, Sealed, Masked, Commitment, Partial, Pseudonyms)
 #: What may stand inside Public: small plain values, no arrays and no bytes.
 _PLAIN = (int, float, str, bool)
 
@@ -196,7 +214,7 @@ def check_reply_type(kind: type[msgspec.Struct]) -> None:
         for part in _members(field.type):
             origin = typing.get_origin(part) or part
             if origin not in WRAPPERS:
-                msg = f"{kind.__name__}.{field.name} may leave a party but is not Public, Released, Signed, Sealed, Masked, Partial, Entrusted, Disclosed or Pseudonyms"
+                msg = f"{kind.__name__}.{field.name} may leave a party but is not Public, Released, Signed, Sealed, Masked, Commitment, Partial, Entrusted, Disclosed or Pseudonyms"
                 raise ProtocolError(msg)
             if origin is Public and not _is_plain(typing.get_args(part)):
                 msg = f"{kind.__name__}.{field.name}: Public holds plain numbers and words only, never arrays"

@@ -7,13 +7,25 @@ are numbers, is checked here once for all models: their coordinators may rely on
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unpooled.errors import ProtocolError
 from unpooled.privacy.mechanisms import Summand
-from unpooled.protocol.messages import PSEUDONYM, Disclosed, Entrusted, Masked, Partial, Pseudonyms, Public, Released, Sealed
+from unpooled.protocol.messages import (
+    PSEUDONYM,
+    Commitment,
+    Disclosed,
+    Entrusted,
+    Masked,
+    Partial,
+    Pseudonyms,
+    Public,
+    Released,
+    Sealed,
+)
 
 if TYPE_CHECKING:
     import msgspec
@@ -50,6 +62,10 @@ def check_reply(plan: Plan, ask: Ask, reply: msgspec.Struct) -> None:  # noqa: C
             raise _refused(ask, "seals something for nobody in the study")
         elif isinstance(part, Masked) and not (plan.joint and part.node in {card.name for card in plan.study.parties}):
             raise _refused(ask, "masks rows in a plan without joint moments, or for nobody with rows of his own")
+        elif isinstance(part, Commitment) and not (plan.joint and re.fullmatch("[0-9a-f]{64}|[0-9a-f]{128}", part.value)):
+            raise _refused(
+                ask, "commits itself in a plan without joint moments, or to something that is no digest and no signature"
+            )
         elif isinstance(part, Public) and not _plain(part.value):
             raise _refused(ask, "states a number that is none")
 

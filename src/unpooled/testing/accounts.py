@@ -12,6 +12,7 @@ from unpooled.audit.account import audit_account, fresh_parties
 from unpooled.errors import BudgetRefusal
 from unpooled.models import load
 from unpooled.privacy.policy import Policy
+from unpooled.privacy.study import TRUSTING
 from unpooled.privacy.unit import Scope, Split, Target, Unit
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.party import Party
@@ -60,6 +61,7 @@ def test_a_policy_that_admits_a_study_bounds_what_it_states(variant: Case) -> No
                     allow_simulation=True,
                     allow_unpinned=True,
                     approved=None,
+                    joint=TRUSTING,
                     models=frozenset({variant.study.model, variant.model}),
                 )
                 party = people(variant, rules)[name]

@@ -17,6 +17,7 @@ from unpooled.models import load
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.policy import Policy
+from unpooled.privacy.study import ALLOWED
 from unpooled.privacy.unit import ROWWISE, Adjacency, Target, Unit
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.local import drive, in_process
@@ -110,6 +111,7 @@ def policy(case: Case, **changes: Any) -> Policy:
         allow_simulation=True,
         allow_unpinned=True,
         approved=None,
+        joint=ALLOWED,
         models=frozenset({study.model, study.row}),
     )
     return dataclasses.replace(rules, **changes)
@@ -118,7 +120,7 @@ def policy(case: Case, **changes: Any) -> Policy:
 def parties(case: Case, rules: Policy | None = None) -> dict[str, Party]:
     """Return the parties of a case, with ledgers in memory whose keys are all zero."""
     people = {}
-    for card in case.study.parties:
+    for card in case.study.members:
         ledger = Ledger.in_memory(root_key=bytes(32))
         keys = KeySource(ledger.root_key)
         people[card.name] = Party(card.name, case.tables[card.name], card, ledger, keys, rules or policy(case), load)
@@ -144,7 +146,7 @@ def ran(folder: Path, study: Study, tables: dict[str, Table]) -> Path:
     """Run a study with keys of its own, and return the folder, which then holds what ``unpooled run`` leaves."""
     model = load(study.row)
     plan, people = model.compile(study), {}
-    for card in study.parties:
+    for card in study.members:
         ledger = Ledger.in_memory()
         keys = KeySource(ledger.root_key)
         people[card.name] = Party(card.name, tables[card.name], card, ledger, keys, Policy.in_process(), load)

@@ -82,7 +82,7 @@ class World:
         self.folder, self.case, self.rules = folder, case, rules or Policy.in_process()
         self.row = load(case.model)
         self.plan: Plan = self.row.compile(case.study)
-        self.names = [card.name for card in case.study.parties]
+        self.names = [card.name for card in case.study.members]
         self.roots = {}
         for name in self.names:
             with Ledger.create(self.ledger(name)) as ledger:
@@ -93,7 +93,7 @@ class World:
 
     def party(self, name: str, ledger: Ledger, keeper: DiskKeeper | MemoryKeeper) -> Party:
         case, keys = self.case, KeySource(ledger.root_key)
-        return Party(name, case.tables[name], case.study.card(name), ledger, keys, self.rules, load, keeper)
+        return Party(name, case.tables[name], case.study.member(name), ledger, keys, self.rules, load, keeper)
 
     def calm(self, study: Study | None = None) -> Calm:
         """Return the outcome without faults, which every other run must have."""

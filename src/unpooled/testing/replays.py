@@ -18,7 +18,7 @@ from unpooled.testing.cases import FULL, Case, sized, units_of
 
 
 def test_a_case_has_tables_that_fit_its_cards(case: Case) -> None:
-    assert {card.name for card in case.study.parties} == set(case.tables)
+    assert {card.name for card in case.study.members} == set(case.tables)
 
 
 def quick(study: Study) -> Study:

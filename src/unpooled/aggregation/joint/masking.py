@@ -126,7 +126,7 @@ def evaluated(context: Context[Joint], request: EvaluateRequest) -> EvaluateRepl
         digest = _digest(context, spot, seeds.digests[:SEED_BYTES], found.helper_digest, found.coin)
     _keep_first(context, f"{HELD_SEED}_{spot.key}", np.frombuffer(seeds.mask, dtype=np.uint8))
     _keep_first(context, f"{DIGEST}_{spot.key}", _as_array(digest))
-    return EvaluateReply(context.seal_for(to, content, b"evaluation", *place), Public(digest))
+    return EvaluateReply(context.seal_for(to, content, b"evaluation", *place), context.commit(digest))
 
 
 # --- at the receiver -----------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def judged(context: Context[Joint], request: JudgeRequest) -> JudgeReply:
         digest = _digest(context, spot, verdict.judge_digest, verdict.helper_digest, verdict.coin)
     _keep_first(context, f"{ROWS}_{spot.key}", rows)
     _keep_first(context, f"{DIGEST}_{spot.key}", _as_array(digest if accepted else _REJECTED))
-    return JudgeReply(Public(accepted), Public(digest))
+    return JudgeReply(Public(accepted), context.commit(digest))
 
 
 def kept_digest(context: Context[Joint], spot: Spot) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from unpooled.aggregation.messages import Member
-from unpooled.protocol.messages import Masked, Public, Sealed
+from unpooled.protocol.messages import Commitment, Masked, Public, Sealed
 
 
 class MaskRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,7 +35,7 @@ class EvaluateReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The helper's numbers of the proof, for the judge; and the digest of the block as the helper saw it."""
 
     evaluation: Sealed
-    digest: Public[str]
+    digest: Commitment
 
 
 class JudgeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,7 +52,7 @@ class JudgeReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the rows of one block are short, and the digest of the block as the judge saw it."""
 
     accepted: Public[bool]
-    digest: Public[str]
+    digest: Commitment
 
 
 class VerdictRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +64,7 @@ class VerdictRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class VerdictReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A judge's signature under its acceptance of every block that it received, and under the digest of all blocks."""
 
-    signature: Public[str]
+    signature: Commitment
 
 
 class ShareRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ from unpooled.kernels import field, masked_product
 from unpooled.privacy.field_words import masks
 from unpooled.privacy.mechanisms import Summand
 from unpooled.protocol.identity import verify
-from unpooled.protocol.messages import Public, Sealed
+from unpooled.protocol.messages import Sealed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def _check_digests(context: Context[Joint], digests: Sequence[str]) -> None:
 def verdict(context: Context[Joint], request: VerdictRequest) -> VerdictReply:
     """Return a party's signature under its acceptance of every block that it received, and under the digest of all blocks."""
     _check_digests(context, request.digests)
-    return VerdictReply(Public(context.attest(*verdict_parts(context.plan, request.digests))))
+    return VerdictReply(context.commit(context.attest(*verdict_parts(context.plan, request.digests))))
 
 
 def share(context: Context[Joint], request: ShareRequest) -> FragmentReply:

@@ -3,10 +3,10 @@
 from unpooled.models.bayes.coordinator import BayesResult
 from unpooled.models.bayes.outlook import outlook
 from unpooled.models.bayes.party import STEPS
-from unpooled.models.joint.party import STEPS as COLUMN_STEPS
 from unpooled.models.bayes.splits import compile_plan, coordinate
 from unpooled.models.bayes.template import TEMPLATE
 from unpooled.models.bayes.terms import foot, panels, predicting, tables, terms
+from unpooled.models.joint.party import STEPS as COLUMN_STEPS
 from unpooled.protocol.step import Model
 
 MODEL = Model(
