@@ -31,7 +31,7 @@ def made_up(model: Model, study: Study, rows: int, seed: int = 0) -> tuple[Study
     helpers = tuple(msgspec.structs.replace(card, key="") for card in study.helpers)
     fitted = msgspec.structs.replace(study, parties=cards, helpers=helpers, ids="", coordinator="", simulation_seed=None)
     shared: dict[str, NDArray[Any]] = {}
-    tables: dict[str, Table] = {card.name: NoRows() for card in helpers}
+    tables: dict[str, Table] = {}
     for card in cards:
         together = card.household
         # Every id but the first, which is audited, has between one row and all that may count.
@@ -47,7 +47,7 @@ def made_up(model: Model, study: Study, rows: int, seed: int = 0) -> tuple[Study
         tables[card.name] = (
             table if together is None else BoundedTable(table, np.repeat(np.arange(together.ids), sizes), together.rows)
         )
-    return fitted, tables
+    return fitted, tables | {card.name: NoRows() for card in helpers}
 
 
 def _smaller(card: Card, rows: int) -> Card:

@@ -230,8 +230,8 @@ class _World:
                 moved[name, act.release] += part > 0
                 largest = max(largest, part)
         for release, shares in joint.items():
-            party, one, other = _opened(shares)
-            part = self._share(party, one, other, unit, label=label)
+            party, shared, theirs = _opened(shares)
+            part = self._share(party, shared, theirs, unit, label=label)
             moved[party, release] += part > 0
             largest = max(largest, part)
         self._compose(moved, unit, label=label)
@@ -311,11 +311,9 @@ class _World:
 
 def _opened(shares: list[tuple[str, Act, Act]]) -> tuple[str, Act, Act]:
     """Return the totals of all members' shares in both worlds, as one act of the first member that has rows."""
-    (party, one, other), *_ = shares
-    ours, theirs = (
-        opened([field_arithmetic.encode(act.gave) for act in acts], prime=True)
-        for acts in zip(*((act, acted) for _, act, acted in shares), strict=True)
-    )
+    party, one, other = shares[0]
+    ours = opened([field_arithmetic.encode(act.gave) for _, act, _ in shares], prime=True)
+    theirs = opened([field_arithmetic.encode(acted.gave) for _, _, acted in shares], prime=True)
     return party, replace(one, gave=ours), replace(other, gave=theirs)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.aggregation.totals import Aggregation, Total
+from unpooled.privacy.table import Table
 from unpooled.protocol.context import Context
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from unpooled.aggregation.totals import Statistic, Summed
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan, Release, Study
-    from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Conversation, Replies
 
@@ -90,3 +90,20 @@ def made_up_features(
         else:
             columns[column.name] = np.clip(column.centre + column.half_width * values / ranges, *column.range)
     return columns, rows
+
+
+def made_up_rows(
+    features: tuple[Column, ...],
+    response: Column,
+    count: int,
+    r2: float,
+    correlation: float,
+    ranges: float,
+    rng: np.random.Generator,
+) -> Table:
+    """Return normal columns with one common factor inside declared ranges, categories by their sign, and a linear response."""
+    columns, rows = made_up_features(features, count, correlation, ranges, rng)
+    signal = rows @ rng.normal(size=len(features))
+    y = math.sqrt(r2) * signal / signal.std() + math.sqrt(1 - r2) * rng.normal(size=count)
+    columns[response.name] = np.clip(response.centre + response.half_width * y / ranges, *response.range)
+    return Table(columns)

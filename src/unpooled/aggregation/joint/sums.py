@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from unpooled.aggregation.distributed import Distributed
 from unpooled.errors import ProtocolError, StudyAborted, UsageError
@@ -15,7 +15,6 @@ from unpooled.privacy.plan import Release, Study
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from numpy.typing import NDArray
 
@@ -77,7 +76,7 @@ class Joint(Protocol):
     @property
     def proved(self) -> bool: ...  # noqa: D102 - whether senders prove that their rows are short
 
-    def block(self, context: Context[Joint], first: int, last: int) -> Ints:
+    def block(self, context: Context[Any], first: int, last: int) -> Ints:
         """Return a party's part of these rows as integers."""
         ...
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from unpooled.estimation.imagined import imagine, made_up_features
+from unpooled.estimation.imagined import imagine, made_up_rows
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.bayes.coordinator import coordinate
 from unpooled.models.bayes.party import STATISTICS
 from unpooled.models.bayes.plan import compile_plan
+from unpooled.models.joint.design import COLUMNS
+from unpooled.models.joint.outlook import outlook as of_columns
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
     from unpooled.models.bayes.coordinator import BayesResult
     from unpooled.models.bayes.plan import BayesDesign
-    from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan, Study
 
 #: Made-up rows: more of them differ from the study's own only in the sampling error.
@@ -42,6 +42,8 @@ def outlook(
     check_range("r2", r2, 0.0, 1.0)
     check_range("correlation", correlation, 0.0, 0.999)
     check_range("ranges", ranges, 0.5, 1000.0)
+    if study.parameters.get("split") == COLUMNS:
+        return of_columns(study, r2, correlation, ranges, seed, quick=quick)
     plans = {epsilon: compile_plan(msgspec.structs.replace(study, epsilon=epsilon)) for epsilon in (study.epsilon,)}
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
@@ -79,7 +81,7 @@ def _error(plan: Plan[BayesDesign], r2: float, correlation: float, ranges: float
     design = plan.design
     layout, rows = design.layout, sum(card.rows for card in plan.study.parties)
     count = min(rows, _ROWS)
-    table = made_up(layout.features, layout.response, count + _NEW, r2, correlation, ranges, rng)
+    table = made_up_rows(layout.features, layout.response, count + _NEW, r2, correlation, ranges, rng)
     names = (*(c.name for c in layout.features), layout.response.name)
     if layout.weighting is not None:  # uniform over the declared range
         name = layout.weighting.column.name
@@ -92,20 +94,3 @@ def _error(plan: Plan[BayesDesign], r2: float, correlation: float, ranges: float
     fitted = Coding(layout.features, 1).natural([new[c.name] for c in layout.features]) @ coefficients + result.intercept
     y = new[layout.response.name]
     return float(np.mean((y - fitted) ** 2) / np.var(y))
-
-
-def made_up(
-    features: tuple[Column, ...],
-    response: Column,
-    count: int,
-    r2: float,
-    correlation: float,
-    ranges: float,
-    rng: np.random.Generator,
-) -> Table:
-    """Return normal columns with one common factor inside declared ranges, categories by their sign, and a linear response."""
-    columns, rows = made_up_features(features, count, correlation, ranges, rng)
-    signal = rows @ rng.normal(size=len(features))
-    y = math.sqrt(r2) * signal / signal.std() + math.sqrt(1 - r2) * rng.normal(size=count)
-    columns[response.name] = np.clip(response.centre + response.half_width * y / ranges, *response.range)
-    return Table(columns)

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -176,14 +176,14 @@ class JointDesign:
         reach = {unit: Reach(shape.distance(self.adjacency), shape.size) for unit in ROWWISE}
         return {JOINT: Summed(JOINT, shape.blocks, reach, most, 1 - CONSTANTS_SHARE)}
 
-    def standard(self, context: Context[JointDesign]) -> Standard:
+    def standard(self, context: Context[Any]) -> Standard:
         """Return a party's means and deviations, as its own release says them."""
         mechanism = context.plan.release(context.name, CONSTANTS).mechanism
         assert isinstance(mechanism, GaussianRelease)
         values = mechanism.decode(context.kept(CONSTANTS))
         return self.scales(context.name).decode(Total(values, mechanism.deviations, (context.name,)), self.rows)
 
-    def block(self, context: Context[JointDesign], first: int, last: int) -> NDArray[np.int64]:
+    def block(self, context: Context[Any], first: int, last: int) -> NDArray[np.int64]:
         """Return a party's part of these rows as integers."""
         return self.party_rows(context.name).block(context.table, self.standard(context), first, last)
 
@@ -202,6 +202,12 @@ class JointDesign:
         squares = {name: vector.reach[Unit.RECORD].distance ** 2 for name, vector in found.items()}
         share = CONSTANTS_SHARE * squares[party] / math.fsum(squares.values())
         return replace(found[party], share=share)
+
+    def constants_release(self, party: str) -> GaussianRelease:
+        """Return the release of a party's sums: central noise, in one budget with the moments' distributed noise (zero-concentrated privacy)."""
+        vector = self.constants(party)
+        mu = self.budget.mu * math.sqrt(vector.share)
+        return GaussianRelease.calibrated(vector.blocks, dict(vector.reach), Unit.RECORD, mu)
 
     def party_rows(self, party: str) -> JointRows:
         """Return the coding of a party's part of every row."""

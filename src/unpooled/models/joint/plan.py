@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from unpooled.aggregation.joint.sums import JOINT
 from unpooled.errors import UsageError
 from unpooled.models.joint.design import CONSTANTS, JointDesign
 from unpooled.models.joint.sentences import assumed, notes, unprotected
-from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.plan import Plan, Release
 from unpooled.privacy.study import ALLOWED, TRUSTING
-from unpooled.privacy.unit import Split, Unit
+from unpooled.privacy.unit import Split
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Study
@@ -22,7 +20,7 @@ def compile_plan(study: Study) -> Plan[JointDesign]:
     """Return the releases of a study of joint moments."""
     design = JointDesign.of(study)
     _check_cards(study, design)
-    constants = tuple(Release(CONSTANTS, party, CONSTANTS, _constants(design, party)) for party in design.parties)
+    constants = tuple(Release(CONSTANTS, party, CONSTANTS, design.constants_release(party)) for party in design.parties)
     return Plan(
         study,
         Split.VERTICAL,
@@ -33,13 +31,6 @@ def compile_plan(study: Study) -> Plan[JointDesign]:
         notes=notes(design),
         joint=True,
     )
-
-
-def _constants(design: JointDesign, party: str) -> GaussianRelease:
-    """Return a party's release of its sums: central noise, in the same budget as the moments' distributed one (zero-concentrated privacy)."""
-    vector, mu = design.constants(party), design.budget.mu
-    reach = dict(vector.reach)
-    return GaussianRelease.calibrated(vector.blocks, reach, Unit.RECORD, mu * math.sqrt(vector.share))
 
 
 def _check_cards(study: Study, design: JointDesign) -> None:
