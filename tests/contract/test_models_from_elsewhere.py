@@ -22,7 +22,8 @@ from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.entries import maker
 from unpooled.protocol.messages import encode
 from unpooled.protocol.party import Party
-from unpooled.study.files import policy_of, read_party, read_study
+from unpooled.study.files import read_party, read_study
+from unpooled.study.rules import policy_of
 from unpooled.testing.cases import Case, parties, policy
 
 CENSUS = ROW.format(name="census")

@@ -48,6 +48,13 @@ def init(
     household: str | None = typer.Option(None, "--household", help="The column whose ids say which rows belong together."),
     household_rows: int = typer.Option(1, "--household-rows", help="So many rows of each of those ids count in any study."),
     folder: Path = typer.Option(Path(), "--folder", help="Where to write party.toml, the card and the ledger."),
+    helper: str | None = typer.Option(
+        None,
+        "--helper",
+        metavar="NAME",
+        help="Set up a helper of this name: an organisation without data, for studies of joint moments.",
+    ),
+    contact: str = typer.Option("", "--contact", help="Of a helper: whom to ask."),
     config: Path | None = typer.Option(None, "--config", help="A party file that you wrote: make its ledger, key and card."),
     *,
     household_elsewhere: bool = typer.Option(
@@ -73,6 +80,12 @@ def init(
     """
     from unpooled.errors import StudyError, UsageError
 
+    if helper is not None:
+        if given is not None or column or name is not None or config is not None or template:
+            msg = "a helper has no data and no declarations: give --helper NAME alone, with --folder and --contact"
+            raise UsageError(msg)
+        _help(folder, helper, contact, as_json=as_json)
+        return
     if config is not None:
         if given is not None or column or template:
             msg = "a party file says all of it: give --config alone (with --new-budget, if it is meant), or the data and its declarations"
@@ -124,6 +137,20 @@ def init(
         return
     typer.echo(
         f"wrote {config} and the ledger with its key (keep these to yourself), and the public card {card} (give it to the study)"
+    )
+
+
+def _help(folder: Path, name: str, contact: str, *, as_json: bool) -> None:
+    """Write the files of a helper."""
+    from unpooled.study.party import create_helper
+
+    config, card = create_helper(folder, name, contact)
+    if as_json:
+        say_json("party-init-helper", {"helper": name, "party": str(config), "card": str(card)})
+        return
+    typer.echo(
+        f"wrote {config} and a ledger with its key (keep these to yourself), and the public card {card} (give it to the study). {name} has no data: "
+        "it learns that a study runs, its size and shape, and nothing is debited here"
     )
 
 

@@ -36,7 +36,8 @@ def ledger(
     """List the studies that were approved and debited, and the total against the policy."""
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.unit import Scope
-    from unpooled.study.files import policy_of, read_party
+    from unpooled.study.files import read_party
+    from unpooled.study.rules import policy_of
 
     text = read_party(config)
     policy = policy_of(text)

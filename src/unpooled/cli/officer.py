@@ -27,11 +27,12 @@ def withdraw(
     """
     from unpooled.privacy.ledger import Ledger
     from unpooled.study.about import account
-    from unpooled.study.files import read_party, read_study
+    from unpooled.study.files import read_study
+    from unpooled.study.helper_files import ledger_of
     from unpooled.study.run import compile_study
 
     plan = compile_study(read_study(study)).hash
-    with Ledger.open(config.parent / read_party(config).party.ledger) as ledger:
+    with Ledger.open(ledger_of(config)) as ledger:
         ledger.withdraw(plan, by=by or account(), reason=reason)
         released = sum(entry.kind == "charge" for entry in ledger.entries() if entry.plan == plan)
     if as_json:

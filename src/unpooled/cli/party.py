@@ -53,14 +53,12 @@ def check(
 
     compiled, purpose = compile_study(read_study(study)), purpose_of(study)
     with open_party(config) as party:
-        budget, scope = party.policy.budget, party.policy.scope
-        assert budget is not None
         notes = advice(compiled)
-        spent, after = (party.ledger.spending(budget, scope, charges) for charges in ((), party.charges(compiled)))
+        costs, said = _costs(party, compiled)
         if not as_json:
             if purpose:
                 typer.echo(f"Purpose, as {study.name} says (the plan's hash does not hold it): {purpose}\n")
-            typer.echo(f"{compiled}\n\n{compiled.statement}\n\n{_in_words(party, compiled, spent, after)}\n")
+            typer.echo(f"{compiled}\n\n{compiled.statement}\n\n{said}\n")
             for note in notes:
                 typer.echo(f"Note: {note}.")
         party.consider(compiled, approved=True)
@@ -85,9 +83,20 @@ def check(
             "notes": notes,
             "purpose": purpose,
         }
-        told |= {"spent_epsilon": spent.number, "spent": spent.words, "after_this_plan": after.number}
+        told |= costs
         told |= {"approved": party.ledger.approved(compiled.hash)}
         say_json("party-check", told)
+
+
+def _costs(party: Party, plan: Plan) -> tuple[dict[str, Any], str]:
+    """Return what the party's ledger holds before and after the plan, as data and in words; a helper's holds nothing."""
+    budget = party.policy.budget
+    if budget is None:
+        helps = f"{party.name} is a helper: it has no data, and nothing is debited here. It knows masks, and learns the study's size and shape"
+        return {"spent_epsilon": 0.0, "spent": "nothing", "after_this_plan": 0.0}, helps
+    spent, after = (party.ledger.spending(budget, party.policy.scope, charges) for charges in ((), party.charges(plan)))
+    numbers = {"spent_epsilon": spent.number, "spent": spent.words, "after_this_plan": after.number}
+    return numbers, _in_words(party, plan, spent, after)
 
 
 def _in_words(party: Party, plan: Plan, spent: Spending, after: Spending) -> str:

@@ -103,7 +103,7 @@ class RequestDesk:
         if not study.coordinator:
             msg = "the study names no coordinator key, so nobody's requests could be told from a stranger's: set [study] coordinator"
             raise PlanMismatch(msg)
-        if study.card(party.name).key != party.identity.public:
+        if study.member(party.name).key != party.identity.public:
             msg = f"the study's card of party {party.name!r} does not carry this party's key: use the card that it published"
             raise PlanMismatch(msg)
         return study.coordinator
@@ -114,7 +114,7 @@ def signed_exchange(study: Study, coordinator: Identity, call: Call, patience: f
 
     A party from which nothing comes is a :class:`Dropped`; a party that says no ends the study with its own error.
     """
-    keys = {card.name: card.key for card in study.parties}
+    keys = {card.name: card.key for card in study.members}
 
     def ask_one(ask: Ask, body: bytes) -> bytes | Dropped:
         frame = sign_request(coordinator, ask.to, body)

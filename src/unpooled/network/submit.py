@@ -97,7 +97,7 @@ def run_networked(
     plan, folder = compile_study(study), folder.absolute()
     with session(kit) as opened, tempfile.TemporaryDirectory(prefix="unpooled-job-") as name:
         present = {client.name for client in opened.get_system_info().client_info}
-        missing = [card.name for card in study.parties if card.name not in present]
+        missing = [card.name for card in study.members if card.name not in present]
         if missing:
             msg = f"not connected: {', '.join(missing)}: nothing was sent. Ask them to start their kits (`unpooled network start`)"
             raise UsageError(msg)
@@ -157,7 +157,7 @@ def _write_job(folder: Path, study: Study, plan: Plan, *, patience: float, resum
     job = folder / _job_name(plan)
     config = job / "app" / "config"
     config.mkdir(parents=True)
-    names = [card.name for card in study.parties]
+    names = [card.name for card in study.members]
     meta = {
         "name": job.name,
         "resource_spec": {},

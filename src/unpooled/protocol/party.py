@@ -7,6 +7,7 @@ returns is checked and stored before it is sent; the same request gives the same
 from __future__ import annotations
 
 import hmac
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -193,8 +194,9 @@ class Party:
     def _consider_rows(self, plan: Plan) -> Card:
         """Hold a plan against this party's card and the number, order and origin of its rows; return the card."""
         card = plan.study.card(self.name)
-        # Cards of earlier versions named neither ids nor row maps.
-        earlier = ({"id": ""}, {"linked": ""}, {"id": "", "linked": ""})
+        # Cards of earlier versions named neither ids nor row maps nor joint moments.
+        later = ("id", "linked", "joint")
+        earlier = [dict.fromkeys(some, "") for k in (1, 2, 3) for some in itertools.combinations(later, k)]
         if card not in {self.card, *(msgspec.structs.replace(self.card, **unnamed) for unnamed in earlier)}:
             other = ", ".join(name for name in card.__struct_fields__ if getattr(card, name) != getattr(self.card, name))
             msg = f"the study's card of party {self.name!r} is not the one this party published (they differ in {other}): use its current card"

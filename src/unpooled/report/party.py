@@ -9,8 +9,9 @@ from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.step import Panel
 from unpooled.study.about import BudgetLeft, moment
-from unpooled.study.files import policy_of, purpose_of, read_party
+from unpooled.study.files import purpose_of, read_party
 from unpooled.study.kept import KeptValues
+from unpooled.study.rules import policy_of
 
 if TYPE_CHECKING:
     from pathlib import Path

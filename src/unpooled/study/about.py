@@ -12,7 +12,8 @@ import msgspec
 from unpooled.errors import DataError
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.ledger.spending import UNBOUNDED_WORD
-from unpooled.study.files import policy_of, purpose_of, read_party
+from unpooled.study.files import purpose_of, read_party
+from unpooled.study.rules import policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,6 @@ Every error names the file, the key and the remedy. An unknown key is an error: 
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,30 +13,33 @@ import msgspec
 import tomli_w
 
 from unpooled.errors import StudyError, UsageError
-from unpooled.models import LINK, check_runnable, load
+from unpooled.models import LINK, load
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.plan import Card, Household, Study, default_delta
-from unpooled.privacy.policy import BELIEVED, COUNTED, INTERSECTION, NO, Policy
+from unpooled.privacy.plan import Card, HelperCard, Household, Study, default_delta
+from unpooled.privacy.policy import BELIEVED, NO
 from unpooled.privacy.study import CIRCUMSTANCES, LINKED
-from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
+from unpooled.privacy.unit import Split, Target
 from unpooled.study.cited import with_cited
 from unpooled.study.cluster.section import EngineSection
 from unpooled.study.reading import DataFormat
+from unpooled.study.rules import policy_of
 from unpooled.study.sources.source import SourceSection
 
 T = TypeVar("T")
 
+#: The key of ``[trust]`` that names helpers.
+HELPERS = "helpers"
 #: What a study says that does not want row ids compared.
 UNCHECKED = "unchecked"
 #: How long a purpose may be, and the name of a party.
 _LONGEST, _LONGEST_NAME = 500, 100
 
 
-class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A strict table of a TOML file."""
 
 
-class StudySection(_Section, frozen=True):
+class StudySection(Section, frozen=True):
     """``[study]``: which model, a number to raise for a fresh run of the same question, and the coordinator's public key."""
 
     model: str
@@ -51,7 +53,7 @@ class StudySection(_Section, frozen=True):
     purpose: str = ""
 
 
-class PrivacySection(_Section, frozen=True):
+class PrivacySection(Section, frozen=True):
     """``[privacy]``: what is asked for. Without ``delta`` it is min(1e-5, 0.1 / smallest number of rows)."""
 
     epsilon: float
@@ -63,13 +65,13 @@ class PrivacySection(_Section, frozen=True):
     justification: str = ""
 
 
-class PartyReference(_Section, frozen=True):
+class PartyReference(Section, frozen=True):
     """``[[party]]``: the card of a participant, a path relative to the study file."""
 
     card: str
 
 
-class StudyFile(_Section, frozen=True):
+class StudyFile(Section, frozen=True):
     """study.toml."""
 
     study: StudySection
@@ -77,10 +79,18 @@ class StudyFile(_Section, frozen=True):
     #: Every study has it but one that links rows, which has no epsilon.
     privacy: PrivacySection | None = None
     parameters: dict[str, Any] = {}
-    trust: dict[str, str] = {}
+    #: Who is trusted with what; ``helpers`` names those who have no data and know the masks of joint moments.
+    trust: dict[str, str | tuple[str, ...]] = {}
 
 
-class PartySection(_Section, frozen=True):
+def check_party_name(name: str) -> None:
+    """Refuse a name of a party or helper that cannot be part of the names of files."""
+    if not name.isprintable() or name in {"", ".", ".."} or set(name) & set("/\\") or len(name) > _LONGEST_NAME:
+        msg = f"the name of a party is 1 to {_LONGEST_NAME} printable characters without slashes, and not a folder's own"
+        raise UsageError(msg)
+
+
+class PartySection(Section, frozen=True):
     """``[party]``: its name, its data file, its ledger, and columns that are not data to be protected.
 
     ``id`` is the column with the row ids (never used), ``labels`` are columns that the party uses itself and that never leave.
@@ -105,18 +115,10 @@ class PartySection(_Section, frozen=True):
     contact: str = ""
 
     def __post_init__(self) -> None:
-        # The name is part of the names of files.
-        if (
-            not self.name.isprintable()
-            or self.name in {"", ".", ".."}
-            or set(self.name) & set("/\\")
-            or len(self.name) > _LONGEST_NAME
-        ):
-            msg = f"the name of a party is 1 to {_LONGEST_NAME} printable characters without slashes, and not a folder's own"
-            raise UsageError(msg)
+        check_party_name(self.name)
 
 
-class PolicySection(_Section, frozen=True):
+class PolicySection(Section, frozen=True):
     """``[policy]``: the total that all studies together may spend, and what else is allowed."""
 
     epsilon: float
@@ -138,11 +140,13 @@ class PolicySection(_Section, frozen=True):
     psi_max_rows: int | None = None
     #: How many ids all other parties may test against this one's, over all studies and all parties (default: no limit).
     psi_max_guesses: int | None = None
+    #: "allowed": masked rows may travel where every party proves that its rows are short; "trusting": without a proof too; "no": not at all.
+    joint: str = NO
     #: "believed": a household card may say that its ids are nowhere else; "counted": such cards are refused.
     elsewhere: str = BELIEVED
 
 
-class PartyFile(_Section, frozen=True):
+class PartyFile(Section, frozen=True):
     """party.toml."""
 
     party: PartySection
@@ -156,8 +160,18 @@ class PartyFile(_Section, frozen=True):
 def read_study(path: str | Path) -> Study:
     """Return a study file and the cards it names, as a study."""
     path = Path(path)
-    text = _read(path, StudyFile)
-    cards = tuple(read_card(path.parent / reference.card) for reference in text.party)
+    text = read_strictly(path, StudyFile)
+    everybody = [read_card(path.parent / reference.card) for reference in text.party]
+    cards = tuple(card for card in everybody if isinstance(card, Card))
+    helpers = tuple(card for card in everybody if isinstance(card, HelperCard))
+    trust = {role: who for role, who in text.trust.items() if isinstance(who, str) and role != HELPERS}
+    named = text.trust.get(HELPERS, ())
+    if [card.name for card in helpers] != list(named) or len(trust) + (HELPERS in text.trust) != len(text.trust):
+        msg = (
+            f"{path.name}: [trust] {HELPERS} is the list of the helpers whose cards stand under [[party]], here "
+            f"{[card.name for card in helpers]}; everything else under [trust] is one word"
+        )
+        raise StudyError(msg)
     if not cards:
         msg = f'{path.name}: no party; add a [[party]] table with card = "..." for each participant'
         raise StudyError(msg)
@@ -181,7 +195,8 @@ def read_study(path: str | Path) -> Study:
             parameters=parameters,
             origins=origins,
             justification=privacy.justification,
-            trust=text.trust,
+            trust=trust,
+            helpers=helpers,
             public_seed=text.study.public_seed,
             simulation_seed=text.study.simulation_seed,
             run=text.study.run,
@@ -197,7 +212,7 @@ def read_study(path: str | Path) -> Study:
 
 def purpose_of(path: Path) -> str:
     """Return the purpose of a study file: one printable line, for it is shown in other people's terminals."""
-    purpose = _read(path, StudyFile).study.purpose
+    purpose = read_strictly(path, StudyFile).study.purpose
     if not purpose.isprintable() or len(purpose) > _LONGEST:
         msg = f"{path.name}: purpose is one line of at most {_LONGEST} printable characters"
         raise StudyError(msg)
@@ -222,15 +237,24 @@ def _aligned(study: Study) -> Study:
     return msgspec.structs.replace(study, ids="aligned") if split is Split.VERTICAL else study
 
 
-def read_card(path: str | Path) -> Card:
-    """Return a public schema card."""
-    return _read(Path(path), Card)
+def read_card(path: str | Path) -> Card | HelperCard:
+    """Return a public schema card: of a party, or of a helper."""
+    path = Path(path)
+    return read_strictly(path, HelperCard) if "role" in top_of(path) else read_strictly(path, Card)
+
+
+def top_of(path: Path) -> dict[str, Any]:
+    """Return the top of a TOML file as it stands; empty where it cannot be read, which the strict reader then says."""
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=dict[str, Any])
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return {}
 
 
 def read_party(path: str | Path) -> PartyFile:
     """Return a party file."""
     path = Path(path)
-    text = _read(path, PartyFile)
+    text = read_strictly(path, PartyFile)
     try:
         policy_of(text)
     except UsageError as error:
@@ -239,51 +263,14 @@ def read_party(path: str | Path) -> PartyFile:
     return text
 
 
-def policy_of(text: PartyFile) -> Policy:
-    """Return the policy that a party file declares."""
-    policy = text.policy
-    limits = (policy.psi_runs, *(limit for limit in (policy.psi_max_rows, policy.psi_max_guesses) if limit is not None))
-    if policy.psi not in {NO, INTERSECTION} or min(limits) < 1:
-        msg = f'psi is "{INTERSECTION}" or "{NO}", and psi_runs, psi_max_rows and psi_max_guesses are at least 1'
-        raise UsageError(msg)
-    if policy.models is not None:
-        check_runnable(policy.models)
-    if policy.elsewhere not in {BELIEVED, COUNTED}:
-        msg = f'elsewhere is "{BELIEVED}" or "{COUNTED}"'
-        raise UsageError(msg)
-    if isinstance(policy.approval, str):
-        if policy.approval != "ask":
-            msg = 'approval must be "ask" or a list of plan hashes'
-            raise UsageError(msg)
-        approved = frozenset[str]()
-    else:
-        if not all(re.fullmatch(r"[0-9a-f]{64}", plan) for plan in policy.approval):
-            msg = "approval lists something that is not a plan hash: give all 64 hexadecimal digits"
-            raise UsageError(msg)
-        approved = frozenset(policy.approval)
-    return Policy(
-        Target(policy.epsilon, policy.delta, Unit.parse(policy.unit)),
-        frozenset(Calibration.parse(word) for word in policy.calibrations),
-        frozenset(policy.trust),
-        scope=Scope.parse(policy.bounds),
-        allow_simulation=policy.allow_simulation,
-        approved=approved,
-        psi=policy.psi,
-        psi_runs=policy.psi_runs,
-        psi_max_rows=policy.psi_max_rows,
-        psi_max_guesses=policy.psi_max_guesses,
-        elsewhere=policy.elsewhere,
-        models=None if policy.models is None else frozenset(policy.models),
-    )
-
-
-def card_of(own: PartySection, columns: tuple[Column, ...], rows: int, key: str, ids: int = 0) -> Card:
+def card_of(own: PartySection, columns: tuple[Column, ...], rows: int, key: str, ids: int = 0, *, joint: str = NO) -> Card:
     """Return the public card of a party: what its file declares, how many rows it has (or ids, and rows that count), and its public signing key."""
     together = None
     if own.household is not None:
         together = Household(own.household, ids, own.household_rows, own.household_elsewhere)
     said = {name: getattr(own, name) for name in CIRCUMSTANCES}
-    return Card(own.name, rows, columns, own.labels, key, own.id or "", together, own.linked, **said)
+    word = "" if joint == NO else joint
+    return Card(own.name, rows, columns, own.labels, key, own.id or "", together, own.linked, word, **said)
 
 
 def write_card(card: Card) -> str:
@@ -299,6 +286,7 @@ def write_card(card: Card) -> str:
         "key": card.key,
         "id": card.id,
         "linked": card.linked,
+        "joint": card.joint,
     }
     told |= {name: getattr(card, name) for name in CIRCUMSTANCES}
     together = "" if card.household is None else f"\n[household]\n{tomli_w.dumps(msgspec.to_builtins(card.household))}"
@@ -344,6 +332,8 @@ trust = []
 # Approved with `unpooled party check --approve`; or a list of the hashes of the plans that may run.
 approval = "ask"
 allow_simulation = false
+# "allowed": masked rows of this party may travel in studies of joint moments, where every party proves that its rows are short (docs/joint.md).
+joint = "no"
 # "intersection": parties of a study that links rows may learn whom this one shares with all of them (docs/linkage.md).
 psi = "no"
 """
@@ -355,7 +345,8 @@ def _columns_as_toml(columns: tuple[Column, ...]) -> str:
     return "".join(f"\n[[columns]]\n{tomli_w.dumps(msgspec.to_builtins(column))}" for column in columns)
 
 
-def _read(path: Path, kind: type[T]) -> T:
+def read_strictly(path: Path, kind: type[T]) -> T:
+    """Return a TOML file as this kind; an unknown key, a missing one or a wrong type is an error that names it."""
     try:
         raw = path.read_bytes()
     except OSError as error:

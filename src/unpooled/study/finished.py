@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from unpooled.privacy.plan import Card, Plan
+    from unpooled.privacy.plan import Card, HelperCard, Plan
     from unpooled.protocol.step import Model
     from unpooled.protocol.terms import ResultTerm
 
@@ -93,7 +93,7 @@ class Run:
         )
 
     @classmethod
-    def verify(cls, folder: Path, cards: Sequence[Card]) -> dict[str, int]:
+    def verify(cls, folder: Path, cards: Sequence[Card | HelperCard]) -> dict[str, int]:
         """Return how many replies of every party its key signed; refused where one is not, or where the run's cards are not these.
 
         The run is played again, so nothing can be left out at the end, reordered or exchanged. That a party was silent nobody signs.
@@ -104,9 +104,9 @@ class Run:
         try:
             study = open_request(open_envelope(transcript.entries[0].request)).study if transcript.entries else None
             known = {card.name: card for card in cards}
-            if study is None or set(known) != {card.name for card in study.parties}:
+            if study is None or set(known) != {card.name for card in study.members}:
                 raise UsageError("give the card of every party of the run, and no others")
-            for card in study.parties:
+            for card in study.members:
                 if known[card.name] != card or not card.key:
                     msg = f"the run's card of party {card.name!r} is not the one you gave, or has no key"
                     raise ProtocolError(msg)

@@ -11,6 +11,7 @@ from unpooled.aggregation.formula_columns import made_by
 from unpooled.errors import UsageError, listed
 from unpooled.formula import Formula
 from unpooled.models import REGISTRY, load
+from unpooled.privacy.study import Card
 from unpooled.protocol.template import FORMULA
 from unpooled.study.files import read_card
 
@@ -39,6 +40,8 @@ def checked_formula(text: str, cards: Sequence[Path]) -> Formula:
         )
     for path in cards:
         card = read_card(path)
+        if not isinstance(card, Card):
+            continue
         missing = [name for name in said.response if name not in {*(c.name for c in card.columns), *card.labels}]
         if missing:
             msg = f"{path.name}: the card has no column {missing[0]!r}, which the formula has on its left side: correct one of them"

@@ -10,8 +10,9 @@ import msgspec
 
 from unpooled.errors import StudyError
 from unpooled.linkage.plan import MAP_NAME
-from unpooled.study.files import policy_of, read_party, read_study, write_card, write_party
+from unpooled.study.files import read_party, read_study, write_card, write_party
 from unpooled.study.party import keeper_of, open_party, place_in, section_in
+from unpooled.study.rules import policy_of
 from unpooled.study.run import compile_study
 
 if TYPE_CHECKING:

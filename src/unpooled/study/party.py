@@ -16,13 +16,17 @@ from unpooled.models import load
 from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
+from unpooled.privacy.plan import HelperCard
+from unpooled.privacy.table import NoRows
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.party import Party
 from unpooled.study.budgets import digest_of, other_budgets, place_of, remember
 from unpooled.study.cluster.section import EngineSection
 from unpooled.study.data import read_table
-from unpooled.study.files import PartyFile, PartySection, card_of, policy_of, read_party, write_card, write_party
+from unpooled.study.files import PartyFile, PartySection, card_of, check_party_name, read_party, write_card, write_party
+from unpooled.study.helper_files import HelperSection, is_helper, ledger_of, read_helper, write_helper, write_helper_card
 from unpooled.study.linked import linked_table
+from unpooled.study.rules import policy_of, rules_of
 from unpooled.study.sources.address import QueryAddress
 from unpooled.study.sources.source import Source, SourceSection, source_of
 
@@ -44,6 +48,10 @@ _PLAN = 32
 def open_party(path: str | Path) -> Iterator[Party]:
     """The party that a party.toml describes, its ledger opened and verified."""
     path = Path(path)
+    if is_helper(path):
+        with _open_helper(path) as party:
+            yield party
+        return
     text = read_party(path)
     names = (*(column.name for column in text.columns), *text.party.labels)
     keeper = keeper_of(path)
@@ -56,13 +64,48 @@ def open_party(path: str | Path) -> Iterator[Party]:
         yield Party(
             text.party.name,
             table,
-            card_of(text.party, text.columns, table.n_rows, Identity(ledger.root_key).public, (table.household or (0,))[0]),
+            card_of(
+                text.party,
+                text.columns,
+                table.n_rows,
+                Identity(ledger.root_key).public,
+                (table.household or (0,))[0],
+                joint=text.policy.joint,
+            ),
             ledger,
             KeySource(ledger.root_key),
             policy_of(text),
             load,
             keeper,
         )
+
+
+@contextmanager
+def _open_helper(path: Path) -> Iterator[Party]:
+    """The helper that a party file describes, its ledger opened and verified."""
+    text = read_helper(path)
+    own = text.helper
+    with Ledger.open(path.parent / own.ledger) as ledger:
+        card = HelperCard(own.name, Identity(ledger.root_key).public, contact=own.contact)
+        keys = KeySource(ledger.root_key)
+        yield Party(own.name, NoRows(), card, ledger, keys, rules_of(text), load, keeper_of(path))
+
+
+def create_helper(folder: Path, name: str, contact: str = "") -> tuple[Path, Path]:
+    """Write the party file and the public card of a helper, and create its ledger and key; nothing that exists is overwritten."""
+    config, card = folder / "party.toml", folder / f"{name}.card.toml"
+    for path in (config, card):
+        if path.exists():
+            msg = f"{path} exists already: edit it, or choose another folder"
+            raise StudyError(msg)
+    check_party_name(name)
+    helper = HelperSection(name, f"{name}.ledger", contact)
+    folder.mkdir(parents=True, exist_ok=True)
+    with Ledger.create(folder / helper.ledger) as created:
+        key = Identity(created.root_key).public
+    card.write_text(write_helper_card(HelperCard(name, key, contact=contact)))
+    config.write_text(write_helper(helper))
+    return config, card
 
 
 def place_in(folder: Path, text: PartyFile) -> Path | Source:
@@ -107,7 +150,8 @@ def data_of(
 
 def keeper_of(path: Path) -> DiskKeeper:
     """Where the party of a party.toml keeps what never leaves it."""
-    return DiskKeeper(path.parent / f"{read_party(path).party.ledger}.kept")
+    ledger = ledger_of(path)
+    return DiskKeeper(ledger.with_name(f"{ledger.name}.kept"))
 
 
 def create_party(

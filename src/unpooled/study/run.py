@@ -39,7 +39,7 @@ def run_study(
     plan = compile_study(study)
     with ExitStack() as stack:
         parties = {party.name: party for party in (stack.enter_context(open_party(path)) for path in party_paths)}
-        for card in study.parties:
+        for card in study.members:
             if card.name not in parties:
                 msg = f"{study_path.name}: no party file given for {card.name!r}: add --party PATH/TO/its party.toml"
                 raise StudyError(msg)

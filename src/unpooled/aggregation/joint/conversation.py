@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from unpooled.aggregation import distributed
 from unpooled.aggregation.joint.masking import evaluated, judged, mask
@@ -51,9 +51,10 @@ STEPS = (
 )
 
 
-def joint_total(plan: Plan[Joint], members: Mapping[str, Member]) -> Generator[list[Ask], Replies, Total]:
+def joint_total(plan: Plan[Any], members: Mapping[str, Member]) -> Generator[list[Ask], Replies, Total]:
     """The noisy total of the joint moments; every member takes part, or nothing is opened."""
-    design, spots = plan.design, spots_of(plan.design)
+    design: Joint = plan.design
+    spots = spots_of(design)
     aggregation, vector = design.aggregation, design.totals[JOINT]
     blocks = len(spots) // len(design.sides)
     digests = [""] * len(spots)
