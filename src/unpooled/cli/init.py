@@ -80,17 +80,12 @@ def init(
     """
     from unpooled.errors import StudyError, UsageError
 
+    declares = given is not None or bool(column) or template
     if helper is not None:
-        if given is not None or column or name is not None or config is not None or template:
-            msg = "a helper has no data and no declarations: give --helper NAME alone, with --folder and --contact"
-            raise UsageError(msg)
-        _help(folder, helper, contact, as_json=as_json)
+        _help(folder, helper, contact, alone=not declares and name is None and config is None, as_json=as_json)
         return
     if config is not None:
-        if given is not None or column or template:
-            msg = "a party file says all of it: give --config alone (with --new-budget, if it is meant), or the data and its declarations"
-            raise UsageError(msg)
-        _complete(config, new_budget=new_budget, as_json=as_json)
+        _complete(config, alone=not declares, new_budget=new_budget, as_json=as_json)
         return
     if given is None or name is None:
         msg = "give the data file and --name, or --config with a party file that you wrote"
@@ -140,9 +135,13 @@ def init(
     )
 
 
-def _help(folder: Path, name: str, contact: str, *, as_json: bool) -> None:
-    """Write the files of a helper."""
+def _help(folder: Path, name: str, contact: str, *, alone: bool, as_json: bool) -> None:
+    """Write the files of a helper, unless data or declarations were given too."""
+    from unpooled.errors import UsageError
     from unpooled.study.party import create_helper
+
+    if not alone:
+        raise UsageError("a helper has no data and no declarations: give --helper NAME alone, with --folder and --contact")
 
     config, card = create_helper(folder, name, contact)
     if as_json:
@@ -254,10 +253,15 @@ def _template(
         )
 
 
-def _complete(config: Path, *, new_budget: bool, as_json: bool) -> None:
+def _complete(config: Path, *, alone: bool, new_budget: bool, as_json: bool) -> None:
+    """Make what a party file that somebody wrote asks for, unless data or declarations were given too."""
+    from unpooled.errors import UsageError
     from unpooled.study.files import read_party
     from unpooled.study.party import complete_party, place_in
 
+    if not alone:
+        msg = "a party file says all of it: give --config alone (with --new-budget, if it is meant), or the data and its declarations"
+        raise UsageError(msg)
     text = read_party(config)
     data = place_in(config.parent, text)
     findings, people = _inspected(data, text.columns, text.party, text.format, as_json=as_json)

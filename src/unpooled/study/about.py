@@ -13,6 +13,7 @@ from unpooled.errors import DataError
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.ledger.spending import UNBOUNDED_WORD
 from unpooled.study.files import purpose_of, read_party
+from unpooled.study.helper_files import is_helper
 from unpooled.study.rules import policy_of
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def write_about(folder: Path, study: Path, parties: Sequence[Path] = (), by: str
         return
     budgets = []
     for config in parties:
+        if is_helper(config):
+            continue  # it has no budget
         text = read_party(config)
         with Ledger.open(config.parent / text.party.ledger) as ledger:
             budgets.append(BudgetLeft.of(text.party.name, ledger, policy_of(text)))
