@@ -16,7 +16,7 @@ import numpy as np
 
 from unpooled.aggregation.joint.short_rows import SUMS
 from unpooled.aggregation.joint.words import derived, length_prefixed, uniform_words
-from unpooled.kernels.field import MODULUS, decode, subtract
+from unpooled.kernels.field import decode, subtract
 from unpooled.kernels.proof_sums import GROUP, signed_sums
 from unpooled.privacy.noise import Stream
 
