@@ -135,9 +135,7 @@ class Case:
         return k
 
     def named(self) -> tuple[bytes, bytes]:
-        return typed("place", *self.place), typed(
-            "shape", self.rows, self.columns, self.square, self.wrap, self.rules.sums
-        )
+        return typed("place", *self.place), typed("shape", self.rows, self.columns, self.square, self.wrap, self.rules.sums)
 
     def first(self, of_helper: bytes, of_judge: bytes) -> bytes:
         return sha("first coin", *self.named(), of_helper, of_judge)
@@ -172,7 +170,7 @@ class Case:
     def factor_of_helper(self, rows: list[list[int]], bits: list[int]) -> list[Pair]:
         return self.padded([num(x) for row in rows for x in row] + [num(t) for t in bits])
 
-    def equation(self, coin: bytes, rows: list[list[int]], sums: list[int], bits: list[int], constant: bool) -> Pair:
+    def equation(self, coin: bytes, rows: list[list[int]], sums: list[int], bits: list[int], *, constant: bool) -> Pair:
         """The weighted equations with one side's shares in place of the words; constants are one side's."""
         of_rows, of_sums, of_bits = self.weights(coin)
         out, width = (0, 0), self.wrap + 1
@@ -313,15 +311,13 @@ def folded(claim: Pair, of_ends: tuple[Pair, Pair], at: Pair) -> Pair:
     return lagrange([of_ends[0], sub(claim, of_ends[0]), of_ends[1]], at)
 
 
-def evaluate(
-    case: Case, mask_seed: bytes, proof: Proof, choose: Callable[[int, Pair], Pair] | None = None
-) -> Opened:
+def evaluate(case: Case, mask_seed: bytes, proof: Proof, choose: Callable[[int, Pair], Pair] | None = None) -> Opened:
     rows, bits = residues_of_helper(case, mask_seed, proof.seed)
     of_helper = sha("seeds of the helper", mask_seed, proof.seed)
     coin = case.first(of_helper, proof.digests[0])
     sums = case.signed(coin, [x for row in rows for x in row])
     coin = case.next(coin, proof.digests[1])
-    claim = mul(case.equation(coin, rows, sums, bits, False), neg(inv(num(2))))
+    claim = mul(case.equation(coin, rows, sums, bits, constant=False), neg(inv(num(2))))
     v, shares = case.factor_of_helper(rows, bits), pairs(mac(proof.seed, "halvings"), 2 * case.halvings)
     for step in range(case.halvings):
         coin = case.next(coin, proof.digests[2 + step])
@@ -339,7 +335,7 @@ def judge(case: Case, masked: list[list[int]], proof: Proof, opened: Opened) -> 
     coin = case.first(proof.helper_digest, of_rows)
     sums = case.signed(coin, [x for row in rows for x in row])
     coin = case.next(coin, digest(proof.blind, "bits", ((case.rules.sums, case.wrap + 1), proof.bits)))
-    claim = mul(case.equation(coin, rows, sums, proof.bits, True), neg(inv(num(2))))
+    claim = mul(case.equation(coin, rows, sums, proof.bits, constant=True), neg(inv(num(2))))
     u = case.factor_of_judge(coin, rows, proof.bits)
     for step, of_ends in enumerate(proof.halvings):
         coin = case.next(coin, digest(proof.blind, f"halving {step}", ((2, 2), flat(list(of_ends)))))

@@ -116,7 +116,12 @@ def test_products_refuse_what_would_not_be_exact() -> None:
     words = residues(5, 2)
     with pytest.raises(UsageError, match="coarser grid"):
         product(np.full((5, 1), -(2**20)), words)
-    for left, right in ((words[:3], words), (words.astype(float), words), (words, words.astype(np.int64)), (words[0], words)):
+    for left, right in (
+        (words[:3], words),
+        (words.astype(float), words),
+        (words, words.astype(np.int64)),
+        (words[0], words),
+    ):
         with pytest.raises(UsageError, match="product modulo p"):
             product(left, right)
 
