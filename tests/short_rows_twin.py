@@ -23,6 +23,7 @@ class Rules:
     chained: bool = True  # coins depend on the prover's words
     third: bool = True  # what is opened has a random third
     fresh: bool = True  # another place has other random words
+    apart: bool = True  # the helper's seed says nothing about the judge's random third
 
 
 FAIR = Rules()
@@ -263,6 +264,7 @@ def prove(
     parts = (place if case.rules.fresh else b"", shape, 0, block.digest(), sha("masks", mask_seed))
     seed, third, blind = (mac(secret, name, *parts) for name in ("shares of the helper", "third of the judge", "blind"))
     blind = blind if case.rules.blinded else bytes(32)
+    third = third if case.rules.apart else mac(seed, "third of the judge")
     rows_h, bits_h = residues_of_helper(case, mask_seed, seed)
     rows_a = [[(x - h) % P for x, h in zip(*both, strict=True)] for both in zip(completed, rows_h, strict=True)]
     of_helper = sha("seeds of the helper", mask_seed, seed)

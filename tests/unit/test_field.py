@@ -126,30 +126,56 @@ def test_products_refuse_what_would_not_be_exact() -> None:
             product(left, right)
 
 
-def test_the_three_terms_add_up_to_the_product() -> None:
-    """Theorem J.1; without one of them nothing of the product is left."""
+def masked_pair() -> tuple[np.ndarray, ...]:
+    """Rows, masks, and masked rows of both parties."""
     a, b = RNG.integers(-5000, 5000, (300, 3)), RNG.integers(-5000, 5000, (300, 2))
     masks, others = residues(300, 3), residues(300, 2)
-    received, sent = field.add(field.encode(b), others), field.add(field.encode(a), masks)
-    terms = [term_of_rows(a, received), term_of_masked_rows(sent, others), term_of_masks(masks, others)]
-    assert np.array_equal(field.decode(field.add(field.add(terms[0], terms[1]), terms[2])), a.T @ b)
-    # What a sum without the helper's term gives away: the weights A + R_a on the rows of b, known to everybody who has the masks.
-    partial = field.add(terms[0], terms[1])
-    assert partial.tolist() == field.subtract(field.encode(a.T @ b), terms[2]).tolist()
-    swapped = field.subtract(field.encode(a.T @ b), product(masks, others))
-    assert partial.tolist() == swapped.tolist()
+    return a, b, masks, others, field.add(field.encode(a), masks), field.add(field.encode(b), others)
 
 
-def test_a_missing_term_gives_a_row_away() -> None:
-    """Theorem J.1: with the first and third term only, or with the mask of another seed, the total is known weights on secret rows."""
-    rows, masked = RNG.integers(-5000, 5000, (4, 1)), residues(4, 1)  # b knows its own masks and received A + R_a
-    others = residues(4, 1)
-    b = RNG.integers(-5000, 5000, (4, 1))
-    a_masks = field.subtract(masked, field.encode(rows))
-    received = field.add(field.encode(b), others)
-    two = field.add(term_of_rows(rows, received), term_of_masks(a_masks, others))
-    # Its own term is the one that b leaves out: what it reads is A'B + (A + R_a)'R_b.
-    assert two.tolist() == field.add(field.encode(rows.T @ b), product(masked, others)).tolist()
+def test_the_three_terms_add_up_to_the_product() -> None:
+    """Theorem J.1."""
+    a, b, masks, others, sent, received = masked_pair()
+    first, second, third = term_of_rows(a, received), term_of_masked_rows(sent, others), term_of_masks(masks, others)
+    assert np.array_equal(field.decode(field.add(field.add(first, second), third)), a.T @ b)
+
+
+def test_each_missing_term_gives_one_party_known_weights_on_the_rows_of_the_other() -> None:
+    """Theorem J.1: weights of 61 bits, from which one unknown value is read exactly."""
+    a, b, masks, others, sent, received = masked_pair()
+    first, second, third = term_of_rows(a, received), term_of_masked_rows(sent, others), term_of_masks(masks, others)
+    zero = np.zeros_like(first)
+    exact = lambda left, right: product(field.encode(left) if left.dtype == np.int64 else left, right)
+    # Without the first, the party of B reads A'R_b; without the second, that of A reads R_a'B; without the third, (A + R_a)'B.
+    assert np.array_equal(field.subtract(zero, field.add(second, third)), exact(a, others))
+    known = field.add(first, product(masks, received))
+    assert np.array_equal(field.subtract(known, field.add(first, third)), exact(masks, field.encode(b)))
+    without_helper = field.add(field.add(first, second), product(masks, received))
+    assert np.array_equal(without_helper, exact(sent, field.encode(b)))
+    # One unknown value of b, all others known: it is read through noise that hides the product itself.
+    guess, noise = b.copy(), RNG.integers(-(2**30), 2**30, without_helper.shape)
+    guess[17, 1] = 0
+    left = field.subtract(field.add(without_helper, field.encode(noise)), exact(sent, field.encode(guess)))
+    fits = [
+        x
+        for x in range(-5000, 5000)
+        if all(
+            min((int(e) - x * int(w)) % P, (x * int(w) - int(e)) % P) < 2**31
+            for e, w in zip(left[:, 1], sent[17], strict=True)
+        )
+    ]
+    assert fits == [b[17, 1]]
+
+
+def test_a_liar_is_worth_the_rows_that_judge_and_helper_hold_together() -> None:
+    """Theorem J.1: the total for any message, any seed at the helper and any third term is A'B* plus what the liar knows."""
+    a, _, masks, others, sent, received = masked_pair()
+    lie = residues(300, 2)
+    wrong = residues(3, 2)
+    total = field.add(field.add(term_of_rows(a, lie), wrong), term_of_masks(masks, others))
+    known = field.add(wrong, product(sent, others))
+    assert np.array_equal(field.subtract(total, known), product(field.encode(a), field.subtract(lie, others)))
+    assert not np.array_equal(lie, received)
 
 
 @pytest.mark.parametrize(

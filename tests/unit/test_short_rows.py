@@ -19,13 +19,13 @@ from unpooled.aggregation.joint import coins, prover
 from unpooled.aggregation.joint.evaluator import evaluate
 from unpooled.aggregation.joint.judge import judge
 from unpooled.aggregation.joint.prover import prove
-from unpooled.aggregation.joint.short_rows import SUMS, Evaluation, Place, Shape, ToHelper, ToJudge, Verdict
+from unpooled.aggregation.joint.short_rows import SUMS, Evaluation, ProofPlace, BlockShape, ToHelper, ToJudge, Verdict
 from unpooled.aggregation.joint.words import masked, masks
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.kernels.four_squares import four_squares
 
 P = 2**61 - 1
-PLACE = Place("plan", "run", "b", "a", "h", 0)
+PLACE = ProofPlace("plan", "run", "b", "a", "h", 0)
 RNG = np.random.default_rng(0)
 MASKS, SECRET = bytes(range(32)), bytes(range(32, 64))
 FAR = 2**36
@@ -41,7 +41,7 @@ def fair_rows(rows: int, columns: int, length: int) -> np.ndarray:
     return out
 
 
-def run(place: Place, shape: Shape, rows: np.ndarray, mask_seed: bytes = MASKS, secret: bytes = SECRET) -> Verdict:
+def run(place: ProofPlace, shape: BlockShape, rows: np.ndarray, mask_seed: bytes = MASKS, secret: bytes = SECRET) -> Verdict:
     to_judge, to_helper = prove(place, shape, rows, mask_seed, secret)
     return judge(place, shape, masked(rows, mask_seed), to_judge, evaluate(place, shape, mask_seed, to_helper))
 
@@ -58,7 +58,7 @@ def words(values: list) -> np.ndarray:
     [(1, 1, 0), (1, 1, 1), (2, 1, 7), (3, 5, 1000), (300, 20, 13 * 1024), (1000, 2, 50), (64, 3, 1)],
 )
 def test_fair_rows_are_accepted(rows: int, columns: int, length: int) -> None:
-    shape = Shape(rows, columns, length**2)
+    shape = BlockShape(rows, columns, length**2)
     block = fair_rows(rows, columns, length)
     for number in range(3):
         verdict = run(replace(PLACE, block=number), shape, block)
@@ -68,7 +68,7 @@ def test_fair_rows_are_accepted(rows: int, columns: int, length: int) -> None:
 
 @pytest.mark.parametrize("square", [2 * 4**10, 4**5 * 7, 4**3 * 15, 8 * 4**8, 7, 1000003])
 def test_every_largest_length_can_be_completed(square: int) -> None:
-    shape = Shape(5, 2, square)
+    shape = BlockShape(5, 2, square)
     block = RNG.integers(-int(np.sqrt(square / 2)), int(np.sqrt(square / 2)) + 1, (5, 2))
     block[1] = 0
     completed = prover.completed(shape, block).astype(object)
@@ -79,11 +79,11 @@ def test_every_largest_length_can_be_completed(square: int) -> None:
 
 @pytest.mark.slow
 def test_a_whole_block_is_accepted() -> None:
-    assert run(PLACE, Shape(1 << 14, 20, (13 * 1024) ** 2), fair_rows(1 << 14, 20, 13 * 1024)).accepted
+    assert run(PLACE, BlockShape(1 << 14, 20, (13 * 1024) ** 2), fair_rows(1 << 14, 20, 13 * 1024)).accepted
 
 
 def test_equal_arguments_give_equal_messages() -> None:
-    shape, block = Shape(5, 2, 10**6), fair_rows(5, 2, 1000)
+    shape, block = BlockShape(5, 2, 10**6), fair_rows(5, 2, 1000)
     first, second = (prove(PLACE, shape, block, MASKS, SECRET) for _ in range(2))
     assert first[1] == second[1]
     assert all(np.array_equal(getattr(first[0], f.name), getattr(second[0], f.name)) for f in dataclasses.fields(ToJudge))
@@ -91,7 +91,7 @@ def test_equal_arguments_give_equal_messages() -> None:
 
 def test_the_next_attempt_has_other_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum out of range is met by nobody; where it is, nothing of the first attempt is sent."""
-    shape, block = Shape(5, 2, 10**6), fair_rows(5, 2, 1000)
+    shape, block = BlockShape(5, 2, 10**6), fair_rows(5, 2, 1000)
     answers, calls = [False, False, True], []
     monkeypatch.setattr(prover, "in_range", lambda _shape, sums: calls.append(sums) or answers[len(calls) - 1])
     to_judge, to_helper = prove(PLACE, shape, block, MASKS, SECRET)
@@ -105,7 +105,7 @@ def test_the_next_attempt_has_other_seeds(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_sums_of_fair_rows_stay_far_inside_their_range() -> None:
     """The bound of Theorem J.4: the deviation of a sum is L sqrt(rows/2), a tenth of the range or less."""
-    shape, block = Shape(500, 3, 1000**2), fair_rows(500, 3, 1000)
+    shape, block = BlockShape(500, 3, 1000**2), fair_rows(500, 3, 1000)
     completed = prover.completed(shape, block)
     found = np.concatenate([coins.sums(bytes([k]) * 32, completed).astype(np.int64) for k in range(20)])
     values = np.where(found > P // 2, found - P, found) / (1000 * np.sqrt(500 / 2))
@@ -118,36 +118,40 @@ def test_sums_of_fair_rows_stay_far_inside_their_range() -> None:
 
 def test_the_range_of_sums_is_the_smallest_that_keeps_the_bound() -> None:
     for rows, length in ((1, 0), (1, 1), (3, 2), (16384, 13312), (77, 12345)):
-        t = Shape(rows, 2, length**2).wrap
+        t = BlockShape(rows, 2, length**2).wrap
         assert 4**t >= 50 * length**2 * rows
         assert t == 0 or 4 ** (t - 1) < 50 * length**2 * rows
 
 
 def test_shapes_whose_squares_could_wrap_are_refused() -> None:
-    Shape(1 << 14, 20, (13 * 1024) ** 2).check()
-    for shape in (Shape(1 << 22, 20, (13 * 1024) ** 2), Shape(10, 2, 2**55), Shape(10, 2**55, 1)):
+    BlockShape(1 << 14, 20, (13 * 1024) ** 2).check()
+    for shape in (BlockShape(1 << 22, 20, (13 * 1024) ** 2), BlockShape(10, 2, 2**55), BlockShape(10, 2**55, 1)):
         with pytest.raises(UsageError, match="fewer than"):
             shape.check()
-    for shape in (Shape(0, 1, 1), Shape(1, 0, 1), Shape(1, 1, -1)):
+    for shape in (BlockShape(0, 1, 1), BlockShape(1, 0, 1), BlockShape(1, 1, -1)):
         with pytest.raises(UsageError, match="at least one row"):
             shape.check()
     largest = next(t for t in range(40) if 24 * 4 ** (t + 2) >= P)
-    at = Shape(1, 20, 4**largest // 50)  # the last square for which the condition holds
+    at = BlockShape(1, 20, 4**largest // 50)  # the last square for which the condition holds
     assert at.wrap == largest
     at.check()
     with pytest.raises(UsageError, match="coarser"):
-        Shape(1, 20, 4**largest // 50 + 1).check()
+        BlockShape(1, 20, 4**largest // 50 + 1).check()
 
 
 def test_places_and_shapes_have_bytes_of_their_own() -> None:
-    places = [PLACE, *(replace(PLACE, **{f.name: "x"}) for f in dataclasses.fields(Place) if f.name != "block")]
-    places += [replace(PLACE, block=1), Place("planrun", "", "b", "a", "h", 0), Place("plan", "run", "a", "b", "h", 0)]
+    places = [PLACE, *(replace(PLACE, **{f.name: "x"}) for f in dataclasses.fields(ProofPlace) if f.name != "block")]
+    places += [
+        replace(PLACE, block=1),
+        ProofPlace("planrun", "", "b", "a", "h", 0),
+        ProofPlace("plan", "run", "a", "b", "h", 0),
+    ]
     assert len({place.bytes() for place in places}) == len(places)
-    assert len({Shape(*size).bytes() for size in ((1, 2, 3), (2, 1, 3), (1, 2, 4), (12, 3, 3))}) == 4
+    assert len({BlockShape(*size).bytes() for size in ((1, 2, 3), (2, 1, 3), (1, 2, 4), (12, 3, 3))}) == 4
 
 
 def test_rows_that_are_too_long_are_refused_by_their_owner_without_a_word_about_them() -> None:
-    shape = Shape(2, 2, 1000**2)
+    shape = BlockShape(2, 2, 1000**2)
     for row in ((1000, 1), (1001, 0), (-(2**62), 0), (2**63 - 1, 2**63 - 1), (-(2**63), 0)):
         with pytest.raises(UsageError, match="longer than the proof declares") as caught:
             prove(PLACE, shape, np.array([[0, 0], row]), MASKS, SECRET)
@@ -160,7 +164,7 @@ def test_rows_that_are_too_long_are_refused_by_their_owner_without_a_word_about_
 
 
 def test_seeds_are_not_shown_when_messages_are_printed() -> None:
-    shape, block = Shape(2, 2, 1000**2), fair_rows(2, 2, 1000)
+    shape, block = BlockShape(2, 2, 1000**2), fair_rows(2, 2, 1000)
     to_judge, to_helper = prove(PLACE, shape, block, MASKS, SECRET)
     for secret in (to_helper.seed, to_judge.blind):
         assert repr(secret) not in repr(to_helper) + repr(to_judge)
@@ -170,11 +174,11 @@ def test_seeds_are_not_shown_when_messages_are_printed() -> None:
 # --- the twin --------------------------------------------------------------------------------------------------------------------
 
 
-def case_of(shape: Shape, place: Place = PLACE, rules: Rules = twin.FAIR) -> Case:
+def case_of(shape: BlockShape, place: ProofPlace = PLACE, rules: Rules = twin.FAIR) -> Case:
     return Case(tuple(dataclasses.astuple(place)), shape.rows, shape.columns, shape.square, rules)
 
 
-def messages(proof: Proof, shape: Shape) -> tuple[ToJudge, ToHelper]:
+def messages(proof: Proof, shape: BlockShape) -> tuple[ToJudge, ToHelper]:
     """A proof of the twin as messages of the product."""
     halvings = words([[list(start), list(end)] for start, end in proof.halvings]).reshape(-1, 2, 2)
     bits = words(proof.bits).reshape(SUMS, shape.bits)
@@ -183,11 +187,11 @@ def messages(proof: Proof, shape: Shape) -> tuple[ToJudge, ToHelper]:
     return to_judge, ToHelper(proof.seed, b"".join(proof.digests))
 
 
-def completed_fairly(shape: Shape, block: np.ndarray) -> list[list[int]]:
+def completed_fairly(shape: BlockShape, block: np.ndarray) -> list[list[int]]:
     return prover.completed(shape, block).tolist()
 
 
-def product_verdict(shape: Shape, proof: Proof, at_judge: list[list[int]], place: Place = PLACE) -> bool:
+def product_verdict(shape: BlockShape, proof: Proof, at_judge: list[list[int]], place: ProofPlace = PLACE) -> bool:
     to_judge, to_helper = messages(proof, shape)
     return judge(place, shape, words(at_judge), to_judge, evaluate(place, shape, MASKS, to_helper)).accepted
 
@@ -196,14 +200,14 @@ def twin_verdict(case: Case, proof: Proof, at_judge: list[list[int]]) -> bool:
     return twin.judge(case, at_judge, proof, twin.evaluate(case, MASKS, proof))
 
 
-def masked_words(completed: list[list[int]], shape: Shape) -> list[list[int]]:
+def masked_words(completed: list[list[int]], shape: BlockShape) -> list[list[int]]:
     of_masks = masks(MASKS, shape.rows, shape.columns).tolist()
     return [[(x + r) % P for x, r in zip(row, mask, strict=False)] for row, mask in zip(completed, of_masks, strict=True)]
 
 
 @pytest.mark.parametrize(("rows", "columns", "length"), [(1, 1, 0), (1, 1, 3), (2, 2, 100), (5, 3, 1000)])
 def test_the_product_does_what_the_twin_does_in_plain_integers(rows: int, columns: int, length: int) -> None:
-    shape, block = Shape(rows, columns, length**2), fair_rows(rows, columns, length)
+    shape, block = BlockShape(rows, columns, length**2), fair_rows(rows, columns, length)
     case = case_of(shape)
     assert (shape.wrap, shape.halvings) == (case.wrap, case.halvings)
     proof = twin.prove(case, block.tolist(), completed_fairly(shape, block), MASKS, SECRET)
@@ -244,7 +248,7 @@ def wrapped_row(square: int) -> list[int]:
 @pytest.mark.parametrize(("sums", "accepted"), [(128, False), (0, True)])
 def test_a_row_whose_square_wraps_passes_only_where_no_sum_is_checked(sums: int, accepted: bool) -> None:
     """Theorem J.5."""
-    shape = Shape(4, 2, 1000**2)
+    shape = BlockShape(4, 2, 1000**2)
     case = case_of(shape, rules=Rules(sums=sums))
     completed = completed_fairly(shape, fair_rows(4, 2, 1000))
     completed[2] = wrapped_row(shape.square)
@@ -258,7 +262,7 @@ def test_a_row_whose_square_wraps_passes_only_where_no_sum_is_checked(sums: int,
 
 def test_a_row_whose_square_wraps_passes_each_sum_with_a_half_at_most() -> None:
     """Theorem J.5: entries from 2^(t+1) on leave the range with every other sum, whatever the rest of the block."""
-    shape = Shape(4, 2, 1000**2)
+    shape = BlockShape(4, 2, 1000**2)
     completed = completed_fairly(shape, fair_rows(4, 2, 1000))
     at = words(completed)
     at[2, 0] = 2 ** (shape.wrap + 1)
@@ -269,7 +273,7 @@ def test_a_row_whose_square_wraps_passes_each_sum_with_a_half_at_most() -> None:
     assert inside.mean() < 0.5 + 6 * 0.5 / np.sqrt(2560)
 
 
-def long_row(shape: Shape, missing: int) -> list[list[int]]:
+def long_row(shape: BlockShape, missing: int) -> list[list[int]]:
     """A block whose second row is one step too long; the squares of another row fall short by ``missing``."""
     length = int(np.sqrt(shape.square))
     block = fair_rows(shape.rows, shape.columns, length)
@@ -283,7 +287,7 @@ def long_row(shape: Shape, missing: int) -> list[list[int]]:
 @pytest.mark.parametrize(("independent", "accepted"), [(True, False), (False, True)])
 def test_a_row_one_step_too_long_passes_only_where_rows_are_not_weighted_apart(independent: bool, accepted: bool) -> None:
     """Theorem J.6: with one weight for all rows, another row can make up for it."""
-    shape = Shape(4, 2, 1000**2)
+    shape = BlockShape(4, 2, 1000**2)
     case = case_of(shape, rules=Rules(independent=independent))
     completed = long_row(shape, 1)
     at_judge = masked_words(completed, shape)
@@ -308,7 +312,7 @@ def bent(
 @pytest.mark.parametrize(("chained", "accepted"), [(True, False), (False, True)])
 def test_a_prover_who_knows_the_coins_in_advance_proves_anything(chained: bool, accepted: bool) -> None:
     """Theorem J.7: every coin depends on the words before it."""
-    shape = Shape(4, 2, 1000**2)
+    shape = BlockShape(4, 2, 1000**2)
     case = case_of(shape, rules=Rules(chained=chained))
     completed = long_row(shape, 0)
     at_judge = masked_words(completed, shape)
@@ -324,7 +328,7 @@ def form_of_first_halving(u: list, v: list, at: twin.Pair) -> twin.Pair:
 
 def test_a_judge_who_sends_different_coins_reads_a_form_of_the_rows_and_ours_sends_none() -> None:
     """Theorem J.8: with coins from a verifier, the helper's shares of the sum give away <u, v> at one point minus another."""
-    shape, block = Shape(3, 2, 100**2), fair_rows(3, 2, 100)
+    shape, block = BlockShape(3, 2, 100**2), fair_rows(3, 2, 100)
     case = case_of(shape)
     completed, at_judge = completed_fairly(shape, block), masked(block, MASKS).tolist()
     seen = []
@@ -361,7 +365,7 @@ def test_a_judge_who_sends_different_coins_reads_a_form_of_the_rows_and_ours_sen
 @pytest.mark.parametrize(("blinded", "confirmed"), [(True, False), (False, True)])
 def test_a_helper_confirms_a_guess_of_all_rows_only_where_digests_are_not_blinded(blinded: bool, confirmed: bool) -> None:
     """Theorem J.9: it knows every mask, so that an open digest of the judge's words would be a digest of the rows."""
-    shape, block = Shape(3, 2, 100**2), fair_rows(3, 2, 100)
+    shape, block = BlockShape(3, 2, 100**2), fair_rows(3, 2, 100)
     case = case_of(shape, rules=Rules(blinded=blinded))
     proof = twin.prove(case, block.tolist(), completed_fairly(shape, block), MASKS, SECRET)
     if blinded:
@@ -378,7 +382,7 @@ def test_a_helper_confirms_a_guess_of_all_rows_only_where_digests_are_not_blinde
 @pytest.mark.parametrize(("fresh", "reads"), [(True, False), (False, True)])
 def test_two_openings_under_one_random_third_give_a_form_of_the_rows(fresh: bool, reads: bool) -> None:
     """Theorem J.8: the seed depends on the place, so that two runs over the same rows and masks share nothing random."""
-    shape, block = Shape(3, 2, 100**2), fair_rows(3, 2, 100)
+    shape, block = BlockShape(3, 2, 100**2), fair_rows(3, 2, 100)
     known, true = [], []
     for name in ("one run", "another run"):
         case = case_of(shape, replace(PLACE, run=name), Rules(fresh=fresh))
@@ -398,7 +402,7 @@ def test_two_openings_under_one_random_third_give_a_form_of_the_rows(fresh: bool
 
 
 def test_every_part_of_every_message_counts() -> None:
-    shape, block = Shape(3, 2, 100**2), fair_rows(3, 2, 100)
+    shape, block = BlockShape(3, 2, 100**2), fair_rows(3, 2, 100)
     at_judge = masked(block, MASKS)
     to_judge, to_helper = prove(PLACE, shape, block, MASKS, SECRET)
     found = evaluate(PLACE, shape, MASKS, to_helper)
@@ -441,7 +445,7 @@ def damaged(array: np.ndarray) -> list[object]:
 
 
 def test_malformed_messages_are_refused_as_such() -> None:
-    shape, block = Shape(3, 2, 100**2), fair_rows(3, 2, 100)
+    shape, block = BlockShape(3, 2, 100**2), fair_rows(3, 2, 100)
     at_judge = masked(block, MASKS)
     to_judge, to_helper = prove(PLACE, shape, block, MASKS, SECRET)
     found = evaluate(PLACE, shape, MASKS, to_helper)
@@ -470,7 +474,7 @@ def test_malformed_messages_are_refused_as_such() -> None:
 
 
 def test_arrays_that_cannot_be_written_to_are_read_all_the_same() -> None:
-    shape, block = Shape(3, 2, 100**2), fair_rows(3, 2, 100)
+    shape, block = BlockShape(3, 2, 100**2), fair_rows(3, 2, 100)
     at_judge = masked(block, MASKS)
     to_judge, to_helper = prove(PLACE, shape, block, MASKS, SECRET)
     found = evaluate(PLACE, shape, MASKS, to_helper)
@@ -497,13 +501,13 @@ def p_value(values: list[int] | np.ndarray) -> float:
     return stats.chisquare(np.bincount(cells, minlength=CELLS)).pvalue
 
 
-def judges_view(shape: Shape, block: np.ndarray, number: int) -> tuple[np.ndarray, ToJudge, Evaluation]:
+def judges_view(shape: BlockShape, block: np.ndarray, number: int) -> tuple[np.ndarray, ToJudge, Evaluation]:
     place, mask_seed = replace(PLACE, block=number), twin.sha("masks", number)
     to_judge, to_helper = prove(place, shape, block, mask_seed, SECRET)
     return masked(block, mask_seed), to_judge, evaluate(place, shape, mask_seed, to_helper)
 
 
-def simulated(shape: Shape, number: int) -> tuple[np.ndarray, ToJudge, Evaluation]:
+def simulated(shape: BlockShape, number: int) -> tuple[np.ndarray, ToJudge, Evaluation]:
     """The judge's view without rows: uniform words, and the helper's two last numbers solved from the judge's own equations."""
     place, rng = replace(PLACE, block=number), np.random.default_rng(number)
     draw = lambda *size: rng.integers(0, P, size, dtype=np.uint64)
@@ -540,7 +544,7 @@ def parts(view: tuple[np.ndarray, ToJudge, Evaluation]) -> dict[str, np.ndarray]
 @pytest.mark.slow
 def test_the_judges_view_is_that_of_its_simulator() -> None:
     """Theorem J.8: every number is uniform in both, and the simulated view is accepted."""
-    shape, block = Shape(3, 2, 100**2), fair_rows(3, 2, 100)
+    shape, block = BlockShape(3, 2, 100**2), fair_rows(3, 2, 100)
     real, made = [], []
     for number in range(150):
         real.append(parts(judges_view(shape, block, number)))
@@ -556,7 +560,7 @@ def test_the_judges_view_is_that_of_its_simulator() -> None:
 @pytest.mark.slow
 def test_the_helpers_view_is_that_of_its_simulator() -> None:
     """Theorem J.9: a seed and digests that look uniform, and numbers that follow from them alone."""
-    shape, block = Shape(3, 2, 100**2), fair_rows(3, 2, 100)
+    shape, block = BlockShape(3, 2, 100**2), fair_rows(3, 2, 100)
     rng = np.random.default_rng(1)
     for draw in (
         lambda k: prove(replace(PLACE, block=k), shape, block, MASKS, SECRET)[1],
@@ -583,7 +587,7 @@ def beyond_the_known(case: Case, proof: Proof, opened: Opened) -> twin.Pair:
 @pytest.mark.parametrize(("third", "uniform"), [(True, True), (False, False)])
 def test_what_is_opened_is_uniform_also_for_one_who_guesses_the_rows(third: bool, uniform: bool) -> None:
     """Theorem J.8: without the random third, the number opened confirms a guess."""
-    shape, block = Shape(2, 1, 10**2), fair_rows(2, 1, 10)
+    shape, block = BlockShape(2, 1, 10**2), fair_rows(2, 1, 10)
     left = []
     for number in range(60):
         case = case_of(shape, replace(PLACE, block=number), Rules(third=third))
@@ -614,10 +618,41 @@ def test_a_last_point_that_would_be_a_residue_is_drawn_again(monkeypatch: pytest
 
 def test_a_helper_who_alters_its_numbers_is_rejected_whatever_the_rows() -> None:
     """Theorem J.9: the judge's factor is uniform for the helper, so that no change of its numbers asks a question about the rows."""
-    shape = Shape(3, 2, 100**2)
+    shape = BlockShape(3, 2, 100**2)
     for block in (fair_rows(3, 2, 100), np.zeros((3, 2), np.int64)):
         at_judge, to_judge, found = judges_view(shape, block, 0)
         for change in ([1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1], [5, 0, 7]):
             opened = found.opened.copy()
             opened[:, 0] = (opened[:, 0] + words(change)) % np.uint64(P)
             assert not judge(PLACE, shape, at_judge, to_judge, replace(found, opened=opened)).accepted
+
+
+@pytest.mark.parametrize(("apart", "confirmed"), [(True, False), (False, True)])
+def test_the_verdict_confirms_a_guess_only_where_the_helper_can_compute_the_judges_third(
+    apart: bool, confirmed: bool
+) -> None:
+    """Theorem J.9: a helper that computes U(r) for a guess alters its numbers so that they still fit if the guess is right."""
+    shape, block = BlockShape(3, 2, 100**2), fair_rows(3, 2, 100)
+    block[1] = 30, 40
+    case, completed = case_of(shape, rules=Rules(apart=apart)), completed_fairly(shape, block)
+    at_judge = masked(block, MASKS).tolist()
+    proof = twin.prove(case, block.tolist(), completed, MASKS, SECRET)
+    opened = twin.evaluate(case, MASKS, proof)
+    verdicts = []
+    for guess in (block, block + np.array([[0, 0], [1, 0], [0, 0]])):
+        # The helper's own shares and the guess give the judge's words, its factor, and with the third the value U(r).
+        rows_h, bits_h = twin.residues_of_helper(case, MASKS, proof.seed)
+        words_of_guess = completed_fairly(shape, guess)
+        rows = [[(x - h) % P for x, h in zip(*both, strict=True)] for both in zip(words_of_guess, rows_h, strict=True)]
+        sums = case.signed(case.first(proof.helper_digest, proof.digests[0]), [x for row in words_of_guess for x in row])
+        bits = [(y + 2**case.wrap) % P >> j & 1 for y in sums for j in range(case.wrap + 1)]
+        coin = case.next(case.first(proof.helper_digest, proof.digests[0]), proof.digests[1])
+        u = case.factor_of_judge(coin, rows, [(t - h) % P for t, h in zip(bits, bits_h, strict=True)])
+        for point in proof.points:
+            u = twin.fold(u, point)
+        third = twin.pairs(twin.mac(twin.mac(proof.seed, "third of the judge"), "third"), 1)[0]
+        factor = twin.lagrange([third, *u], twin.last_point(opened.coin))
+        altered = replace(opened, value=twin.add(opened.value, (1, 0)), of_product=twin.add(opened.of_product, factor))
+        verdicts.append(twin.judge(case, at_judge, proof, altered))
+    assert verdicts == [confirmed, False]
+    assert twin.judge(case, at_judge, proof, opened)
