@@ -19,7 +19,7 @@ from unpooled.aggregation.joint import coins, prover
 from unpooled.aggregation.joint.evaluator import evaluate
 from unpooled.aggregation.joint.judge import judge
 from unpooled.aggregation.joint.prover import prove
-from unpooled.aggregation.joint.short_rows import SUMS, Evaluation, ProofPlace, BlockShape, ToHelper, ToJudge, Verdict
+from unpooled.aggregation.joint.short_rows import SUMS, BlockShape, Evaluation, ProofPlace, ToHelper, ToJudge, Verdict
 from unpooled.aggregation.joint.words import masked, masks
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.kernels.four_squares import four_squares
@@ -128,7 +128,13 @@ def test_shapes_whose_squares_could_wrap_are_refused() -> None:
     for shape in (BlockShape(1 << 22, 20, (13 * 1024) ** 2), BlockShape(10, 2, 2**55), BlockShape(10, 2**55, 1)):
         with pytest.raises(UsageError, match="fewer than"):
             shape.check()
-    for shape in (BlockShape(0, 1, 1), BlockShape(1, 0, 1), BlockShape(1, 1, -1)):
+    for shape in (
+        BlockShape(0, 1, 1),
+        BlockShape(1, 0, 1),
+        BlockShape(1, 1, -1),
+        BlockShape(1, 1, np.int64(1)),
+        BlockShape(1.0, 1, 1),
+    ):
         with pytest.raises(UsageError, match="at least one row"):
             shape.check()
     largest = next(t for t in range(40) if 24 * 4 ** (t + 2) >= P)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.joint.polynomials import Pair
-    from unpooled.aggregation.joint.short_rows import ProofPlace, BlockShape
+    from unpooled.aggregation.joint.short_rows import BlockShape, ProofPlace
 
     Words = NDArray[np.uint64]
     Integers = NDArray[np.int64]

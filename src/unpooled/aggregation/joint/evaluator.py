@@ -20,7 +20,7 @@ from unpooled.kernels.proof_sums import weighted_squares
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.joint.short_rows import ProofPlace, BlockShape, ToHelper
+    from unpooled.aggregation.joint.short_rows import BlockShape, ProofPlace, ToHelper
 
     Words = NDArray[np.uint64]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.joint.polynomials import Pair
-    from unpooled.aggregation.joint.short_rows import Evaluation, ProofPlace, BlockShape, ToJudge
+    from unpooled.aggregation.joint.short_rows import BlockShape, Evaluation, ProofPlace, ToJudge
 
     Words = NDArray[np.uint64]
 
