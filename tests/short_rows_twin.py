@@ -23,6 +23,8 @@ class Rules:
     chained: bool = True  # coins depend on the prover's words
     third: bool = True  # what is opened has a random third
     fresh: bool = True  # another place has other random words
+    sums_weighted: bool = True  # a sum is that of its bits
+    bits_weighted: bool = True  # a bit is its own square
     apart: bool = True  # the helper's seed says nothing about the judge's random third
 
 
@@ -158,7 +160,9 @@ class Case:
     def weights(self, coin: bytes) -> tuple[list[Pair], list[Pair], list[Pair]]:
         of_rows = pairs(mac(coin, "rows"), self.rows) if self.rules.independent else [num(1)] * self.rows
         count = self.rules.sums
-        return of_rows, pairs(mac(coin, "sums"), count), pairs(mac(coin, "bits"), count * (self.wrap + 1))
+        of_sums, of_bits = pairs(mac(coin, "sums"), count), pairs(mac(coin, "bits"), count * (self.wrap + 1))
+        of_sums = of_sums if self.rules.sums_weighted else [(0, 0)] * len(of_sums)
+        return of_rows, of_sums, of_bits if self.rules.bits_weighted else [(0, 0)] * len(of_bits)
 
     def padded(self, vector: list[Pair]) -> list[Pair]:
         return vector + [(0, 0)] * (2 ** (self.halvings + 1) - len(vector))
@@ -253,10 +257,11 @@ def prove(
     secret: bytes,
     lie: Lie | None = None,
     choose: Callable[[int, Pair], Pair] | None = None,
+    claimed: Callable[[int], list[int]] | None = None,
 ) -> Proof | None:
     """The prover, whose completed rows may be lies; ``rows`` name the secret. None where a fair prover would begin again.
 
-    ``choose`` replaces a point of a halving: coins that a verifier sends.
+    ``choose`` replaces a point of a halving: coins that a verifier sends. ``claimed`` are other words in the place of the bits of a sum.
     """
     block = hashlib.sha256(typed(case.rows, case.columns))
     block.update(b"".join(int(x).to_bytes(8, "little", signed=True) for row in rows for x in row))
@@ -275,6 +280,8 @@ def prove(
     if lie is None and not all(-(2**case.wrap) <= y < 2**case.wrap for y in centred):
         return None
     bits = [(y + 2**case.wrap) >> j & 1 for y in centred for j in range(case.wrap + 1)]
+    if claimed is not None:
+        bits = [t for y in sums for t in claimed(y)]
     bits_a = [(t - h) % P for t, h in zip(bits, bits_h, strict=True)]
     digests.append(digest(blind, "bits", ((case.rules.sums, case.wrap + 1), bits_a)))
     weighing = coin = case.next(coin, digests[-1])

@@ -156,6 +156,23 @@ def test_places_and_shapes_have_bytes_of_their_own() -> None:
     assert len({BlockShape(*size).bytes() for size in ((1, 2, 3), (2, 1, 3), (1, 2, 4), (12, 3, 3))}) == 4
 
 
+def other_places() -> list[ProofPlace]:
+    """The place with each of its parts changed."""
+    names = [f.name for f in dataclasses.fields(ProofPlace) if f.name != "block"]
+    return [*(replace(PLACE, **{name: "x"}) for name in names), replace(PLACE, block=1)]
+
+
+def test_seeds_depend_on_everything_that_coins_depend_on() -> None:
+    """Theorem J.8: nothing random is used under two coins."""
+    shape, block = BlockShape(2, 2, 1000**2), fair_rows(2, 2, 1000)
+    fair = {"place": PLACE, "shape": shape, "rows": block, "mask_seed": MASKS, "secret": SECRET, "attempt": 0}
+    changed = [{"place": place} for place in other_places()]
+    changed += [{"shape": replace(shape, square=shape.square + 1)}, {"rows": block + 1}, {"rows": block.reshape(4, 1)}]
+    changed += [{"mask_seed": SECRET}, {"secret": MASKS}, {"attempt": 1}, {}]
+    seeds = [prover.seeds_of(**{**fair, **one}) for one in changed]
+    assert len({part for one in seeds for part in (one.shares, one.third, one.blind)}) == 3 * len(changed)
+
+
 def test_rows_that_are_too_long_are_refused_by_their_owner_without_a_word_about_them() -> None:
     shape = BlockShape(2, 2, 1000**2)
     for row in ((1000, 1), (1001, 0), (-(2**62), 0), (2**63 - 1, 2**63 - 1), (-(2**63), 0)):
@@ -277,6 +294,22 @@ def test_a_row_whose_square_wraps_passes_each_sum_with_a_half_at_most() -> None:
     inside = (centred >= -(2**shape.wrap)) & (centred < 2**shape.wrap)
     # 2560 sums, of which half have the sign 0 and are inside; six deviations.
     assert inside.mean() < 0.5 + 6 * 0.5 / np.sqrt(2560)
+
+
+@pytest.mark.parametrize("rules", [twin.FAIR, Rules(bits_weighted=False), Rules(sums_weighted=False)])
+@pytest.mark.parametrize("unchecked", ["bits_weighted", "sums_weighted"])
+def test_a_sum_out_of_range_passes_only_where_bits_are_not_held_to_be_bits_of_it(rules: Rules, unchecked: str) -> None:
+    """Theorem J.7: words that add up to the sum and are no bits, and bits that do not add up to it."""
+    shape = BlockShape(4, 2, 1000**2)
+    case, rest = case_of(shape, rules=rules), [0] * (shape.bits - 1)
+    completed = completed_fairly(shape, fair_rows(4, 2, 1000))
+    completed[2] = wrapped_row(shape.square)
+    claimed = (lambda y: [(y + 2**shape.wrap) % P, *rest]) if unchecked == "bits_weighted" else (lambda _y: [1, *rest])
+    at_judge = masked_words(completed, shape)
+    proof = twin.prove(case, completed, completed, MASKS, SECRET, KEEP, claimed=claimed)
+    assert twin_verdict(case, proof, at_judge) is not getattr(rules, unchecked)
+    if rules == twin.FAIR:
+        assert not product_verdict(shape, proof, at_judge)
 
 
 def long_row(shape: BlockShape, missing: int) -> list[list[int]]:
@@ -429,8 +462,7 @@ def test_every_part_of_every_message_counts() -> None:
     assert not decide(moved, to_judge, found).accepted
     # A helper with another seed of the masks: the rows B* that count are what it and the judge hold together.
     assert not decide(at_judge, to_judge, evaluate(PLACE, shape, bytes(32), to_helper)).accepted
-    for name in ("plan", "run", "prover", "judge", "helper"):
-        other = replace(PLACE, **{name: "x"})
+    for other in other_places():
         assert not judge(other, shape, at_judge, to_judge, found).accepted
         assert not judge(other, shape, at_judge, to_judge, evaluate(other, shape, MASKS, to_helper)).accepted
     assert not judge(PLACE, replace(shape, square=shape.square - 1), at_judge, to_judge, found).accepted

@@ -81,10 +81,14 @@ class BlockShape:
         return (self.entries - 1).bit_length() - 1
 
     def check(self) -> None:
-        """Raise UsageError unless the squares of rows whose sums are in range add up to less than p, so that no square wraps."""
-        if min(self.rows, self.columns) < 1 or self.square < 0:
+        """Raise UsageError unless the squares of rows whose sums are in range add up to less than p, so that no square wraps (Theorem J.5).
+
+        Integers of NumPy are refused: they would wrap in the range of the sums.
+        """
+        sizes = (self.rows, self.columns, self.square)
+        if any(type(size) is not int for size in sizes) or min(self.rows, self.columns) < 1 or self.square < 0:
             raise UsageError(
-                "a block of rows has at least one row and one column, and its largest squared length is not negative"
+                "a block has at least one row and one column, and a largest squared length of 0 or more, all plain integers"
             )
         if self.width * 4 ** (self.wrap + 1) >= MODULUS:
             msg = f"a proof about rows of {self.columns} columns needs fewer than {self.rows} rows in a block, or a coarser grid"
