@@ -43,7 +43,7 @@ def _first_roots() -> NDArray[np.int16]:
 
 
 @njit()
-def _larger_root(number: int, table: NDArray[np.int16]) -> int:
+def _larger_root(number: Any, table: NDArray[np.int16]) -> Any:  # noqa: ANN401 - integers that numba types
     """Return a root r such that number - r^2 is a square, or -1."""
     if number < table.size:
         return np.int64(table[number])

@@ -13,7 +13,7 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.field import MODULUS, add, encode, multiply, subtract
+from unpooled.kernels.field import MODULUS, add, encode, multiply, reduced, subtract
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,11 +35,11 @@ _SUMS = 1 << 9
 
 @njit()
 def _cut(words: Words, limbs: Reals) -> None:
-    """Write the three limbs of a block of residues, each as columns of their own."""
+    """Write the three limbs of a block of words, each as columns of their own; a word of p or more stands for its residue."""
     columns = words.shape[1]
     for i in range(words.shape[0]):
         for j in range(columns):
-            word = words[i, j]
+            word = reduced(words[i, j])
             limbs[i, j] = np.float64(np.int64(word & _LIMB))
             limbs[i, columns + j] = np.float64(np.int64((word >> np.uint64(_BITS)) & _LIMB))
             limbs[i, 2 * columns + j] = np.float64(np.int64(word >> np.uint64(2 * _BITS)))
@@ -62,17 +62,19 @@ class _Limbs:
                 raise UsageError("rows of a masked product hold an integer of 2^20 or more: choose a coarser grid")
             room[:] = block
         else:
-            _cut(block, room)
+            _cut(block.view(np.uint64), room)
         return room
 
 
 def product(left: Words | Integers, right: Words) -> Words:
     """Return ``left' right`` modulo p, of shape (columns of left, columns of right).
 
-    ``right`` holds residues; ``left`` holds residues (uint64), or integers below 2^20 in absolute value (int64).
+    ``right`` holds words (uint64); ``left`` holds words, or integers below 2^20 in absolute value (int64).
     """
-    if left.shape[0] != right.shape[0]:
-        raise UsageError("a product of matrices with different numbers of rows")
+    if left.dtype not in {np.dtype(np.uint64), np.dtype(np.int64)} or right.dtype != np.uint64:
+        raise UsageError("a product modulo p takes unsigned words, and on the left also signed integers")
+    if left.ndim != 2 or right.ndim != 2 or left.shape[0] != right.shape[0]:  # noqa: PLR2004 - matrices
+        raise UsageError("a product modulo p takes two matrices with the same number of rows")
     a, b = _Limbs(left), _Limbs(right)
     total = np.zeros((a.columns, b.columns), dtype=np.uint64)
     sums = np.zeros((a.number * a.columns, b.number * b.columns), dtype=np.int64)

@@ -18,16 +18,16 @@ from unpooled.kernels.proof_sums import linear_part, scaled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.joint.coins import Weights
+    from unpooled.aggregation.joint.coins import EquationWeights
     from unpooled.aggregation.joint.polynomials import Pair
-    from unpooled.aggregation.joint.short_rows import Shape
+    from unpooled.aggregation.joint.short_rows import BlockShape
 
     Words = NDArray[np.uint64]
 
 _MINUS_HALF: Pair = (-pow(2, -1, MODULUS) % MODULUS, 0)
 
 
-def judges_factor(weights: Weights, rows: Words, bits: Words) -> tuple[Words, Pair]:
+def judges_factor(weights: EquationWeights, rows: Words, bits: Words) -> tuple[Words, Pair]:
     """Return the judge's vector u of the inner product, of shape (entries, 2), and the weighted sum of the squares of its shares."""
     out = np.empty((rows.size + bits.size, 2), dtype=np.uint64)
     of_rows = scaled(rows.ravel(), weights.rows, rows.shape[1], out[: rows.size])
@@ -40,14 +40,14 @@ def helpers_factor(rows: Words, bits: Words) -> Words:
     return np.concatenate((rows.ravel(), bits.ravel()))
 
 
-def constants(weights: Weights, shape: Shape) -> Pair:
+def constants(weights: EquationWeights, shape: BlockShape) -> Pair:
     """Return the part of the equation that holds no share: -L^2 times the rows' weights, and 2^t times the sums' weights."""
     of_rows = [-shape.square * total(weights.rows[:, part]) for part in range(2)]
     of_sums = [total(weights.sums[:, part]) << shape.wrap for part in range(2)]
     return (of_rows[0] + of_sums[0]) % MODULUS, (of_rows[1] + of_sums[1]) % MODULUS
 
 
-def claim(weights: Weights, squares: Pair, sums: Words, bits: Words, constant: Pair = ZERO) -> Pair:
+def claim(weights: EquationWeights, squares: Pair, sums: Words, bits: Words, constant: Pair = ZERO) -> Pair:
     """Return a share of what <u, v> must be: minus half of the part of the equation that one side computes alone."""
     linear = pairs(linear_part(sums, bits.reshape(SUMS, -1), weights.sums, weights.bits)[None])[0]
     return times(plus(plus(squares, linear), constant), _MINUS_HALF)

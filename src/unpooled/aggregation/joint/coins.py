@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.aggregation.joint.short_rows import SUMS
+from unpooled.privacy.field_words import derived, length_prefixed, uniform_words
 from unpooled.kernels.field import decode, subtract
 from unpooled.kernels.proof_sums import GROUP, signed_sums
-from unpooled.privacy.field_words import derived, length_prefixed, uniform_words
 from unpooled.privacy.noise import Stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.joint.polynomials import Pair
-    from unpooled.aggregation.joint.short_rows import Place, Shape
+    from unpooled.aggregation.joint.short_rows import BlockShape, ProofPlace
 
     Words = NDArray[np.uint64]
     Integers = NDArray[np.int64]
@@ -47,7 +47,7 @@ def words_digest(blind: bytes, name: str, *words: Words) -> bytes:
     return found.digest()
 
 
-def first_coin(place: Place, shape: Shape, of_helper: bytes, of_judge: bytes) -> bytes:
+def first_coin(place: ProofPlace, shape: BlockShape, of_helper: bytes, of_judge: bytes) -> bytes:
     """Return the first coin: the digest of the place, the shape, and the digests of the helper's seeds and of the judge's first words."""
     return hashlib.sha256(length_prefixed("first coin", place.bytes(), shape.bytes(), of_helper, of_judge)).digest()
 
@@ -69,14 +69,14 @@ def sums(coin: bytes, words: Words) -> Words:
     return subtract(held[0], held[1])
 
 
-def bits_of(sums_of_rows: Words, shape: Shape) -> Words:
+def bits_of(sums_of_rows: Words, shape: BlockShape) -> Words:
     """Return the bits of each sum plus 2^t, lowest first, of shape (128, t + 1)."""
     shifted: Integers = decode(sums_of_rows) + (1 << shape.wrap)
     return ((shifted[:, None] >> np.arange(shape.bits)) & 1).astype(np.uint64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Weights:
+class EquationWeights:
     """Holds the independent weights of all equations, in the extension: one for each row, each sum and each bit."""
 
     rows: Words
@@ -84,7 +84,7 @@ class Weights:
     bits: Words
 
     @classmethod
-    def of(cls, coin: bytes, shape: Shape) -> Weights:
+    def of(cls, coin: bytes, shape: BlockShape) -> EquationWeights:
         """Return the weights that a coin expands to, of shapes (rows, 2), (128, 2) and (128, bits, 2)."""
 
         def drawn(name: str, *size: int) -> Words:

@@ -1,6 +1,6 @@
 """The helper's side: it expands its shares from seeds, recomputes all coins from blinded digests, and gives the judge three numbers.
 
-The helper sees uniform seeds and digests that it cannot test; nothing that it receives depends on the rows.
+The helper sees uniform seeds and digests that it cannot test; nothing that it receives depends on the rows (Theorem J.9).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from unpooled.privacy.field_words import derived, masks, uniform_words
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.joint.short_rows import Place, Shape, ToHelper
+    from unpooled.aggregation.joint.short_rows import BlockShape, ProofPlace, ToHelper
 
     Words = NDArray[np.uint64]
 
 
-def helpers_rows(shape: Shape, mask_seed: bytes, seed: bytes) -> Words:
+def helpers_rows(shape: BlockShape, mask_seed: bytes, seed: bytes) -> Words:
     """Return the helper's shares of the completed rows: minus the masks, and its shares of the roots."""
     of_rows = masks(mask_seed, shape.rows, shape.columns)
     roots = uniform_words(derived(seed, "roots"), shape.rows * ROOTS).reshape(shape.rows, ROOTS)
     return np.concatenate((subtract(np.zeros_like(of_rows), of_rows), roots), axis=1)
 
 
-def evaluate(place: Place, shape: Shape, mask_seed: bytes, to_helper: ToHelper) -> Evaluation:
+def evaluate(place: ProofPlace, shape: BlockShape, mask_seed: bytes, to_helper: ToHelper) -> Evaluation:
     """Return the helper's numbers for the judge: the value of its factor, and its shares of the sum and of the product (Theorem J.7).
 
     ``mask_seed`` is the one that the prover sent first, and that the helper's term of the masked product uses.
@@ -48,7 +48,7 @@ def evaluate(place: Place, shape: Shape, mask_seed: bytes, to_helper: ToHelper) 
     coin = coins.first_coin(place, shape, of_seeds, of_rows)
     sums = coins.sums(coin, rows)
     coin = coins.next_coin(coin, of_bits)
-    weights = coins.Weights.of(coin, shape)
+    weights = coins.EquationWeights.of(coin, shape)
     squares = plus(
         *pairs(
             np.stack(

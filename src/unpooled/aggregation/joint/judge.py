@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.joint.polynomials import Pair
-    from unpooled.aggregation.joint.short_rows import Evaluation, Place, Shape, ToJudge
+    from unpooled.aggregation.joint.short_rows import BlockShape, Evaluation, ProofPlace, ToJudge
 
     Words = NDArray[np.uint64]
 
 
-def judge(place: Place, shape: Shape, masked_rows: Words, to_judge: ToJudge, evaluation: Evaluation) -> Verdict:
+def judge(place: ProofPlace, shape: BlockShape, masked_rows: Words, to_judge: ToJudge, evaluation: Evaluation) -> Verdict:
     """Return the judge's decision about the rows behind the masked rows that it stored (Theorem J.7).
 
     ``masked_rows`` are residues of shape (rows, columns), the same that the judge's term of the masked product uses. A message of another size raises
@@ -39,7 +39,7 @@ def judge(place: Place, shape: Shape, masked_rows: Words, to_judge: ToJudge, eva
     coin = coins.first_coin(place, shape, to_judge.helper_digest, of_rows)
     sums = coins.sums(coin, rows)
     coin = coins.next_coin(coin, coins.words_digest(to_judge.blind, "bits", bits))
-    weights = coins.Weights.of(coin, shape)
+    weights = coins.EquationWeights.of(coin, shape)
     u, squares = judges_factor(weights, rows, bits)
     of_sum = claim(weights, squares, sums, bits, constants(weights, shape))
     for step in range(shape.halvings):

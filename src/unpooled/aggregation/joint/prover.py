@@ -24,7 +24,7 @@ from unpooled.privacy.field_words import SEED_BYTES, derived, length_prefixed, m
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.joint.short_rows import Place, Shape
+    from unpooled.aggregation.joint.short_rows import BlockShape, ProofPlace
 
     Words = NDArray[np.uint64]
     Integers = NDArray[np.int64]
@@ -46,8 +46,8 @@ class Seeds:
 class Opening:
     """Holds the shares of completed rows in one attempt, the digests that fix them, and the first coin."""
 
-    place: Place
-    shape: Shape
+    place: ProofPlace
+    shape: BlockShape
     seeds: Seeds
     completed: Words
     of_judge: Words
@@ -56,7 +56,7 @@ class Opening:
     coin: bytes
 
 
-def prove(place: Place, shape: Shape, rows: Integers, mask_seed: bytes, secret: bytes) -> tuple[ToJudge, ToHelper]:
+def prove(place: ProofPlace, shape: BlockShape, rows: Integers, mask_seed: bytes, secret: bytes) -> tuple[ToJudge, ToHelper]:
     """Return the two messages that prove to judge and helper together that no row is too long (Theorem J.4).
 
     ``rows`` is the block whose masked form the judge has, int64 of shape (rows, columns), and ``mask_seed`` the seed of its masks, which the helper has.
@@ -73,7 +73,7 @@ def prove(place: Place, shape: Shape, rows: Integers, mask_seed: bytes, secret: 
     raise AssertionError  # pragma: no cover - 16 times a chance of 2^-64
 
 
-def completed(shape: Shape, rows: Integers) -> Words:
+def completed(shape: BlockShape, rows: Integers) -> Words:
     """Return each row with four integers whose squares add up to what its own square lacks, as residues of shape (rows, columns + 4)."""
     if rows.dtype != np.int64 or rows.shape != (shape.rows, shape.columns):
         raise UsageError("rows to be proven are not int64, or have another shape than declared")
@@ -86,7 +86,7 @@ def completed(shape: Shape, rows: Integers) -> Words:
     return encode(np.concatenate((rows, four_squares(lack)), axis=1))
 
 
-def seeds_of(place: Place, shape: Shape, rows: Integers, mask_seed: bytes, secret: bytes, attempt: int) -> Seeds:
+def seeds_of(place: ProofPlace, shape: BlockShape, rows: Integers, mask_seed: bytes, secret: bytes, attempt: int) -> Seeds:
     """Return the seeds of one attempt, each keyed with the secret by everything that the coins depend on."""
     if len(secret) != SEED_BYTES:
         raise UsageError("the secret of a proof has 32 bytes")
@@ -97,7 +97,7 @@ def seeds_of(place: Place, shape: Shape, rows: Integers, mask_seed: bytes, secre
     return Seeds(*(derived(secret, name, *parts) for name in ("shares of the helper", "third of the judge", "blind")))
 
 
-def opened(place: Place, shape: Shape, words: Words, at_judge: Words, mask_seed: bytes, seeds: Seeds) -> Opening:
+def opened(place: ProofPlace, shape: BlockShape, words: Words, at_judge: Words, mask_seed: bytes, seeds: Seeds) -> Opening:
     """Return the shares of completed rows, and the first coin, which depends on all of them."""
     roots = words[:, shape.columns :]
     share = uniform_words(derived(seeds.shares, "roots"), roots.size).reshape(roots.shape)
@@ -108,7 +108,7 @@ def opened(place: Place, shape: Shape, words: Words, at_judge: Words, mask_seed:
     return Opening(place, shape, seeds, words, of_judge, of_seeds, of_words, coin)
 
 
-def in_range(shape: Shape, sums: Words) -> bool:
+def in_range(shape: BlockShape, sums: Words) -> bool:
     """Return whether every sum lies in [-2^t, 2^t)."""
     values = decode(sums)
     return -(1 << shape.wrap) <= int(values.min()) and int(values.max()) < 1 << shape.wrap
@@ -122,7 +122,7 @@ def finished(opening: Opening, sums: Words) -> tuple[ToJudge, ToHelper]:
     bits_of_judge = subtract(bits, bits_of_helper)
     digests = [opening.judge_digest, coins.words_digest(seeds.blind, "bits", bits_of_judge)]
     coin = coins.next_coin(opening.coin, digests[-1])
-    weights = coins.Weights.of(coin, shape)
+    weights = coins.EquationWeights.of(coin, shape)
     u, _ = judges_factor(weights, opening.of_judge, bits_of_judge)
     v = helpers_factor(subtract(opening.completed, opening.of_judge), bits_of_helper)
     shares = uniform_words(derived(seeds.shares, "halvings"), 4 * shape.halvings).reshape(-1, 2, 2)

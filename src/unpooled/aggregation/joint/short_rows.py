@@ -1,7 +1,7 @@
 """The statement that every row of a block is short, and the messages of its proof: numbers only, for one block of rows and one direction.
 
 A prover has rows B of integers, and sent B + R to the judge and the seed of the masks R to the helper. It proves to the two of them that every row has a
-squared length of at most ``Shape.square``. The prover sends one message to each of them (``prover.py``), the helper three numbers to the judge
+squared length of at most ``BlockShape.square``. The prover sends one message to each of them (``prover.py``), the helper three numbers to the judge
 (``evaluator.py``), and the judge alone decides (``judge.py``). THEORY.md next to this file says why it holds and what each of them learns.
 """
 
@@ -31,7 +31,7 @@ LAST_WORDS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProofPlace:
     """Names the one proof that random words belong to: plan, run, the three members, and the block of rows with its direction."""
 
     plan: str
@@ -47,7 +47,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class BlockShape:
     """Holds the size of a block and the largest squared length of a row, which are public."""
 
     rows: int
@@ -61,7 +61,7 @@ class Shape:
 
     @property
     def wrap(self) -> int:
-        """The smallest t with 2^t >= 10 L sqrt(rows/2): sums of fair rows lie in [-2^t, 2^t) but for a chance of 2^-64 (Theorem J.4)."""
+        """The smallest t with 2^t >= 10 L sqrt(rows/2): sums of fair rows lie in [-2^t, 2^t) but for a chance of 2^-64 (Theorems J.4 and J.10)."""
         least = 50 * self.square * self.rows
         return (max(0, least - 1).bit_length() + 1) // 2
 
@@ -81,10 +81,14 @@ class Shape:
         return (self.entries - 1).bit_length() - 1
 
     def check(self) -> None:
-        """Raise UsageError unless the squares of rows whose sums are in range add up to less than p, so that no square wraps."""
-        if min(self.rows, self.columns) < 1 or self.square < 0:
+        """Raise UsageError unless the squares of rows whose sums are in range add up to less than p, so that no square wraps (Theorem J.5).
+
+        Integers of NumPy are refused: they would wrap in the range of the sums.
+        """
+        sizes = (self.rows, self.columns, self.square)
+        if any(type(size) is not int for size in sizes) or min(self.rows, self.columns) < 1 or self.square < 0:
             raise UsageError(
-                "a block of rows has at least one row and one column, and its largest squared length is not negative"
+                "a block has at least one row and one column, and a largest squared length of 0 or more, all plain integers"
             )
         if self.width * 4 ** (self.wrap + 1) >= MODULUS:
             msg = f"a proof about rows of {self.columns} columns needs fewer than {self.rows} rows in a block, or a coarser grid"
@@ -108,7 +112,7 @@ class ToJudge:
     halvings: Words = field(repr=False)
     last: Words = field(repr=False)
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: BlockShape) -> None:
         """Raise ProtocolError unless every part has the size that the shape asks for, and every word is below p."""
         bytes_of("the key of the digests", self.blind, SEED_BYTES)
         bytes_of("the digest of the helper's seeds", self.helper_digest, DIGEST_BYTES)
@@ -125,7 +129,7 @@ class ToHelper:
     seed: bytes = field(repr=False)
     digests: bytes
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: BlockShape) -> None:
         """Raise ProtocolError unless both parts have the size that the shape asks for."""
         bytes_of("the seed of the shares", self.seed, SEED_BYTES)
         bytes_of("the digests", self.digests, DIGEST_BYTES * (shape.halvings + 3))
