@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 AUTO, MOMENTS = "auto", "moments"
+#: A variance of a column is taken for at least this many deviations of the noise in it.
+_SURELY = 3.0
 #: A total and this number of deviations of its noise stay below half the modulus of the sum.
 _HEADROOM, _TAIL = 1 << 60, 12
 
@@ -74,13 +76,16 @@ class PartScales(Scales):
     def decode(self, total: Total, rows: int) -> Standard:
         """Return the means and deviations that the released sums determine; the means of all levels of a column add up to one.
 
-        A party's part is shortened and the constant is not. So the levels of a shortened row still cancel only if their means add up to one.
+        A party's part is shortened and the constant is not. So the levels of a shortened row still cancel only if their means add up to one. A
+        variance is taken for at least three deviations of its noise: one that came out too small would shorten or clip many rows.
         """
         found = super().decode(total, rows)
         middle = found.middle.copy()
         for places in self._indicated:
             middle[places] += (1 - middle[places].sum()) / places.size
-        return replace(found, middle=middle)
+        noise = total.deviations[middle.size :] / float(self.layout.grid) ** 2 / rows
+        width = np.maximum(found.width, np.sqrt(np.minimum(_SURELY * noise, 1.0)))
+        return replace(found, middle=middle, width=width)
 
 
 @dataclass(frozen=True)
