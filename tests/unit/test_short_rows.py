@@ -20,9 +20,9 @@ from unpooled.aggregation.joint.evaluator import evaluate
 from unpooled.aggregation.joint.judge import judge
 from unpooled.aggregation.joint.prover import prove
 from unpooled.aggregation.joint.short_rows import SUMS, BlockShape, Evaluation, ProofPlace, ToHelper, ToJudge, Verdict
-from unpooled.privacy.field_words import masked, masks
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.kernels.four_squares import four_squares
+from unpooled.privacy.field_words import masked, masks
 
 P = 2**61 - 1
 PLACE = ProofPlace("plan", "run", "b", "a", "h", 0)

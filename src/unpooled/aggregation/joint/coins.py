@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.aggregation.joint.short_rows import SUMS
-from unpooled.privacy.field_words import derived, length_prefixed, uniform_words
 from unpooled.kernels.field import decode, subtract
 from unpooled.kernels.proof_sums import GROUP, signed_sums
+from unpooled.privacy.field_words import derived, length_prefixed, uniform_words
 from unpooled.privacy.noise import Stream
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.joint.shape import JointShape, Part
+from unpooled.aggregation.joint.shape import GRID, JointShape, Part
 from unpooled.aggregation.joint.sides import sides_of
 from unpooled.aggregation.joint.sums import JOINT, JointSum, joint_sum
 from unpooled.aggregation.layout import MomentsLayout
@@ -40,6 +40,10 @@ AUTO, MOMENTS = "auto", "moments"
 COLUMNS, PROOF, UNPROVED = "columns", "proof", "none"
 #: The name of a party's release of the sums and sums of squares of its own columns.
 CONSTANTS = "constants"
+#: A variance of a column is taken for at least this many deviations of the noise in it.
+_SURELY = 3.0
+#: The share of rows from which on it is the rows without a level that are rare.
+_MOSTLY = 0.5
 #: A total and this number of deviations of its noise stay below half the modulus of the sum.
 _HEADROOM, _TAIL = 1 << 60, 12
 
@@ -73,6 +77,8 @@ class PartScales(Scales):
 
     #: The weight of the response relative to one column: that of the columns of all parties together.
     of_response: float = 1.0
+    #: The length to which the party's columns are shortened, in standardised units.
+    longest: float = math.inf
 
     @property
     def weight(self) -> float:
@@ -89,13 +95,43 @@ class PartScales(Scales):
     def decode(self, total: Total, rows: int) -> Standard:
         """Return the means and deviations that the released sums determine; the means of all levels of a column add up to one.
 
-        A party's part is shortened and the constant is not. So the levels of a shortened row still cancel only if their means add up to one.
+        A party's part is shortened and the constant is not. So the levels of a shortened row still cancel only if their means add up to one. A
+        variance is taken for at least three deviations of its noise: one that came out too small would shorten or clip many rows. A rare level
+        is measured in a larger unit than its deviation where all of its rows would be shortened, which would inflate its coefficient.
         """
         found = super().decode(total, rows)
         middle = found.middle.copy()
         for places in self._indicated:
             middle[places] += (1 - middle[places].sum()) / places.size
-        return replace(found, middle=middle)
+        noise = total.deviations[middle.size :] / float(self.layout.grid) ** 2 / rows
+        width = np.maximum(found.width, np.sqrt(np.minimum(_SURELY * noise, 1.0)))
+        for places in self._marked:
+            width[places] = self._within(middle, width, places)[places]
+        return replace(found, middle=middle, width=width)
+
+    @property
+    def _marked(self) -> list[NDArray[np.intp]]:
+        """Return the places of all coded columns of each declared column that has levels or a mark of missing values."""
+        attribute, marks = np.array(self.layout.coding.attribute), set(self._marks)
+        found = [np.flatnonzero(attribute == k) for k in range(len(self.layout.features))]
+        return [places for places in found if marks & set(places.tolist())]
+
+    def _within(self, middle: Floats, width: Floats, places: NDArray[np.intp]) -> Floats:
+        """Return the widths with those of a column's levels so large that a row of any level is about as long as the limit.
+
+        The party's other columns take up about 1 each of a row's squared length. What they leave of the squared limit, and a quarter of it at
+        least, is for the level of the row (1 - m) / s and for the levels that it has not, -m / s.
+        """
+        whole, marks = self.longest**2, [k for k in self._marks if k in set(places.tolist())]
+        left = max(whole - (self.count - places.size), whole / 4)
+        found = width.copy()
+        often = [k for k in marks if middle[k] > _MOSTLY]  # at most one; the rows without it are the rare ones
+        found[often] = np.maximum(found[often], middle[often] / math.sqrt(left / 2))
+        absent = np.square(middle[places] / found[places]).sum()
+        for k in marks:
+            own = max(left - (absent - (middle[k] / found[k]) ** 2), left / 4)
+            found[k] = max(found[k], (1 - middle[k]) / math.sqrt(own))
+        return found
 
 
 @dataclass(frozen=True)
@@ -190,7 +226,8 @@ class JointDesign:
     def scales(self, party: str) -> PartScales:
         """Return the sums from which the means and deviations of a party's columns follow."""
         weight = math.sqrt(len(self.layout.coding.attribute))
-        return PartScales(self._layout(party), party == self.holder, weight)
+        longest = self.limits.columns[self.parties.index(party)] / GRID
+        return PartScales(self._layout(party), party == self.holder, weight, longest)
 
     def constants(self, party: str) -> Summed:
         """Return a party's sums as a release of its own; all parties' releases have the noise of one over all their columns.
