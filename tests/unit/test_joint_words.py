@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import short_rows_twin as twin
 
-from unpooled.aggregation.joint import words
 from unpooled.errors import UsageError
 from unpooled.kernels.field import MODULUS, decode, subtract
+from unpooled.privacy import field_words as words
 from unpooled.privacy.noise import Stream
 
 SEED = bytes(range(32))

@@ -16,7 +16,7 @@ from unpooled.aggregation.joint.judge import judge
 from unpooled.aggregation.joint.messages import EvaluateReply, JudgeReply, MaskReply
 from unpooled.aggregation.joint.places import part_of, receiver, spot_of
 from unpooled.aggregation.joint.prover import prove
-from unpooled.aggregation.joint.short_rows import Evaluation, Place, Shape, ToHelper, ToJudge
+from unpooled.aggregation.joint.short_rows import BlockShape, Evaluation, ProofPlace, ToHelper, ToJudge
 from unpooled.aggregation.secure_sum import residues, unseal
 from unpooled.errors import ProtocolError
 from unpooled.privacy.field_words import SEED_BYTES, length_prefixed
@@ -68,15 +68,15 @@ class _Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coin: bytes
 
 
-def shape_of(design: Joint, spot: Spot) -> Shape:
+def shape_of(design: Joint, spot: Spot) -> BlockShape:
     """Return the size of a block, and the bound on its rows, as the proof names them."""
     part = part_of(design, spot.side.sender)
-    return Shape(spot.last - spot.first, part.columns, part.square)
+    return BlockShape(spot.last - spot.first, part.columns, part.square)
 
 
-def place_of(context: Context[Joint], spot: Spot) -> Place:
+def place_of(context: Context[Joint], spot: Spot) -> ProofPlace:
     """Return the place of a block's proof."""
-    return Place(context.plan.hash, str(context.plan.study.run), *spot.side, spot.block)
+    return ProofPlace(context.plan.hash, str(context.plan.study.run), *spot.side, spot.block)
 
 
 # --- at the sender -------------------------------------------------------------------------------------------------------
